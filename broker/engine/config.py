@@ -1,0 +1,76 @@
+"""Everything about a store that can be chosen, as one value that is checked when it is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from .errors import StoreUnsupported
+
+MEBIBYTE = 1 << 20
+
+#: Apache RocketMQ's default of ``messageDelayLevel`` (MessageStoreConfig).
+DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """How one store is kept.
+
+    Raises StoreUnsupported where a value cannot work.
+    """
+
+    # where and who
+    root: str
+    cluster_name: str = "DefaultCluster"
+    broker_name: str = "broker-a"
+    broker_id: int = 0
+    host: str = "127.0.0.1"
+    port: int = 10911
+
+    # durability
+    flush: Literal["sync", "async"] = "sync"
+    flush_interval_ms: int = 500
+    sync_batch_bytes: int = 8 * MEBIBYTE
+    checkpoint_interval_ms: int = 5_000
+    save_interval_ms: int = 1_000
+
+    # formats; segment size, queue entries, index sizes must stay what they were when the store was made
+    segment_size_bytes: int = 256 * MEBIBYTE
+    queue_file_entries: int = 300_000
+    index_slots: int = 5_000_000
+    index_entries: int = 20_000_000
+
+    # behaviour
+    delay_levels: str = DEFAULT_DELAY_LEVELS
+    auto_create_topics: bool = True
+    default_topic_queues: int = 4
+    max_body_bytes: int = 4 * MEBIBYTE
+    max_properties_bytes: int = 32_767
+    pending_limit_bytes: int = 256 * MEBIBYTE
+
+    # retention
+    retention_hours: float = 72
+    keep_unconsumed: bool = True
+    disk_refuse_ratio: float = 0.90
+
+    def __post_init__(self) -> None:
+        if self.segment_size_bytes < 1024 or self.queue_file_entries < 1 or self.index_entries < 2 or self.index_slots < 1:
+            raise StoreUnsupported("Segment, queue and index sizes must be positive; a segment has at least 1,024 bytes.")
+        if self.flush not in ("sync", "async"):
+            raise StoreUnsupported(f"flush is 'sync' or 'async', not {self.flush!r}.")
+        parse_delay_levels(self.delay_levels)
+
+
+def parse_delay_levels(text: str) -> tuple[int, ...]:
+    """Return the delay in ms of each level of a ``messageDelayLevel`` setting, level 1 first."""
+    delays: list[int] = []
+    for word in text.split():
+        number, unit = word[:-1], word[-1]
+        if unit not in _UNIT_MS or not number.isdigit():
+            raise StoreUnsupported(f"Delay level {word!r} is not a number followed by s, m, h or d.")
+        delays.append(int(number) * _UNIT_MS[unit])
+    if not delays:
+        raise StoreUnsupported("At least one delay level is needed.")
+    return tuple(delays)

@@ -1,0 +1,64 @@
+"""Small files that are replaced as a whole: after any crash there is the old content or the new one.
+
+RocketMQ's form is kept: ``name`` is the current version, ``name.bak`` the one before. Its own writer renames the
+current file away first and so has a moment without one; here the order is
+
+    write name.tmp, sync it -> copy of the current content to name.bak (the same way) -> rename tmp to name -> sync folder
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from .files import Files, directory_of
+
+T = TypeVar("T")
+
+
+def save(files: Files, path: str, content: bytes) -> None:
+    """Replace the file at ``path``, keeping its current content as ``path.bak``. Durable on return; raises OSError."""
+    previous = load(files, path)
+    if previous == content:
+        return
+    if previous is not None:
+        _replace(files, path + ".bak", previous)
+    _replace(files, path, content)
+    files.sync_directory(directory_of(path))
+
+
+def load(files: Files, path: str) -> bytes | None:
+    """Return the whole content of a file, None where there is none."""
+    try:
+        file = files.open(path)
+    except FileNotFoundError:
+        return None
+    try:
+        return file.read(file.size(), 0)
+    finally:
+        file.close()
+
+
+def load_valid(files: Files, path: str, parse: Callable[[bytes], T]) -> T | None:
+    """Return the parsed content of ``path``, or of ``path.bak`` where the first is missing or ``parse`` raises ValueError."""
+    for candidate in (path, path + ".bak"):
+        content = load(files, candidate)
+        if not content:
+            continue
+        try:
+            return parse(content)
+        except ValueError:
+            continue
+    return None
+
+
+def _replace(files: Files, path: str, content: bytes) -> None:
+    temporary = path + ".tmp"
+    files.remove(temporary)
+    file = files.open(temporary, create=True)
+    try:
+        file.write(content, 0)
+        file.sync()
+    finally:
+        file.close()
+    files.rename(temporary, path)

@@ -1,0 +1,185 @@
+"""Every error the engine raises, as one tree.
+
+EngineError
+├── InvalidMessage              the request is wrong; nothing was written
+│   ├── BodyTooLarge
+│   ├── PropertiesTooLarge
+│   ├── InvalidProperties
+│   ├── InvalidTopicName
+│   ├── InvalidGroupName
+│   ├── InvalidQueue
+│   └── InvalidDelayLevel
+├── TopicNotFound
+├── TopicNotWritable
+├── TopicNotReadable
+├── GroupNotFound
+├── StoreRefused                the store takes nothing now; nothing was written
+│   ├── DiskFull
+│   ├── StoreFailed
+│   ├── StoreClosed
+│   └── StoreBusy
+├── StoreLocked                 another broker owns the directory
+├── StoreUnsupported            the directory cannot be opened by this version
+├── RecordNotFound
+└── CorruptRecord               bytes on disk do not match their checksum
+
+Each class docstring is the default message; fields say what the error is about.
+"""
+
+from __future__ import annotations
+
+
+class EngineError(Exception):
+    """The store could not do what was asked."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (self.__doc__ or "").strip())
+
+
+class InvalidMessage(EngineError):
+    """The message is not valid; correct it and send it again."""
+
+
+class BodyTooLarge(InvalidMessage):
+    """The body is larger than the broker takes."""
+
+    def __init__(self, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(
+            f"The body has {size_bytes:,} bytes, the limit is {limit_bytes:,}; "
+            "send a reference to the content instead, or split it."
+        )
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+
+
+class PropertiesTooLarge(InvalidMessage):
+    """The properties are larger than the broker takes."""
+
+    def __init__(self, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(
+            f"The properties have {size_bytes:,} bytes, the limit is {limit_bytes:,}; move data to the body."
+        )
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+
+
+class InvalidProperties(InvalidMessage):
+    """The properties are not UTF-8 text of the form name \\x01 value \\x02."""
+
+
+class InvalidTopicName(InvalidMessage):
+    """A topic name has 1 to 127 of the characters A-Z a-z 0-9 _ - | %."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Topic name {name[:140]!r} is not valid: 1 to 127 characters of A-Z a-z 0-9 _ - | %.")
+        self.name = name
+
+
+class InvalidGroupName(InvalidMessage):
+    """A group name has 1 to 255 of the characters A-Z a-z 0-9 _ - | %."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Group name {name[:260]!r} is not valid: 1 to 255 characters of A-Z a-z 0-9 _ - | %.")
+        self.name = name
+
+
+class InvalidQueue(InvalidMessage):
+    """The queue does not exist in its topic."""
+
+    def __init__(self, topic: str, queue_id: int, queues: int) -> None:
+        super().__init__(f"Topic {topic!r} has queues 0 to {queues - 1}, not {queue_id}; refresh the route and retry.")
+        self.topic = topic
+        self.queue_id = queue_id
+        self.queues = queues
+
+
+class InvalidDelayLevel(InvalidMessage):
+    """The property DELAY is a whole number, 0 or more."""
+
+    def __init__(self, value: str) -> None:
+        super().__init__(f"Delay level {value[:40]!r} is not valid: a whole number from 0 (no delay) upwards.")
+        self.value = value
+
+
+class TopicNotFound(EngineError):
+    """The topic does not exist."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"Topic {topic!r} does not exist; create it first, or allow topics to be created on first use.")
+        self.topic = topic
+
+
+class TopicNotWritable(EngineError):
+    """The topic takes no messages from clients."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"Topic {topic!r} takes no messages from clients: it is read-only or the broker's own.")
+        self.topic = topic
+
+
+class TopicNotReadable(EngineError):
+    """The topic may not be read."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"Topic {topic!r} may not be read: its permission does not allow it.")
+        self.topic = topic
+
+
+class GroupNotFound(EngineError):
+    """The consumer group does not exist."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__(f"Consumer group {group!r} does not exist; it is created by its first consumer or by an administrator.")
+        self.group = group
+
+
+class StoreRefused(EngineError):
+    """The store takes no messages now; nothing was written."""
+
+
+class DiskFull(StoreRefused):
+    """The disk is too full to take messages; consumers still drain, sends resume when space is free."""
+
+
+class StoreFailed(StoreRefused):
+    """Writing to disk failed; the broker must be restarted, recovery will check the end of the log."""
+
+
+class StoreClosed(StoreRefused):
+    """The store is closed; connect to the broker again when it is back."""
+
+
+class StoreBusy(StoreRefused):
+    """Too much is waiting for the disk; retry after a short pause."""
+
+
+class StoreLocked(EngineError):
+    """Another broker owns the store directory."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"Another broker (Escapement or Apache RocketMQ) has {path} open; "
+            "stop it, or give this one a directory of its own."
+        )
+        self.path = path
+
+
+class StoreUnsupported(EngineError):
+    """The store directory cannot be opened by this version; nothing in it was changed."""
+
+
+class RecordNotFound(EngineError):
+    """There is no record at this position; it was deleted with its segment, or never was."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__(f"No record at position {position:,}: it was removed with its segment, or never was.")
+        self.position = position
+
+
+class CorruptRecord(EngineError):
+    """The bytes at this position do not match their checksum."""
+
+    def __init__(self, position: int, why: str) -> None:
+        super().__init__(f"The record at position {position:,} is damaged ({why}); run `manage.py fsck` for a full list.")
+        self.position = position
+        self.why = why
