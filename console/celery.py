@@ -1,0 +1,20 @@
+"""The Celery app. Workers that host the engine or the mirror say so with `--engine NAME` or `--mirror`."""
+
+from __future__ import annotations
+
+import os
+
+from celery import Celery
+from click import Option
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+
+app = Celery("escapement")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks()
+
+app.user_options["worker"].add(Option(("--engine",), metavar="NAME", help="Host the broker NAME in this worker."))
+app.user_options["worker"].add(Option(("--mirror",), is_flag=True, help="Host the mirror in this worker."))
+# Named, not imported: only a worker loads the engine, the web process never does.
+app.steps["worker"].add("broker.host:EngineStep")
+app.steps["worker"].add("broker.host:MirrorStep")

@@ -1,0 +1,1 @@
+"""Console pages, one module a page family."""

