@@ -1,0 +1,224 @@
+"""Asking over remoting: one asynchronous client for any number of brokers and name servers.
+
+Connections are made at the first request to an address and made anew after they were lost. All of it belongs to the
+event loop in which it is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from itertools import count
+from typing import cast
+
+from .codec import JSON, Command, FrameBuffer, decode, encode
+from .codes import ONEWAY_FLAG, RESPONSE_FLAG, Answer
+from .errors import BadFrame, ConnectFailed, ConnectionLost, RemotingError, RequestTimedOut
+
+logger = logging.getLogger(__name__)
+
+Response = Command
+"""What invoke returns: code, remark, ext, body."""
+
+Handler = Callable[[str, Command], Command | None]
+"""Called with (address, request) for a request that the other end pushes; its result is the answer, None for none."""
+
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+"""Largest answer read: a pull may carry more than a request may."""
+
+
+class RemotingClient:
+    """Sends requests to addresses ("host:port") and waits for their answers."""
+
+    def __init__(self, *, connect_timeout_ms: int = 3000, serialization: int = JSON) -> None:
+        self._connect_timeout_ms = connect_timeout_ms
+        self._serialization = serialization
+        self._opaques = count(1)
+        self._links: dict[str, _Link] = {}
+        self._connecting: dict[str, asyncio.Task[_Link]] = {}
+        self._handlers: dict[int, Handler] = {}
+        self._on_lost: list[Callable[[str], None]] = []
+        self._closed = False
+
+    def register(self, code: int, handler: Handler) -> None:
+        """Answers requests with this code that a broker pushes to us (40, 39, 220 ...)."""
+        self._handlers[code] = handler
+
+    def on_lost(self, callback: Callable[[str], None]) -> None:
+        """Calls back with the address whenever a connection ended, unless close() ended it."""
+        self._on_lost.append(callback)
+
+    async def invoke(
+        self, address: str, code: int, ext: dict[str, str] | None = None, body: bytes = b"", timeout_ms: int = 3000
+    ) -> Command:
+        """Sends a request and returns its answer, whatever its code.
+
+        Raises ConnectFailed, ConnectionLost or RequestTimedOut; `timeout_ms` includes making the connection.
+        """
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                link = await self._link(address)
+                command = self._command(code, ext, body, 0)
+                return await link.ask(command)
+        except TimeoutError:
+            raise RequestTimedOut(address, code, timeout_ms) from None
+
+    async def oneway(self, address: str, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> None:
+        """Sends a request that is not answered; returns when it is handed to the operating system or queued."""
+        link = await self._link(address)
+        await link.send(encode(self._command(code, ext, body, ONEWAY_FLAG)))
+
+    async def close(self) -> None:
+        """Ends all connections; requests that wait for an answer get ConnectionLost."""
+        self._closed = True
+        for task in list(self._connecting.values()):
+            task.cancel()
+        links, self._links = list(self._links.values()), {}
+        for link in links:
+            link.close()
+        await asyncio.gather(*(link.ended for link in links))
+
+    def _command(self, code: int, ext: dict[str, str] | None, body: bytes, flag: int) -> Command:
+        return Command(
+            code, ext or {}, body, flag=flag, opaque=next(self._opaques) & 0x7FFFFFFF, serialization=self._serialization
+        )
+
+    async def _link(self, address: str) -> _Link:
+        link = self._links.get(address)
+        if link is not None:
+            return link
+        if self._closed:
+            raise ConnectionLost(address)
+        task = self._connecting.get(address)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._connect(address))
+            self._connecting[address] = task
+            task.add_done_callback(lambda done: self._connected(address, done))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise ConnectionLost(address) from None
+            raise
+
+    def _connected(self, address: str, task: asyncio.Task[_Link]) -> None:
+        self._connecting.pop(address, None)
+        if not task.cancelled():
+            task.exception()
+
+    async def _connect(self, address: str) -> _Link:
+        host, _, port = address.rpartition(":")
+        try:
+            async with asyncio.timeout(self._connect_timeout_ms / 1000):
+                _, link = await asyncio.get_running_loop().create_connection(
+                    lambda: _Link(address, self._pushed, self._lost), host.strip("[]"), int(port)
+                )
+        except TimeoutError:
+            raise ConnectFailed(address, f"no answer within {self._connect_timeout_ms} ms") from None
+        except (OSError, ValueError, OverflowError) as error:
+            raise ConnectFailed(address, str(error)) from error
+        self._links[address] = link
+        return link
+
+    def _lost(self, link: _Link) -> None:
+        if self._links.get(link.address) is link:
+            del self._links[link.address]
+            for callback in self._on_lost:
+                callback(link.address)
+
+    def _pushed(self, link: _Link, request: Command) -> None:
+        handler = self._handlers.get(request.code)
+        if handler is None:
+            answer: Command | None = request.answer(
+                code=Answer.REQUEST_CODE_NOT_SUPPORTED, remark=f"request type {request.code} not supported"
+            )
+        else:
+            answer = handler(link.address, request)
+        if answer is not None and not request.is_oneway:
+            answer.opaque, answer.flag = request.opaque, answer.flag | RESPONSE_FLAG
+            link.write(encode(answer))
+
+
+class _Link(asyncio.Protocol):
+    """One connection: requests out, answers matched by opaque, pushed requests handed up."""
+
+    def __init__(self, address: str, pushed: Callable[[_Link, Command], None], lost: Callable[[_Link], None]) -> None:
+        self.address = address
+        self._pushed = pushed
+        self._lost = lost
+        self._frames = FrameBuffer(MAX_ANSWER_BYTES)
+        self._waiting: dict[int, asyncio.Future[Command]] = {}
+        self._loop = asyncio.get_running_loop()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for frame in self._frames.feed(data):
+                self._received(decode(frame))
+        except BadFrame as error:
+            logger.error("closing the connection to %s: %s", self.address, error)
+            self.close()
+
+    def _received(self, command: Command) -> None:
+        if not command.is_response:
+            self._pushed(self, command)
+            return
+        future = self._waiting.pop(command.opaque, None)
+        if future is not None and not future.done():
+            future.set_result(command)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._writable.set()
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(ConnectionLost(self.address))
+        self._lost(self)
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    async def ask(self, command: Command) -> Command:
+        """Sends a request and waits for its answer."""
+        future: asyncio.Future[Command] = self._loop.create_future()
+        frame = encode(command)
+        self._waiting[command.opaque] = future
+        try:
+            await self.send(frame)
+            return await future
+        finally:
+            self._waiting.pop(command.opaque, None)
+
+    async def send(self, frame: bytes) -> None:
+        """Writes a frame, waiting while the other end does not read."""
+        if not self._writable.is_set():
+            await self._writable.wait()
+        if self._transport is None or self._transport.is_closing():
+            raise ConnectionLost(self.address)
+        self._transport.write(frame)
+
+    def write(self, frame: bytes) -> None:
+        """Writes a frame at once; one that has nowhere to go is dropped, as its connection is."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(frame)
+
+    def close(self) -> None:
+        """Ends the connection."""
+        if self._transport is not None:
+            self._transport.close()
+
+
+__all__ = ["Handler", "RemotingClient", "RemotingError", "Response"]
