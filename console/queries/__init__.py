@@ -1,0 +1,22 @@
+"""All reads for the pages: counters from the mirror's rows, contents from the broker, each with its evidence."""
+
+from __future__ import annotations
+
+from console.queries.catalogue import queue_messages, topic, topics
+from console.queries.progress import group, groups
+from console.queries.records import message, messages
+from console.queries.schedule import lane, lanes
+from console.queries.summary import overview
+
+__all__ = [
+    "group",
+    "groups",
+    "lane",
+    "lanes",
+    "message",
+    "messages",
+    "overview",
+    "queue_messages",
+    "topic",
+    "topics",
+]

@@ -1,0 +1,1 @@
+"""What the pages are given: frozen values, one module a page family."""

@@ -1,0 +1,133 @@
+"""One message with every physical record of it: parked, released, retried; its properties and its body."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db.models import TextChoices
+from django.utils.translation import gettext_lazy as _
+
+from console.queries.shapes.evidence import Evidence
+
+
+class HopKind(TextChoices):
+    """What a physical record of the message stands for."""
+
+    STORED = "stored", _("stored")
+    PARKED = "parked", _("parked on a lane")
+    RELEASED = "released", _("released")
+    RETRY = "retry", _("sent back for another try")
+    DEAD_LETTER = "dead-letter", _("dead letter")
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One physical record, oldest first in `MessagePage.hops`."""
+
+    kind: HopKind
+    topic: str
+    queue_id: int
+    queue_offset: int
+    #: byte address in the commit log
+    position: int
+    size_bytes: int
+    store_ms: int
+    #: since the hop before; None for the first
+    after_ms: int | None
+    offset_message_id: str
+    #: parked records: the level and the moment of release
+    delay_level: int | None
+    due_ms: int | None
+    #: released records: store time minus due (negative would be early)
+    late_ms: int | None
+    #: the record this page was opened on
+    current: bool
+
+
+class BodyForm(TextChoices):
+    """How a body is shown."""
+
+    EMPTY = "empty", _("empty")
+    JSON = "json", _("JSON, shown as text")
+    TEXT = "text", _("text")
+    HEX = "hex", _("bytes")
+    UNREADABLE = "unreadable", _("cannot be decompressed here")
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The body, decoded within stated limits. `text` is hostile: escape it."""
+
+    form: BodyForm
+    text: str
+    #: the first bytes as hex, 16 a row with offset and ASCII
+    hex: str
+    #: bytes as stored, and after decompression (None when that was not possible or stopped at the limit)
+    stored_bytes: int
+    full_bytes: int | None
+    #: bytes of the (decompressed) body that are shown
+    shown_bytes: int
+    truncated: bool
+    #: "zlib", "lz4", "zstd" or None
+    compression: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePage:
+    """A message. `found` False: evidence tells whether it is absent or the broker did not answer."""
+
+    evidence: Evidence
+    now_ms: int
+    message_id: str
+    broker: str
+    found: bool
+    #: the real topic (REAL_TOPIC of a parked record)
+    topic: str | None
+    queue_id: int | None
+    unique_key: str | None
+    tag: str | None
+    keys: tuple[str, ...]
+    born_ms: int | None
+    born_host: str | None
+    store_host: str | None
+    reconsume_times: int | None
+    flag: int | None
+    sys_flag: int | None
+    #: when it is or was due; None when it was not delayed
+    due_ms: int | None
+    #: True while it waits on a lane
+    pending: bool
+    delay_level: int | None
+    hops: tuple[Hop, ...]
+    #: name and value, sorted by name; values are hostile
+    properties: tuple[tuple[str, str], ...]
+    properties_bytes: int
+    body: Body | None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One hit of a search."""
+
+    topic: str
+    unique_key: str | None
+    offset_message_id: str
+    keys: tuple[str, ...]
+    tag: str | None
+    store_ms: int
+    size_bytes: int
+    pending: bool
+    due_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSearch:
+    """Messages of a topic that carry a key, newest first (request 12), also those still parked."""
+
+    evidence: Evidence
+    now_ms: int
+    topic: str
+    key: str
+    hits: tuple[Found, ...]
+    #: the most that was asked for: as many hits may mean that there are more
+    limit: int

@@ -1,0 +1,111 @@
+"""The first page: what is wrong, what happens next, how much flows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db.models import TextChoices
+from django.utils.translation import gettext_lazy as _
+
+from console.queries.shapes.dues import NextMinute
+from console.queries.shapes.evidence import Evidence
+from console.queries.shapes.history import History
+
+
+class FindingCode(TextChoices):
+    """What can be worth a look; gravest first."""
+
+    STORE_FAILED = "store-failed", _("the store has failed")
+    BROKER_UNREACHABLE = "broker-unreachable", _("the broker cannot be reached")
+    BROKER_READ_ONLY = "broker-read-only", _("sends are refused")
+    RECORDS_DAMAGED = "records-damaged", _("records are damaged")
+    BROKER_DEGRADED = "broker-degraded", _("the broker is degraded")
+    MIRROR_STALE = "mirror-stale", _("the mirror has stopped")
+    RELEASED_EARLY = "released-early", _("messages left before they were due")
+    DISK_FILLING = "disk-filling", _("the disk is filling")
+    LANE_LATE = "lane-late", _("a lane is behind its due times")
+    GROUP_WITHOUT_CONSUMER = "group-without-consumer", _("a group has messages and no consumer")
+    DEAD_LETTERS = "dead-letters", _("messages have used up their retries")
+    PROGRESS_UNSAVED = "progress-unsaved", _("a lane's progress was not saved for long")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that needs somebody."""
+
+    code: FindingCode
+    #: "ruby" broken, "brass" worth a look
+    severity: str
+    #: a group's name, a level's number, a broker's name
+    subject: str
+    #: the number that belongs to it: lag, ms, count, percent; None when there is none
+    value: int | None
+    #: the broker's own words, when there are any (escape)
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """One line of the flow table: `name` is accepted, released or consumed."""
+
+    name: str
+    per_s: float | None
+    history: History
+    #: released: pending on lanes; consumed: lag of all groups; accepted: None
+    waiting: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRow:
+    """A broker as it last described itself; None is unknown (an Apache broker does not tell everything)."""
+
+    name: str
+    cluster: str
+    address: str
+    version: str
+    #: OK, DEGRADED, FAILED, READONLY or UNKNOWN
+    state: str
+    reasons: tuple[str, ...]
+    started_ms: int | None
+    #: byte addresses
+    log_min_position: int | None
+    log_end_position: int | None
+    disk_used_ratio: float | None
+    rss_bytes: int | None
+    as_of_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorRow:
+    """The mirror itself. `state`: never (has not run), following (our broker), polling (Apache RocketMQ), stale."""
+
+    state: str
+    sequence: int
+    as_of_ms: int | None
+    #: ms between the broker's answer shown and now
+    lag_ms: int | None
+    #: how long the last transaction took
+    transaction_ms: float | None
+    started_ms: int | None
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The whole page."""
+
+    evidence: Evidence
+    now_ms: int
+    findings: tuple[Finding, ...]
+    brokers: tuple[BrokerRow, ...]
+    mirror: MirrorRow
+    flows: tuple[Flow, ...]
+    pending: int | None
+    next_due_ms: int | None
+    next_due_level: int | None
+    next_minute: NextMinute | None
+    topics: int
+    groups: int
+    lag: int | None
+    #: messages ever accepted by all topics that are not system topics
+    stored_total: int | None
