@@ -56,8 +56,15 @@ class EngineConfig:
     disk_refuse_ratio: float = 0.90
 
     def __post_init__(self) -> None:
-        if self.segment_size_bytes < 1024 or self.queue_file_entries < 1 or self.index_entries < 2 or self.index_slots < 1:
-            raise StoreUnsupported("Segment, queue and index sizes must be positive; a segment has at least 1,024 bytes.")
+        if (
+            self.segment_size_bytes < 1024
+            or self.queue_file_entries < 1
+            or self.index_entries < 2
+            or self.index_slots < 1
+        ):
+            raise StoreUnsupported(
+                "Segment, queue and index sizes must be positive; a segment has at least 1,024 bytes."
+            )
         if self.flush not in ("sync", "async"):
             raise StoreUnsupported(f"flush is 'sync' or 'async', not {self.flush!r}.")
         parse_delay_levels(self.delay_levels)

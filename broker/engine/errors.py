@@ -105,7 +105,9 @@ class TopicNotFound(EngineError):
     """The topic does not exist."""
 
     def __init__(self, topic: str) -> None:
-        super().__init__(f"Topic {topic!r} does not exist; create it first, or allow topics to be created on first use.")
+        super().__init__(
+            f"Topic {topic!r} does not exist; create it first, or allow topics to be created on first use."
+        )
         self.topic = topic
 
 
@@ -129,7 +131,9 @@ class GroupNotFound(EngineError):
     """The consumer group does not exist."""
 
     def __init__(self, group: str) -> None:
-        super().__init__(f"Consumer group {group!r} does not exist; it is created by its first consumer or by an administrator.")
+        super().__init__(
+            f"Consumer group {group!r} does not exist; it is created by its first consumer or by an administrator."
+        )
         self.group = group
 
 
@@ -180,6 +184,8 @@ class CorruptRecord(EngineError):
     """The bytes at this position do not match their checksum."""
 
     def __init__(self, position: int, why: str) -> None:
-        super().__init__(f"The record at position {position:,} is damaged ({why}); run `manage.py fsck` for a full list.")
+        super().__init__(
+            f"The record at position {position:,} is damaged ({why}); run `manage.py fsck` for a full list."
+        )
         self.position = position
         self.why = why

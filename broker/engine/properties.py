@@ -1,0 +1,47 @@
+"""Properties of a message: a map of text to text, stored as ``name \\x01 value \\x02`` in UTF-8."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .errors import InvalidProperties
+
+# property names (MessageConst)
+KEYS = "KEYS"
+TAGS = "TAGS"
+UNIQUE_KEY = "UNIQ_KEY"
+DELAY = "DELAY"
+REAL_TOPIC = "REAL_TOPIC"
+REAL_QUEUE_ID = "REAL_QID"
+RETRY_TOPIC = "RETRY_TOPIC"
+ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
+WAIT = "WAIT"
+#: Ours: position of the parked record that this one releases, so that recovery knows it went out.
+SOURCE = "ESC_SOURCE"
+
+
+def parse_properties(raw: bytes) -> dict[str, str]:
+    """Return properties as a dict; a missing final separator is fine. Raises InvalidProperties."""
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidProperties(f"The properties are not UTF-8 at byte {error.start}.") from None
+    properties: dict[str, str] = {}
+    for pair in text.split("\x02"):
+        name, separator, value = pair.partition("\x01")
+        if separator:
+            properties[name] = value
+        elif pair:
+            raise InvalidProperties(f"The property {pair[:60]!r} has no value separator (\\x01).")
+    return properties
+
+
+def format_properties(properties: Mapping[str, str]) -> bytes:
+    """Return properties in stored form, each ended by \\x02. Raises InvalidProperties for separators inside."""
+    for name, value in properties.items():
+        if "\x01" in name or "\x02" in name or "\x02" in value or "\x01" in value or not name:
+            raise InvalidProperties(f"The property {name[:60]!r} is empty or holds a separator (\\x01, \\x02).")
+    try:
+        return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()]).encode()
+    except UnicodeEncodeError:
+        raise InvalidProperties("A property holds half a surrogate pair, which is not text.") from None
