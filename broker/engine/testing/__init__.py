@@ -1,0 +1,13 @@
+"""The test kit of the engine: a clock moved by hand, a disk that loses power, an engine driven step by step.
+
+It ships with the engine because the tests of everything above need it too. Read ``simulated.py`` first.
+"""
+
+from __future__ import annotations
+
+from .clock import START_MS, ManualClock
+from .faults import Fault
+from .powerloss import SECTOR_BYTES, PowerLoss
+from .simulated import SimulatedFiles
+
+__all__ = ["SECTOR_BYTES", "START_MS", "Fault", "ManualClock", "PowerLoss", "SimulatedFiles"]
