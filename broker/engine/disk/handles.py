@@ -1,0 +1,41 @@
+"""A bounded number of open files: thousands of queues must not cost thousands of descriptors.
+
+Used by one thread. Jobs that run beside it open and close what they need themselves.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from .files import File, Files
+
+
+class Handles:
+    """The most recently used files of a store, open for reading."""
+
+    def __init__(self, files: Files, limit: int = 96) -> None:
+        self._files = files
+        self._limit = limit
+        self._open: OrderedDict[str, File] = OrderedDict()
+
+    def get(self, path: str) -> File:
+        """Return the file, opened now or before; raises FileNotFoundError."""
+        file = self._open.get(path)
+        if file is not None:
+            self._open.move_to_end(path)
+            return file
+        file = self._open[path] = self._files.open(path)
+        if len(self._open) > self._limit:
+            self._open.popitem(last=False)[1].close()
+        return file
+
+    def forget(self, path: str) -> None:
+        """Close a file that is about to be removed or replaced."""
+        file = self._open.pop(path, None)
+        if file is not None:
+            file.close()
+
+    def close(self) -> None:
+        """Close all; closing twice is fine."""
+        while self._open:
+            self._open.popitem()[1].close()

@@ -1,0 +1,187 @@
+"""Consume queues: for each queue of a topic, where its messages stand in the commit log.
+
+    consumequeue/<topic>/<queue id>/<byte position of the file's first entry, 20 digits>
+    entry, 20 bytes:   8 position   4 size   8 tags code (in SCHEDULE_TOPIC_XXXX: when the message is due, ms)
+
+Files have their full size from the start but are sparse. New entries stay in memory until the next upkeep job writes
+them; everything here is derived from the log and can be rebuilt.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from ..disk.files import Files, directory_of, join
+from ..disk.handles import Handles
+
+ENTRY = struct.Struct(">qiq")
+ENTRY_SIZE = ENTRY.size
+
+
+class QueueEntry(NamedTuple):
+    """One entry: record position and size, and the tags code."""
+
+    position: int
+    size: int
+    tags_code: int
+
+
+class QueueWrite(NamedTuple):
+    """Entries that a job puts on disk: ``data`` belongs at byte ``at`` of the queue."""
+
+    queue: ConsumeQueue
+    at: int
+    data: bytes
+
+
+class ConsumeQueue:
+    """The entries of one queue. ``end_offset`` counts what was appended, ``max_offset`` what readers may see."""
+
+    __slots__ = (
+        "_handles", "_pack", "_tail", "_tail_offset", "directory", "end_offset", "file_entries", "last_ms", "max_offset",
+        "min_offset", "queue_id", "topic",
+    )  # fmt: skip
+
+    def __init__(self, handles: Handles, directory: str, topic: str, queue_id: int, file_entries: int) -> None:
+        self._handles = handles
+        self._pack = ENTRY.pack
+        self._tail = bytearray()
+        self._tail_offset = 0
+        self.directory = directory
+        self.topic = topic
+        self.queue_id = queue_id
+        self.file_entries = file_entries
+        self.min_offset = 0
+        self.max_offset = 0
+        self.end_offset = 0
+        self.last_ms = 0
+
+    def start_at(self, min_offset: int, end_offset: int) -> None:
+        """Say what is on disk: entries from ``min_offset`` to ``end_offset``."""
+        self._tail = bytearray()
+        self._tail_offset = end_offset
+        self.min_offset = min_offset
+        self.end_offset = self.max_offset = end_offset
+
+    def append(self, position: int, size: int, tags_code: int) -> int:
+        """Add an entry that readers do not see yet; return its offset."""
+        self._tail += self._pack(position, size, tags_code)
+        offset = self.end_offset
+        self.end_offset = offset + 1
+        return offset
+
+    def drop_from(self, offset: int) -> None:
+        """Take back entries that were appended last and never shown."""
+        del self._tail[(offset - self._tail_offset) * ENTRY_SIZE :]
+        self.end_offset = offset
+
+    def entries(self, offset: int, count: int) -> list[QueueEntry]:
+        """Return up to ``count`` visible entries from ``offset``."""
+        count = min(count, self.max_offset - offset)
+        if count <= 0 or offset < self.min_offset:
+            return []
+        raw = self._raw(offset, count)
+        return [QueueEntry._make(entry) for entry in ENTRY.iter_unpack(raw[: len(raw) - len(raw) % ENTRY_SIZE])]
+
+    def _raw(self, offset: int, count: int) -> bytes:
+        if offset >= self._tail_offset:
+            at = (offset - self._tail_offset) * ENTRY_SIZE
+            return bytes(self._tail[at : at + count * ENTRY_SIZE])
+        parts: list[bytes] = []
+        while count > 0 and offset < self._tail_offset:
+            inside = offset % self.file_entries
+            step = min(count, self.file_entries - inside, self._tail_offset - offset)
+            try:
+                file = self._handles.get(self.path_of(offset))
+            except FileNotFoundError:
+                return b"".join(parts)
+            part = file.read(step * ENTRY_SIZE, inside * ENTRY_SIZE)
+            parts.append(part)
+            if len(part) < step * ENTRY_SIZE:
+                return b"".join(parts)
+            offset += step
+            count -= step
+        if count > 0:
+            parts.append(bytes(self._tail[: count * ENTRY_SIZE]))
+        return b"".join(parts)
+
+    def path_of(self, offset: int) -> str:
+        """Return the path of the file that holds an entry."""
+        first = offset - offset % self.file_entries
+        return join(self.directory, f"{first * ENTRY_SIZE:020d}")
+
+    # writing, by upkeep
+
+    def unwritten(self) -> QueueWrite | None:
+        """Return what is not on disk yet and may be (it is visible, so the log holds it durably)."""
+        count = self.max_offset - self._tail_offset
+        if count <= 0:
+            return None
+        return QueueWrite(self, self._tail_offset * ENTRY_SIZE, bytes(self._tail[: count * ENTRY_SIZE]))
+
+    def wrote(self, write: QueueWrite) -> None:
+        """Forget entries that are on disk now."""
+        end = (write.at + len(write.data)) // ENTRY_SIZE
+        if end > self._tail_offset:
+            del self._tail[: (end - self._tail_offset) * ENTRY_SIZE]
+            self._tail_offset = end
+
+    # finding
+
+    def search(self, low: int, high: int, position: int) -> int:
+        """Return the first offset in low..high whose entry stands at ``position`` or later in the log."""
+        while low < high:
+            middle = (low + high) // 2
+            found = self.entries(middle, 1)
+            if found and found[0].position < position:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def trim(self, log_min_position: int, files: Files) -> bool:
+        """Move ``min_offset`` past entries whose records are gone, remove files that hold only such. True if moved."""
+        before = self.min_offset
+        self.min_offset = self.search(self.min_offset, self.max_offset, log_min_position)
+        if self.min_offset == before:
+            return False
+        keep = directory_keeps(self.path_of(self.min_offset))
+        for name in files.list(self.directory):
+            if name.isdigit() and name < keep:
+                path = join(self.directory, name)
+                self._handles.forget(path)
+                files.remove(path)
+        return True
+
+
+def directory_keeps(path: str) -> str:
+    """Return the name of the oldest file to keep, from its path."""
+    return path[len(directory_of(path)) + 1 :]
+
+
+def write_entries(files: Files, write: QueueWrite) -> list[str]:
+    """Put entries on disk, making files as needed; return the paths written. Safe in any thread; raises OSError."""
+    queue, at, data = write
+    file_size = queue.file_entries * ENTRY_SIZE
+    paths: list[str] = []
+    done = 0
+    while done < len(data):
+        inside = (at + done) % file_size
+        step = min(len(data) - done, file_size - inside)
+        path = queue.path_of((at + done) // ENTRY_SIZE)
+        fresh = not files.exists(path)
+        if fresh:
+            files.make_directory(queue.directory)
+        file = files.open(path, create=True)
+        try:
+            if file.size() < file_size:
+                file.truncate(file_size)
+            file.write(data[done : done + step], inside)
+        finally:
+            file.close()
+        if fresh:
+            files.sync_directory(queue.directory)
+        paths.append(path)
+        done += step
+    return paths

@@ -1,0 +1,185 @@
+"""The index of a store: which messages have a key or a unique id. A row of index files, newest last.
+
+Derived from the log: what is missing at the end is added again by recovery; a damaged file is made again.
+"""
+
+from __future__ import annotations
+
+from ..disk.files import File, Files, directory_of, join
+from ..message import string_hash
+from .indexfile import IndexFile, IndexWrite
+
+#: How many hashes of key beginnings and endings are remembered.
+_MEMORY_LIMIT = 8192
+_ENDING = 4
+_POWER = pow(31, _ENDING)
+
+
+class Index:
+    """Adds keys and finds positions."""
+
+    def __init__(self, files: Files, directory: str, slots: int, entries: int) -> None:
+        self._files = files
+        self.directory = directory
+        self._slots = slots
+        self._entries = entries
+        self._row: list[IndexFile] = []
+        self._beginnings: dict[str, int] = {}
+        self._endings: dict[str, int] = {}
+        files.make_directory(directory)
+
+    # adding
+
+    def add(self, topic_and_key: str, position: int, store_ms: int) -> None:
+        """Add ``topic#key``; at most one new file is begun."""
+        newest = self._row[-1] if self._row else None
+        if newest is None or newest.is_full:
+            newest = self._begin_file(store_ms)
+        newest.add(self.hash_of(topic_and_key), position, store_ms)
+
+    def hash_of(self, text: str) -> int:
+        """Return the index hash: the absolute value of Java's string hash.
+
+        Unique ids of one client differ only at their end, so the hash of the beginning is remembered.
+        """
+        if not text.isascii():
+            return _absolute(string_hash(text))
+        beginning, ending = text[:-_ENDING], text[-_ENDING:]
+        start = self._beginnings.get(beginning)
+        if start is None:
+            if len(self._beginnings) >= _MEMORY_LIMIT:
+                self._beginnings.clear()
+            start = self._beginnings[beginning] = string_hash(beginning) & 0xFFFFFFFF
+        end = self._endings.get(ending)
+        if end is None:
+            if len(self._endings) >= _MEMORY_LIMIT * 8:
+                self._endings.clear()
+            end = self._endings[ending] = string_hash(ending) & 0xFFFFFFFF
+        if len(ending) < _ENDING:
+            return _absolute(string_hash(text))
+        value = (start * _POWER + end) & 0xFFFFFFFF
+        return _absolute(value - 0x1_0000_0000 if value & 0x8000_0000 else value)
+
+    def _begin_file(self, store_ms: int) -> IndexFile:
+        if self._row:
+            self._row[-1].rest()
+        name = _stamp(store_ms)
+        while self._row and name <= self._row[-1].path[len(self.directory) + 1 :]:
+            store_ms += 1
+            name = _stamp(store_ms)
+        file = IndexFile(join(self.directory, name), self._slots, self._entries)
+        file.begin()
+        self._row.append(file)
+        return file
+
+    # finding
+
+    def find(self, topic: str, key: str, count: int, begin_ms: int, end_ms: int) -> list[int]:
+        """Return up to ``count`` positions of messages that may have the key, newest first."""
+        key_hash = self.hash_of(f"{topic}#{key}")
+        positions: list[int] = []
+        for index_file in reversed(self._row):
+            if index_file.begin_ms > end_ms + 1000 or (index_file.end_ms and index_file.end_ms < begin_ms - 1000):
+                continue
+            file = self._opened(index_file.path)
+            found = index_file.find(file, key_hash, count - len(positions))
+            if file is not None:
+                file.close()
+            positions += [position for position, _ in found]
+            if len(positions) >= count:
+                break
+        return positions
+
+    def _opened(self, path: str) -> File | None:
+        try:
+            return self._files.open(path)
+        except FileNotFoundError:
+            return None
+
+    # opening and keeping
+
+    def mark(self) -> tuple[str, int]:
+        """Return the newest file's name and next number: what a checkpoint remembers."""
+        if not self._row:
+            return "", 1
+        return self._row[-1].path[len(self.directory) + 1 :], self._row[-1].next_number
+
+    def open(self, mark: tuple[str, int] | None) -> bool:
+        """Open the files up to a mark and drop what came after; False if they cannot be trusted and all is dropped.
+
+        Without a mark everything is dropped: the log is read again from its beginning.
+        """
+        names = [name for name in self._files.list(self.directory) if name.isdigit()]
+        good = mark is not None and (mark[0] in names or (not mark[0] and not names))
+        if mark is not None and not mark[0]:
+            good = True
+        last, number = mark if mark is not None and good else ("", 1)
+        for name in names:
+            path = join(self.directory, name)
+            if not good or name > last:
+                self._files.remove(path)
+                continue
+            if not self._open_one(path, number if name == last else None):
+                self._row.clear()
+                for other in names:
+                    self._files.remove(join(self.directory, other))
+                return False
+        return good
+
+    def _open_one(self, path: str, next_number: int | None) -> bool:
+        index_file = IndexFile(path, self._slots, self._entries)
+        file = self._files.open(path)
+        try:
+            if file.size() != index_file.size_bytes or not index_file.read_header(file):
+                return False
+            if next_number is not None and not (
+                next_number <= index_file.next_number and index_file.load_slots(file, next_number)
+            ):
+                return False
+        finally:
+            file.close()
+        self._row.append(index_file)
+        return True
+
+    def take(self) -> list[IndexWrite]:
+        """Return what a job must write to make the index durable."""
+        return [write for file in self._row if (write := file.take()) is not None]
+
+    def wrote(self, write: IndexWrite) -> None:
+        """Note that a write is on disk."""
+        write.file.wrote(write)
+        if write.file is not self._row[-1]:
+            write.file.rest()
+
+    def failed(self, write: IndexWrite) -> None:
+        """Note that a write did not succeed, it is made again with the next one."""
+        write.file.failed(write)
+
+    def trim(self, log_min_position: int) -> None:
+        """Remove files all of whose records are gone."""
+        while len(self._row) > 1 and self._row[0].end_position < log_min_position and self._row[0].rests:
+            path = self._row.pop(0).path
+            self._files.remove(path)
+            self._files.sync_directory(directory_of(path))
+
+
+def _absolute(value: int) -> int:
+    return abs(value) if value != -0x8000_0000 else 0
+
+
+def _stamp(store_ms: int) -> str:
+    """Return a moment as RocketMQ names index files, yyyyMMddHHmmssSSS (ours in UTC)."""
+    days, rest_ms = divmod(store_ms, 86_400_000)
+    # civil date from days since 1970 (Howard Hinnant's algorithm): the engine has no clock and no calendar
+    days += 719_468
+    era, day_of_era = divmod(days, 146_097)
+    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    shifted = (5 * day_of_year + 2) // 153
+    day = day_of_year - (153 * shifted + 2) // 5 + 1
+    month = shifted + 3 if shifted < 10 else shifted - 9
+    year = year_of_era + era * 400 + (1 if month <= 2 else 0)
+    hours, rest_ms = divmod(rest_ms, 3_600_000)
+    minutes, rest_ms = divmod(rest_ms, 60_000)
+    seconds, millis = divmod(rest_ms, 1000)
+    return f"{year:04d}{month:02d}{day:02d}{hours:02d}{minutes:02d}{seconds:02d}{millis:03d}"

@@ -1,0 +1,228 @@
+"""One index file: from a hash of ``topic#key`` to positions in the commit log, newest first.
+
+     0  8 begin time   8  8 end time   16  8 begin position   24  8 end position   32  4 used slots   36  4 next number
+    40                 slots x 4: number of the newest entry with this hash, 0 none
+    40 + slots x 4     entries x 20: 4 hash, 8 position, 4 seconds after begin time, 4 previous entry of the slot
+
+Entry 0 is never used; a file is full when its next number reaches the configured count of entries. The file is sparse
+and has its full size from the start. Entries and slots of the newest file stay in memory until a job writes them:
+entries first, synced, then slots, so that a slot on disk never names an entry that is not.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+
+from ..disk.files import File, Files
+
+HEADER = struct.Struct(">qqqqii")
+HEADER_SIZE = HEADER.size
+ENTRY = struct.Struct(">iqii")
+ENTRY_SIZE = ENTRY.size
+#: Slots are written in pages of this many.
+_PAGE_SLOTS = 1024
+
+
+class IndexFile:
+    """The entries of one file. Only the newest file of a store takes more."""
+
+    def __init__(self, path: str, slots: int, limit: int) -> None:
+        self.path = path
+        self.slot_count = slots
+        self.limit = limit
+        self.begin_ms = 0
+        self.end_ms = 0
+        self.begin_position = 0
+        self.end_position = 0
+        self.used_slots = 0
+        self.next_number = 1
+        self._slots: array[int] | None = None
+        self._tail = bytearray()
+        self._tail_number = 1
+        self._dirty_pages: set[int] = set()
+        self._pack = ENTRY.pack
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether another entry fits."""
+        return self.next_number >= self.limit
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the whole file."""
+        return HEADER_SIZE + self.slot_count * 4 + self.limit * ENTRY_SIZE
+
+    def begin(self) -> None:
+        """Start a new, empty file in memory."""
+        self._slots = array("i", bytes(4 * self.slot_count))
+
+    def add(self, key_hash: int, position: int, store_ms: int) -> None:
+        """Add an entry; the caller has checked that the file is not full."""
+        assert self._slots is not None
+        number = self.next_number
+        slot = key_hash % self.slot_count
+        previous = self._slots[slot]
+        if number == 1:
+            self.begin_ms, self.begin_position = store_ms, position
+        if not previous:
+            self.used_slots += 1
+        seconds = (store_ms - self.begin_ms) // 1000
+        self._tail += self._pack(key_hash, position, min(max(seconds, 0), 0x7FFFFFFF), previous)
+        self._slots[slot] = number
+        self._dirty_pages.add(slot // _PAGE_SLOTS)
+        self.next_number = number + 1
+        self.end_ms, self.end_position = store_ms, position
+
+    def find(self, file: File | None, key_hash: int, count: int) -> list[tuple[int, int]]:
+        """Return up to ``count`` (position, approximate store ms) of entries with this hash, newest first.
+
+        ``file`` is the file on disk, None if nothing of it is written yet.
+        """
+        found: list[tuple[int, int]] = []
+        number = self._slot(file, key_hash % self.slot_count)
+        steps = 0
+        while 0 < number < self.next_number and len(found) < count and steps < self.limit:
+            entry = self._entry(file, number)
+            if entry is None:
+                break
+            own_hash, position, seconds, previous = entry
+            if own_hash == key_hash:
+                found.append((position, self.begin_ms + seconds * 1000))
+            number = previous if previous < number else 0
+            steps += 1
+        return found
+
+    def _slot(self, file: File | None, slot: int) -> int:
+        if self._slots is not None:
+            return self._slots[slot]
+        raw = file.read(4, HEADER_SIZE + slot * 4) if file else b""
+        return int.from_bytes(raw, "big", signed=True)
+
+    def _entry(self, file: File | None, number: int) -> tuple[int, int, int, int] | None:
+        if number >= self._tail_number:
+            at = (number - self._tail_number) * ENTRY_SIZE
+            return ENTRY.unpack_from(self._tail, at) if at + ENTRY_SIZE <= len(self._tail) else None
+        raw = file.read(ENTRY_SIZE, self._entry_at(number)) if file else b""
+        return ENTRY.unpack(raw) if len(raw) == ENTRY_SIZE else None
+
+    def _entry_at(self, number: int) -> int:
+        return HEADER_SIZE + self.slot_count * 4 + number * ENTRY_SIZE
+
+    # on disk
+
+    def read_header(self, file: File) -> bool:
+        """Read the header; False if it cannot be one of ours."""
+        raw = file.read(HEADER_SIZE, 0)
+        if len(raw) < HEADER_SIZE:
+            return False
+        begin_ms, end_ms, begin, end, used, number = HEADER.unpack(raw)
+        if not (1 <= number <= self.limit and 0 <= begin <= end and 0 <= used <= self.slot_count):
+            return False
+        self.begin_ms, self.end_ms, self.begin_position, self.end_position = begin_ms, end_ms, begin, end
+        self.used_slots, self.next_number, self._tail_number = used, number, number
+        return True
+
+    def load_slots(self, file: File, next_number: int) -> bool:
+        """Make ready to take entries from ``next_number`` on; later ones are unlinked. False if the chains do not hold."""
+        raw = file.read(4 * self.slot_count, HEADER_SIZE)
+        slots = array("i", raw + bytes(4 * self.slot_count - len(raw)))
+        if sys.byteorder == "little":
+            slots.byteswap()
+        if slots and (max(slots) >= next_number or min(slots) < 0):
+            for slot in [slot for slot, number in enumerate(slots) if not 0 <= number < next_number]:
+                number = slots[slot]
+                while number >= next_number:
+                    entry = ENTRY.unpack(file.read(ENTRY_SIZE, self._entry_at(number)).ljust(ENTRY_SIZE, b"\0"))
+                    if not 0 <= entry[3] < number:
+                        return False
+                    number = entry[3]
+                if number < 0:
+                    return False
+                slots[slot] = number
+                self._dirty_pages.add(slot // _PAGE_SLOTS)
+        self._slots = slots
+        self.next_number = self._tail_number = next_number
+        return True
+
+    def take(self) -> IndexWrite | None:
+        """Return what a job must write, None if nothing is new."""
+        if not self._tail and not self._dirty_pages:
+            return None
+        assert self._slots is not None
+        pages: list[tuple[int, bytes]] = []
+        for page in sorted(self._dirty_pages):
+            part = self._slots[page * _PAGE_SLOTS : (page + 1) * _PAGE_SLOTS]
+            if sys.byteorder == "little":
+                part.byteswap()
+            pages.append((HEADER_SIZE + page * _PAGE_SLOTS * 4, part.tobytes()))
+        self._dirty_pages = set()
+        header = HEADER.pack(
+            self.begin_ms, self.end_ms, self.begin_position, self.end_position, self.used_slots, self.next_number
+        )
+        return IndexWrite(self, self._entry_at(self._tail_number), bytes(self._tail), _merged(pages), header)
+
+    def wrote(self, write: IndexWrite) -> None:
+        """Forget entries that are on disk now."""
+        count = len(write.entries) // ENTRY_SIZE
+        del self._tail[: len(write.entries)]
+        self._tail_number += count
+
+    def failed(self, write: IndexWrite) -> None:
+        """Take back what could not be written, to write it again later."""
+        for at, data in write.pages:
+            first = (at - HEADER_SIZE) // 4 // _PAGE_SLOTS
+            self._dirty_pages.update(range(first, first + (len(data) + 4 * _PAGE_SLOTS - 1) // (4 * _PAGE_SLOTS)))
+
+    def rest(self) -> None:
+        """Free the memory of a full file whose entries are all on disk."""
+        if not self._tail and not self._dirty_pages:
+            self._slots = None
+
+    @property
+    def rests(self) -> bool:
+        """Tell whether everything of it is on disk."""
+        return not self._tail and not self._dirty_pages
+
+
+class IndexWrite:
+    """What a job writes of one index file."""
+
+    __slots__ = ("at", "entries", "file", "header", "pages")
+
+    def __init__(self, file: IndexFile, at: int, entries: bytes, pages: list[tuple[int, bytes]], header: bytes) -> None:
+        self.file = file
+        self.at = at
+        self.entries = entries
+        self.pages = pages
+        self.header = header
+
+    def run(self, files: Files) -> None:
+        """Write and sync. Safe in any thread; raises OSError."""
+        file = files.open(self.file.path, create=True)
+        try:
+            if file.size() < self.file.size_bytes:
+                file.truncate(self.file.size_bytes)
+            if self.entries:
+                file.write(self.entries, self.at)
+                file.sync()
+            for at, data in self.pages:
+                file.write(data, at)
+            file.write(self.header, 0)
+            file.sync()
+        finally:
+            file.close()
+
+
+def _merged(pages: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+    """Join pages that follow one another, so that a job needs few calls."""
+    runs: list[tuple[int, list[bytes]]] = []
+    following = -1
+    for at, data in pages:
+        if at == following:
+            runs[-1][1].append(data)
+        else:
+            runs.append((at, [data]))
+        following = at + len(data)
+    return [(at, b"".join(parts)) for at, parts in runs]
