@@ -9,8 +9,10 @@ Django's own ASGI handler starts a thread per synchronous request and reaches a 
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
 from a2wsgi import WSGIMiddleware
-from asgiref.typing import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
 
 from console.wsgi import application as django_wsgi  # first: it sets Django up for the imports below
 
@@ -23,13 +25,15 @@ from django.urls import path  # isort: skip
 from console.api.app import application as api  # isort: skip
 from console.sockets import LiveConsumer  # isort: skip
 
-pages = WSGIMiddleware(django_wsgi, workers=settings.PAGE_THREADS)
-sockets = AllowedHostsOriginValidator(
+Application = Callable[[dict[str, Any], Callable[..., Any], Callable[..., Any]], Awaitable[None]]
+
+pages: Any = WSGIMiddleware(cast(Any, django_wsgi), workers=settings.PAGE_THREADS)
+sockets: Application = AllowedHostsOriginValidator(
     AuthMiddlewareStack(URLRouter([path("ws/live/<path:page>", LiveConsumer.as_asgi())]))
 )
 
 
-def room(scope: Scope) -> ASGI3Application:
+def room(scope: dict[str, Any]) -> Application:
     """The application that answers this scope; start and stop (lifespan) belong to the REST room, which has state."""
     if scope["type"] == "websocket":
         return sockets
@@ -38,6 +42,6 @@ def room(scope: Scope) -> ASGI3Application:
     return pages
 
 
-async def application(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+async def application(scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]) -> None:
     """The ASGI application that the web server runs."""
     await room(scope)(scope, receive, send)

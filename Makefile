@@ -1,0 +1,68 @@
+# Everything one needs from a terminal. `make help` lists it.
+PYTHON ?= python3
+BIN := .venv/bin
+export DJANGO_SETTINGS_MODULE := console.settings
+
+.PHONY: help run test check bench interop soak format pins database-url redis-url needs interop-needs
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /: /' | awk -F': ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+run: .venv/.runtime  ## install, start everything and the demonstration; Ctrl-C stops it, again resumes
+	@$(BIN)/python manage.py house
+
+test: .venv/.dev needs  ## every test but the ones against Apache RocketMQ
+	$(BIN)/python -m pytest -m "not interop and not soak"
+
+check: .venv/.dev  ## format, lint, types, direction of imports, house rules
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest tests/house
+
+interop: .venv/.dev interop-needs  ## official Java clients and Apache RocketMQ on either side
+	$(BIN)/python -m pytest -m interop tests/interop
+
+bench: .venv/.dev interop-needs  ## side by side with Apache RocketMQ, printed as ratios
+	$(BIN)/python -m bench
+
+soak: .venv/.dev  ## the long form of the crash and property tests
+	$(BIN)/python -m pytest -m soak
+
+format: .venv/.dev  ## put the code into its form
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+pins: .venv/.dev  ## compile requirements/*.in to pinned versions with hashes
+	cd requirements && for name in runtime dev spark; do \
+	  ../$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	    --custom-compile-command "make pins" $$([ $$name = runtime ] || echo --constraint runtime.txt) \
+	    $$name.in --output-file $$name.txt || exit 1; done
+
+database-url: .venv/.runtime  ## print the address of the embedded PostgreSQL
+	@$(BIN)/python manage.py house --print database-url
+
+redis-url: .venv/.runtime  ## print the address of the embedded Valkey
+	@$(BIN)/python manage.py house --print redis-url
+
+needs:
+	@console/house/debian-packages chromium fonts-noto-cjk gettext
+
+interop-needs:
+	@console/house/debian-packages openjdk-17-jdk-headless maven
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || console/house/debian-packages python3-venv
+	@$(PYTHON) -m venv .venv
+
+.venv/.runtime: requirements/runtime.txt | $(BIN)/python
+	@echo "installing what is pinned in $<"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+.venv/.dev: requirements/dev.txt .venv/.runtime
+	@echo "installing what is pinned in $<"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@

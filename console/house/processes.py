@@ -1,0 +1,107 @@
+"""The processes of one machine, in the order in which they start; they stop in the opposite order."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import psycopg
+from django.conf import settings
+from django.core.management import get_commands
+
+from console.house.addresses import database_url
+from console.house.child import ChildSpec
+from console.house.ports import answers, taken
+
+MANAGE = str(settings.ROOT / "manage.py")
+#: A worker of ours that hosts something: no tasks but its own queue, nothing to say to other workers.
+HOSTING_WORKER = ("-P", "threads", "-c", "1", "--without-gossip", "--without-mingle")
+#: The broker drains and closes within 10 s of SIGTERM; a little more before it is killed.
+BROKER_STOP_S = 15.0
+
+
+def processes() -> list[ChildSpec]:
+    """All children of `make run`; what DATABASE_URL, REDIS_URL or ESCAPEMENT_NAMESRV replaces is left out."""
+    return [*_servers(), _prepare(), *_broker(), *_workers(), _web(), *_demo()]
+
+
+def taken_ports(specs: list[ChildSpec]) -> list[str]:
+    """One sentence for each port that a child needs and another program has."""
+    wanted = [("console", settings.WEB_HOST, settings.WEB_PORT, "ESCAPEMENT_WEB_PORT")]
+    if any(spec.name == "broker" for spec in specs):
+        wanted += [
+            ("broker", settings.BROKER_HOST, settings.BROKER_PORT, "ESCAPEMENT_BROKER_PORT"),
+            ("name service", settings.BROKER_HOST, settings.NAMESRV_PORT, "ESCAPEMENT_NAMESRV_PORT"),
+        ]
+    return [
+        f"Port {port} on {host}, wanted for the {what}, is taken by another program: stop it, or set {variable}."
+        for what, host, port, variable in wanted
+        if taken(host, port)
+    ]
+
+
+def _servers() -> list[ChildSpec]:
+    embedded = (sys.executable, "-m", "console.house.embedded")
+    servers = []
+    if "DATABASE_URL" not in os.environ:
+        servers.append(
+            ChildSpec("postgres", (*embedded, "postgres"), _database_answers, stop_timeout_s=30.0, quiet=True)
+        )
+    if "REDIS_URL" not in os.environ:
+        servers.append(ChildSpec("valkey", (*embedded, "valkey"), _valkey_answers, quiet=True))
+    return servers
+
+
+def _prepare() -> ChildSpec:
+    return ChildSpec("prepare", (sys.executable, MANAGE, "prepare"), runs_once=True, ready_timeout_s=120.0)
+
+
+def _broker() -> list[ChildSpec]:
+    if "ESCAPEMENT_NAMESRV" in os.environ:
+        return []
+    name = settings.BROKER_NAME
+    command = _worker(name, *HOSTING_WORKER, "-Q", name, "--engine", name)
+    return [ChildSpec("broker", command, _broker_answers, ready_timeout_s=60.0, stop_timeout_s=BROKER_STOP_S)]
+
+
+def _workers() -> list[ChildSpec]:
+    beat = (sys.executable, "-m", "celery", "-A", "console", "beat", "--schedule", str(settings.VAR / "beat-schedule"))
+    return [
+        ChildSpec("mirror", _worker("mirror", *HOSTING_WORKER, "-Q", "mirror", "--mirror"), stop_timeout_s=15.0),
+        ChildSpec("jobs", _worker("jobs", "-P", "prefork", "-c", "1", "-Q", "jobs", "--without-mingle")),
+        ChildSpec("beat", (*beat, "--pidfile=")),
+    ]
+
+
+def _web() -> ChildSpec:
+    command = (sys.executable, "-m", "uvicorn", "console.asgi:application", "--no-access-log", "--no-server-header")
+    address = ("--host", settings.WEB_HOST, "--port", str(settings.WEB_PORT), "--timeout-graceful-shutdown", "5")
+    return ChildSpec("web", (*command, *address), lambda: answers(settings.WEB_HOST, settings.WEB_PORT))
+
+
+def _demo() -> list[ChildSpec]:
+    if os.environ.get("ESCAPEMENT_DEMO") == "0" or "demo" not in get_commands():
+        return []
+    return [ChildSpec("demo", (sys.executable, MANAGE, "demo", "flights"))]
+
+
+def _worker(name: str, *options: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "celery", "-A", "console", "worker", "-n", f"{name}@%h", "-l", "INFO", *options)
+
+
+def _database_answers() -> bool:
+    try:
+        psycopg.connect(database_url(), connect_timeout=1).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def _valkey_answers() -> bool:
+    port = Path(settings.VAR / "valkey" / "port")
+    return port.exists() and answers("127.0.0.1", int(port.read_text()))
+
+
+def _broker_answers() -> bool:
+    return answers(settings.BROKER_HOST, settings.BROKER_PORT) and answers(settings.BROKER_HOST, settings.NAMESRV_PORT)

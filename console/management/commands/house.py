@@ -1,0 +1,76 @@
+"""`manage.py house`: run every process of this machine until Ctrl-C. `make run` calls it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from console.house.addresses import DATABASE_URL_FILE, REDIS_URL_FILE
+from console.house.login import first_login, first_login_path
+from console.house.processes import processes, taken_ports
+from console.house.supervisor import Supervisor
+
+NAME_WIDTH = 9
+
+
+class Command(BaseCommand):
+    """Start everything in order, keep it running, stop it in the opposite order on Ctrl-C."""
+
+    help = "Run every process of this machine until Ctrl-C."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: Any) -> None:
+        """Options: print an address, or show all output."""
+        parser.add_argument("--print", choices=["database-url", "redis-url"], help="print an address and end")
+        parser.add_argument("--verbose", action="store_true", help="show all output of all processes here")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run it."""
+        if options["print"]:
+            self._print_address(options["print"])
+            return
+        settings.VAR.mkdir(parents=True, exist_ok=True)
+        # The descriptor stays open, and the lock held, until this process ends.
+        self._lock = os.open(settings.VAR / "house.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as taken:
+            raise CommandError(
+                f"Another `make run` already uses {settings.VAR}; ESCAPEMENT_VAR chooses another."
+            ) from taken
+        specs = processes()
+        problems = taken_ports(specs)
+        if problems:
+            raise CommandError("\n".join(problems))
+        logs = settings.VAR / "log"
+        logs.mkdir(exist_ok=True)
+        self._say("house", f"data in {settings.VAR}, logs in {logs}")
+        code = Supervisor(specs, logs, self._say, verbose=options["verbose"]).run(self._greet)
+        if code:
+            raise CommandError("Not everything could be started.", returncode=code)
+
+    def _print_address(self, name: str) -> None:
+        given = os.environ.get({"database-url": "DATABASE_URL", "redis-url": "REDIS_URL"}[name])
+        path = settings.VAR / {"database-url": DATABASE_URL_FILE, "redis-url": REDIS_URL_FILE}[name]
+        if not given and not path.exists():
+            raise CommandError("The embedded servers have not run here yet: start them with `make run`.")
+        self.stdout.write(given or path.read_text().strip())
+
+    def _say(self, name: str, text: str) -> None:
+        self.stdout.write(f"{name:>{NAME_WIDTH}} | {text}")
+        self.stdout.flush()
+
+    def _greet(self) -> None:
+        host = f"[{settings.WEB_HOST}]" if ":" in settings.WEB_HOST else settings.WEB_HOST
+        self._say("house", "")
+        self._say("house", f"console   http://{host}:{settings.WEB_PORT}/")
+        login = first_login()
+        if login:
+            self._say("house", f"log in    {login[0]} / {login[1]}   (kept in {first_login_path()})")
+        self._say("house", f"clients   name service {settings.ESCAPEMENT_NAMESRV}")
+        self._say("house", "Ctrl-C stops everything; `make run` resumes.")
+        self._say("house", "")

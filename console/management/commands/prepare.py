@@ -1,0 +1,22 @@
+"""`manage.py prepare`: tables up to date and a first login, before anything else starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management import call_command
+from django.core.management.base import BaseCommand
+
+from console.house.login import ensure_first_login
+
+
+class Command(BaseCommand):
+    """Migrate the database and make the first login when there is no user yet. Does nothing the second time."""
+
+    help = "Bring the database up to date and create the first login."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run it."""
+        call_command("migrate", interactive=False, verbosity=1, stdout=self.stdout)
+        if ensure_first_login():
+            self.stdout.write("created the first login")
