@@ -1,0 +1,108 @@
+"""Mirror rows in the Django admin: to look at, never to change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin
+from django.db import models
+from django.http import HttpRequest
+
+from .models import (
+    Broker,
+    ConsumerGroup,
+    ConsumerOffset,
+    MirrorState,
+    Queue,
+    RateHistory,
+    ScheduleLevel,
+    Topic,
+)
+
+if TYPE_CHECKING:
+    ModelAdmin = admin.ModelAdmin[Any]
+else:  # generic for the type checker only
+    ModelAdmin = admin.ModelAdmin
+
+
+class ReadOnlyAdmin(ModelAdmin):
+    """No add, no change, no delete; a search and the columns that matter."""
+
+    show_full_result_count = False
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Only the mirror adds."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, row: models.Model | None = None) -> bool:
+        """Only the mirror changes."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, row: models.Model | None = None) -> bool:
+        """Only the mirror deletes."""
+        return False
+
+
+@admin.register(Broker)
+class BrokerAdmin(ReadOnlyAdmin):
+    """Brokers."""
+
+    list_display = ("name", "cluster", "address", "version", "state", "log_end_position")
+
+
+@admin.register(MirrorState)
+class MirrorStateAdmin(ReadOnlyAdmin):
+    """The mirror's position."""
+
+    list_display = ("broker", "sequence", "polling", "as_of_ms", "took_ms", "error")
+
+
+@admin.register(Topic)
+class TopicAdmin(ReadOnlyAdmin):
+    """Topics."""
+
+    list_display = ("name", "read_queues", "write_queues", "permission", "order", "is_system")
+    list_filter = ("is_system",)
+    search_fields = ("name",)
+
+
+@admin.register(Queue)
+class QueueAdmin(ReadOnlyAdmin):
+    """Queues."""
+
+    list_display = ("topic", "queue_id", "min_offset", "max_offset", "last_ms")
+    search_fields = ("topic",)
+
+
+@admin.register(ConsumerGroup)
+class ConsumerGroupAdmin(ReadOnlyAdmin):
+    """Consumer groups."""
+
+    list_display = ("name", "members", "retry_max_times", "consume_enable", "is_system")
+    list_filter = ("is_system",)
+    search_fields = ("name",)
+
+
+@admin.register(ConsumerOffset)
+class ConsumerOffsetAdmin(ReadOnlyAdmin):
+    """Offsets of groups."""
+
+    list_display = ("group", "topic", "queue_id", "offset")
+    search_fields = ("group", "topic")
+
+
+@admin.register(ScheduleLevel)
+class ScheduleLevelAdmin(ReadOnlyAdmin):
+    """Delay levels."""
+
+    list_display = ("level", "delay_ms", "min_offset", "delay_offset", "max_offset", "persisted_offset", "next_due_ms")
+    ordering = ("level",)
+
+
+@admin.register(RateHistory)
+class RateHistoryAdmin(ReadOnlyAdmin):
+    """Sparkline histories."""
+
+    list_display = ("kind", "name", "slot")
+    list_filter = ("kind",)
+    search_fields = ("name",)

@@ -1,0 +1,185 @@
+"""What one reading of the broker told, as rows that are not yet written: the body of request 14000, checked and named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..models import Broker, ConsumerGroup, ConsumerOffset, Queue, ScheduleLevel, Topic
+
+#: kinds of rows, as announced to the pages
+KINDS = ("topics", "queues", "groups", "offsets", "levels")
+
+
+class UnreadableChangesError(ValueError):
+    """The broker's answer to request 14000 does not have the form of docs/PROTOCOL.md."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """One reading. `complete`: kinds that were listed whole, so that what is not in the list is gone."""
+
+    token: str
+    as_of_ms: int
+    broker: Broker
+    polling: bool = False
+    complete: frozenset[str] = frozenset()
+    topics: tuple[Topic, ...] = ()
+    queues: tuple[Queue, ...] = ()
+    groups: tuple[ConsumerGroup, ...] = ()
+    offsets: tuple[ConsumerOffset, ...] = ()
+    levels: tuple[ScheduleLevel, ...] = ()
+    deleted_topics: tuple[str, ...] = ()
+    deleted_groups: tuple[str, ...] = ()
+
+
+def read_changes(body: Mapping[str, Any], broker: Broker, as_of_ms: int) -> Changes:
+    """The rows in the body of request 14000. `broker` gives name and address; raises UnreadableChangesError."""
+    try:
+        return _changes(body, broker, as_of_ms)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UnreadableChangesError(f"request 14000 was answered with something else: {error!r}") from error
+
+
+def _changes(body: Mapping[str, Any], broker: Broker, as_of_ms: int) -> Changes:
+    name = broker.name
+    facts = body.get("broker") or {}
+    as_of_ms = int(facts.get("nowMs") or as_of_ms)
+    return Changes(
+        token=str(body["token"]),
+        as_of_ms=as_of_ms,
+        broker=_broker(facts, broker, as_of_ms),
+        complete=frozenset(KINDS) if body["full"] else frozenset(),
+        topics=tuple(_topic(name, row) for row in body.get("topics", ())),
+        queues=tuple(_queue(name, row) for row in body.get("queues", ())),
+        groups=tuple(_group(name, row) for row in body.get("groups", ())),
+        offsets=tuple(_offset(name, row) for row in body.get("offsets", ())),
+        levels=tuple(_level(name, row) for row in body.get("levels", ())),
+        deleted_topics=tuple(map(str, body.get("deletedTopics", ()))),
+        deleted_groups=tuple(map(str, body.get("deletedGroups", ()))),
+    )
+
+
+def _broker(facts: Mapping[str, Any], known: Broker, as_of_ms: int) -> Broker:
+    return Broker(
+        name=known.name,
+        cluster=known.cluster,
+        address=known.address,
+        version=str(facts.get("version") or known.version),
+        state=str(facts.get("state", "UNKNOWN")),
+        reasons=[str(reason) for reason in facts.get("reasons", ())],
+        damaged=_ranges(facts.get("damaged", ())),
+        started_ms=facts.get("startedMs"),
+        log_min_position=facts.get("logMinPosition"),
+        log_end_position=facts.get("logEndPosition"),
+        disk_used_ratio=facts.get("diskUsedRatio"),
+        rss_bytes=facts.get("rssBytes"),
+        as_of_ms=as_of_ms,
+    )
+
+
+def _ranges(damaged: Sequence[Any]) -> list[Any]:
+    return [list(part.values()) if isinstance(part, Mapping) else part for part in damaged]
+
+
+def _topic(broker: str, row: Mapping[str, Any]) -> Topic:
+    name = str(row["name"])
+    return Topic(
+        broker_id=broker,
+        name=name,
+        read_queues=int(row["readQueues"]),
+        write_queues=int(row["writeQueues"]),
+        permission=int(row["permission"]),
+        filter_type=str(row.get("filterType", "SINGLE_TAG")),
+        system_flag=int(row.get("systemFlag", 0)),
+        order=bool(row.get("order", False)),
+        attributes=dict(row.get("attributes") or {}),
+        is_system=bool(row.get("isSystem", is_system_topic(name))),
+    )
+
+
+def _queue(broker: str, row: Mapping[str, Any]) -> Queue:
+    last_ms = row.get("lastMs")
+    return Queue(
+        broker_id=broker,
+        topic=str(row["topic"]),
+        queue_id=int(row["queueId"]),
+        min_offset=int(row["min"]),
+        max_offset=int(row["max"]),
+        # RocketMQ says 0 for a queue that nothing was stored in
+        last_ms=int(last_ms) if last_ms and last_ms > 0 else None,
+    )
+
+
+def _group(broker: str, row: Mapping[str, Any]) -> ConsumerGroup:
+    name = str(row["name"])
+    return ConsumerGroup(
+        broker_id=broker,
+        name=name,
+        retry_max_times=int(row.get("retryMaxTimes", 16)),
+        retry_queues=int(row.get("retryQueues", 1)),
+        consume_enable=bool(row.get("consumeEnable", True)),
+        consume_broadcast_enable=bool(row.get("consumeBroadcastEnable", True)),
+        consume_message_orderly=bool(row.get("consumeMessageOrderly", False)),
+        members=row.get("members"),
+        is_system=is_system_group(name),
+    )
+
+
+def _offset(broker: str, row: Mapping[str, Any]) -> ConsumerOffset:
+    return ConsumerOffset(
+        broker_id=broker,
+        group=str(row["group"]),
+        topic=str(row["topic"]),
+        queue_id=int(row["queueId"]),
+        offset=int(row["offset"]),
+    )
+
+
+def _level(broker: str, row: Mapping[str, Any]) -> ScheduleLevel:
+    return ScheduleLevel(
+        broker_id=broker,
+        level=int(row["number"]),
+        delay_ms=int(row["delayMs"]),
+        min_offset=row.get("minOffset"),
+        delay_offset=row.get("offset"),
+        max_offset=row.get("maxOffset"),
+        persisted_offset=row.get("persistedOffset"),
+        persisted_ms=row.get("persistedMs"),
+        next_due_ms=row.get("nextDueMs"),
+        oldest_store_ms=row.get("oldestStoreMs"),
+        released_total=row.get("releasedTotal"),
+        released_per_s=row.get("releasedPerS"),
+        lateness_p50_ms=row.get("latenessP50Ms"),
+        lateness_p99_ms=row.get("latenessP99Ms"),
+        early_total=row.get("earlyTotal"),
+    )
+
+
+#: RocketMQ's TopicValidator.SYSTEM_TOPIC_SET and prefix, and the topics that only the broker uses
+_SYSTEM_TOPICS = frozenset(
+    {
+        "TBW102",
+        "SCHEDULE_TOPIC_XXXX",
+        "BenchmarkTest",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+    }
+)
+#: MixAll.PREDEFINE_GROUP_SET: groups of RocketMQ's own tools
+_SYSTEM_GROUPS = frozenset(
+    {"DEFAULT_CONSUMER", "DEFAULT_PRODUCER", "TOOLS_CONSUMER", "SCHEDULE_CONSUMER", "FILTERSRV_CONSUMER",
+     "__MONITOR_CONSUMER", "CLIENT_INNER_PRODUCER", "SELF_TEST_P_GROUP", "SELF_TEST_C_GROUP"}
+)  # fmt: skip
+
+
+def is_system_topic(name: str) -> bool:
+    """A topic that RocketMQ keeps for itself."""
+    return name in _SYSTEM_TOPICS or name.lower().startswith("rmq_sys_")
+
+
+def is_system_group(name: str) -> bool:
+    """A group that RocketMQ keeps for itself."""
+    return name in _SYSTEM_GROUPS or name.startswith("CID_ONS") or name.startswith("CID_RMQ_SYS_")
