@@ -1,0 +1,130 @@
+"""The synchronous admin: a thin face of AsyncAdmin, safe for threads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from .asking import AsyncAdmin
+from .eventloop import event_loop_thread
+from .types import (
+    Broker,
+    ConsumeStats,
+    GroupConfig,
+    GroupConnections,
+    Message,
+    QueueEntries,
+    Route,
+    TopicConfig,
+    TopicStats,
+)
+
+_run = event_loop_thread.run
+
+
+class Admin:
+    """Asks brokers about topics, groups, queues, delay levels and messages; see AsyncAdmin for each answer."""
+
+    def __init__(self, namesrv: str = "127.0.0.1:9876", broker: str | None = None) -> None:
+        self._core = AsyncAdmin(namesrv, broker)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def brokers(self) -> tuple[Broker, ...]:
+        """The masters, by name."""
+        return _run(self._core.brokers())
+
+    def topics(self) -> tuple[TopicConfig, ...]:
+        """Every topic of every broker, system topics included."""
+        return _run(self._core.topics())
+
+    def topic_stats(self, topic: str) -> TopicStats:
+        """Bounds of all queues of the topic."""
+        return _run(self._core.topic_stats(topic))
+
+    def route(self, topic: str) -> Route:
+        """Where the topic lives now; raises RouteNotFound."""
+        return _run(self._core.route(topic))
+
+    def groups(self) -> tuple[GroupConfig, ...]:
+        """Every consumer group of every broker."""
+        return _run(self._core.groups())
+
+    def consume_stats(self, group: str) -> ConsumeStats:
+        """How far the group is in every queue it consumes."""
+        return _run(self._core.consume_stats(group))
+
+    def connections(self, group: str) -> GroupConnections:
+        """Who consumes for the group now; raises BrokerRefused with code 206 when nobody does."""
+        return _run(self._core.connections(group))
+
+    def delay_offsets(self) -> dict[int, int]:
+        """Level -> the offset up to which was released."""
+        return _run(self._core.delay_offsets())
+
+    def delay_levels(self) -> list[int]:
+        """The delays in ms, level 1 first."""
+        return _run(self._core.delay_levels())
+
+    def runtime(self) -> dict[str, str]:
+        """The broker's figures: name -> text."""
+        return _run(self._core.runtime())
+
+    def broker_config(self) -> dict[str, str]:
+        """The broker's configuration: name -> text."""
+        return _run(self._core.broker_config())
+
+    def queue_entries(self, topic: str, queue_id: int, index: int, count: int) -> QueueEntries:
+        """Up to `count` entries of a consume queue from offset `index` on."""
+        return _run(self._core.queue_entries(topic, queue_id, index, count))
+
+    def pull(self, topic: str, queue_id: int, offset: int, count: int) -> list[Message]:
+        """Up to `count` messages of a queue from `offset` on; commits nothing."""
+        return _run(self._core.pull(topic, queue_id, offset, count))
+
+    def message_at(self, position: int, *, topic: str = "") -> Message:
+        """The message at a byte address of the commit log."""
+        return _run(self._core.message_at(position, topic=topic))
+
+    def message_by_offset_id(self, offset_message_id: str) -> Message:
+        """The message with RocketMQ's offset id."""
+        return _run(self._core.message_by_offset_id(offset_message_id))
+
+    def messages_by_key(
+        self, topic: str, key: str, max_count: int = 64, *, begin_ms: int = 0, end_ms: int = 2**62
+    ) -> list[Message]:
+        """Messages of the topic with this key, newest first."""
+        return _run(self._core.messages_by_key(topic, key, max_count, begin_ms=begin_ms, end_ms=end_ms))
+
+    def message_by_unique_id(self, topic: str, unique_id: str) -> Message | None:
+        """The newest record of the topic with this unique id, or None."""
+        return _run(self._core.message_by_unique_id(topic, unique_id))
+
+    def changes(self, token: str) -> dict[str, Any]:
+        """What changed since `token` ("" for everything); raises NotSupported."""
+        return _run(self._core.changes(token))
+
+    def schedule_status(self) -> list[dict[str, Any]]:
+        """All delay levels with their figures; raises NotSupported."""
+        return _run(self._core.schedule_status())
+
+    def create_topic(
+        self, name: str, *, queues: int = 4, permission: int = 6, attributes: Mapping[str, str] | None = None
+    ) -> None:
+        """Create the topic, or change it."""
+        _run(self._core.create_topic(name, queues=queues, permission=permission, attributes=attributes))
+
+    def delete_topic(self, name: str) -> None:
+        """Delete the topic on its brokers and in the name server."""
+        _run(self._core.delete_topic(name))
+
+    def close(self) -> None:
+        """End the connections; idempotent."""
+        _run(self._core.close())

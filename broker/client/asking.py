@@ -1,0 +1,248 @@
+"""The asynchronous admin: what brokers know about topics, groups, queues, levels and messages.
+
+The one implementation; `Admin` is its synchronous face. Only RocketMQ's own requests are used, but for `changes` and
+`schedule_status`, which raise NotSupported where the broker is not Escapement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, cast
+
+from ..engine.message import Message, decode, parse_offset_message_id
+from ..remoting.client import Response
+from ..remoting.codes import Answer, Request
+from . import answers, names
+from .errors import BadAnswer, BrokerRefused, BrokerUnreachable, InvalidArgument
+from .leniency import read_object
+from .reader import PULL_BYTES
+from .records import split_records
+from .session import Session
+from .types import (
+    Broker,
+    ConsumeStats,
+    GroupConfig,
+    GroupConnections,
+    QueueEntries,
+    Route,
+    TopicConfig,
+    TopicStats,
+)
+
+#: The group in whose name queues are looked at (RocketMQ's tools use the same).
+TOOLS_GROUP = "TOOLS_CONSUMER"
+_FOUND = (Answer.SUCCESS, Answer.PULL_NOT_FOUND, Answer.PULL_RETRY_IMMEDIATELY, Answer.PULL_OFFSET_MOVED)
+#: PullSysFlag: the request carries its subscription; nothing is suspended, nothing committed.
+_WITH_SUBSCRIPTION = 4
+_WHOLE_TIME_MS = 2**62
+
+
+class AsyncAdmin:
+    """Asks the brokers of one name server; `broker` names the one for questions that only one can answer."""
+
+    def __init__(self, namesrv: str = "127.0.0.1:9876", broker: str | None = None) -> None:
+        self._session = Session(namesrv)
+        self._broker = broker
+
+    async def brokers(self) -> tuple[Broker, ...]:
+        """The masters, by name."""
+        return await self._session.masters()
+
+    async def topics(self) -> tuple[TopicConfig, ...]:
+        """Every topic of every broker, system topics included, by broker and name."""
+        found: list[TopicConfig] = []
+        for broker in await self.brokers():
+            answer = await self._session.ask(broker.address, Request.GET_ALL_TOPIC_CONFIG)
+            found.extend(answers.topic_configs(broker.name, read_object(answer.body)))
+        return tuple(found)
+
+    async def groups(self) -> tuple[GroupConfig, ...]:
+        """Every consumer group of every broker, by broker and name."""
+        found: list[GroupConfig] = []
+        for broker in await self.brokers():
+            answer = await self._session.ask(broker.address, Request.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+            found.extend(answers.group_configs(broker.name, read_object(answer.body)))
+        return tuple(found)
+
+    async def route(self, topic: str) -> Route:
+        """Where the topic lives now; raises RouteNotFound."""
+        return await self._session.route(topic, max_age_s=0)
+
+    async def topic_stats(self, topic: str) -> TopicStats:
+        """Bounds of all queues of the topic; system topics are asked of every broker."""
+        several = []
+        for address in await self._addresses_of(topic):
+            answer = await self._session.ask(address, Request.GET_TOPIC_STATS_INFO, {"topic": topic})
+            several.append(read_object(answer.body))
+        return answers.topic_stats(topic, several)
+
+    async def _addresses_of(self, topic: str) -> list[str]:
+        if topic in names.BROKER_TOPICS:
+            return [broker.address for broker in await self.brokers()]
+        return sorted((await self._session.route(topic)).addresses.values())
+
+    async def consume_stats(self, group: str) -> ConsumeStats:
+        """How far the group is in every queue it consumes."""
+        several = []
+        for broker in await self.brokers():
+            answer = await self._session.ask(broker.address, Request.GET_CONSUME_STATS, {"consumerGroup": group})
+            several.append(read_object(answer.body))
+        return answers.consume_stats(group, several)
+
+    async def connections(self, group: str) -> GroupConnections:
+        """Who consumes for the group now; raises BrokerRefused with code 206 when nobody does."""
+        answer = await self._ask(Request.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group})
+        return answers.group_connections(group, read_object(answer.body))
+
+    async def delay_offsets(self) -> dict[int, int]:
+        """Level -> the offset in its queue of SCHEDULE_TOPIC_XXXX up to which was released."""
+        return answers.delay_offsets(read_object((await self._ask(Request.GET_ALL_DELAY_OFFSET)).body))
+
+    async def delay_levels(self) -> list[int]:
+        """The delays in ms, level 1 first."""
+        text = (await self.broker_config()).get("messageDelayLevel")
+        if text is None:
+            raise BadAnswer("The broker's configuration has no messageDelayLevel.")
+        return answers.delay_level_ms(text)
+
+    async def broker_config(self) -> dict[str, str]:
+        """The broker's configuration (request 26): name -> text."""
+        body = (await self._ask(Request.GET_BROKER_CONFIG)).body.decode("utf-8", "replace")
+        pairs = (line.partition("=") for line in body.splitlines() if "=" in line and not line.startswith("#"))
+        return {name.strip(): text.strip() for name, _, text in pairs}
+
+    async def runtime(self) -> dict[str, str]:
+        """The broker's figures (request 28): name -> text."""
+        table = answers.fields(read_object((await self._ask(Request.GET_BROKER_RUNTIME_INFO)).body).get("table"))
+        return {name: str(value) for name, value in table.items()}
+
+    async def queue_entries(self, topic: str, queue_id: int, index: int, count: int) -> QueueEntries:
+        """Up to `count` entries of a consume queue from offset `index` on."""
+        ext = {"topic": topic, "queueId": str(queue_id), "index": str(index), "count": str(count)}
+        answer = await self._ask(Request.QUERY_CONSUME_QUEUE, ext, topic=topic)
+        return answers.queue_entries(index, read_object(answer.body))
+
+    async def pull(self, topic: str, queue_id: int, offset: int, count: int) -> list[Message]:
+        """Up to `count` messages of a queue from `offset` on, whatever their tags; commits nothing."""
+        ext = {
+            "consumerGroup": TOOLS_GROUP, "topic": topic, "queueId": str(queue_id), "queueOffset": str(offset),
+            "maxMsgNums": str(count), "maxMsgBytes": str(PULL_BYTES), "sysFlag": str(_WITH_SUBSCRIPTION),
+            "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0",
+            "expressionType": "TAG",
+        }  # fmt: skip
+        answer = await self._ask(Request.PULL_MESSAGE, ext, topic=topic, accept=_FOUND)
+        return [decode(record) for record in split_records(answer.body)] if answer.code == Answer.SUCCESS else []
+
+    async def message_at(self, position: int, *, topic: str = "", address: str | None = None) -> Message:
+        """The message at a byte address of the commit log; raises BrokerRefused if none begins there."""
+        ext = {"offset": str(position), "topic": topic}
+        if address is not None:
+            answer = await self._session.ask(address, Request.VIEW_MESSAGE_BY_ID, ext)
+        else:
+            answer = await self._ask(Request.VIEW_MESSAGE_BY_ID, ext)
+        return decode(answer.body)
+
+    async def message_by_offset_id(self, offset_message_id: str) -> Message:
+        """The message with RocketMQ's offset id. Only brokers that the name server lists are asked: the address in
+        the id comes from whoever gave it."""
+        try:
+            host, port, position = parse_offset_message_id(offset_message_id)
+        except ValueError:
+            raise InvalidArgument(f"{offset_message_id[:60]!r} is no offset message id.", field="id") from None
+        wanted = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        known = [broker.address for broker in await self.brokers()]
+        if wanted not in known:
+            raise InvalidArgument(f"The id names broker {wanted}, which the name server does not list.", field="id")
+        return await self.message_at(position, address=wanted)
+
+    async def messages_by_key(
+        self, topic: str, key: str, max_count: int = 64, *, begin_ms: int = 0, end_ms: int = _WHOLE_TIME_MS
+    ) -> list[Message]:
+        """Messages of the topic with this key, newest first."""
+        return await self._query(topic, key, max_count, begin_ms, end_ms, unique=False)
+
+    async def message_by_unique_id(self, topic: str, unique_id: str) -> Message | None:
+        """The newest record of the topic with this unique id, or None."""
+        found = await self._query(topic, unique_id, 32, 0, _WHOLE_TIME_MS, unique=True)
+        return found[0] if found else None
+
+    async def _query(
+        self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, *, unique: bool
+    ) -> list[Message]:
+        ext = {
+            "topic": topic, "key": key, "maxNum": str(max_count), "beginTimestamp": str(begin_ms),
+            "endTimestamp": str(end_ms), "_UNIQUE_KEY_QUERY": "true" if unique else "false",
+            "indexType": "U" if unique else "K",
+        }  # fmt: skip
+        found: list[Message] = []
+        for address in await self._addresses_of(topic):
+            answer = await self._session.ask(
+                address, Request.QUERY_MESSAGE, ext, accept=(Answer.SUCCESS, Answer.QUERY_NOT_FOUND)
+            )
+            found.extend(decode(record) for record in split_records(answer.body))
+        # the index knows hash codes only: other keys may share one
+        matching = [each for each in found if key == each.unique_key or key in each.keys]
+        return sorted(matching, key=lambda each: (each.store_ms, each.position), reverse=True)[:max_count]
+
+    async def changes(self, token: str) -> dict[str, Any]:
+        """What changed since `token` ("" for everything): body of request 14000; raises NotSupported."""
+        answer = await self._ask(Request.GET_CHANGES, {"token": token})
+        return cast(dict[str, Any], read_object(answer.body))
+
+    async def schedule_status(self) -> list[dict[str, Any]]:
+        """All levels with their figures: body of request 14001; raises NotSupported."""
+        answer = await self._ask(Request.GET_SCHEDULE_STATUS)
+        return cast(list[dict[str, Any]], answers.rows(read_object(answer.body).get("levels")))
+
+    async def create_topic(
+        self, name: str, *, queues: int = 4, permission: int = 6, attributes: Mapping[str, str] | None = None
+    ) -> None:
+        """Create the topic, or change it, on every broker (or the one this admin is for)."""
+        names.check_writable_topic(name)
+        if not 1 <= queues <= 1024:
+            raise InvalidArgument(f"queues {queues} is not valid: 1 to 1,024.", field="queues")
+        ext = {
+            "topic": name, "defaultTopic": "TBW102", "readQueueNums": str(queues), "writeQueueNums": str(queues),
+            "perm": str(permission), "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
+            "attributes": ",".join(f"+{key}={text}" for key, text in (attributes or {}).items()), "force": "false",
+        }  # fmt: skip
+        for broker in await self._chosen():
+            await self._session.ask(broker.address, Request.UPDATE_AND_CREATE_TOPIC, ext)
+        self._session.forget_route(name)
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete the topic on every broker, then in the name server."""
+        names.check_writable_topic(name)
+        for broker in await self._chosen():
+            await self._session.ask(broker.address, Request.DELETE_TOPIC_IN_BROKER, {"topic": name})
+        await self._session.ask_name_server(Request.DELETE_TOPIC_IN_NAMESRV, {"topic": name})
+        self._session.forget_route(name)
+
+    async def address_of(self, broker: str) -> str:
+        """The address of a broker by its name; raises BrokerRefused if the name server does not list it."""
+        for each in await self.brokers():
+            if each.name == broker:
+                return each.address
+        raise BrokerRefused(Answer.TOPIC_NOT_EXIST, f"The name server lists no broker {broker!r}.")
+
+    async def _chosen(self) -> tuple[Broker, ...]:
+        found = await self.brokers()
+        chosen = tuple(each for each in found if self._broker in (None, each.name))
+        if not chosen:
+            raise BrokerUnreachable(self._broker or "any broker", "the name server lists none")
+        return chosen
+
+    async def _ask(
+        self, code: int, ext: Mapping[str, str] | None = None, *, topic: str | None = None,
+        accept: Collection[int] = (Answer.SUCCESS,),
+    ) -> Response:  # fmt: skip
+        """Ask the broker of this admin; of a topic's question, one that has the topic."""
+        chosen = await self._chosen()
+        address = chosen[0].address
+        if self._broker is None and len(chosen) > 1 and topic is not None and topic not in names.BROKER_TOPICS:
+            address = (await self._addresses_of(topic) or [address])[0]
+        return await self._session.ask(address, code, ext, accept=accept)
+
+    async def close(self) -> None:
+        """End the connections; idempotent."""
+        await self._session.close()

@@ -1,0 +1,84 @@
+"""The synchronous consumer: a thin face of AsyncConsumer; handlers run in threads."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Literal, Self
+
+from .consuming import DEFAULT_HANDLERS, AsyncConsumer, Handler
+from .eventloop import event_loop_thread
+from .subscription import ALL
+
+
+class Consumer:
+    """A member of a consumer group.
+
+    >>> consumer = Consumer("billing", from_where="first")
+    >>> @consumer.on("order", "created || paid")
+    ... def handle(message):
+    ...     print(message.body)
+    >>> consumer.run()
+
+    Returning acknowledges the message; an exception has it delivered again later, after 16 times it is a dead letter.
+    """
+
+    def __init__(
+        self, group: str, namesrv: str = "127.0.0.1:9876", *, from_where: Literal["first", "last"] = "last",
+        handlers: int = DEFAULT_HANDLERS,
+    ) -> None:  # fmt: skip
+        self._core = AsyncConsumer(group, namesrv, from_where=from_where, handlers=handlers)
+        self._ended = threading.Event()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def core(self) -> AsyncConsumer:
+        """The asynchronous consumer behind this face."""
+        return self._core
+
+    def subscribe(self, topic: str, expression: str, handler: Handler) -> None:
+        """Have `handler` called for messages of `topic` with these tags (``a || b``, ``*`` for all)."""
+        self._core.subscribe(topic, expression, handler)
+
+    def on(self, topic: str, expression: str = ALL) -> Callable[[Handler], Handler]:
+        """As subscribe, as a decorator."""
+
+        def register(handler: Handler) -> Handler:
+            self.subscribe(topic, expression, handler)
+            return handler
+
+        return register
+
+    def start(self) -> None:
+        """Join the group and begin."""
+        event_loop_thread.run(self._core.start())
+
+    def stop(self, drain_timeout_s: float = 10.0) -> None:
+        """Let handlers that have begun finish, commit, leave the group; idempotent."""
+        event_loop_thread.run(self._core.stop(drain_timeout_s))
+        self._ended.set()
+
+    def run(self) -> None:
+        """Start, and return after SIGINT, SIGTERM or stop(); for the main thread of a program."""
+
+        def ask(number: int, frame: FrameType | None) -> None:
+            self._ended.set()
+
+        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            self.start()
+            self._ended.wait()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            self.stop()

@@ -1,0 +1,240 @@
+"""The asynchronous consumer: the one implementation of consuming in a group. It belongs to one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal, cast
+
+from ..engine.message import Message
+from ..remoting.codec import Command
+from ..remoting.codes import Request
+from . import names
+from .allocation import allocate
+from .answers import words
+from .errors import ClientError, InvalidArgument, RouteNotFound
+from .heartbeat import Heartbeat
+from .leniency import read_object
+from .reader import PAUSE_AFTER_ERROR_S, QueueReader, as_delivered
+from .session import Session
+from .subscription import ALL, Subscription, subscription
+from .types import MessageQueue, Route
+
+logger = logging.getLogger(__name__)
+
+Handler = Callable[[Message], object]
+"""Returns (or, if it is a coroutine function, completes) when the message is done; raises to get it again later."""
+
+REBALANCE_S = 20.0
+REBALANCE_SOON_S = 1.0
+COMMIT_S = 5.0
+DEFAULT_HANDLERS = 8
+MAX_RECONSUME_TIMES = 16
+
+
+class AsyncConsumer:
+    """A member of a consumer group (clustering): its share of the queues, each message acknowledged by returning."""
+
+    def __init__(
+        self, group: str, namesrv: str = "127.0.0.1:9876", *, from_where: Literal["first", "last"] = "last",
+        handlers: int = DEFAULT_HANDLERS,
+    ) -> None:  # fmt: skip
+        names.check_group(group)
+        if from_where not in ("first", "last"):
+            raise InvalidArgument(f"from_where {from_where!r} is not valid: 'first' or 'last'.", field="from_where")
+        self.group = group
+        self._from_first = from_where == "first"
+        self._handler_count = handlers
+        self._session = Session(namesrv)
+        where = "CONSUME_FROM_FIRST_OFFSET" if self._from_first else "CONSUME_FROM_LAST_OFFSET"
+        self._heartbeat = Heartbeat(self._session, consumer_group=group, from_where=where)
+        self._wanted: dict[str, tuple[Subscription, Handler]] = {}
+        self._readers: dict[MessageQueue, QueueReader] = {}
+        self._work: asyncio.Queue[tuple[QueueReader, Message] | None] = asyncio.Queue()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._workers: list[asyncio.Task[None]] = []
+        self._threads: ThreadPoolExecutor | None = None
+        self._changed = asyncio.Event()
+        self._stopping = False
+        self._incomplete = False
+        self._subscriptions: list[Subscription] = []
+
+    @property
+    def client_id(self) -> str:
+        """This member's name in its group."""
+        return self._heartbeat.client_id
+
+    @property
+    def queues(self) -> tuple[MessageQueue, ...]:
+        """The queues this member reads now."""
+        return tuple(self._readers)
+
+    def subscribe(self, topic: str, expression: str, handler: Handler) -> None:
+        """Have `handler` called for the messages of `topic` with one of the tags; before start."""
+        self._wanted[topic] = (subscription(topic, expression), handler)
+
+    async def start(self) -> None:
+        """Join the group and begin; returns after the first share of queues is known, if brokers can be reached."""
+        if not self._wanted:
+            raise InvalidArgument("Nothing is subscribed; call subscribe before start.", field="topic")
+        self._threads = ThreadPoolExecutor(self._handler_count, thread_name_prefix=f"handler-{self.group}")
+        retry = f"%RETRY%{self.group}"
+        self._subscriptions = [wanted for wanted, _ in self._wanted.values()] + [subscription(retry, ALL)]
+        self._heartbeat.subscribe(self._subscriptions)
+        self._session.register(Request.NOTIFY_CONSUMER_IDS_CHANGED, self._members_changed)
+        self._session.on_lost(lambda address: self._changed.set())
+        loop = asyncio.get_running_loop()
+        self._workers = [loop.create_task(self._handle_all()) for _ in range(self._handler_count)]
+        await self._rebalance()
+        self._tasks = [loop.create_task(self._rebalance_all()), loop.create_task(self._commit_all())]
+
+    def _members_changed(self, address: str, request: Command) -> None:
+        if request.ext.get("consumerGroup") == self.group:
+            self._changed.set()
+
+    async def _rebalance_all(self) -> None:
+        while not self._stopping:
+            try:
+                async with asyncio.timeout(REBALANCE_SOON_S if self._incomplete else REBALANCE_S):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+            self._changed.clear()
+            await self._rebalance()
+
+    async def _rebalance(self) -> None:
+        self._incomplete = False
+        routes = await self._find_routes()
+        self._heartbeat.reach(address for route in routes.values() for address in route.addresses.values())
+        await self._heartbeat.send_once()
+        for wanted in self._subscriptions:
+            route = routes.get(wanted.topic)
+            if route is None:
+                continue
+            try:
+                share = set(allocate(self.client_id, await self._members(route), route.readable()))
+            except ClientError as error:
+                self._incomplete = True
+                logger.warning("group %s keeps its queues of %s: %s", self.group, wanted.topic, error)
+                continue
+            await self._change_share(wanted, share)
+
+    async def _find_routes(self) -> dict[str, Route]:
+        """Routes of what is subscribed; a topic that is not there yet is looked for again soon."""
+        routes = {}
+        for wanted in self._subscriptions:
+            try:
+                routes[wanted.topic] = await self._session.route(wanted.topic)
+            except ClientError as error:
+                self._incomplete = True
+                logger.info("group %s waits for topic %s: %s", self.group, wanted.topic, error)
+        return routes
+
+    async def _members(self, route: Route) -> tuple[str, ...]:
+        """The members of the group, as one of the topic's brokers knows them."""
+        failure: ClientError | None = None
+        ext = {"consumerGroup": self.group}
+        for address in sorted(route.addresses.values()):
+            try:
+                answer = await self._session.ask(address, Request.GET_CONSUMER_LIST_BY_GROUP, ext)
+                return words(read_object(answer.body).get("consumerIdList"))
+            except ClientError as error:
+                failure = error
+        raise failure or RouteNotFound(route.topic)
+
+    async def _change_share(self, wanted: Subscription, share: set[MessageQueue]) -> None:
+        held = {queue for queue in self._readers if queue.topic == wanted.topic}
+        for queue in held - share:
+            await self._release(self._readers.pop(queue))
+        for queue in sorted(share - held, key=lambda queue: (queue.broker, queue.queue_id)):
+            reader = QueueReader(self._session, self.group, queue, wanted, self._deliver)
+            self._readers[queue] = reader
+            reader.start(from_first=self._from_first)
+
+    async def _release(self, reader: QueueReader) -> None:
+        await reader.stop()
+        try:
+            await reader.commit(confirmed=True)
+        except ClientError as error:
+            logger.warning("offset of %s for %s not committed: %s", reader.queue, self.group, error)
+
+    def _deliver(self, reader: QueueReader, message: Message) -> None:
+        self._work.put_nowait((reader, message))
+
+    async def _handle_all(self) -> None:
+        while (work := await self._work.get()) is not None:
+            reader, message = work
+            if not reader.dropped:
+                await self._handle(reader, message)
+
+    async def _handle(self, reader: QueueReader, message: Message) -> None:
+        seen = as_delivered(message)
+        wanted = self._wanted.get(seen.topic)
+        if wanted is None:
+            logger.warning("a message of %s came again for %s, which no longer subscribes it", seen.topic, self.group)
+            reader.done(message)
+            return
+        try:
+            await self._call(wanted[1], seen)
+        except Exception:  # a handler may raise anything; that is its way to ask for another attempt
+            logger.exception("handler of %s failed for %s; it comes again", seen.topic, message.unique_key)
+            if not await self._send_back(reader, message):
+                return
+        reader.done(message)
+
+    async def _call(self, handler: Handler, message: Message) -> None:
+        if inspect.iscoroutinefunction(handler):
+            await cast(Awaitable[object], handler(message))
+        else:
+            await asyncio.get_running_loop().run_in_executor(self._threads, handler, message)
+
+    async def _send_back(self, reader: QueueReader, message: Message) -> bool:
+        """True when the broker took it back; False when we stop first: then the offset stays and it comes again."""
+        while not self._stopping and not reader.dropped:
+            try:
+                await reader.send_back(message, MAX_RECONSUME_TIMES)
+                return True
+            except ClientError as error:
+                logger.warning("send-back of %s failed, trying again: %s", message.unique_key, error)
+                await asyncio.sleep(PAUSE_AFTER_ERROR_S)
+        return False
+
+    async def _commit_all(self) -> None:
+        while not self._stopping:
+            await asyncio.sleep(COMMIT_S)
+            await self._commit(confirmed=False)
+
+    async def _commit(self, *, confirmed: bool) -> None:
+        for reader in list(self._readers.values()):
+            try:
+                await reader.commit(confirmed=confirmed)
+            except ClientError as error:
+                logger.info("offset of %s for %s not committed: %s", reader.queue, self.group, error)
+
+    async def stop(self, drain_timeout_s: float = 10.0) -> None:
+        """Pull no more, let handlers that have begun finish, commit, leave the group; idempotent."""
+        if self._stopping:
+            return
+        self._stopping = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(reader.stop() for reader in self._readers.values()))
+        await self._drain(drain_timeout_s)
+        await self._commit(confirmed=True)
+        await self._heartbeat.stop()
+        await self._session.close()
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _drain(self, timeout_s: float) -> None:
+        for _ in self._workers:
+            self._work.put_nowait(None)
+        if self._workers:
+            _, late = await asyncio.wait(self._workers, timeout=timeout_s)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)

@@ -1,0 +1,78 @@
+"""Every error of the Python API, as one tree.
+
+ClientError
+├── InvalidArgument       refused here, before anything was sent; nothing was stored
+├── RouteNotFound         the name server knows no such topic
+├── BrokerRefused         the broker answered with a code other than success
+│   └── NotSupported      ... because it does not know the request
+├── BrokerUnreachable     no connection; a send that meets it may or may not be stored
+├── Timeout               no answer in time; a send that meets it may or may not be stored
+├── BadAnswer             the broker's answer cannot be read
+└── ClientClosed          the producer, consumer or admin was closed
+
+Each class docstring is the default message; fields say what the error is about.
+"""
+
+from __future__ import annotations
+
+
+class ClientError(Exception):
+    """The broker could not be asked, or refused."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (self.__doc__ or "").strip())
+
+
+class InvalidArgument(ClientError):
+    """The request is not valid; nothing was sent."""
+
+    def __init__(self, message: str, *, field: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class RouteNotFound(ClientError):
+    """The name server knows no such topic."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"The name server knows no topic {topic!r}; create it, or check the name.")
+        self.topic = topic
+
+
+class BrokerRefused(ClientError):
+    """The broker refused the request; `code` is RocketMQ's response code, `remark` its own words."""
+
+    def __init__(self, code: int, remark: str | None) -> None:
+        super().__init__(f"The broker refused the request with code {code}: {remark or 'no remark'}")
+        self.code = code
+        self.remark = remark or ""
+
+
+class NotSupported(BrokerRefused):
+    """The broker does not know this request (code 3): ask a broker that does, or do without."""
+
+
+class BrokerUnreachable(ClientError):
+    """No connection to the broker; a send that meets this may or may not be stored."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"No connection to {address}: {reason}. Check the address and that it is running.")
+        self.address = address
+        self.reason = reason
+
+
+class Timeout(ClientError):
+    """No answer in time; a send that meets this may or may not be stored."""
+
+    def __init__(self, address: str, timeout_ms: int) -> None:
+        super().__init__(f"No answer from {address} within {timeout_ms} ms; a send may or may not be stored.")
+        self.address = address
+        self.timeout_ms = timeout_ms
+
+
+class BadAnswer(ClientError):
+    """The broker's answer cannot be read."""
+
+
+class ClientClosed(ClientError):
+    """This producer, consumer or admin was closed; make a new one."""

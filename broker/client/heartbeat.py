@@ -1,0 +1,121 @@
+"""Telling brokers who is there (request 34), as the official client does: every 30 s and when something changed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Iterable
+
+import msgspec
+
+from ..remoting.codes import Request
+from .errors import ClientError
+from .session import Session
+from .subscription import Subscription
+
+logger = logging.getLogger(__name__)
+
+INTERVAL_S = 30.0
+GOODBYE_TIMEOUT_MS = 1000
+
+
+def new_client_id() -> str:
+    """Host, process and a random part: no two clients share it. Groups order their members by it."""
+    return f"{socket.gethostname()[:60]}@{os.getpid()}#{secrets.token_hex(4)}"
+
+
+class Heartbeat:
+    """The heartbeats of one client, to every broker it uses."""
+
+    def __init__(
+        self, session: Session, *, producer_group: str | None = None, consumer_group: str | None = None,
+        from_where: str = "CONSUME_FROM_LAST_OFFSET",
+    ) -> None:  # fmt: skip
+        self.client_id = new_client_id()
+        self._session = session
+        self._producer_group = producer_group
+        self._consumer_group = consumer_group
+        self._from_where = from_where
+        self._subscriptions: tuple[Subscription, ...] = ()
+        self._addresses: set[str] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._nudge = asyncio.Event()
+
+    def subscribe(self, subscriptions: Iterable[Subscription]) -> None:
+        """What to say the consumer wants."""
+        self._subscriptions = tuple(subscriptions)
+
+    def reach(self, addresses: Iterable[str]) -> None:
+        """Beat to these brokers too, from now on."""
+        new = set(addresses) - self._addresses
+        if new:
+            self._addresses |= new
+            self.nudge()
+
+    def nudge(self) -> None:
+        """Beat now: a subscription changed, or a broker came back."""
+        self._nudge.set()
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._beat())
+
+    async def _beat(self) -> None:
+        while self._task is not None:
+            self._nudge.clear()
+            await self.send_once()
+            try:
+                async with asyncio.timeout(INTERVAL_S):
+                    await self._nudge.wait()
+            except TimeoutError:
+                continue
+
+    async def send_once(self) -> None:
+        """One heartbeat to each broker; one that cannot be reached is tried again at the next beat."""
+        body = msgspec.json.encode(self._about())
+        for address in sorted(self._addresses):
+            try:
+                await self._session.ask(address, Request.HEART_BEAT, body=body)
+            except ClientError as error:
+                logger.info("heartbeat to %s failed: %s", address, error)
+
+    def _about(self) -> dict[str, object]:
+        consumers = []
+        if self._consumer_group is not None:
+            consumers.append(
+                {
+                    "groupName": self._consumer_group,
+                    "consumeType": "CONSUME_PASSIVELY",
+                    "messageModel": "CLUSTERING",
+                    "consumeFromWhere": self._from_where,
+                    "subscriptionDataSet": [each.about() for each in self._subscriptions],
+                    "unitMode": False,
+                }
+            )
+        producers = [{"groupName": self._producer_group}] if self._producer_group is not None else []
+        return {
+            "clientID": self.client_id,
+            "consumerDataSet": consumers,
+            "producerDataSet": producers,
+            "heartbeatFingerprint": 0,
+            "withoutSub": False,
+        }
+
+    async def stop(self) -> None:
+        """End the beat and sign off (request 35), so that others of the group take over at once."""
+        task, self._task = self._task, None
+        if task is None:
+            return
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        ext = {"clientID": self.client_id}
+        if self._producer_group is not None:
+            ext["producerGroup"] = self._producer_group
+        if self._consumer_group is not None:
+            ext["consumerGroup"] = self._consumer_group
+        for address in sorted(self._addresses):
+            try:
+                await self._session.ask(address, Request.UNREGISTER_CLIENT, ext, timeout_ms=GOODBYE_TIMEOUT_MS)
+            except ClientError as error:
+                logger.info("sign-off from %s failed: %s", address, error)

@@ -1,0 +1,195 @@
+"""One connection to a broker on which many sends are under way at once.
+
+The general RemotingClient serves every kind of request; a Line serves the one that must be quick. A caller hands over
+a header that is ready but for its opaque, all requests of one turn of the event loop leave in one write, and answers
+are matched by opaque. Nothing is awaited per message but the answer itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import count
+from struct import Struct
+
+from ..remoting.client import MAX_ANSWER_BYTES, Response
+from ..remoting.codec import FrameBuffer, decode
+from ..remoting.codes import PROTOCOL_VERSION
+from ..remoting.errors import BadFrame
+from .errors import BrokerUnreachable, ClientError, Timeout
+
+CONNECT_TIMEOUT_S = 3.0
+#: How often requests without an answer are looked through: a timeout is at most this late.
+SWEEP_S = 0.25
+
+_LENGTHS = Struct(">II")
+_TAIL = b'"opaque":%d,"serializeTypeCurrentRPC":"JSON","version":' + str(PROTOCOL_VERSION).encode() + b"}"
+
+#: Called with the answer, or with why there is none.
+Answered = Callable[[Response | ClientError], None]
+
+
+class Line(asyncio.Protocol):
+    """One connection; made by Lines."""
+
+    def __init__(self, address: str, lost: Callable[[Line], None]) -> None:
+        self.address = address
+        self._lost = lost
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._frames = FrameBuffer(MAX_ANSWER_BYTES)
+        self._opaques = count(1)
+        self._waiting: dict[int, tuple[float, int, Answered]] = {}
+        self._outgoing: list[bytes] = []
+        self._flush_planned = False
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._room = asyncio.Event()
+        self._room.set()
+
+    @property
+    def is_open(self) -> bool:
+        """False once the connection is ending."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    async def room(self) -> None:
+        """Wait while the broker does not read what was already written."""
+        await self._room.wait()
+
+    def ask(self, head: bytes, body: bytes, timeout_ms: int, answered: Answered) -> None:
+        """Send a request whose JSON header is `head` plus the opaque; `answered` is called exactly once."""
+        if not self.is_open:
+            answered(BrokerUnreachable(self.address, "the connection is closed"))
+            return
+        opaque = next(self._opaques) & 0x7FFFFFFF
+        self._waiting[opaque] = (self._loop.time() + timeout_ms / 1000, timeout_ms, answered)
+        self._write(head, opaque, body)
+        if self._sweeper is None:
+            self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
+
+    def tell(self, head: bytes, body: bytes) -> None:
+        """Send a request that is not answered."""
+        if not self.is_open:
+            raise BrokerUnreachable(self.address, "the connection is closed")
+        self._write(head, next(self._opaques) & 0x7FFFFFFF, body)
+
+    def _write(self, head: bytes, opaque: int, body: bytes) -> None:
+        tail = _TAIL % opaque
+        size = len(head) + len(tail)
+        self._outgoing += (_LENGTHS.pack(4 + size + len(body), size), head, tail, body)
+        if not self._flush_planned:
+            self._flush_planned = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_planned = False
+        outgoing, self._outgoing = self._outgoing, []
+        if self._transport is not None and outgoing:
+            self._transport.write(b"".join(outgoing))
+
+    def _sweep(self) -> None:
+        now = self._loop.time()
+        late = [opaque for opaque, (deadline, _, _) in self._waiting.items() if deadline <= now]
+        for opaque in late:
+            _, timeout_ms, answered = self._waiting.pop(opaque)
+            answered(Timeout(self.address, timeout_ms))
+        self._sweeper = self._loop.call_later(SWEEP_S, self._sweep) if self._waiting else None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio: the connection is there."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """asyncio: bytes came; every whole answer goes to who waits for it."""
+        try:
+            for frame in self._frames.feed(data):
+                command = decode(frame)
+                waiting = self._waiting.pop(command.opaque, None) if command.is_response else None
+                if waiting is not None:
+                    waiting[2](command)
+        except BadFrame:
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """asyncio: the connection ended; who waits is told."""
+        self._transport = None
+        self._room.set()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        waiting, self._waiting = self._waiting, {}
+        for _, _, answered in waiting.values():
+            answered(BrokerUnreachable(self.address, "the connection ended before the answer came"))
+        self._lost(self)
+
+    def pause_writing(self) -> None:
+        """asyncio: the other end reads too slowly."""
+        self._room.clear()
+
+    def resume_writing(self) -> None:
+        """asyncio: the other end reads again."""
+        self._room.set()
+
+    def close(self) -> None:
+        """End the connection after what was handed over is written."""
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+
+class Lines:
+    """The lines of one producer, one per address, made at first use and anew after a loss."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, Line] = {}
+        self._connecting: dict[str, asyncio.Task[Line]] = {}
+
+    def ready(self, address: str) -> Line | None:
+        """The line to `address` if it is there already."""
+        line = self._lines.get(address)
+        return line if line is not None and line.is_open else None
+
+    async def to(self, address: str) -> Line:
+        """The line to `address`; raises BrokerUnreachable. Callers of one moment share one attempt."""
+        line = self.ready(address)
+        if line is not None:
+            return line
+        task = self._connecting.get(address)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._connect(address))
+            self._connecting[address] = task
+            task.add_done_callback(lambda done: self._connected(address, done))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise BrokerUnreachable(address, "the client was closed") from None
+            raise
+
+    def _connected(self, address: str, task: asyncio.Task[Line]) -> None:
+        self._connecting.pop(address, None)
+        if not task.cancelled():
+            task.exception()
+
+    async def _connect(self, address: str) -> Line:
+        host, _, port = address.rpartition(":")
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                _, line = await loop.create_connection(lambda: Line(address, self._lost), host.strip("[]"), int(port))
+        except TimeoutError:
+            raise BrokerUnreachable(address, f"no answer within {CONNECT_TIMEOUT_S:g} s") from None
+        except (OSError, ValueError, OverflowError) as error:
+            raise BrokerUnreachable(address, str(error)) from error
+        self._lines[address] = line
+        return line
+
+    def _lost(self, line: Line) -> None:
+        if self._lines.get(line.address) is line:
+            del self._lines[line.address]
+
+    def close(self) -> None:
+        """End all lines."""
+        for task in list(self._connecting.values()):
+            task.cancel()
+        for line in list(self._lines.values()):
+            line.close()

@@ -1,0 +1,130 @@
+"""What a topic, a group, a tag, a key and a property may look like: checked before anything is sent.
+
+Topic and group names follow Apache RocketMQ's TopicValidator (5.5.0): the characters ``A-Z a-z 0-9 _ - | %``,
+at most 127 of them for a topic and 120 for a group (so that ``%RETRY%`` + group is still a topic).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from .errors import InvalidArgument
+
+MAX_BODY_BYTES = 4 * 1024 * 1024
+#: The record keeps the length of the properties in a signed 16-bit number.
+MAX_PROPERTIES_BYTES = 32_767
+MAX_TOPIC_CHARACTERS = 127
+MAX_GROUP_CHARACTERS = 120
+#: RocketMQ clamps what is above the highest level; below 0 there is nothing.
+MAX_DELAY_LEVEL = 2**31 - 1
+
+_NAME = re.compile(r"[A-Za-z0-9_%|-]+\Z")
+_SEPARATORS = re.compile("[\x01\x02]")
+_BLANK = re.compile(r"\s")
+
+#: Topics that only the broker writes (TopicValidator.NOT_ALLOWED_SEND_TOPIC_SET and our own use).
+BROKER_TOPICS = frozenset(
+    {
+        "SCHEDULE_TOPIC_XXXX",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
+        "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
+        "rmq_sys_wheel_timer",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "TBW102",
+    }
+)
+
+#: Properties that mean something to client or broker (MessageConst.STRING_HASH_SET of 5.5.0): not for users.
+# fmt: off
+SYSTEM_PROPERTIES = frozenset(
+    {
+        "KEYS", "TAGS", "WAIT", "DELAY", "RETRY_TOPIC", "REAL_TOPIC", "REAL_QID", "TRAN_MSG", "PGROUP",
+        "MIN_OFFSET", "MAX_OFFSET", "BUYER_ID", "ORIGIN_MESSAGE_ID", "TRANSFER_FLAG", "CORRECTION_FLAG",
+        "MQ2_FLAG", "RECONSUME_TIME", "MSG_REGION", "TRACE_ON", "UNIQ_KEY", "EXTEND_UNIQ_INFO",
+        "MAX_RECONSUME_TIMES", "CONSUME_START_TIME", "TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES",
+        "CHECK_IMMUNITY_TIME_IN_SECONDS", "INSTANCE_ID", "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL",
+        "ARRIVE_TIME", "PUSH_REPLY_TIME", "CLUSTER", "MSG_TYPE", "INNER_MULTI_QUEUE_OFFSET",
+        "INNER_MULTI_DISPATCH", "POP_CK", "POP_CK_OFFSET", "FIRST_POP_TIME", "__SHARDINGKEY",
+        "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS",
+        "TIMER_ROLL_TIMES", "TIMER_OUT_MS", "TIMER_DEL_UNIQKEY", "TIMER_DEL_MS", "TIMER_ROLL_LABEL",
+        "__CRC32#", "DLQ_ORIGIN_TOPIC", "DLQ_ORIGIN_MESSAGE_ID", "__transactionId__", "INNER_BASE",
+        "INNER_NUM",
+    }
+)
+# fmt: on
+
+
+def check_topic(topic: str) -> None:
+    """Raise InvalidArgument unless `topic` is the name of a topic that can exist."""
+    _check_name(topic, "topic", MAX_TOPIC_CHARACTERS)
+
+
+def check_writable_topic(topic: str) -> None:
+    """As check_topic, and refuse the topics that only the broker itself writes."""
+    check_topic(topic)
+    if topic in BROKER_TOPICS:
+        raise InvalidArgument(f"Topic {topic} belongs to the broker; send to a topic of your own.", field="topic")
+
+
+def check_group(group: str) -> None:
+    """Raise InvalidArgument unless `group` is the name of a group that can exist."""
+    _check_name(group, "group", MAX_GROUP_CHARACTERS)
+
+
+def _check_name(name: str, field: str, limit: int) -> None:
+    if not isinstance(name, str) or len(name) > limit or not _NAME.match(name):
+        raise InvalidArgument(
+            f"{field} {str(name)[:140]!r} is not valid: 1 to {limit} characters of A-Z a-z 0-9 _ - | %.", field=field
+        )
+
+
+def check_tag(tag: str) -> None:
+    """A tag is one word: subscriptions separate tags by ``||``."""
+    if not tag or _BLANK.search(tag) or "|" in tag or _SEPARATORS.search(tag):
+        raise InvalidArgument(f"tag {tag[:140]!r} is not valid: one word without blanks or '|'.", field="tag")
+
+
+def joined_keys(keys: Iterable[str]) -> str:
+    """Keys as one property, separated by blanks as RocketMQ does; a key therefore holds none."""
+    if isinstance(keys, str):
+        raise InvalidArgument("keys must be a list of words, not one string.", field="keys")
+    words = list(keys)
+    for key in words:
+        if not isinstance(key, str) or not key or _BLANK.search(key) or _SEPARATORS.search(key):
+            raise InvalidArgument(f"key {str(key)[:140]!r} is not valid: one word without blanks.", field="keys")
+    return " ".join(words)
+
+
+def check_properties(properties: Mapping[str, str]) -> None:
+    """Names and values of a user's properties; system names and RocketMQ's two separators are refused."""
+    for name, text in properties.items():
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise InvalidArgument("properties must map text to text.", field="properties")
+        if not name or _SEPARATORS.search(name) or _SEPARATORS.search(text):
+            raise InvalidArgument(
+                f"property {name[:140]!r} is not valid: names are not empty, \\x01 and \\x02 are separators.",
+                field="properties",
+            )
+        if name in SYSTEM_PROPERTIES or name.startswith("ESC_"):
+            raise InvalidArgument(f"property {name!r} is the broker's own; use another name.", field="properties")
+
+
+def check_delay_level(level: int) -> None:
+    """0 is at once, 1 and up a level; the broker clamps above its highest."""
+    if isinstance(level, bool) or not isinstance(level, int) or not 0 <= level <= MAX_DELAY_LEVEL:
+        raise InvalidArgument(f"delay_level {level!r} is not valid: a whole number from 0 up.", field="delay_level")
+
+
+def check_body(body: bytes) -> None:
+    """A body has at most 4 MiB; an empty one is allowed."""
+    if len(body) > MAX_BODY_BYTES:
+        raise InvalidArgument(
+            f"The body has {len(body):,} bytes, the limit is {MAX_BODY_BYTES:,}; send a reference to the content, "
+            "or split it.",
+            field="body",
+        )

@@ -1,0 +1,78 @@
+"""A message on its way out: checked, with its unique id, its properties in the form in which they are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from . import names
+from .errors import InvalidArgument
+from .uniqueids import unique_ids
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """One message ready to be sent; `properties` is RocketMQ's stored form (name \\x01 value \\x02)."""
+
+    body: bytes
+    properties: str
+    unique_id: str
+
+
+def prepare(
+    body: bytes | str,
+    *,
+    tag: str | None = None,
+    keys: Iterable[str] = (),
+    properties: Mapping[str, str] | None = None,
+    delay_level: int = 0,
+    wait_for_disk: bool = True,
+) -> Outgoing:
+    """Check everything a caller gives and make the message; raises InvalidArgument."""
+    raw = _body(body)
+    unique_id = unique_ids.next_id()
+    parts = [f"UNIQ_KEY\x01{unique_id}\x02WAIT\x01{'true' if wait_for_disk else 'false'}\x02"]
+    if tag is not None:
+        names.check_tag(tag)
+        parts.append(f"TAGS\x01{tag}\x02")
+    joined = names.joined_keys(keys)
+    if joined:
+        parts.append(f"KEYS\x01{joined}\x02")
+    if delay_level:
+        names.check_delay_level(delay_level)
+        parts.append(f"DELAY\x01{delay_level}\x02")
+    if properties:
+        names.check_properties(properties)
+        parts.extend([f"{name}\x01{text}\x02" for name, text in properties.items()])
+    stored = "".join(parts)
+    _check_size(stored)
+    return Outgoing(raw, stored, unique_id)
+
+
+def _body(body: bytes | str) -> bytes:
+    if isinstance(body, str):
+        try:
+            raw = body.encode()
+        except UnicodeEncodeError:
+            raise InvalidArgument("The body holds half of a character (a lone surrogate).", field="body") from None
+    elif isinstance(body, bytes | bytearray | memoryview):
+        raw = bytes(body)
+    else:
+        raise InvalidArgument(f"body must be bytes or text, not {type(body).__name__}.", field="body")
+    names.check_body(raw)
+    return raw
+
+
+def _check_size(stored: str) -> None:
+    if stored.isascii() and len(stored) <= names.MAX_PROPERTIES_BYTES:
+        return
+    try:
+        size = len(stored.encode())
+    except UnicodeEncodeError:
+        raise InvalidArgument("A property holds half of a character (a lone surrogate).", field="properties") from None
+    if size > names.MAX_PROPERTIES_BYTES:
+        raise InvalidArgument(
+            f"Tag, keys and properties take {size:,} bytes, the limit is {names.MAX_PROPERTIES_BYTES:,}; "
+            "move data to the body.",
+            field="properties",
+        )

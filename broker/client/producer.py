@@ -1,0 +1,76 @@
+"""The synchronous producer: a thin face of AsyncProducer, safe for threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from .eventloop import event_loop_thread
+from .outgoing import Outgoing, prepare
+from .producing import DEFAULT_GROUP, AsyncProducer
+from .types import SendResult
+
+
+class Producer:
+    """Sends messages.
+
+    >>> with Producer(group="orders", namesrv="127.0.0.1:9876") as producer:
+    ...     producer.send("order", b"{}", tag="created", keys=["42"], delay_level=3)
+
+    Every method raises ClientError and its kin; InvalidArgument before anything is sent.
+    """
+
+    def __init__(self, group: str = DEFAULT_GROUP, namesrv: str = "127.0.0.1:9876", *, retries: int = 2) -> None:
+        self._core = AsyncProducer(group, namesrv, retries=retries)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def send(
+        self,
+        topic: str,
+        body: bytes | str,
+        *,
+        tag: str | None = None,
+        keys: Iterable[str] = (),
+        properties: Mapping[str, str] | None = None,
+        delay_level: int = 0,
+        queue_id: int | None = None,
+        timeout_ms: int = 3000,
+    ) -> SendResult:
+        """Send one message and wait until the broker has it."""
+        message = prepare(body, tag=tag, keys=keys, properties=properties, delay_level=delay_level)
+        return event_loop_thread.run(self._core.send_prepared(topic, message, queue_id=queue_id, timeout_ms=timeout_ms))
+
+    def send_batch(
+        self, topic: str, messages: Sequence[Outgoing | bytes | str], *, queue_id: int | None = None,
+        timeout_ms: int = 5000,
+    ) -> list[SendResult]:  # fmt: skip
+        """Send to one queue in one request: all are stored or none; no delays. `prepare` makes messages with tags."""
+        ready = [each if isinstance(each, Outgoing) else prepare(each) for each in messages]
+        return event_loop_thread.run(self._core.send_batch(topic, ready, queue_id=queue_id, timeout_ms=timeout_ms))
+
+    def send_oneway(
+        self,
+        topic: str,
+        body: bytes | str,
+        *,
+        tag: str | None = None,
+        keys: Iterable[str] = (),
+        properties: Mapping[str, str] | None = None,
+        delay_level: int = 0,
+        queue_id: int | None = None,
+    ) -> None:
+        """Send without waiting for an answer: whether it arrived is not told."""
+        message = prepare(body, tag=tag, keys=keys, properties=properties, delay_level=delay_level)
+        event_loop_thread.run(self._core.send_oneway(topic, message, queue_id=queue_id))
+
+    def close(self) -> None:
+        """End the connections; idempotent."""
+        event_loop_thread.run(self._core.close())

@@ -1,0 +1,229 @@
+"""The asynchronous producer: the one implementation of sending. It belongs to the event loop in which it is used."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from ..remoting.client import Response
+from ..remoting.codes import Answer, Request
+from . import batch, names
+from .destinations import Destination, Destinations, find_destinations
+from .errors import BrokerRefused, BrokerUnreachable, ClientClosed, ClientError, InvalidArgument
+from .heartbeat import Heartbeat
+from .line import Answered, Lines
+from .outgoing import Outgoing, prepare
+from .session import Session, refusal
+from .types import SendResult
+
+#: Stored, with less safety than was asked for (ResponseCode of 5.5.0).
+STORED = {
+    int(Answer.SUCCESS): "SEND_OK",
+    10: "FLUSH_DISK_TIMEOUT",
+    11: "SLAVE_NOT_AVAILABLE",
+    12: "FLUSH_SLAVE_TIMEOUT",
+}
+#: Refusals that another broker may not repeat (DefaultMQProducer's retryResponseCodes).
+RETRIED = frozenset({Answer.SYSTEM_ERROR, Answer.SYSTEM_BUSY, Answer.SERVICE_NOT_AVAILABLE, Answer.NO_PERMISSION,
+                     Answer.TOPIC_NOT_EXIST})  # fmt: skip
+RETRY_PAUSE_S = 0.1
+DEFAULT_GROUP = "ESCAPEMENT_PRODUCER"
+
+_json_text = msgspec.json.Encoder().encode
+
+
+class AsyncProducer:
+    """Sends messages; `retries` further attempts go to other queues.
+
+    A send that ends with BrokerUnreachable or Timeout may have been stored, and so may an attempt before a retry:
+    delivery is at least once.
+    """
+
+    def __init__(self, group: str = DEFAULT_GROUP, namesrv: str = "127.0.0.1:9876", *, retries: int = 2) -> None:
+        names.check_group(group)
+        self.group = group
+        self._retries = retries
+        self._session = Session(namesrv)
+        self._lines = Lines()
+        self._destinations: dict[str, Destinations] = {}
+        self._heartbeat = Heartbeat(self._session, producer_group=group)
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def send(
+        self,
+        topic: str,
+        body: bytes | str,
+        *,
+        tag: str | None = None,
+        keys: Iterable[str] = (),
+        properties: Mapping[str, str] | None = None,
+        delay_level: int = 0,
+        queue_id: int | None = None,
+        timeout_ms: int = 3000,
+    ) -> SendResult:
+        """Send one message and wait until the broker has it; raises ClientError."""
+        message = prepare(body, tag=tag, keys=keys, properties=properties, delay_level=delay_level)
+        return await self.send_prepared(topic, message, queue_id=queue_id, timeout_ms=timeout_ms)
+
+    async def send_prepared(
+        self, topic: str, message: Outgoing, *, queue_id: int | None = None, timeout_ms: int = 3000
+    ) -> SendResult:
+        """As send, of a message that `prepare` made."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        failed: Destination | None = None
+        for attempt in range(self._retries + 1):
+            try:
+                destination = await self._destination(topic, queue_id, avoid=failed)
+                failed = destination
+                return await self._send_to(destination, message, max(1, int((deadline - loop.time()) * 1000)))
+            except (BrokerUnreachable, BrokerRefused) as error:
+                pause = RETRY_PAUSE_S * 2**attempt
+                if not self._worth_retrying(topic, error, attempt) or loop.time() + pause >= deadline:
+                    raise
+                self._forget(topic)
+                await asyncio.sleep(pause)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _worth_retrying(self, topic: str, error: ClientError, attempt: int) -> bool:
+        if attempt >= self._retries or self._closed:
+            return False
+        if isinstance(error, BrokerRefused):
+            known = self._destinations.get(topic)
+            return error.code in RETRIED and known is not None and known.has_several_brokers
+        return True
+
+    async def _send_to(self, destination: Destination, message: Outgoing, timeout_ms: int) -> SendResult:
+        line = self._lines.ready(destination.address) or await self._lines.to(destination.address)
+        await line.room()
+        answer: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
+
+        def answered(outcome: Response | ClientError) -> None:
+            if answer.done():
+                return
+            result = _result(destination, message, outcome)
+            if isinstance(result, ClientError):
+                answer.set_exception(result)
+            else:
+                answer.set_result(result)
+
+        line.ask(_head(destination.head, message), message.body, timeout_ms, answered)
+        return await answer
+
+    async def send_each(
+        self, topic: str, messages: Sequence[Outgoing], *, timeout_ms: int = 5000
+    ) -> list[SendResult | ClientError]:
+        """Send many messages of one topic in one write; each is answered on its own, in the order given.
+
+        Nothing is tried again here: the caller sees which failed. Raises ClientError if none could be sent.
+        """
+        if not messages:
+            return []
+        ways = [await self._destination(topic, None) for _ in messages]
+        results: list[SendResult | ClientError | None] = [None] * len(messages)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        left = len(messages)
+
+        def answer_to(nth: int) -> Answered:
+            def answered(outcome: Response | ClientError) -> None:
+                nonlocal left
+                results[nth] = _result(ways[nth], messages[nth], outcome)
+                left -= 1
+                if not left and not done.done():
+                    done.set_result(None)
+
+            return answered
+
+        lines = {way.address: await self._lines.to(way.address) for way in set(ways)}
+        for line in lines.values():
+            await line.room()
+        for nth, (way, message) in enumerate(zip(ways, messages, strict=True)):
+            lines[way.address].ask(_head(way.head, message), message.body, timeout_ms, answer_to(nth))
+        await done
+        if any(isinstance(result, ClientError) for result in results):
+            self._forget(topic)
+        return [result for result in results if result is not None]
+
+    async def send_batch(
+        self, topic: str, messages: Sequence[Outgoing], *, queue_id: int | None = None, timeout_ms: int = 5000
+    ) -> list[SendResult]:
+        """Send many messages to one queue as RocketMQ's batch: all are stored or none. No delays in a batch."""
+        body = batch.body(messages)
+        destination = await self._destination(topic, queue_id)
+        ext = batch.header(self.group, destination.queue, time.time_ns() // 1_000_000, messages[0].unique_id)
+        answer = await self._session.ask(
+            destination.address, Request.SEND_BATCH_MESSAGE, ext, body, timeout_ms=timeout_ms, accept=tuple(STORED)
+        )
+        return batch.results(messages, destination.queue, answer.ext, STORED[answer.code])
+
+    async def send_oneway(self, topic: str, message: Outgoing, *, queue_id: int | None = None) -> None:
+        """Send without an answer: whether it arrived is not told."""
+        destination = await self._destination(topic, queue_id)
+        line = await self._lines.to(destination.address)
+        await line.room()
+        line.tell(_head(destination.oneway_head, message), message.body)
+
+    async def _destination(self, topic: str, queue_id: int | None, *, avoid: Destination | None = None) -> Destination:
+        known = self._destinations.get(topic)
+        if known is None or known.expires_s <= time.monotonic():
+            if self._closed:
+                raise ClientClosed
+            names.check_writable_topic(topic)
+            known = await find_destinations(self._session, self.group, topic)
+            self._destinations[topic] = known
+            self._heartbeat.reach(each.address for each in known.all)
+        if queue_id is None:
+            return known.next(avoid=avoid)
+        if isinstance(queue_id, bool) or not isinstance(queue_id, int) or queue_id < 0:
+            raise InvalidArgument(f"queue_id {queue_id!r} is not valid: a whole number from 0 up.", field="queue_id")
+        return known.of_queue(queue_id)
+
+    def _forget(self, topic: str) -> None:
+        self._destinations.pop(topic, None)
+        self._session.forget_route(topic)
+
+    async def close(self) -> None:
+        """Say good-bye to the brokers and end all connections; idempotent."""
+        self._closed = True
+        self._destinations.clear()
+        await self._heartbeat.stop()
+        self._lines.close()
+        await self._session.close()
+
+
+def _head(head: bytes, message: Outgoing) -> bytes:
+    return b'%b%d","i":%b},' % (head, time.time_ns() // 1_000_000, _json_text(message.properties))
+
+
+def _result(destination: Destination, message: Outgoing, outcome: Response | ClientError) -> SendResult | ClientError:
+    if isinstance(outcome, ClientError):
+        return outcome
+    status = STORED.get(outcome.code)
+    if status is None:
+        return refusal(outcome)
+    ext = outcome.ext
+    queue = destination.queue
+    due = ext.get("escDueMs")
+    return SendResult(
+        message.unique_id,
+        ext.get("msgId", ""),
+        queue.topic,
+        queue.broker,
+        int(ext.get("queueId", queue.queue_id)),
+        int(ext.get("queueOffset", -1)),
+        status,
+        int(due) if due is not None else None,
+    )

@@ -1,0 +1,197 @@
+"""Reading one queue for a group: long-polling pulls in, finished offsets out.
+
+A message is in flight from the pull until its handler is done (or it was sent back); what may be committed is the
+lowest offset in flight, so a crash repeats messages but loses none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from ..engine.errors import CorruptRecord
+from ..engine.message import Message, decode
+from ..remoting.client import Response
+from ..remoting.codes import Answer, Request
+from .errors import BrokerRefused, ClientError
+from .records import split_records
+from .session import Session
+from .subscription import Subscription
+from .types import MessageQueue
+
+logger = logging.getLogger(__name__)
+
+PULL_COUNT = 32
+PULL_BYTES = 256 * 1024
+#: How long the broker holds a pull that finds nothing (the official client's brokerSuspendMaxTimeMillis).
+SUSPEND_MS = 15_000
+PULL_TIMEOUT_MS = 30_000
+#: Limits of what one queue may have in memory (pullThresholdForQueue and pullThresholdSizeForQueue).
+IN_FLIGHT_COUNT = 1000
+IN_FLIGHT_BYTES = 64 * 1024 * 1024
+PAUSE_AFTER_ERROR_S = 1.0
+#: PullSysFlag: suspend when nothing is there; the request carries its subscription.
+_SUSPEND_WITH_SUBSCRIPTION: Final = 2 | 4
+_PULL_ANSWERS = (Answer.SUCCESS, Answer.PULL_NOT_FOUND, Answer.PULL_RETRY_IMMEDIATELY, Answer.PULL_OFFSET_MOVED)
+
+Deliver = Callable[["QueueReader", Message], None]
+
+
+class QueueReader:
+    """One queue of one group; `deliver` is called with each message that is wanted."""
+
+    def __init__(
+        self, session: Session, group: str, queue: MessageQueue, wanted: Subscription, deliver: Deliver
+    ) -> None:
+        self.queue = queue
+        self._session = session
+        self._group = group
+        self._wanted = wanted
+        self._deliver = deliver
+        self._next_offset = -1
+        self._committed = -1
+        self._in_flight: dict[int, int] = {}
+        self._in_flight_bytes = 0
+        self._room = asyncio.Event()
+        self._room.set()
+        self.dropped = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, *, from_first: bool) -> None:
+        """Begin to pull, from where the group stands."""
+        self._task = asyncio.get_running_loop().create_task(self._read(from_first))
+
+    async def stop(self) -> None:
+        """Pull no more; messages whose handler has not begun are to be left alone (`dropped`)."""
+        self.dropped = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def done(self, message: Message) -> None:
+        """The message with this offset is finished."""
+        size = self._in_flight.pop(message.queue_offset, None)
+        if size is not None:
+            self._in_flight_bytes -= size
+            if len(self._in_flight) < IN_FLIGHT_COUNT and self._in_flight_bytes < IN_FLIGHT_BYTES:
+                self._room.set()
+
+    @property
+    def finished_offset(self) -> int:
+        """Everything below is done; -1 while nothing is known."""
+        return min(self._in_flight) if self._in_flight else self._next_offset
+
+    async def commit(self, *, confirmed: bool = False) -> None:
+        """Tell the broker how far the group is, if that changed; `confirmed` waits for its answer."""
+        offset = self.finished_offset
+        if offset < 0 or offset == self._committed:
+            return
+        ext = self._about_queue() | {"commitOffset": str(offset)}
+        address = await self._address()
+        if confirmed:
+            await self._session.ask(address, Request.UPDATE_CONSUMER_OFFSET, ext)
+        else:
+            await self._session.tell(address, Request.UPDATE_CONSUMER_OFFSET, ext)
+        self._committed = offset
+
+    async def _read(self, from_first: bool) -> None:
+        while not self.dropped:
+            try:
+                if self._next_offset < 0:
+                    self._next_offset = self._committed = await self._first_offset(from_first)
+                await self._room.wait()
+                await self._pull_once()
+            except ClientError as error:
+                logger.warning("reading %s for %s: %s", self.queue, self._group, error)
+                self._session.forget_route(self.queue.topic)
+                await asyncio.sleep(PAUSE_AFTER_ERROR_S)
+
+    async def _first_offset(self, from_first: bool) -> int:
+        address = await self._address()
+        answer = await self._session.ask(
+            address, Request.QUERY_CONSUMER_OFFSET, self._about_queue(),
+            accept=(Answer.SUCCESS, Answer.QUERY_NOT_FOUND),
+        )  # fmt: skip
+        if answer.code == Answer.SUCCESS:
+            return int(answer.ext["offset"])
+        if from_first or self.queue.topic.startswith("%RETRY%"):
+            return 0
+        ext = self._about_queue() | {"committed": "true"}
+        return int((await self._session.ask(address, Request.GET_MAX_OFFSET, ext)).ext["offset"])
+
+    async def _pull_once(self) -> None:
+        ext = self._about_queue() | {
+            "queueOffset": str(self._next_offset),
+            "maxMsgNums": str(PULL_COUNT),
+            "maxMsgBytes": str(PULL_BYTES),
+            "sysFlag": str(_SUSPEND_WITH_SUBSCRIPTION),
+            "commitOffset": "0",
+            "suspendTimeoutMillis": str(SUSPEND_MS),
+            "subscription": self._wanted.expression,
+            "subVersion": str(self._wanted.version),
+            "expressionType": "TAG",
+        }
+        answer = await self._session.ask(
+            await self._address(), Request.PULL_MESSAGE, ext, timeout_ms=PULL_TIMEOUT_MS, accept=_PULL_ANSWERS
+        )
+        if self.dropped:
+            return
+        if answer.code == Answer.SUCCESS:
+            self._take(answer)
+        self._next_offset = int(answer.ext["nextBeginOffset"])
+
+    def _take(self, answer: Response) -> None:
+        for record in split_records(answer.body):
+            try:
+                message = decode(record)
+            except CorruptRecord as error:
+                # the broker's own check let it pass: damaged on the way or by the broker; it must not stop the queue
+                logger.error("a record of %s is damaged and skipped: %s", self.queue, error)
+                continue
+            if not self._wanted.wants(message.tags):
+                continue
+            self._in_flight[message.queue_offset] = message.size
+            self._in_flight_bytes += message.size
+            self._deliver(self, message)
+        if len(self._in_flight) >= IN_FLIGHT_COUNT or self._in_flight_bytes >= IN_FLIGHT_BYTES:
+            self._room.clear()
+
+    async def send_back(self, message: Message, max_times: int) -> None:
+        """Have the broker deliver the message again later, or park it as a dead letter after `max_times`."""
+        ext = {
+            "offset": str(message.position),
+            "group": self._group,
+            "delayLevel": "0",
+            "originMsgId": message.unique_key or "",
+            "originTopic": message.topic,
+            "unitMode": "false",
+            "maxReconsumeTimes": str(max_times),
+            "bname": self.queue.broker,
+        }
+        await self._session.ask(await self._address(), Request.CONSUMER_SEND_MSG_BACK, ext)
+
+    def _about_queue(self) -> dict[str, str]:
+        return {
+            "consumerGroup": self._group,
+            "topic": self.queue.topic,
+            "queueId": str(self.queue.queue_id),
+            "bname": self.queue.broker,
+        }
+
+    async def _address(self) -> str:
+        route = await self._session.route(self.queue.topic)
+        address = route.addresses.get(self.queue.broker)
+        if address is None:
+            raise BrokerRefused(Answer.TOPIC_NOT_EXIST, f"Broker {self.queue.broker} does not hold the topic now.")
+        return address
+
+
+def as_delivered(message: Message) -> Message:
+    """The message as its handler is to see it: one that comes again carries the topic it was sent to."""
+    original = message.properties.get("RETRY_TOPIC")
+    if original is None or not message.topic.startswith("%RETRY%"):
+        return message
+    return replace(message, topic=original)

@@ -1,0 +1,20 @@
+"""Cutting the body of a pull, which is commit-log records one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .errors import BadAnswer
+
+_MIN_RECORD_BYTES = 91
+
+
+def split_records(body: bytes) -> Iterator[bytes]:
+    """Each record begins with its size, 4 bytes; raises BadAnswer where that cannot be."""
+    position = 0
+    while position < len(body):
+        size = int.from_bytes(body[position : position + 4], "big")
+        if size < _MIN_RECORD_BYTES or position + size > len(body):
+            raise BadAnswer(f"A record of {size} bytes does not fit the answer of {len(body)} bytes.")
+        yield body[position : position + size]
+        position += size

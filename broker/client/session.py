@@ -1,0 +1,169 @@
+"""Asking brokers and name servers: routes, and remoting's errors as the client's own.
+
+One Session belongs to one event loop. It keeps one connection per address and a cache of routes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping
+
+from ..remoting.client import Handler, RemotingClient, Response
+from ..remoting.codes import Answer, Request
+from ..remoting.errors import ConnectFailed, ConnectionLost, RemotingError, RequestTimedOut
+from . import answers
+from .errors import (
+    BrokerRefused,
+    BrokerUnreachable,
+    ClientClosed,
+    InvalidArgument,
+    NotSupported,
+    RouteNotFound,
+    Timeout,
+)
+from .leniency import read_object
+from .types import Broker, Route
+
+#: How long a route is believed (the official client asks anew every 30 s).
+ROUTE_AGE_S = 30.0
+MASTERS_AGE_S = 5.0
+DEFAULT_TIMEOUT_MS = 3000
+
+
+def addresses_of(namesrv: str) -> tuple[str, ...]:
+    """``host:port;host:port`` as a tuple; raises InvalidArgument."""
+    addresses = tuple(part.strip() for part in namesrv.replace(",", ";").split(";") if part.strip())
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise InvalidArgument(f"name server address {address!r} is not host:port.", field="namesrv")
+    if not addresses:
+        raise InvalidArgument("a name server address (host:port) is needed.", field="namesrv")
+    return addresses
+
+
+class Session:
+    """Connections and routes of one client."""
+
+    def __init__(self, namesrv: str) -> None:
+        self._namesrv = addresses_of(namesrv)
+        self._remoting = RemotingClient()
+        self._routes: dict[str, tuple[float, Route]] = {}
+        self._asking: dict[str, asyncio.Task[Route]] = {}
+        self._masters: tuple[float, tuple[Broker, ...]] = (float("-inf"), ())
+        self._closed = False
+
+    def register(self, code: int, handler: Handler) -> None:
+        """Call `handler` for requests with this code that a broker pushes."""
+        self._remoting.register(code, handler)
+
+    def on_lost(self, callback: Callable[[str], None]) -> None:
+        """Call back with the address whenever a connection is lost."""
+        self._remoting.on_lost(callback)
+
+    async def ask(
+        self,
+        address: str,
+        code: int,
+        ext: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        *,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        accept: Collection[int] = (Answer.SUCCESS,),
+    ) -> Response:
+        """The answer, if its code is one of `accept`; raises BrokerRefused and its kin otherwise."""
+        if self._closed:
+            raise ClientClosed
+        try:
+            answer = await self._remoting.invoke(address, code, dict(ext or {}), body, timeout_ms)
+        except RequestTimedOut:
+            raise Timeout(address, timeout_ms) from None
+        except RemotingError as error:
+            raise _unreachable(address, error) from error
+        if answer.code not in accept:
+            raise refusal(answer)
+        return answer
+
+    async def tell(self, address: str, code: int, ext: Mapping[str, str], body: bytes = b"") -> None:
+        """Send a request that is not answered."""
+        try:
+            await self._remoting.oneway(address, code, dict(ext), body)
+        except RemotingError as error:
+            raise _unreachable(address, error) from error
+
+    async def ask_name_server(
+        self, code: int, ext: Mapping[str, str] | None = None, *, accept: Collection[int] = (Answer.SUCCESS,)
+    ) -> Response:
+        """As ask, of the first name server that can be reached."""
+        failure: BrokerUnreachable | Timeout | None = None
+        for address in self._namesrv:
+            try:
+                return await self.ask(address, code, ext, accept=accept)
+            except (BrokerUnreachable, Timeout) as error:
+                failure = error
+        assert failure is not None, "addresses_of gives at least one address"
+        raise failure
+
+    async def route(self, topic: str, *, max_age_s: float = ROUTE_AGE_S) -> Route:
+        """Where `topic` lives; raises RouteNotFound. Callers of one moment share one request."""
+        known = self._routes.get(topic)
+        if known is not None and time.monotonic() - known[0] < max_age_s:
+            return known[1]
+        task = self._asking.get(topic)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._fetch_route(topic))
+            self._asking[topic] = task
+            task.add_done_callback(lambda done: self._asked(topic, done))
+        return await asyncio.shield(task)
+
+    def _asked(self, topic: str, task: asyncio.Task[Route]) -> None:
+        self._asking.pop(topic, None)
+        if not task.cancelled():
+            task.exception()
+
+    def forget_route(self, topic: str) -> None:
+        """Ask the name server again next time."""
+        self._routes.pop(topic, None)
+
+    async def _fetch_route(self, topic: str) -> Route:
+        ext = {"topic": topic}
+        answer = await self.ask_name_server(
+            Request.GET_ROUTEINFO_BY_TOPIC, ext, accept=(Answer.SUCCESS, Answer.TOPIC_NOT_EXIST)
+        )
+        if answer.code == Answer.TOPIC_NOT_EXIST:
+            self._routes.pop(topic, None)
+            raise RouteNotFound(topic)
+        route = answers.route(topic, read_object(answer.body))
+        self._routes[topic] = (time.monotonic(), route)
+        return route
+
+    async def masters(self) -> tuple[Broker, ...]:
+        """The brokers the name server knows (their masters), by name."""
+        if time.monotonic() - self._masters[0] < MASTERS_AGE_S:
+            return self._masters[1]
+        answer = await self.ask_name_server(Request.GET_BROKER_CLUSTER_INFO)
+        found = answers.brokers(read_object(answer.body))
+        if found:
+            self._masters = (time.monotonic(), found)
+        return found
+
+    async def close(self) -> None:
+        """End all connections; idempotent."""
+        self._closed = True
+        for task in list(self._asking.values()):
+            task.cancel()
+        await self._remoting.close()
+
+
+def refusal(answer: Response) -> BrokerRefused:
+    """The error that says what the broker's answer says."""
+    if answer.code == Answer.REQUEST_CODE_NOT_SUPPORTED:
+        return NotSupported(answer.code, answer.remark)
+    return BrokerRefused(answer.code, answer.remark)
+
+
+def _unreachable(address: str, error: RemotingError) -> BrokerUnreachable:
+    if isinstance(error, ConnectFailed | ConnectionLost):
+        return BrokerUnreachable(address, str(error.__cause__ or error))
+    return BrokerUnreachable(address, str(error))
