@@ -1,4 +1,4 @@
-"""Celery workers that host something: the engine with its remoting server (`--engine NAME`), or the mirror (`--mirror`).
+"""Celery workers that host something: the engine with its remoting server (`--engine NAME`), or the mirror.
 
 Each is a guest in a boot step of the *worker*: such a step lives as long as the process, while steps of the consumer
 stop and start again with every lost connection to the task broker. The worker's pool requires the step, so the guest
@@ -29,7 +29,7 @@ from django.conf import settings
 
 from .engine.config import EngineConfig
 from .engine.errors import EngineError
-from .mirror import Mirror
+from .mirror import follow
 from .remoting.service import BrokerService
 
 logger = logging.getLogger(__name__)
@@ -137,7 +137,7 @@ class MirrorGuest(Guest):
 
     def _run(self) -> None:
         try:
-            Mirror().run(self._stopping)
+            follow(settings.ESCAPEMENT_NAMESRV, self._stopping)
         except Exception as error:
             logger.exception("the mirror ended by itself")
             self._failed(f"the mirror ended by itself: {error}")

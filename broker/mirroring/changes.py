@@ -1,4 +1,4 @@
-"""What one reading of the broker told, as rows that are not yet written: the body of request 14000, checked and named."""
+"""What one reading of the broker told, as rows not yet written: the body of request 14000, checked and named."""
 
 from __future__ import annotations
 
@@ -182,4 +182,4 @@ def is_system_topic(name: str) -> bool:
 
 def is_system_group(name: str) -> bool:
     """A group that RocketMQ keeps for itself."""
-    return name in _SYSTEM_GROUPS or name.startswith("CID_ONS") or name.startswith("CID_RMQ_SYS_")
+    return name in _SYSTEM_GROUPS or name.startswith(("CID_ONS", "CID_RMQ_SYS_"))

@@ -30,8 +30,8 @@ class Rates:
         return cls(slot + 1, slot, {}, {key: (end, list(counts)) for key, (end, counts) in kept.items()})
 
     def add(self, kind: str, name: str, count: int) -> None:
-        """Count into the slot that fills; nothing for no change."""
-        if count > 0:
+        """Count into the slot that fills; a flow may take back what another flow claims (negative), nothing else."""
+        if count:
             key = (kind, name)
             self.filling[key] = self.filling.get(key, 0) + count
 
@@ -60,7 +60,7 @@ class Rates:
             return
         for key, count in filling.items():
             counts = aligned(*self.whole.get(key, (self.slot, [])), until=self.slot, since=self.since_slot)
-            self.whole[key] = (self.slot, [*counts[-(SLOTS - 1) :], count])
+            self.whole[key] = (self.slot, [*counts[-(SLOTS - 1) :], max(0, count)])
             yield key
 
 

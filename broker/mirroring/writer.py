@@ -76,6 +76,9 @@ def _remove_unlisted(changes: Changes) -> set[str]:
     for kind in changes.complete:
         if _delete_others(changes.broker.name, kind, getattr(changes, kind)):
             changed.add(kind)
+    if "topics" in changes.complete and "queues" not in changes.complete:
+        listed = [topic.name for topic in changes.topics]
+        Queue.mirror_writer.filter(broker=changes.broker.name).exclude(topic__in=listed).delete()
     return changed
 
 
@@ -83,10 +86,10 @@ def _delete_others(broker: str, kind: str, rows: tuple[MirrorRow, ...]) -> int:
     model = MODELS[kind]
     key = [name for name in KEYS[model] if name != "broker"]
     kept = {tuple(getattr(row, name) for name in key) for row in rows}
-    here = model.mirror_writer.filter(broker=broker).values_list("pk", *key)
+    here = model.mirror_writer.filter(Q(broker=broker)).values_list("pk", *key)
     gone = [pk for pk, *values in here if tuple(values) not in kept]
     if gone:
-        model.mirror_writer.filter(Q(broker=broker), pk__in=gone).delete()
+        model.mirror_writer.filter(pk__in=gone).delete()
     return len(gone)
 
 
