@@ -70,6 +70,7 @@ class Supervisor:
             self._say("house", str(failure))
             return 1
         finally:
+            self._say("house", "stopping")
             self._stop_all()
             self._selector.close()
             for number, handler in previous.items():

@@ -107,6 +107,7 @@ def test_a_child_that_ignores_sigterm_is_killed_by_a_second_ctrl_c(house: Run) -
     house.start([["deaf", sys.executable, "-c", stubborn + "signal.pause()"]])
     house.await_line("WARNING deaf")
     house.signal(signal.SIGINT)
+    house.await_line("stopping")
     house.signal(signal.SIGINT)
     assert house.wait() == 0
 
