@@ -1,8 +1,8 @@
 """One connection to a broker on which many sends are under way at once.
 
 The general RemotingClient serves every kind of request; a Line serves the one that must be quick. A caller hands over
-a header that is ready but for its opaque, all requests of one turn of the event loop leave in one write, and answers
-are matched by opaque. Nothing is awaited per message but the answer itself.
+the header's fields ready encoded, all requests of one turn of the event loop leave in one write, and answers are
+matched by opaque. Nothing is awaited per message but the answer itself. Headers are RocketMQ's binary ones.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from itertools import count
 from struct import Struct
 
 from ..remoting.client import MAX_ANSWER_BYTES, Response
-from ..remoting.codec import FrameBuffer, decode
-from ..remoting.codes import PROTOCOL_VERSION
+from ..remoting.codec import BINARY, LANGUAGES, FrameBuffer, decode
+from ..remoting.codes import ONEWAY_FLAG, PROTOCOL_VERSION
 from ..remoting.errors import BadFrame
 from .errors import BrokerUnreachable, ClientError, Timeout
 
@@ -22,8 +22,10 @@ CONNECT_TIMEOUT_S = 3.0
 #: How often requests without an answer are looked through: a timeout is at most this late.
 SWEEP_S = 0.25
 
-_LENGTHS = Struct(">II")
-_TAIL = b'"opaque":%d,"serializeTypeCurrentRPC":"JSON","version":' + str(PROTOCOL_VERSION).encode() + b"}"
+#: frame length, serialisation and header length, code, language, version, opaque, flag, remark length, fields length
+_START = Struct(">IIhbhiiii").pack
+_HEADER_OWN_BYTES = 21
+_LANGUAGE = LANGUAGES.index("PYTHON")
 
 #: Called with the answer, or with why there is none.
 Answered = Callable[[Response | ClientError], None]
@@ -55,27 +57,37 @@ class Line(asyncio.Protocol):
         """Wait while the broker does not read what was already written."""
         await self._room.wait()
 
-    def ask(self, head: bytes, body: bytes, timeout_ms: int, answered: Answered) -> None:
-        """Send a request whose JSON header is `head` plus the opaque; `answered` is called exactly once."""
+    def ask(self, code: int, fields: bytes, body: bytes, timeout_ms: int, answered: Answered) -> None:
+        """Send a request with these encoded header fields; `answered` is called exactly once."""
         if not self.is_open:
             answered(BrokerUnreachable(self.address, "the connection is closed"))
             return
         opaque = next(self._opaques) & 0x7FFFFFFF
         self._waiting[opaque] = (self._loop.time() + timeout_ms / 1000, timeout_ms, answered)
-        self._write(head, opaque, body)
+        self._write(code, 0, opaque, fields, body)
         if self._sweeper is None:
             self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
 
-    def tell(self, head: bytes, body: bytes) -> None:
+    def tell(self, code: int, fields: bytes, body: bytes) -> None:
         """Send a request that is not answered."""
         if not self.is_open:
             raise BrokerUnreachable(self.address, "the connection is closed")
-        self._write(head, next(self._opaques) & 0x7FFFFFFF, body)
+        self._write(code, ONEWAY_FLAG, next(self._opaques) & 0x7FFFFFFF, fields, body)
 
-    def _write(self, head: bytes, opaque: int, body: bytes) -> None:
-        tail = _TAIL % opaque
-        size = len(head) + len(tail)
-        self._outgoing += (_LENGTHS.pack(4 + size + len(body), size), head, tail, body)
+    def _write(self, code: int, flag: int, opaque: int, fields: bytes, body: bytes) -> None:
+        header = _HEADER_OWN_BYTES + len(fields)
+        start = _START(
+            4 + header + len(body),
+            header | BINARY << 24,
+            code,
+            _LANGUAGE,
+            PROTOCOL_VERSION,
+            opaque,
+            flag,
+            0,
+            len(fields),
+        )
+        self._outgoing += (start, fields, body)
         if not self._flush_planned:
             self._flush_planned = True
             self._loop.call_soon(self._flush)

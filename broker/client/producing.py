@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-import msgspec
-
 from ..remoting.client import Response
 from ..remoting.codes import Answer, Request
 from . import batch, names
@@ -33,8 +31,7 @@ RETRIED = frozenset({Answer.SYSTEM_ERROR, Answer.SYSTEM_BUSY, Answer.SERVICE_NOT
                      Answer.TOPIC_NOT_EXIST})  # fmt: skip
 RETRY_PAUSE_S = 0.1
 DEFAULT_GROUP = "ESCAPEMENT_PRODUCER"
-
-_json_text = msgspec.json.Encoder().encode
+SEND = int(Request.SEND_MESSAGE_V2)
 
 
 class AsyncProducer:
@@ -120,7 +117,7 @@ class AsyncProducer:
             else:
                 answer.set_result(result)
 
-        line.ask(_head(destination.head, message), message.body, timeout_ms, answered)
+        line.ask(SEND, _fields(destination, message), message.body, timeout_ms, answered)
         return await answer
 
     async def send_each(
@@ -151,7 +148,7 @@ class AsyncProducer:
         for line in lines.values():
             await line.room()
         for nth, (way, message) in enumerate(zip(ways, messages, strict=True)):
-            lines[way.address].ask(_head(way.head, message), message.body, timeout_ms, answer_to(nth))
+            lines[way.address].ask(SEND, _fields(way, message), message.body, timeout_ms, answer_to(nth))
         await done
         if any(isinstance(result, ClientError) for result in results):
             self._forget(topic)
@@ -174,7 +171,7 @@ class AsyncProducer:
         destination = await self._destination(topic, queue_id)
         line = await self._lines.to(destination.address)
         await line.room()
-        line.tell(_head(destination.oneway_head, message), message.body)
+        line.tell(SEND, _fields(destination, message), message.body)
 
     async def _destination(self, topic: str, queue_id: int | None, *, avoid: Destination | None = None) -> Destination:
         known = self._destinations.get(topic)
@@ -204,8 +201,8 @@ class AsyncProducer:
         await self._session.close()
 
 
-def _head(head: bytes, message: Outgoing) -> bytes:
-    return b'%b%d","i":%b},' % (head, time.time_ns() // 1_000_000, _json_text(message.properties))
+def _fields(destination: Destination, message: Outgoing) -> bytes:
+    return destination.fields(time.time_ns() // 1_000_000, message.properties)
 
 
 def _result(destination: Destination, message: Outgoing, outcome: Response | ClientError) -> SendResult | ClientError:
