@@ -8,9 +8,10 @@ from typing import Any, Protocol
 from ..config import EngineConfig
 from ..disk.files import Files
 from ..engine import Engine
+from ..errors import CorruptRecord, RecordNotFound
 from ..message import Message, decode, pack_host
 from ..properties import format_properties
-from ..results import Ticket
+from ..store.ticket import Ticket
 from .clock import ManualClock
 from .simulated import SimulatedFiles
 
@@ -116,17 +117,20 @@ class Driver:
         """Stop cleanly."""
         self.engine.close(self.clock.now_ms)
 
-    def messages(self, topic: str, queue_id: int = 0) -> list[Message]:
-        """Return all visible messages of a queue, in order, checked."""
+    def readable(self, topic: str, queue_id: int = 0) -> dict[int, Message]:
+        """Return every visible message of a queue that can be read, by offset; damaged ones are left out."""
+        found: dict[int, Message] = {}
         begin, end = self.engine.queue_bounds(topic, queue_id)
-        return [
-            decode(self.engine.record_at(entry.position))
-            for entry in self.engine.entries(topic, queue_id, begin, end - begin)
-        ]
+        for offset, entry in enumerate(self.engine.entries(topic, queue_id, begin, end - begin), begin):
+            try:
+                found[offset] = decode(self.engine.record_at(entry.position))
+            except (CorruptRecord, RecordNotFound):
+                continue
+        return found
 
     def bodies(self, topic: str, queue_id: int = 0) -> list[bytes]:
         """Return the bodies of all visible messages of a queue, in order."""
-        return [message.body for message in self.messages(topic, queue_id)]
+        return [message.body for message in self.readable(topic, queue_id).values()]
 
 
 class Job(Protocol):

@@ -1,0 +1,95 @@
+"""The check of a whole store."""
+
+from __future__ import annotations
+
+from ..disk import atomic, json_file
+from ..disk.files import Files, join
+from ..errors import CorruptRecord
+from ..message import Message, decode, string_hash
+from ..properties import TAGS
+from ..store.checkpoint import CheckpointFile
+from ..store.topics import SCHEDULE_TOPIC
+from .index import IndexCheck
+from .log import LogCheck
+from .queues import QueueCheck
+from .report import Damage, Report
+
+_TABLES = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")
+
+
+def check_store(files: Files, root: str) -> Report:
+    """Check everything under ``root``; raises FileNotFoundError where no store is."""
+    directory = join(root, "commitlog")
+    if not files.exists(directory):
+        raise FileNotFoundError(directory)
+    report = Report()
+    log = LogCheck(files, directory)
+    queues = QueueCheck(files, join(root, "consumequeue"), report)
+    index = IndexCheck(files, join(root, "index"), report)
+    for position, record in log.records():
+        report.counts["records"] += 1
+        report.counts["record bytes"] += len(record)
+        try:
+            message = decode(record, verify=False)
+        except CorruptRecord as error:
+            report.damages.append(Damage(directory, position, position + len(record), error.why))
+            continue
+        entry = (position, len(record), _tags_code(message))
+        queues.expect(message.topic, message.queue_id, message.queue_offset, entry)
+        index.expect(position, _index_hashes(message))
+    report.counts["segments"] = len(log.segments)
+    report.damages += [Damage(*damage) for damage in log.damaged]
+    queues.finish(log.min_position, [(start, end) for _, start, end, _ in log.damaged])
+    index.finish(log.end_position)
+    _check_end(files, root, log, report)
+    _check_tables(files, root, report)
+    if not files.exists(join(root, "abort")):
+        # it was stopped cleanly, so nothing may be left to do
+        report.damages += report.unfinished
+        report.unfinished = []
+    return report
+
+
+def _tags_code(message: Message) -> int | None:
+    """Return what the queue entry must say; None for parked messages, whose entry says when they are due."""
+    if message.topic == SCHEDULE_TOPIC:
+        return None
+    return string_hash(message.tags) if message.tags else 0
+
+
+def _index_hashes(message: Message) -> list[int]:
+    """Return the index hash of each key: unique id, keys, tag."""
+    names = [*([message.unique_key] if message.unique_key else []), *message.keys]
+    if tags := message.properties.get(TAGS):
+        names.append(f"T#{tags}")
+    hashes = [abs(string_hash(f"{message.topic}#{name}")) for name in names]
+    return [value if value < 1 << 31 else 0 for value in hashes]
+
+
+def _check_end(files: Files, root: str, log: LogCheck, report: Report) -> None:
+    """Compare the end of the log with what the checkpoint promises."""
+    if log.loose is not None:
+        path, start, end = log.loose
+        report.unfinished.append(Damage(path, start, end, "bytes behind the last record"))
+    path = join(root, "escapement.checkpoint")
+    if not files.exists(path):
+        return
+    checkpoint = CheckpointFile(files, path, join(root, "checkpoint")).load()
+    if checkpoint is None:
+        report.damages.append(Damage(path, 0, 0, "neither slot can be read"))
+    elif checkpoint.position > log.end_position:
+        why = f"the log ends here, the checkpoint says {checkpoint.position:,}"
+        report.damages.append(Damage(join(root, "commitlog"), log.end_position, checkpoint.position, why))
+
+
+def _check_tables(files: Files, root: str, report: Report) -> None:
+    for name in _TABLES:
+        for path in (join(root, "config", name), join(root, "config", f"{name}.bak")):
+            content = atomic.load(files, path)
+            if content is None:
+                continue
+            report.counts["tables"] += 1
+            try:
+                json_file.parse(content)
+            except ValueError as error:
+                report.damages.append(Damage(path, 0, len(content), f"not readable: {error}"))

@@ -1,0 +1,134 @@
+"""What a workload was promised, and the check that a store keeps it after any crash."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from broker.engine.message import Message
+from broker.engine.store.ticket import Ticket
+from broker.engine.testing import ManualClock, SimulatedFiles
+from broker.engine.testing.driver import Driver, open_engine
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+GROUP = "readers"
+LEVELS = 3
+#: Longer than the longest delay level of the workloads.
+LONG_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A message that was appended: what must be found again, byte for byte."""
+
+    topic: str
+    queue_id: int
+    properties: dict[str, str]
+    ticket: Ticket
+
+
+@dataclass(slots=True)
+class Oracle:
+    """The promises so far. A body is unique, so it names its message."""
+
+    queues: dict[str, int]
+    sent: dict[bytes, Sent] = field(default_factory=dict)
+    positions: dict[int, bytes] = field(default_factory=dict)
+    acknowledged: set[bytes] = field(default_factory=set)
+    seen: dict[tuple[str, int, int], bytes] = field(default_factory=dict)
+    committed: dict[tuple[str, int], int] = field(default_factory=dict)
+    saved: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def append(self, body: bytes, sent: Sent) -> None:
+        """Note a message that was handed in."""
+        self.sent[body] = sent
+        self.positions[sent.ticket.position] = body
+
+    def acknowledge(self, tickets: list[Ticket]) -> None:
+        """Note that these are durable."""
+        self.acknowledged.update(
+            self.positions[ticket.position] for ticket in tickets if ticket.position in self.positions
+        )
+
+    def look(self, driver: Driver) -> None:
+        """Note what a reader can see now: it must stay so for ever."""
+        for topic, queues in self.queues.items():
+            for queue_id in range(queues):
+                for offset, message in driver.readable(topic, queue_id).items():
+                    self.seen[topic, queue_id, offset] = message.body
+
+    def check(self, files: SimulatedFiles, now_ms: int, **config: object) -> Driver:
+        """Open the store and assert every promise; returns the open driver, all delays released."""
+        driver = open_engine(files, clock=ManualClock(now_ms), **config)
+        assert driver.engine.health().state in ("OK", "DEGRADED"), driver.engine.health()
+        before = self._read(driver)
+        self._check_acknowledged(driver, before)
+        self._check_offsets(driver)
+        driver.advance(LONG_MS)
+        after = self._read(driver)
+        for key, message in before.items():
+            assert after[key].body == message.body, f"{key} changed while delays were released"
+        self._check_released(after)
+        self._check_alive(driver)
+        return driver
+
+    def _read(self, driver: Driver) -> dict[tuple[str, int, int], Message]:
+        """Return every message by (topic, queue, offset), dense, never sent twice, all of them sent."""
+        found: dict[tuple[str, int, int], Message] = {}
+        bodies: set[bytes] = set()
+        for topic, queues in self.queues.items():
+            for queue_id in range(queues):
+                for offset, message in driver.readable(topic, queue_id).items():
+                    place = (topic, queue_id, offset)
+                    assert (message.topic, message.queue_id, message.queue_offset) == place, f"I3: {place} is {message}"
+                    self._check_sent(place, message)
+                    assert message.body not in bodies, f"{message.body[:20]!r} is there twice"
+                    bodies.add(message.body)
+                    found[place] = message
+        for level in range(LEVELS):
+            for offset, message in driver.readable(SCHEDULE_TOPIC, level).items():
+                assert (message.queue_id, message.queue_offset) == (level, offset), f"I3: level {level}, {offset}"
+                assert message.body in self.sent, f"I2: {message.body[:20]!r} was never sent"
+        return found
+
+    def _check_sent(self, place: tuple[str, int, int], message: Message) -> None:
+        sent = self.sent.get(message.body)
+        assert sent is not None, f"I2: {message.body[:20]!r} at {place} was never sent"
+        assert (message.topic, message.queue_id) == (sent.topic, sent.queue_id), f"I2: {place} should be in {sent}"
+        assert sent.properties.items() <= message.properties.items(), f"I1: properties of {place} differ"
+        if sent.ticket.due_ms is not None:
+            early_ms, delay_ms = sent.ticket.due_ms - message.store_ms, sent.ticket.due_ms - sent.ticket.store_ms
+            # a wait longer than the delay itself can only come from a clock set back: then it goes at once
+            assert early_ms <= 0 or early_ms > delay_ms, f"I6: {place} was released {early_ms} ms early"
+
+    def _check_acknowledged(self, driver: Driver, found: dict[tuple[str, int, int], Message]) -> None:
+        for body in self.acknowledged:
+            sent = self.sent[body]
+            if sent.ticket.due_ms is None:
+                place = (sent.topic, sent.queue_id, sent.ticket.queue_offset)
+                assert place in found, f"I1: acknowledged {body[:20]!r} at {place} is lost"
+                assert found[place].body == body, f"I1: {place} holds {found[place].body[:20]!r}, not {body[:20]!r}"
+                assert found[place].position == sent.ticket.position, f"I1: {place} moved"
+        for place, body in self.seen.items():
+            assert place in found, f"I3: {place} was seen and is gone"
+            assert found[place].body == body, f"I3: {place} was {body[:20]!r}"
+        for topic in {self.sent[body].topic for body in self.acknowledged}:
+            assert driver.engine.topics.get(topic) is not None, f"topic {topic} is forgotten although it holds messages"
+
+    def _check_offsets(self, driver: Driver) -> None:
+        for (topic, queue_id), saved in self.saved.items():
+            found = driver.engine.offsets.get(GROUP, topic, queue_id)
+            assert found is not None, f"the offset of {topic} {queue_id} is lost, {saved} was saved"
+            assert saved <= found <= self.committed[topic, queue_id], f"offset {found} of {topic}, saved {saved}"
+
+    def _check_released(self, found: dict[tuple[str, int, int], Message]) -> None:
+        bodies = {message.body for message in found.values()}
+        for body in self.acknowledged:
+            assert body in bodies, f"I6: acknowledged delayed {body[:20]!r} was never released"
+
+    def _check_alive(self, driver: Driver) -> None:
+        topic = next(iter(self.queues))
+        driver.engine.topics.ensure(topic, self.queues[topic])
+        _, end = driver.engine.queue_bounds(topic, 0)
+        ticket = driver.send(topic, b"alive")
+        assert ticket.queue_offset == end, f"I3: the next offset is {ticket.queue_offset}, not {end}"
+        assert driver.bodies(topic)[-1] == b"alive"

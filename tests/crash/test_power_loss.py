@@ -1,0 +1,18 @@
+"""R2: whatever a power loss takes, every promise is kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from .powerloss import Campaign
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flush", ["sync", "async"])
+def test_nothing_promised_is_lost_by_a_power_loss_at_any_write_boundary(flush, capsys):
+    campaign = Campaign(config={"flush": flush})
+    for seed in range(2):
+        campaign.run(seed, steps=30)
+    with capsys.disabled():
+        print(f"\n{campaign.report(f'R2 ({flush})')}")
+    assert campaign.states >= 1_000
