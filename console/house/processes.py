@@ -70,7 +70,7 @@ def _workers() -> list[ChildSpec]:
     return [
         ChildSpec("mirror", _worker("mirror", *HOSTING_WORKER, "-Q", "mirror", "--mirror"), stop_timeout_s=15.0),
         ChildSpec("jobs", _worker("jobs", "-P", "prefork", "-c", "1", "-Q", "jobs", "--without-mingle")),
-        ChildSpec("beat", (*beat, "--pidfile=")),
+        ChildSpec("beat", (*beat, "--pidfile=", "-l", "INFO")),
     ]
 
 

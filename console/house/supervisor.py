@@ -102,6 +102,7 @@ class Supervisor:
             if code is not None and not (spec.runs_once and code == 0):
                 raise StartFailed(self._epitaph(child, code))
             if spec.runs_once and not child.running:
+                self._say(spec.name, f"done after {time.monotonic() - child.started_s:.1f} s")
                 return
             if not spec.runs_once and spec.ready():
                 self._say(spec.name, f"ready after {time.monotonic() - child.started_s:.1f} s")
