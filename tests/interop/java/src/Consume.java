@@ -15,7 +15,8 @@ import org.apache.rocketmq.common.message.MessageExt;
 /**
  * Receives with DefaultMQPushConsumer (clustering) until standard input ends: name server, group, topic, expression,
  * mode (concurrent, orderly, or reject-N: the first N deliveries of each message are answered RECONSUME_LATER),
- * instance name. Prints one JSON line a message and one whenever the assigned queues change.
+ * instance name. Prints one JSON line a message and one whenever the assigned queues change. Heartbeats come each
+ * second: Apache RocketMQ refuses pulls whose subscription is newer than the last heartbeat (code 25).
  */
 public final class Consume {
     private static Set<Long> assigned = Set.of();
@@ -24,6 +25,9 @@ public final class Consume {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(args[1]);
         consumer.setNamesrvAddr(args[0]);
         consumer.setInstanceName(args[5]);
+        consumer.setPollNameServerInterval(1_000);
+        consumer.setHeartbeatBrokerInterval(1_000);
+        consumer.setAwaitTerminationMillisWhenShutdown(5_000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(args[2], args[3]);
         if (args[4].equals("orderly")) {

@@ -1,0 +1,109 @@
+"""One server of each kind for the whole run, and what the tests start against it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.interop.programs import JavaConsumer, JavaProducer, Program
+from tests.interop.servers import SERVERS, Server, StoreShape
+
+NUMBERS = itertools.count(1)
+ServerFactory = Callable[..., Server]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything in this directory needs Java, Maven and Apache RocketMQ."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.interop)
+
+
+@pytest.fixture(scope="session")
+def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A running Apache RocketMQ 5.5.0."""
+    yield from running("apache", tmp_path_factory.mktemp("apache"))
+
+
+@pytest.fixture(scope="session")
+def escapement(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Our broker, running."""
+    yield from running("escapement", tmp_path_factory.mktemp("escapement"))
+
+
+@pytest.fixture(params=["apache", "escapement"])
+def server(request: pytest.FixtureRequest) -> Server:
+    """Each of the two: what holds for Apache RocketMQ must hold for ours."""
+    chosen: Server = request.getfixturevalue(request.param)
+    return chosen
+
+
+@pytest.fixture
+def start_server(tmp_path: Path) -> Iterator[ServerFactory]:
+    """Start servers of one test's own; all are stopped at its end."""
+    started: list[Server] = []
+
+    def start(kind: str, root: Path, shape: StoreShape) -> Server:
+        new = SERVERS[kind](root, tmp_path / f"{kind}-{next(NUMBERS)}", shape)
+        started.append(new)
+        new.start()
+        return new
+
+    yield start
+    for one in started:
+        one.kill()
+
+
+@pytest.fixture
+def topic() -> str:
+    """A topic name that no other test uses."""
+    return f"Topic{next(NUMBERS)}"
+
+
+@pytest.fixture
+def group() -> str:
+    """A group name that no other test uses."""
+    return f"group-{next(NUMBERS)}"
+
+
+@pytest.fixture(scope="session")
+def producers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., JavaProducer]]:
+    """Java producers, one a server, version and serialisation, kept for the whole run."""
+    work = tmp_path_factory.mktemp("producers")
+    kept: dict[tuple[str, str, bool], JavaProducer] = {}
+
+    def producer(server: Server, version: str, *, binary_headers: bool = False) -> JavaProducer:
+        key = (server.namesrv, version, binary_headers)
+        if key not in kept:
+            name = f"producer-{len(kept)}"
+            kept[key] = JavaProducer(server.namesrv, name, version=version, work=work, binary_headers=binary_headers)
+        return kept[key]
+
+    yield producer
+    for one in kept.values():
+        one.child.kill()
+
+
+@pytest.fixture
+def consume(tmp_path: Path) -> Iterator[Callable[..., JavaConsumer]]:
+    """Start Java push consumers that end with the test."""
+    started: list[Program] = []
+
+    def start(server: Server, group: str, topic: str, **options: str) -> JavaConsumer:
+        consumer = JavaConsumer(server.namesrv, group, topic, work=tmp_path, **options)
+        started.append(consumer)
+        return consumer
+
+    yield start
+    for one in started:
+        one.child.kill()
+
+
+def running(kind: str, base: Path) -> Iterator[Server]:
+    """A started server that is gone afterwards; clean stops have tests of their own."""
+    one = SERVERS[kind](base / "store", base / "work", StoreShape())
+    one.start()
+    yield one
+    one.kill()

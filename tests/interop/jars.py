@@ -1,0 +1,70 @@
+"""The jars of the official clients and of Apache RocketMQ, and our Java programs compiled against them.
+
+Maven copies the dependencies of the two committed poms once into a cache directory outside git; a `.complete` file
+marks a finished copy. Nothing is skipped when Java or a jar is missing: the caller fails with what to install.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+JAVA_SOURCES = Path(__file__).parent / "java"
+REPOSITORY = Path(__file__).parents[2]
+CLIENT_VERSIONS = {"5.5.0": "current", "4.9.8": "legacy"}
+APACHE_VERSION = "5.5.0"
+COPY_TIMEOUT_S = 300
+COMPILE_TIMEOUT_S = 120
+
+
+class JavaMissing(RuntimeError):
+    """Java, its compiler or Maven is not installed, or the jars could not be fetched: install JDK 17 and Maven 3."""
+
+
+def cache_directory() -> Path:
+    """Where jars and classes are kept between runs; `ESCAPEMENT_INTEROP_CACHE` overrides `var/interop`."""
+    return Path(os.environ.get("ESCAPEMENT_INTEROP_CACHE", REPOSITORY / "var" / "interop")).resolve()
+
+
+def tool(name: str) -> str:
+    """Full path of `java`, `javac` or `mvn`; raises JavaMissing."""
+    found = shutil.which(name)
+    if found is None:
+        raise JavaMissing(f"{name} is not on the PATH: install JDK 17 and Maven 3")
+    return found
+
+
+def library(version: str) -> Path:
+    """Directory with all jars of one RocketMQ version, copied by Maven on first use."""
+    target = cache_directory() / f"rocketmq-{version}"
+    if not (target / ".complete").exists():
+        pom = JAVA_SOURCES / CLIENT_VERSIONS[version] / "pom.xml"
+        run(
+            [tool("mvn"), "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={target}"],
+            COPY_TIMEOUT_S,
+        )
+        (target / ".complete").touch()
+    return target
+
+
+def classpath(version: str) -> str:
+    """Class path with our programs, compiled against this version, and all its jars."""
+    sources = sorted((JAVA_SOURCES / "src").glob("*.java"))
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
+    jars = f"{library(version)}/*"
+    classes = cache_directory() / f"classes-{version}-{digest}"
+    if not (classes / ".complete").exists():
+        classes.mkdir(parents=True, exist_ok=True)
+        run([tool("javac"), "-nowarn", "-d", str(classes), "-cp", jars, *map(str, sources)], COMPILE_TIMEOUT_S)
+        (classes / ".complete").touch()
+    return f"{classes}:{jars}"
+
+
+def run(command: list[str], timeout_s: float) -> None:
+    """Run a build tool to its end; raises JavaMissing with its output when it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    if done.returncode != 0:
+        raise JavaMissing(f"{command[0]} failed ({done.returncode}): {done.stdout[-2000:]}{done.stderr[-2000:]}")

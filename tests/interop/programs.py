@@ -1,0 +1,142 @@
+"""Our Java programs from Python: one JSON line in their output is one event here."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.interop import jars
+from tests.interop.process import Child, ChildFailed
+
+ANSWER_TIMEOUT_S = 30
+START_TIMEOUT_S = 60
+FAST_START = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8"]
+Event = dict[str, Any]
+
+
+class Program:
+    """One of `tests/interop/java/src` in a JVM of its own, on the jars of one client version."""
+
+    numbers = itertools.count(1)
+
+    def __init__(
+        self, main: str, arguments: Sequence[str], *, version: str, work: Path, properties: Sequence[str] = ()
+    ) -> None:
+        label = f"{main.lower()}-{next(Program.numbers)}"
+        home = [f"-Duser.home={work / label}", *(f"-D{value}" for value in properties)]
+        command = [jars.tool("java"), *FAST_START, *home, "-cp", jars.classpath(version), main, *arguments]
+        self.child = Child(command, log=work / f"{label}.err")
+        self._seen = 0
+        self.await_event("started", timeout_s=START_TIMEOUT_S)
+        self._seen = self.count()
+
+    def count(self) -> int:
+        """Number of lines printed so far."""
+        return len(self.child.lines)
+
+    def events(self, kind: str, since: int = 0) -> list[Event]:
+        """All events of one kind so far."""
+        return [event for event in self._parsed(since) if event["event"] == kind]
+
+    def await_event(self, kind: str, *, timeout_s: float = ANSWER_TIMEOUT_S, since: int = 0) -> Event:
+        """The first event of a kind; a failure that the program reports instead is raised."""
+        return self.await_events(kind, 1, timeout_s=timeout_s, since=since)[0]
+
+    def await_events(
+        self, kind: str, count: int, *, timeout_s: float = ANSWER_TIMEOUT_S, since: int = 0
+    ) -> list[Event]:
+        """At least `count` events of a kind."""
+
+        def look(_: list[str]) -> list[Event] | None:
+            failures = self.events("failure", since)
+            if failures and kind != "failure":
+                raise ChildFailed(f"{failures[0]['error']} {failures[0]['code']}: {failures[0]['remark']}")
+            found = self.events(kind, since)
+            return found if len(found) >= count else None
+
+        return self.child.wait_for(look, timeout_s, f"{count} x {kind}")
+
+    def ask(self, *fields: object, until: str, timeout_s: float = ANSWER_TIMEOUT_S) -> list[Event]:
+        """Say one request and return the events of its answer, the last being the `until` one."""
+        since = self.count()
+        self.child.say("\t".join(map(str, fields)))
+        self.await_event(until, timeout_s=timeout_s, since=since)
+        return self._parsed(since)
+
+    def close(self) -> None:
+        """End the program by the end of its input."""
+        self.child.hang_up()
+
+    def _parsed(self, since: int) -> list[Event]:
+        return [json.loads(line) for line in self.child.lines[since:] if line.startswith('{"event"')]
+
+
+class JavaProducer(Program):
+    """DefaultMQProducer."""
+
+    def __init__(self, namesrv: str, group: str, *, version: str, work: Path, binary_headers: bool = False) -> None:
+        serialisation = "ROCKETMQ" if binary_headers else "JSON"
+        properties = [f"rocketmq.serialize.type={serialisation}"]
+        super().__init__("Produce", [namesrv, group], version=version, work=work, properties=properties)
+
+    def send(
+        self,
+        topic: str,
+        body: str,
+        *,
+        kind: str = "send",
+        tag: str = "",
+        keys: str = "",
+        delay_level: int = 0,
+        queue_id: int = -1,
+        count: int = 1,
+    ) -> Event:
+        """Send `count` messages and return the answer to the last (of a batch: the one answer)."""
+        fields = (kind, topic, tag, keys, delay_level, queue_id, count, body)
+        return self.ask(*fields, until="sent", timeout_s=60)[-1]
+
+
+class JavaConsumer(Program):
+    """DefaultMQPushConsumer in clustering mode."""
+
+    def __init__(
+        self,
+        namesrv: str,
+        group: str,
+        topic: str,
+        *,
+        version: str,
+        work: Path,
+        expression: str = "*",
+        mode: str = "concurrent",
+        instance: str = "one",
+    ) -> None:
+        super().__init__("Consume", [namesrv, group, topic, expression, mode, instance], version=version, work=work)
+
+    def receive(self, count: int, timeout_s: float = 30) -> list[Event]:
+        """The messages so far, once there are `count`."""
+        return self.await_events("message", count, timeout_s=timeout_s)
+
+    def await_queues(self, wanted: int, timeout_s: float = 30) -> list[int]:
+        """The assigned queues, once there are `wanted`."""
+
+        def look(_: list[str]) -> list[int] | None:
+            changes = self.events("queues")
+            return changes[-1]["queues"] if changes and len(changes[-1]["queues"]) == wanted else None
+
+        return self.child.wait_for(look, timeout_s, f"{wanted} queues")
+
+
+def read_all(namesrv: str, topics: Sequence[str], *, work: Path, version: str = "5.5.0") -> dict[str, list[Event]]:
+    """Every message of each topic, pulled by the official client from the first offset to the last."""
+    program = Program("Read", [namesrv, f"reader-{next(Program.numbers)}"], version=version, work=work)
+    try:
+        return {
+            topic: [event for event in program.ask(topic, until="end", timeout_s=90) if event["event"] == "message"]
+            for topic in topics
+        }
+    finally:
+        program.close()
