@@ -8,7 +8,8 @@ EngineError
 │   ├── InvalidTopicName
 │   ├── InvalidGroupName
 │   ├── InvalidQueue
-│   └── InvalidDelayLevel
+│   ├── InvalidDelayLevel
+│   └── FeatureMissing
 ├── TopicNotFound
 ├── TopicNotWritable
 ├── TopicNotReadable
@@ -99,6 +100,10 @@ class InvalidDelayLevel(InvalidMessage):
     def __init__(self, value: str) -> None:
         super().__init__(f"Delay level {value[:40]!r} is not valid: a whole number from 0 (no delay) upwards.")
         self.value = value
+
+
+class FeatureMissing(InvalidMessage):
+    """The message asks for something this broker does not do yet."""
 
 
 class TopicNotFound(EngineError):

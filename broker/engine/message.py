@@ -32,6 +32,7 @@ __all__ = [
     "pack_host",
     "parse_offset_message_id",
     "parse_properties",
+    "record_size",
     "string_hash",
     "unpack_host",
 ]
@@ -68,6 +69,8 @@ _U16 = struct.Struct(">H")
 #: Smallest possible record: IPv4, empty body, one-letter topic, no properties.
 MIN_RECORD_SIZE = HEAD_V4.size + 1 + 1 + 2
 _PORT = struct.Struct(">I")
+_NOT_IPV6 = ~(FLAG_BORN_IPV6 | FLAG_STORE_IPV6)
+_BYTES = tuple(bytes((value,)) for value in range(128))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +153,13 @@ def _utf16_units(text: str) -> tuple[int, ...]:
     return struct.unpack(f">{len(raw) // 2}H", raw)
 
 
+def record_size(topic: bytes, body: bytes, properties: bytes, born_host: bytes, store_host: bytes) -> int:
+    """Return the bytes that ``encode`` will make of these."""
+    size = 72 + len(born_host) + len(store_host) + len(body) + len(topic) + len(properties) + CRC_SIZE
+    return size + 3 if len(topic) <= 127 else size + 4
+
+
 def encode(
-    *,
     topic: bytes,
     queue_id: int,
     queue_offset: int,
@@ -166,31 +174,39 @@ def encode(
     store_host: bytes,
     reconsume_times: int,
     prepared_position: int,
+    size: int,
 ) -> bytes:
-    """Return one record with ``__CRC32#``. ``properties`` is the stored form and ends with \\x02 (or is empty).
+    """Return one record with ``__CRC32#``; ``size`` is what ``record_size`` says.
 
-    The IPv6 bits of ``sys_flag`` are set from the lengths of the hosts.
+    ``properties`` is the stored form and ends with \\x02 (or is empty). The IPv6 bits of ``sys_flag`` are set here.
     """
-    sys_flag &= ~(FLAG_BORN_IPV6 | FLAG_STORE_IPV6)
+    body_crc = crc32(body) & _MASK31
+    length = _U16.pack(len(properties) + CRC_SIZE)
+    if len(born_host) == 8 and len(store_host) == 8 and len(topic) <= 127:
+        head = HEAD_V4.pack(
+            size, MAGIC_V1, body_crc, queue_id, flag, queue_offset, position, sys_flag & _NOT_IPV6, born_ms, born_host,
+            store_ms, store_host, reconsume_times, prepared_position, len(body),
+        )  # fmt: skip
+        record = b"".join((head, body, _BYTES[len(topic)], topic, length, properties))
+        return record + CRC_NAME + (b"%010d" % (crc32(record) & _MASK31))[::-1] + b"\x02"
+    sys_flag &= _NOT_IPV6
     if len(born_host) != 8:
         sys_flag |= FLAG_BORN_IPV6
     if len(store_host) != 8:
         sys_flag |= FLAG_STORE_IPV6
     wide = len(topic) > 127
-    total = HEAD.size + len(born_host) + 8 + len(store_host) + _TAIL.size + len(body) + (2 if wide else 1)
-    total += len(topic) + 2 + len(properties) + CRC_SIZE
     magic = MAGIC_V2 if wide else MAGIC_V1
     record = b"".join(
         (
-            HEAD.pack(total, magic, crc32(body) & _MASK31, queue_id, flag, queue_offset, position, sys_flag, born_ms),
+            HEAD.pack(size, magic, body_crc, queue_id, flag, queue_offset, position, sys_flag, born_ms),
             born_host,
             _LONG.pack(store_ms),
             store_host,
             _TAIL.pack(reconsume_times, prepared_position, len(body)),
             body,
-            _U16.pack(len(topic)) if wide else bytes((len(topic),)),
+            _U16.pack(len(topic)) if wide else _BYTES[len(topic)],
             topic,
-            _U16.pack(len(properties) + CRC_SIZE),
+            length,
             properties,
         )
     )

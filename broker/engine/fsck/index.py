@@ -18,7 +18,7 @@ _RATIOS = (4, 2, 1)
 
 
 class IndexCheck:
-    """Is told of each record in log order; beside it walks the entries of all index files, which have that order too."""
+    """Is told of each record in log order, and walks beside it the entries of all index files: they have that order."""
 
     def __init__(self, files: Files, directory: str, report: Report) -> None:
         self._files = files

@@ -22,7 +22,7 @@ _WALK_BYTES = 1 << 20
 class Writes:
     """What one batch puts into the log: (file, place in it, parts that follow one another), oldest first."""
 
-    __slots__ = ("_spans", "size_bytes", "end_position")
+    __slots__ = ("_spans", "end_position", "size_bytes")
 
     def __init__(self) -> None:
         self._spans: list[tuple[File, int, list[bytes]]] = []

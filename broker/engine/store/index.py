@@ -85,7 +85,7 @@ class Index:
             found = index_file.find(file, key_hash, count - len(positions))
             if file is not None:
                 file.close()
-            positions += [position for position, _ in found]
+            positions += [position for position, ms in found if begin_ms - 1000 <= ms <= end_ms + 1000]
             if len(positions) >= count:
                 break
         return positions

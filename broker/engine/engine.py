@@ -1,0 +1,323 @@
+"""The engine: everything a broker does with messages, as one object that is driven from outside.
+
+    append(...) -> Ticket             in memory, nobody sees it yet
+    take_sync() -> SyncJob            its run() writes and syncs, in any thread, while appends go on
+    synced(job, error) -> tickets     durable and visible: answer the senders, wake the readers (take_arrivals)
+    tick(now_ms) -> next moment       releases what is due (again through append)
+    take_upkeep() / upkept()          checkpoint, tables, the next segment
+
+Only one thread may call it; time comes in as ``now_ms``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .config import EngineConfig
+from .disk import json_file
+from .disk.files import File, Files, join
+from .errors import DiskFull, StoreClosed, StoreFailed
+from .follow import changes_since, level_json
+from .health import Health, State
+from .intake import Intake
+from .schedule import Schedule
+from .store.consumequeue import QueueEntry
+from .store.reader import Pulled, Reader
+from .store.recovery import Recovery, adopt_topic_names
+from .store.retention import removable, remove_oldest
+from .store.store import Store
+from .store.ticket import SyncJob, Ticket
+from .store.upkeep import NO_ROOM, Upkeep, UpkeepJob
+
+_RETENTION_INTERVAL_MS = 10_000
+#: Sends are taken again when the disk is this much emptier than where they were refused.
+_DISK_HYSTERESIS = 0.005
+
+
+class Engine:
+    """One open store directory and what happens in it."""
+
+    def __init__(self, config: EngineConfig, files: Files, lock: File, now_ms: int) -> None:
+        """Use ``Engine.open``."""
+        self.config = config
+        self._files = files
+        self._lock = lock
+        self._store = Store(config, files)
+        self._reader = Reader(self._store)
+        self.schedule = Schedule(self._store, self._release)
+        self._intake = Intake(self._store, self.schedule)
+        self._upkeep = Upkeep(self._store)
+        self._started_ms = now_ms
+        self._failure: str | None = None
+        self._closed = False
+        self._retention_ms = now_ms
+        self._records_recovered = 0
+        self.topics = self._store.topics
+        self.groups = self._store.groups
+        self.offsets = self._store.offsets
+
+    @classmethod
+    def open(cls, config: EngineConfig, files: Files, now_ms: int) -> Engine:
+        """Lock, open and recover a store; make it if it is new. Raises StoreLocked, StoreUnsupported, OSError."""
+        files.make_directory(config.root)
+        lock = files.lock(join(config.root, "lock"))
+        try:
+            engine = cls(config, files, lock, now_ms)
+            engine._recover()
+        except BaseException:
+            lock.close()
+            raise
+        return engine
+
+    def _recover(self) -> None:
+        store = self._store
+        abort = join(self.config.root, "abort")
+        checkpoint = store.checkpoints.load()
+        was_clean = checkpoint is not None and checkpoint.clean and not self._files.exists(abort)
+        if not self._files.exists(abort):
+            self._files.open(abort, create=True).close()
+            self._files.sync_directory(self.config.root)
+        topics_known = store.topics.load()
+        store.groups.load()
+        store.offsets.load()
+        recovery = Recovery(store, self.schedule.heard)
+        recovery.run(checkpoint, was_clean=was_clean, topics_known=topics_known)
+        saved = json_file.load(self._files, join(self.config.root, "config", "delayOffset.json")) or {}
+        self.schedule.resume({int(level): int(offset) for level, offset in (saved.get("offsetTable") or {}).items()})
+        self.schedule.resume(
+            {int(level): offset for level, offset in (checkpoint.level_offsets if checkpoint else {}).items()}
+        )
+        self.schedule.start()
+        self._records_recovered = recovery.records_walked
+        adopt_topic_names(store)
+
+    # sending
+
+    def append(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        properties: bytes,
+        *,
+        flag: int = 0,
+        sys_flag: int = 0,
+        born_ms: int,
+        born_host: bytes,
+        reconsume_times: int = 0,
+        now_ms: int,
+        owner: object = None,
+    ) -> Ticket:
+        """Take one message of a client; ``properties`` in stored form, ``born_host`` 4|16 address bytes and 4 of port.
+
+        Raises InvalidMessage, TopicNotFound, TopicNotWritable, StoreRefused; then nothing was written.
+        """
+        if self._failure is not None or self._closed or self._upkeep.disk_ratio > self.config.disk_refuse_ratio:
+            self._refuse()
+        return self._intake.take(
+            topic, queue_id, body, properties, flag, sys_flag, born_ms, born_host, reconsume_times, now_ms, owner
+        )
+
+    def append_batch(
+        self,
+        topic: str,
+        queue_id: int,
+        parts: list[tuple[bytes, bytes, int]],
+        *,
+        sys_flag: int = 0,
+        born_ms: int,
+        born_host: bytes,
+        now_ms: int,
+        owner: object = None,
+    ) -> list[Ticket]:
+        """Take all of (body, properties, flag), or none of them. Raises as ``append``."""
+        if self._failure is not None or self._closed or self._upkeep.disk_ratio > self.config.disk_refuse_ratio:
+            self._refuse()
+        return self._intake.take_batch(topic, queue_id, parts, sys_flag, born_ms, born_host, now_ms, owner)
+
+    def send_back(
+        self, position: int, group: str, delay_level: int, max_reconsume_times: int, now_ms: int, owner: object = None
+    ) -> Ticket:
+        """Give a message back that a consumer could not handle: again later, or to the dead letters.
+
+        Raises RecordNotFound, CorruptRecord, InvalidGroupName, StoreRefused.
+        """
+        if self._failure is not None or self._closed:
+            self._refuse()
+        return self._intake.send_back(position, group, delay_level, max_reconsume_times, now_ms, owner)
+
+    def _release(self, *release: Any) -> Ticket:
+        return self._intake.release(*release)
+
+    def _refuse(self) -> None:
+        if self._failure is not None:
+            raise StoreFailed(f"Writing to disk failed ({self._failure}); restart the broker, it will check its log.")
+        if self._closed:
+            raise StoreClosed()
+        raise DiskFull(
+            f"The disk is {self._upkeep.disk_ratio:.1%} full, sends are refused above {self.config.disk_refuse_ratio:.0%}; "
+            "consumers still drain. Free space, sends resume by themselves."
+        )
+
+    # the heart beat
+
+    def take_sync(self, now_ms: int) -> SyncJob | None:
+        """Return the batch to write now; None while one is out, when nothing waits, or after a failure."""
+        return self._store.take_sync() if self._failure is None else None
+
+    def synced(self, job: SyncJob, error: OSError | None, now_ms: int) -> list[Ticket]:
+        """Take over a written batch: its tickets are durable and visible. After an error the store is FAILED for good:
+        a second sync may succeed although the data is gone, so none is tried."""
+        if error is not None:
+            self._fail(error)
+        if self._failure is not None:
+            return []
+        tickets = self._store.synced(job)
+        self.schedule.synced(job, now_ms)
+        return tickets
+
+    def take_arrivals(self) -> set[tuple[str, int]]:
+        """Return (topic, queue id) of the queues that became longer since the last call."""
+        arrivals = self._store.arrivals
+        if arrivals:
+            self._store.arrivals = set()
+        return arrivals
+
+    def tick(self, now_ms: int) -> int | None:
+        """Release what is due; return the moment of the next release, None if nothing waits."""
+        if self._failure is not None or self._closed:
+            return None
+        if self._store.pending_bytes > 2 * self.config.sync_batch_bytes:
+            return now_ms + 1
+        return self.schedule.tick(now_ms)
+
+    def take_upkeep(self, now_ms: int) -> UpkeepJob | None:
+        """Return work to do beside the messages; call this every few hundred ms."""
+        if self._failure is not None or self._closed:
+            return None
+        if not self._retention_ms <= now_ms < self._retention_ms + _RETENTION_INTERVAL_MS:
+            self._retention_ms = now_ms
+            if count := removable(self._store, now_ms, self.schedule.oldest_position()):
+                remove_oldest(self._store, count)
+        return self._upkeep.take(now_ms, self.schedule.offsets())
+
+    def upkept(self, job: UpkeepJob, error: OSError | None, now_ms: int) -> None:
+        """Take over what an upkeep job did. A full disk is waited out, any other error is final."""
+        self._upkeep.done(job, failed=error is not None)
+        if job.checkpointed and job.delay_offsets is not None:
+            self.schedule.persisted(job.delay_offsets, now_ms)
+        if error is not None and error.errno in NO_ROOM:
+            self._upkeep.disk_ratio = 1.0
+        elif error is not None:
+            self._fail(error)
+
+    def _fail(self, error: OSError) -> None:
+        self._failure = self._failure or error.strerror or str(error)
+
+    def close(self, now_ms: int) -> None:
+        """Stop cleanly: everything is written, and the next start need not look. Closing twice is fine."""
+        if self._closed:
+            return
+        try:
+            if self._failure is None:
+                self._close_cleanly(now_ms)
+        finally:
+            self._closed = True
+            self._store.close()
+            self._lock.close()
+
+    def _close_cleanly(self, now_ms: int) -> None:
+        while (job := self._store.take_sync()) is not None:
+            job.run()
+            self.synced(job, None, now_ms)
+        last = UpkeepJob(self._store, self._files)
+        self._upkeep.add_checkpoint(last, self.schedule.offsets(), clean=True)
+        self._upkeep.add_saves(last)
+        last.run()
+        self._upkeep.done(last, failed=False)
+        self._files.remove(join(self.config.root, "abort"))
+        self._files.sync_directory(self.config.root)
+
+    # reading
+
+    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Return (min, max) offset of a queue. Raises TopicNotFound."""
+        return self._reader.bounds(topic, queue_id)
+
+    def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_count: int,
+        max_bytes: int,
+        tags_codes: frozenset[int] | None = None,
+    ) -> Pulled:
+        """Return records from an offset on. Raises TopicNotFound."""
+        return self._reader.pull(topic, queue_id, offset, max_count, max_bytes, tags_codes)
+
+    def entries(self, topic: str, queue_id: int, offset: int, count: int) -> list[QueueEntry]:
+        """Return queue entries; their tags code is the due time in SCHEDULE_TOPIC_XXXX. Raises TopicNotFound."""
+        return self._reader.entries(topic, queue_id, offset, count)
+
+    def record_at(self, position: int) -> bytes:
+        """Return a whole verified record. Raises RecordNotFound, CorruptRecord."""
+        return self._store.record_at(position)
+
+    def offset_at_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """Return the first offset stored at or after a moment. Raises TopicNotFound."""
+        return self._reader.offset_at_time(topic, queue_id, timestamp_ms)
+
+    def store_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
+        """Return when a message was stored, None if it is gone. Raises TopicNotFound."""
+        return self._reader.store_ms(topic, queue_id, offset)
+
+    def find(self, topic: str, key: str, *, begin_ms: int, end_ms: int, max_count: int, now_ms: int) -> list[int]:
+        """Return positions of messages with a key or unique id, newest first."""
+        return self._reader.find(topic, key, begin_ms=begin_ms, end_ms=min(end_ms, now_ms + 1000), max_count=max_count)
+
+    # steering and seeing
+
+    def delete_topic(self, topic: str) -> None:
+        """Forget a topic, its queues and what groups consumed of it. Raises TopicNotFound, OSError."""
+        self.topics.delete(topic)
+        self._store.queues.remove(topic)
+        self.offsets.remove_topic(topic)
+
+    def health(self) -> Health:
+        """Return how the store is."""
+        store = self._store
+        state: State = "OK"
+        reasons: list[str] = []
+        if store.damaged:
+            state = "DEGRADED"
+            size = sum(known.end - known.start for known in store.damaged)
+            reasons.append(
+                f"{len(store.damaged)} place(s) of the log, {size:,} bytes, cannot be read; run fsck for details."
+            )
+        if self._upkeep.disk_ratio > self.config.disk_refuse_ratio:
+            state = "READONLY"
+            reasons.append("The disk is too full; sends are refused until space is free.")
+        if self._failure is not None:
+            state = "FAILED"
+            reasons.append(f"Writing to disk failed: {self._failure}.")
+        return Health(
+            state="CLOSED" if self._closed else state,
+            reasons=tuple(reasons),
+            damaged=tuple(store.damaged),
+            started_ms=self._started_ms,
+            log_min_position=store.log.min_position,
+            log_end_position=store.visible_position,
+            durable_position=store.log.durable_position,
+            disk_used_ratio=self._upkeep.disk_ratio,
+            pending_bytes=store.pending_bytes,
+            records_recovered=self._records_recovered,
+        )
+
+    def changes_since(self, token: str, now_ms: int) -> dict[str, Any]:
+        """Return the body of request 14000 (see follow.py)."""
+        return changes_since(self._store, self.schedule, self.health(), token, now_ms)
+
+    def schedule_json(self, now_ms: int) -> dict[str, Any]:
+        """Return the body of request 14001."""
+        return {"nowMs": now_ms, "levels": [level_json(level) for level in self.schedule.status(now_ms)]}

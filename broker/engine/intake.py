@@ -1,0 +1,266 @@
+"""The way of a message into the store: checks, then the queue it belongs to.
+
+A message with a delay level goes to SCHEDULE_TOPIC_XXXX and comes back through ``release`` when its moment has come;
+one that a consumer gave back goes the same way to its group's retry topic, or to the dead letters.
+"""
+
+from __future__ import annotations
+
+from .errors import (
+    BodyTooLarge,
+    FeatureMissing,
+    InvalidMessage,
+    InvalidQueue,
+    PropertiesTooLarge,
+    TopicNotFound,
+    TopicNotWritable,
+)
+from .message import CRC_SIZE, FLAG_TRANSACTION_MASK, Message, decode, pack_host
+from .properties import (
+    DELAY,
+    KEYS,
+    ORIGIN_MESSAGE_ID,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    RETRY_TOPIC,
+    TAGS,
+    UNIQUE_KEY,
+    WAIT,
+    format_properties,
+)
+from .schedule import Schedule
+from .store.facts import Facts, facts_of
+from .store.groups import check_group_name
+from .store.store import Store
+from .store.ticket import Ticket
+from .store.topics import DLQ_PREFIX, NOT_FOR_CLIENTS, RETRY_PREFIX, SCHEDULE_TOPIC, WRITE, Topic
+
+#: What a release adds to the properties (ESC_SOURCE and its position), and the record's checksum.
+_RESERVE_BYTES = CRC_SIZE + 32
+#: ``properties length`` is a signed 16-bit number for RocketMQ.
+_STORED_LIMIT_BYTES = 32_767
+_INT_MIN, _INT_MAX = -0x8000_0000, 0x7FFF_FFFF
+_LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
+
+
+class Intake:
+    """Puts messages where they belong."""
+
+    def __init__(self, store: Store, schedule: Schedule) -> None:
+        self._store = store
+        self._schedule = schedule
+        self._max_body_bytes = store.config.max_body_bytes
+        self._max_properties_bytes = min(store.config.max_properties_bytes, _STORED_LIMIT_BYTES - CRC_SIZE)
+
+    def take(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        properties: bytes,
+        flag: int,
+        sys_flag: int,
+        born_ms: int,
+        born_host: bytes,
+        reconsume_times: int,
+        now_ms: int,
+        owner: object,
+    ) -> Ticket:
+        """Take one message of a client. Raises InvalidMessage, TopicNotFound, TopicNotWritable, StoreRefused."""
+        self._check(topic, queue_id, body, properties, flag, sys_flag, born_ms, born_host, reconsume_times)
+        facts = facts_of(properties)
+        store = self._store
+        if not facts.delay_level:
+            return store.append(
+                topic,
+                queue_id,
+                body,
+                facts,
+                tags_code=store.tags_code(facts.tags) if facts.tags else 0,
+                flag=flag,
+                sys_flag=sys_flag,
+                born_ms=born_ms,
+                born_host=born_host,
+                store_ms=now_ms,
+                reconsume_times=reconsume_times,
+                owner=owner,
+            )
+        return self._park(
+            topic, queue_id, body, facts, flag, sys_flag, born_ms, born_host, reconsume_times, now_ms, owner
+        )
+
+    def take_batch(
+        self,
+        topic: str,
+        queue_id: int,
+        parts: list[tuple[bytes, bytes, int]],
+        sys_flag: int,
+        born_ms: int,
+        born_host: bytes,
+        now_ms: int,
+        owner: object,
+    ) -> list[Ticket]:
+        """Take all messages or none. Raises as ``take``; a batch cannot be delayed."""
+        checked: list[tuple[bytes, Facts, int]] = []
+        for body, properties, flag in parts:
+            self._check(topic, queue_id, body, properties, flag, sys_flag, born_ms, born_host, 0)
+            facts = facts_of(properties)
+            if facts.delay_level:
+                raise InvalidMessage("Messages of a batch cannot be delayed; send them one by one.")
+            checked.append((body, facts, flag))
+        store = self._store
+        return [
+            store.append(
+                topic,
+                queue_id,
+                body,
+                facts,
+                tags_code=store.tags_code(facts.tags),
+                flag=flag,
+                sys_flag=sys_flag,
+                born_ms=born_ms,
+                born_host=born_host,
+                store_ms=now_ms,
+                owner=owner,
+            )
+            for body, facts, flag in checked
+        ]
+
+    def _check(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        properties: bytes,
+        flag: int,
+        sys_flag: int,
+        born_ms: int,
+        born_host: bytes,
+        reconsume_times: int,
+    ) -> None:
+        config = self._store.topics.get(topic)
+        if config is None:
+            raise TopicNotFound(topic)
+        if not config.permission & WRITE or topic in NOT_FOR_CLIENTS:
+            raise TopicNotWritable(topic)
+        if not 0 <= queue_id < config.write_queues:
+            raise InvalidQueue(topic, queue_id, config.write_queues)
+        if len(body) > self._max_body_bytes:
+            raise BodyTooLarge(len(body), self._max_body_bytes)
+        if len(properties) > self._max_properties_bytes - 1:
+            raise PropertiesTooLarge(len(properties), self._max_properties_bytes - 1)
+        if sys_flag & FLAG_TRANSACTION_MASK:
+            raise FeatureMissing("This broker keeps no transactions yet; send an ordinary message.")
+        if not (
+            _INT_MIN <= flag <= _INT_MAX
+            and 0 <= sys_flag <= _INT_MAX
+            and 0 <= reconsume_times <= _INT_MAX
+            and 0 <= born_ms <= _LONG_MAX
+            and len(born_host) in (8, 20)
+        ):
+            raise InvalidMessage("Flag, sysFlag, reconsume times, born time or born host are out of range.")
+
+    def _park(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        facts: Facts,
+        flag: int,
+        sys_flag: int,
+        born_ms: int,
+        born_host: bytes,
+        reconsume_times: int,
+        now_ms: int,
+        owner: object,
+    ) -> Ticket:
+        level, parked = self._schedule.park(topic, queue_id, facts)
+        if len(parked.stored) + _RESERVE_BYTES > _STORED_LIMIT_BYTES:
+            raise PropertiesTooLarge(len(facts.stored), _STORED_LIMIT_BYTES - _RESERVE_BYTES - 300)
+        due_ms = self._schedule.due_ms(level, now_ms)
+        return self._store.append(
+            SCHEDULE_TOPIC,
+            level - 1,
+            body,
+            parked,
+            tags_code=due_ms,
+            flag=flag,
+            sys_flag=sys_flag,
+            born_ms=born_ms,
+            born_host=born_host,
+            store_ms=now_ms,
+            reconsume_times=reconsume_times,
+            owner=owner,
+            asked_topic=topic,
+            asked_queue_id=queue_id,
+            due_ms=due_ms,
+        )
+
+    def release(self, message: Message, topic: str, queue_id: int, facts: Facts, now_ms: int) -> Ticket:
+        """Put a parked message on its real topic. Raises StoreRefused, OSError."""
+        config = self._store.topics.get(topic)
+        if config is None:
+            config = self._store.topics.ensure(topic, max(queue_id + 1, self._queues_of_new(topic)))
+        queues = max(config.read_queues, config.write_queues, 1)
+        return self._put_again(message, topic, queue_id if queue_id < queues else queue_id % queues, facts, now_ms)
+
+    def _queues_of_new(self, topic: str) -> int:
+        return 1 if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) else self._store.config.default_topic_queues
+
+    def _put_again(
+        self, message: Message, topic: str, queue_id: int, facts: Facts, now_ms: int, reconsume_times: int | None = None
+    ) -> Ticket:
+        store = self._store
+        return store.append(
+            topic,
+            queue_id,
+            message.body,
+            facts,
+            tags_code=store.tags_code(facts.tags),
+            flag=message.flag,
+            sys_flag=message.sys_flag,
+            born_ms=message.born_ms,
+            born_host=pack_host(*message.born_host),
+            store_ms=now_ms,
+            reconsume_times=message.reconsume_times if reconsume_times is None else reconsume_times,
+            prepared_position=message.prepared_position,
+        )
+
+    def send_back(
+        self, position: int, group: str, delay_level: int, max_reconsume_times: int, now_ms: int, owner: object
+    ) -> Ticket:
+        """Park a message for another try of its group, or put it to the dead letters. See Engine.send_back."""
+        check_group_name(group)
+        message = decode(self._store.record_at(position), verify=False)
+        times = message.reconsume_times + 1
+        origin = message.properties.get(ORIGIN_MESSAGE_ID) or message.offset_message_id
+        real_topic = message.properties.get(RETRY_TOPIC) or message.topic
+        kept = {**message.properties, RETRY_TOPIC: real_topic, ORIGIN_MESSAGE_ID: origin, WAIT: "false"}
+        for name in (REAL_TOPIC, REAL_QUEUE_ID, "ESC_SOURCE"):
+            kept.pop(name, None)
+        if delay_level < 0 or message.reconsume_times >= max_reconsume_times:
+            topic = DLQ_PREFIX + group
+            kept |= {DELAY: "0", "DLQ_ORIGIN_TOPIC": real_topic, "DLQ_ORIGIN_MESSAGE_ID": origin}
+        else:
+            topic = RETRY_PREFIX + group
+            kept[DELAY] = str(delay_level or 3 + message.reconsume_times)
+        if self._store.topics.get(topic) is None:
+            self._store.topics.put(Topic(topic, 1, 1))
+        level = int(kept[DELAY])
+        facts = Facts(format_properties(kept), kept, kept.get(UNIQUE_KEY), kept.get(TAGS), kept.get(KEYS), level)
+        if not level:
+            return self._put_again(message, topic, 0, facts, now_ms, times)
+        born_host = pack_host(*message.born_host)
+        return self._park(
+            topic,
+            0,
+            message.body,
+            facts,
+            message.flag,
+            message.sys_flag,
+            message.born_ms,
+            born_host,
+            times,
+            now_ms,
+            owner,
+        )

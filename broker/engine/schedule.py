@@ -1,0 +1,258 @@
+"""Delay levels: a message sent with level n waits in queue n-1 of SCHEDULE_TOPIC_XXXX until its moment has come.
+
+Each level is first in, first out, because all its messages wait equally long. The queue entry's tags code is the due
+time, so the next moment of a level is known without reading the message, and nothing is polled.
+
+A message goes out as a new record on its real topic which names the parked one (property ESC_SOURCE): after a crash
+recovery sees in the log what went out already, and repeats nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .config import parse_delay_levels
+from .errors import CorruptRecord, EngineError, RecordNotFound, StoreRefused
+from .lateness import Lateness
+from .message import Message, decode
+from .properties import DELAY, KEYS, REAL_QUEUE_ID, REAL_TOPIC, SOURCE, TAGS, UNIQUE_KEY, format_properties
+from .store.consumequeue import QueueEntry
+from .store.facts import Facts
+from .store.store import Store
+from .store.ticket import SyncJob, Ticket
+from .store.topics import SCHEDULE_TOPIC
+
+#: Messages released in one tick, so that a herd does not keep the broker from answering.
+RELEASES_PER_TICK = 500
+#: Due times read ahead of a level at once.
+_READ_AHEAD = 512
+#: Retry after the store refused a release.
+_REFUSED_PAUSE_MS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class DelayLevel:
+    """A level, counted from 1, and how long it delays."""
+
+    number: int
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LevelStatus:
+    """One level as an operator sees it. Lateness: visible to consumers minus due, of the last five minutes."""
+
+    number: int
+    delay_ms: int
+    min_offset: int
+    offset: int
+    max_offset: int
+    persisted_offset: int
+    persisted_ms: int | None
+    next_due_ms: int | None
+    oldest_store_ms: int | None
+    released_total: int
+    released_per_s: float
+    lateness_p50_ms: float | None
+    lateness_p99_ms: float | None
+    early_total: int
+
+
+class Lane:
+    """The progress of one level. ``next_offset`` is released next, all below ``offset`` is durably out."""
+
+    __slots__ = ("ahead", "delay_ms", "early_total", "lateness", "level", "next_offset", "offset", "persisted_ms", "persisted_offset", "released_total")  # fmt: skip
+
+    def __init__(self, level: int, delay_ms: int) -> None:
+        self.level = level
+        self.delay_ms = delay_ms
+        self.next_offset = 0
+        self.offset = 0
+        self.persisted_offset = 0
+        self.persisted_ms: int | None = None
+        self.released_total = 0
+        self.early_total = 0
+        self.lateness = Lateness()
+        self.ahead: deque[QueueEntry] = deque()
+
+
+class Schedule:
+    """Parks and releases. ``release(message, topic, queue_id, facts, now_ms)`` appends it to its real topic."""
+
+    def __init__(self, store: Store, release: Callable[[Message, str, int, Facts, int], Ticket]) -> None:
+        self._store = store
+        self._release = release
+        delays = parse_delay_levels(store.config.delay_levels)
+        self.levels = tuple(DelayLevel(number, delay_ms) for number, delay_ms in enumerate(delays, 1))
+        self._lanes = [Lane(level.number, level.delay_ms) for level in self.levels]
+        self._refused_until_ms = 0
+
+    # parking
+
+    def park(self, topic: str, queue_id: int, facts: Facts) -> tuple[int, Facts]:
+        """Return (level, facts) of the record to put on SCHEDULE_TOPIC_XXXX; a level above the highest is the highest."""
+        level = min(facts.delay_level, len(self._lanes))
+        properties = {**facts.properties, DELAY: str(level), REAL_TOPIC: topic, REAL_QUEUE_ID: str(queue_id)}
+        properties.pop(SOURCE, None)
+        return level, facts._replace(stored=format_properties(properties), properties=properties)
+
+    def due_ms(self, level: int, store_ms: int) -> int:
+        """Return when a message stored now on a level is due."""
+        return store_ms + self._lanes[level - 1].delay_ms
+
+    # progress
+
+    def resume(self, offsets: dict[int, int]) -> None:
+        """Take over progress from disk: next offset by level; what recovery heard may be further."""
+        for lane in self._lanes:
+            lane.next_offset = max(lane.next_offset, offsets.get(lane.level, 0))
+
+    def heard(self, position: int) -> None:
+        """Hear from recovery that the record parked at ``position`` went out."""
+        try:
+            message = decode(self._store.log.record_at(position))
+        except (RecordNotFound, CorruptRecord):
+            return
+        if message.topic == SCHEDULE_TOPIC and 0 <= message.queue_id < len(self._lanes):
+            lane = self._lanes[message.queue_id]
+            lane.next_offset = max(lane.next_offset, message.queue_offset + 1)
+
+    def start(self) -> None:
+        """Fit progress to what the queues hold; called once after recovery."""
+        for lane in self._lanes:
+            queue = self._store.queues.get(SCHEDULE_TOPIC, lane.level - 1)
+            low, high = (queue.min_offset, queue.max_offset) if queue else (0, 0)
+            lane.next_offset = min(max(lane.next_offset, low), high)
+            lane.offset = lane.persisted_offset = lane.next_offset
+
+    def offsets(self) -> dict[int, int]:
+        """Return the next offset by level, as far as it is durable, of levels that were ever used."""
+        used = (lane for lane in self._lanes if self._store.queues.get(SCHEDULE_TOPIC, lane.level - 1))
+        return {lane.level: lane.offset for lane in used}
+
+    def persisted(self, offsets: dict[int, int], now_ms: int) -> None:
+        """Note what is saved on disk."""
+        for lane in self._lanes:
+            if lane.level in offsets:
+                lane.persisted_offset = offsets[lane.level]
+                lane.persisted_ms = now_ms
+
+    def oldest_position(self) -> int | None:
+        """Return the lowest position of a parked record that is not durably out: what retention must keep."""
+        found = []
+        for lane in self._lanes:
+            queue = self._store.queues.get(SCHEDULE_TOPIC, lane.level - 1)
+            entries = queue.entries(lane.offset, 1) if queue else []
+            found += [entry.position for entry in entries]
+        return min(found, default=None)
+
+    # releasing
+
+    def tick(self, now_ms: int) -> int | None:
+        """Release what is due; return when the next one is, None if nothing waits."""
+        if now_ms < self._refused_until_ms <= now_ms + _REFUSED_PAUSE_MS:
+            return self._refused_until_ms
+        room = RELEASES_PER_TICK
+        following: int | None = None
+        for lane in self._lanes:
+            due_ms = self._next_due(lane, now_ms)
+            while due_ms is not None and due_ms <= now_ms and room:
+                try:
+                    self._release_head(lane, now_ms)
+                except (StoreRefused, OSError):
+                    self._refused_until_ms = now_ms + _REFUSED_PAUSE_MS
+                    return self._refused_until_ms
+                room -= 1
+                due_ms = self._next_due(lane, now_ms)
+            if due_ms is not None and (following is None or due_ms < following):
+                following = due_ms
+        return following
+
+    def _next_due(self, lane: Lane, now_ms: int) -> int | None:
+        if not lane.ahead:
+            queue = self._store.queues.get(SCHEDULE_TOPIC, lane.level - 1)
+            if queue is None or lane.next_offset >= queue.max_offset:
+                return None
+            lane.ahead.extend(queue.entries(lane.next_offset, _READ_AHEAD))
+            if not lane.ahead:
+                # the entries are gone with their file: go on where the queue begins
+                lane.next_offset = max(lane.next_offset + 1, queue.min_offset)
+                return now_ms
+        due_ms = lane.ahead[0].tags_code
+        # the clock was set back, or the level was shortened: never wait longer than the level says
+        return due_ms if due_ms <= now_ms + lane.delay_ms else now_ms
+
+    def _release_head(self, lane: Lane, now_ms: int) -> None:
+        if not lane.ahead:
+            return
+        entry = lane.ahead[0]
+        try:
+            record = self._store.record_at(entry.position, entry.size)
+            message = decode(record, verify=False)
+            topic = message.properties.get(REAL_TOPIC)
+            queue_id = message.properties.get(REAL_QUEUE_ID, "")
+            if topic is None or not queue_id.isdigit():
+                raise CorruptRecord(entry.position, "it does not say where it belongs")
+        except (RecordNotFound, CorruptRecord):
+            self._step(lane)
+            return
+        properties = {**message.properties, SOURCE: str(entry.position)}
+        stored = format_properties(properties)
+        facts = Facts(stored, properties, properties.get(UNIQUE_KEY), properties.get(TAGS), properties.get(KEYS), 0)
+        try:
+            self._release(message, topic, int(queue_id), facts, now_ms)
+        except StoreRefused:
+            raise
+        except EngineError:
+            self._step(lane)
+            return
+        self._step(lane)
+        self._store.note_release(lane.level, lane.next_offset, entry.tags_code)
+
+    def _step(self, lane: Lane) -> None:
+        lane.ahead.popleft()
+        lane.next_offset += 1
+
+    def synced(self, job: SyncJob, now_ms: int) -> None:
+        """Count releases that are visible now."""
+        for level, next_offset, due_ms in job.released:
+            lane = self._lanes[level - 1]
+            lane.offset = next_offset
+            lane.released_total += 1
+            lane.lateness.add(now_ms, now_ms - due_ms)
+            if now_ms < due_ms:
+                lane.early_total += 1
+        for level in {level for level, _, _ in job.released}:
+            self._store.changes.touch("level", level)
+
+    # seeing
+
+    def status(self, now_ms: int) -> list[LevelStatus]:
+        """Return every level as of now."""
+        return [self._status(lane, now_ms) for lane in self._lanes]
+
+    def _status(self, lane: Lane, now_ms: int) -> LevelStatus:
+        queue = self._store.queues.get(SCHEDULE_TOPIC, lane.level - 1)
+        low, high = (queue.min_offset, queue.max_offset) if queue else (0, 0)
+        due_ms = stored_ms = None
+        if queue is not None and lane.offset < high and (head := queue.entries(lane.offset, 1)):
+            due_ms = head[0].tags_code
+            stored_ms = due_ms - lane.delay_ms
+        return LevelStatus(
+            number=lane.level,
+            delay_ms=lane.delay_ms,
+            min_offset=low,
+            offset=lane.offset,
+            max_offset=high,
+            persisted_offset=lane.persisted_offset,
+            persisted_ms=lane.persisted_ms,
+            next_due_ms=due_ms,
+            oldest_store_ms=stored_ms,
+            released_total=lane.released_total,
+            released_per_s=lane.lateness.per_second(now_ms),
+            lateness_p50_ms=lane.lateness.percentile(now_ms, 0.50),
+            lateness_p99_ms=lane.lateness.percentile(now_ms, 0.99),
+            early_total=lane.early_total,
+        )

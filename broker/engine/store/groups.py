@@ -1,0 +1,135 @@
+"""The consumer groups of a store: ``config/subscriptionGroup.json`` in RocketMQ's shape."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..disk import atomic, json_file
+from ..disk.files import Files
+from ..errors import GroupNotFound, InvalidGroupName
+
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The configuration of a consumer group (RocketMQ's SubscriptionGroupConfig). ``extra`` keeps fields unknown here."""
+
+    name: str
+    retry_max_times: int = 16
+    retry_queues: int = 1
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    consume_message_orderly: bool = False
+    consume_timeout_minute: int = 15
+    broker_id: int = 0
+    which_broker_when_consume_slowly: int = 1
+    notify_consumer_ids_changed: bool = True
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return RocketMQ's form."""
+        known = {json_name: getattr(self, name) for json_name, name, _ in _FIELDS}
+        return {"attributes": {}, "groupRetryPolicy": {"type": "CUSTOMIZED"}, "groupSysFlag": 0, **self.extra, **known}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Group:
+        """Read RocketMQ's form; raises ValueError or KeyError."""
+        known = {name: kind(value[json_name]) for json_name, name, kind in _FIELDS if value.get(json_name) is not None}
+        names = {json_name for json_name, _, _ in _FIELDS}
+        return cls(**known, extra={k: v for k, v in value.items() if k not in names})
+
+
+_FIELDS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
+    ("groupName", "name", str),
+    ("retryMaxTimes", "retry_max_times", int),
+    ("retryQueueNums", "retry_queues", int),
+    ("consumeEnable", "consume_enable", bool),
+    ("consumeFromMinEnable", "consume_from_min_enable", bool),
+    ("consumeBroadcastEnable", "consume_broadcast_enable", bool),
+    ("consumeMessageOrderly", "consume_message_orderly", bool),
+    ("consumeTimeoutMinute", "consume_timeout_minute", int),
+    ("brokerId", "broker_id", int),
+    ("whichBrokerWhenConsumeSlowly", "which_broker_when_consume_slowly", int),
+    ("notifyConsumerIdsChangedEnable", "notify_consumer_ids_changed", bool),
+)
+
+
+def check_group_name(name: str) -> None:
+    """Raise InvalidGroupName unless the name is allowed."""
+    if not _NAME.fullmatch(name):
+        raise InvalidGroupName(name)
+
+
+class Groups:
+    """Owner of ``subscriptionGroup.json``. A change is durable when the call returns."""
+
+    def __init__(self, files: Files, path: str, touched: Callable[[str], None]) -> None:
+        self._files = files
+        self._path = path
+        self._touched = touched
+        self._groups: dict[str, Group] = {}
+        self._rest: dict[str, Any] = {}
+        self.data_version = 0
+
+    def load(self) -> bool:
+        """Read the file; False if there is none that can be read."""
+        value = json_file.load(self._files, self._path)
+        if value is None:
+            return False
+        for entry in (value.pop("subscriptionGroupTable", None) or {}).values():
+            group = Group.from_json(entry)
+            self._groups[group.name] = group
+        self.data_version = int((value.pop("dataVersion", None) or {}).get("counter", 0))
+        self._rest = value
+        return True
+
+    def get(self, name: str) -> Group | None:
+        """Return a group or None."""
+        return self._groups.get(name)
+
+    def all(self) -> list[Group]:
+        """Return every group."""
+        return list(self._groups.values())
+
+    def put(self, group: Group) -> None:
+        """Make or change a group. Raises InvalidGroupName, OSError."""
+        check_group_name(group.name)
+        before = dict(self._groups)
+        self._groups[group.name] = group
+        self._save(before)
+        self._touched(group.name)
+
+    def ensure(self, name: str) -> Group:
+        """Return the group, made now if need be."""
+        group = self._groups.get(name)
+        if group is None:
+            group = Group(name)
+            self.put(group)
+        return group
+
+    def delete(self, name: str) -> None:
+        """Forget a group. Raises GroupNotFound, OSError."""
+        before = dict(self._groups)
+        if self._groups.pop(name, None) is None:
+            raise GroupNotFound(name)
+        self._save(before)
+        self._touched(name)
+
+    def _save(self, before: dict[str, Group]) -> None:
+        self.data_version += 1
+        value = {
+            "forbiddenTable": {},
+            **self._rest,
+            "dataVersion": {"counter": self.data_version, "stateVersion": 0, "timestamp": 0},
+            "subscriptionGroupTable": {group.name: group.to_json() for group in self._groups.values()},
+        }
+        try:
+            atomic.save(self._files, self._path, json_file.dump(value))
+        except OSError:
+            self._groups = before
+            raise

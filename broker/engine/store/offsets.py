@@ -1,0 +1,86 @@
+"""How far each consumer group has come: ``config/consumerOffset.json`` in RocketMQ's shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..disk import json_file
+from ..disk.files import Files
+
+
+class ConsumerOffsets:
+    """Next offset to consume, by group, topic and queue. Saved by upkeep: a crash repeats at most what came since."""
+
+    def __init__(self, files: Files, path: str, touched: Callable[[tuple[str, str, int]], None]) -> None:
+        self._files = files
+        self.path = path
+        self._touched = touched
+        self._table: dict[tuple[str, str], dict[int, int]] = {}
+        self._rest: dict[str, Any] = {}
+        self._version = 0
+        self._saved_version = 0
+
+    def load(self) -> bool:
+        """Read the file; False if there is none that can be read."""
+        value = json_file.load(self._files, self.path)
+        if value is None:
+            return False
+        for name, queues in (value.pop("offsetTable", None) or {}).items():
+            topic, _, group = str(name).partition("@")
+            self._table[group, topic] = {int(queue): int(offset) for queue, offset in queues.items()}
+        value.pop("dataVersion", None)
+        self._rest = value
+        return True
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Note the next offset a group will consume."""
+        queues = self._table.setdefault((group, topic), {})
+        if queues.get(queue_id) != offset:
+            queues[queue_id] = offset
+            self._version += 1
+            self._touched((group, topic, queue_id))
+
+    def get(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Return the next offset, None if the group never consumed the queue."""
+        return self._table.get((group, topic), {}).get(queue_id)
+
+    def of_group(self, group: str) -> dict[str, dict[int, int]]:
+        """Return a group's offsets by topic and queue."""
+        return {topic: dict(queues) for (name, topic), queues in self._table.items() if name == group}
+
+    def groups_of_topic(self, topic: str) -> list[str]:
+        """Return the groups that have offsets on a topic."""
+        return sorted({group for group, name in self._table if name == topic})
+
+    def all(self) -> dict[tuple[str, str], dict[int, int]]:
+        """Return everything, by (group, topic)."""
+        return self._table
+
+    def remove(self, group: str, topic: str | None = None) -> None:
+        """Forget a group, or its offsets on one topic."""
+        for key in [key for key in self._table if key[0] == group and topic in (None, key[1])]:
+            for queue_id in self._table.pop(key):
+                self._touched((*key, queue_id))
+            self._version += 1
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget what any group consumed of a topic."""
+        for group, name in list(self._table):
+            if name == topic:
+                self.remove(group, topic)
+
+    def take(self) -> tuple[int, bytes] | None:
+        """Return (version, content of the file) if it has changed since it was last saved."""
+        if self._version == self._saved_version:
+            return None
+        table = {
+            f"{topic}@{group}": {str(queue): offset for queue, offset in queues.items()}
+            for (group, topic), queues in self._table.items()
+        }
+        value = {**self._rest, "dataVersion": {"counter": self._version, "stateVersion": 0, "timestamp": 0}}
+        return self._version, json_file.dump({**value, "offsetTable": table})
+
+    def saved(self, version: int) -> None:
+        """Note that a version is on disk."""
+        self._saved_version = version

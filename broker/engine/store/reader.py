@@ -1,0 +1,169 @@
+"""Reading a store the way consumers and operators do: by queue, by time, by key."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from ..errors import RecordNotFound, TopicNotFound
+from ..message import is_sound
+from .commitlog import MAX_RECORD_SIZE
+from .consumequeue import ConsumeQueue, QueueEntry
+from .store import Store
+
+#: Entries looked at in one pull, however few of them match the filter.
+_SCAN_ENTRIES = 4096
+#: A run of records is read at once up to this size.
+_RUN_BYTES = 512 << 10
+
+
+class PullStatus(Enum):
+    """What a pull found."""
+
+    FOUND = "found"
+    NO_MESSAGE = "no message"
+    NO_MATCH = "no match"
+    OFFSET_TOO_SMALL = "offset too small"
+    OFFSET_OVERFLOW = "offset overflow"
+    EMPTY_QUEUE = "empty queue"
+
+
+class Pulled(NamedTuple):
+    """Whole records in queue order, and where to go on."""
+
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    records: list[bytes]
+
+
+class Reader:
+    """Answers questions about queues; changes nothing but the list of damage found."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Return (min, max) offset; (0, 0) for a queue that never held a message. Raises TopicNotFound."""
+        queue = self._queue(topic, queue_id)
+        return (queue.min_offset, queue.max_offset) if queue else (0, 0)
+
+    def entries(self, topic: str, queue_id: int, offset: int, count: int) -> list[QueueEntry]:
+        """Return entries as they stand in the queue. Raises TopicNotFound."""
+        queue = self._queue(topic, queue_id)
+        return queue.entries(offset, count) if queue else []
+
+    def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_count: int,
+        max_bytes: int,
+        tags_codes: frozenset[int] | None = None,
+    ) -> Pulled:
+        """Return the records from ``offset`` on whose tags code is wanted (None: all), at least one if there is one.
+
+        Damaged records are stepped over and reported in the store's health. Raises TopicNotFound.
+        """
+        queue = self._queue(topic, queue_id)
+        if queue is None or queue.max_offset == 0:
+            return Pulled(PullStatus.EMPTY_QUEUE, 0, 0, 0, [])
+        low, high = queue.min_offset, queue.max_offset
+        if offset < low:
+            return Pulled(PullStatus.OFFSET_TOO_SMALL, low, low, high, [])
+        if offset >= high:
+            status = PullStatus.NO_MESSAGE if offset == high else PullStatus.OFFSET_OVERFLOW
+            return Pulled(status, high, low, high, [])
+        entries = queue.entries(offset, max_count if tags_codes is None else _SCAN_ENTRIES)
+        records: list[bytes] = []
+        size = 0
+        wanted: list[QueueEntry] = []
+        for entry in entries:
+            if tags_codes is None or entry.tags_code in tags_codes:
+                if len(wanted) >= max_count or (wanted and size + entry.size > max_bytes):
+                    break
+                wanted.append(entry)
+                size += entry.size
+            offset += 1
+        if not entries:
+            offset += 1
+        records = self.records_of(wanted)
+        status = PullStatus.FOUND if records else PullStatus.NO_MATCH
+        return Pulled(status, offset, low, high, records)
+
+    def records_of(self, entries: list[QueueEntry]) -> list[bytes]:
+        """Return the sound records of these entries; records that follow one another are read together."""
+        records: list[bytes] = []
+        at = 0
+        while at < len(entries):
+            first = entries[at]
+            end = first.position + first.size
+            stop = at + 1
+            while stop < len(entries) and entries[stop].position == end and end - first.position < _RUN_BYTES:
+                end += entries[stop].size
+                stop += 1
+            self._read_run(entries[at:stop], records)
+            at = stop
+        return records
+
+    def _read_run(self, entries: list[QueueEntry], records: list[bytes]) -> None:
+        start = entries[0].position
+        size = min(entries[-1].position + entries[-1].size - start, _RUN_BYTES + MAX_RECORD_SIZE)
+        try:
+            data = self._store.log.chain.read(start, size)
+        except RecordNotFound:
+            return
+        for entry in entries:
+            at = entry.position - start
+            record = data if len(entries) == 1 else data[at : at + entry.size]
+            if is_sound(record, entry.position) is None:
+                records.append(record)
+            else:
+                self._store.note_damage(entry.position, entry.position + entry.size)
+
+    def offset_at_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """Return the offset of the first message stored at or after a moment, the queue's end if none. Raises TopicNotFound."""
+        queue = self._queue(topic, queue_id)
+        if queue is None:
+            return 0
+        low, high = queue.min_offset, queue.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            stored = self._stored_ms(queue, middle)
+            if stored is not None and stored < timestamp_ms:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def store_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
+        """Return when a message was stored, None if it is gone. Raises TopicNotFound."""
+        queue = self._queue(topic, queue_id)
+        return self._stored_ms(queue, offset) if queue else None
+
+    def _stored_ms(self, queue: ConsumeQueue, offset: int) -> int | None:
+        found = queue.entries(offset, 1)
+        if not found or not self._store.log.chain.has(found[0].position):
+            return None
+        head = self._store.log.chain.read(found[0].position, 76)
+        if len(head) < 76:
+            return None
+        at = 68 if int.from_bytes(head[36:40], "big") & 0x10 else 56
+        return int.from_bytes(head[at : at + 8], "big")
+
+    def find(self, topic: str, key: str, *, begin_ms: int, end_ms: int, max_count: int) -> list[int]:
+        """Return positions of messages with a key or unique id stored between two moments, newest first."""
+        store = self._store
+        found = []
+        for position in store.index.find(topic, key, max_count * 4, begin_ms, end_ms):
+            if store.log.min_position <= position < store.visible_position and position not in found:
+                found.append(position)
+        return found[:max_count]
+
+    def _queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        queue = self._store.queues.get(topic, queue_id)
+        if queue is None and self._store.topics.get(topic) is None:
+            raise TopicNotFound(topic)
+        return queue

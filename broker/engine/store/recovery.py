@@ -1,0 +1,223 @@
+"""Bring a store that was just opened to the state the log says.
+
+    1  choose where to start: the checkpoint's position, else the beginning of the log
+    2  open queues and index up to there; if they do not match the checkpoint, start at the beginning after all
+    3  walk the log from there to its end: fill queues and index, hear of releases; step over bytes that are no record
+       if sound records follow, otherwise the log ends there
+    4  write the walked part again and sync it (a page that failed to reach the disk may look fine in the cache),
+       make everything behind the end read as zero
+
+After a crash the last unsynced writes may be there, torn or gone, in any order. Nothing that was acknowledged can be
+among the bytes lost, and nothing readable is dropped: it is not known which sends were acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..config import parse_delay_levels
+from ..errors import CorruptRecord, EngineError
+from ..message import Message, decode
+from ..properties import SOURCE
+from .checkpoint import Checkpoint, DamagedRange
+from .consumequeue import ConsumeQueue
+from .facts import Facts
+from .store import Store
+from .topics import SCHEDULE_TOPIC, SYSTEM_PREFIX, SYSTEM_TOPICS, Topic
+
+#: How far behind bytes that are no record a later record is looked for: more than is ever written between two syncs.
+LOOK_AHEAD_BYTES = 64 << 20
+#: Walked bytes written again at a time.
+_REWRITE_BYTES = 1 << 20
+
+
+class Recovery:
+    """One run over a store. ``released`` is called with the position of each parked record that went out."""
+
+    def __init__(self, store: Store, released: Callable[[int], None]) -> None:
+        self._store = store
+        self._released = released
+        self._delays_ms = parse_delay_levels(store.config.delay_levels)
+        self._missing_topics: dict[str, Topic] = {}
+        self._lost: DamagedRange | None = None
+        self.records_walked = 0
+        self.start_position = 0
+
+    def run(self, checkpoint: Checkpoint | None, *, was_clean: bool, topics_known: bool) -> None:
+        """Recover. Raises StoreUnsupported, OSError."""
+        store = self._store
+        log = store.log
+        log.end_position = log.chain.end_position
+        start = self._open_derived(checkpoint, was_clean)
+        self.start_position = start
+        if checkpoint is not None:
+            store.damaged = [DamagedRange(a, b) for a, b in checkpoint.damaged if b > log.min_position]
+        end = self._walk(start, topics_known)
+        if not was_clean:
+            self._rewrite(start, end)
+        self._zero_behind(end, was_clean=was_clean)
+        log.end_position = log.durable_position = end
+        store.visible_position = end
+        if self._missing_topics:
+            store.topics.put_many(list(self._missing_topics.values()))
+
+    # 1 and 2
+
+    def _open_derived(self, checkpoint: Checkpoint | None, was_clean: bool) -> int:
+        store = self._store
+        log = store.log
+        usable = (
+            checkpoint is not None
+            and log.min_position <= checkpoint.position <= log.chain.end_position
+            and checkpoint.segment_size == log.chain.segment_size
+            and checkpoint.queue_file_entries == store.queues.file_entries
+        )
+        if usable and checkpoint is not None:
+            store.queues.open_all(log, checkpoint.position, cut=not was_clean)
+            if store.queues.used() == (checkpoint.queue_count, checkpoint.queue_total):
+                if store.index.open((checkpoint.index_name, checkpoint.index_number)):
+                    return checkpoint.position
+                return log.min_position
+            store.queues.forget()
+        store.queues.open_all(log, log.min_position, cut=True)
+        store.index.open(None)
+        return log.min_position
+
+    # 3
+
+    def _walk(self, position: int, topics_known: bool) -> int:
+        log = self._store.log
+        limit = log.chain.end_position
+        while True:
+            for position, record in log.walk(position, limit):
+                if record is not None:
+                    self._dispatch(record, topics_known)
+            following = log.next_sound(position, min(limit, position + LOOK_AHEAD_BYTES))
+            if following is None:
+                return position
+            if not self._close_segment(position, following):
+                self._lost = DamagedRange(position, following)
+                self._store.note_damage(position, following)
+            position = following
+
+    def _close_segment(self, position: int, following: int) -> bool:
+        """Write a BLANK that got lost: nothing but zeros up to the segment where the next record starts."""
+        chain = self._store.log.chain
+        if following != chain.segment_start(following) or following - position > chain.segment_size:
+            return False
+        if not chain.has(position) or chain.segment_start(position) + chain.segment_size != following:
+            return False
+        left = following - position
+        if left < 8 or chain.read(position, left).strip(b"\0"):
+            return False
+        from_file, at = chain.file_at(position)
+        from_file.write(left.to_bytes(4, "big") + b"\xcb\xd4\x31\x94", at)
+        from_file.sync()
+        return True
+
+    def _dispatch(self, record: bytes, topics_known: bool) -> None:
+        store = self._store
+        try:
+            message = decode(record, verify=False)
+        except CorruptRecord:
+            position = int.from_bytes(record[28:36], "big")
+            self._lost = DamagedRange(position, position + len(record))
+            store.note_damage(position, position + len(record))
+            return
+        self.records_walked += 1
+        if not self._topic_is_known(message, topics_known):
+            return
+        queue = store.queues.ensure(message.topic, message.queue_id)
+        properties = message.properties
+        if not self._put_entry(queue, message):
+            return
+        queue.last_ms = message.store_ms
+        store.visible_ms = message.store_ms
+        facts = Facts(b"", properties, message.unique_key, message.tags, properties.get("KEYS"), 0)
+        store.add_to_index(message.topic, facts, message.position, message.store_ms)
+        source = properties.get(SOURCE, "")
+        if source.isdigit():
+            self._released(int(source))
+
+    def _put_entry(self, queue: ConsumeQueue, message: Message) -> bool:
+        """Place the entry where the record says; False if an older life of the topic had it."""
+        offset, end = message.queue_offset, queue.end_offset
+        if offset < 0:
+            return False
+        if offset < end:
+            known = queue.entries(offset, 1)
+            if known and known[0].position == message.position:
+                return True
+            queue.start_at(offset, offset)
+        elif offset > end and end == queue.min_offset:
+            queue.start_at(offset, offset)
+        while queue.end_offset < offset:
+            lost = self._lost or DamagedRange(message.position, message.position + 1)
+            queue.append(lost.start, max(1, min(lost.end - lost.start, 0x7FFFFFFF)), 0)
+        queue.append(message.position, message.size, self.tags_code_of(message))
+        queue.max_offset = queue.end_offset
+        return True
+
+    def tags_code_of(self, message: Message) -> int:
+        """Return the tags code; for a parked record it is the moment it is due."""
+        if message.topic != SCHEDULE_TOPIC:
+            return self._store.tags_code(message.tags)
+        level = message.properties.get("DELAY", "")
+        number = int(level) if level.isascii() and level.isdigit() and len(level) < 10 else 0
+        delay_ms = self._delays_ms[min(number, len(self._delays_ms)) - 1] if number else 1000
+        return message.store_ms + delay_ms
+
+    def _topic_is_known(self, message: Message, topics_known: bool) -> bool:
+        """Remember topics that the table has lost; records of a deleted topic stay out of the queues."""
+        name, queues = message.topic, message.queue_id + 1
+        if self._store.topics.get(name) is not None:
+            return True
+        system = name in SYSTEM_TOPICS or name.startswith(SYSTEM_PREFIX)
+        if topics_known and not system:
+            return False
+        known = self._missing_topics.get(name)
+        if known is None or known.read_queues < queues:
+            count = max(queues, SYSTEM_TOPICS.get(name, 1 if system else self._store.config.default_topic_queues))
+            self._missing_topics[name] = Topic(name, count, count)
+        return True
+
+    # 4
+
+    def _rewrite(self, start: int, end: int) -> None:
+        chain = self._store.log.chain
+        position = start
+        while position < end:
+            file, at = chain.file_at(position)
+            left = chain.segment_start(position) + chain.segment_size - position
+            data = chain.read(position, min(_REWRITE_BYTES, left, end - position))
+            file.write(data, at)
+            position += len(data)
+            if position == end or position == chain.segment_start(position):
+                file.sync()
+
+    def _zero_behind(self, end: int, *, was_clean: bool) -> None:
+        chain = self._store.log.chain
+        if not chain.has(end):
+            return
+        left = chain.segment_start(end) + chain.segment_size - end
+        if was_clean and not chain.read(end, min(left, 4096)).strip(b"\0"):
+            return
+        later = [start for start in chain.segments() if start > end]
+        position, dirty = end, False
+        stop = min(chain.end_position, end + LOOK_AHEAD_BYTES)
+        while position < stop and not dirty:
+            chunk = chain.read(position, _REWRITE_BYTES)
+            dirty = chunk.count(0) != len(chunk)
+            position += len(chunk)
+        if dirty or any(chain.read(start, 4096).strip(b"\0") for start in later):
+            chain.clear_from(end)
+
+
+def adopt_topic_names(store: Store) -> None:
+    """Make the broker's own topics where they are missing."""
+    missing = [Topic(name, queues, queues) for name, queues in SYSTEM_TOPICS.items() if store.topics.get(name) is None]
+    if missing:
+        try:
+            store.topics.put_many(missing)
+        except OSError as error:
+            raise EngineError(f"The table of topics cannot be written: {error.strerror or error}.") from error

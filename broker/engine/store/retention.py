@@ -1,0 +1,61 @@
+"""Which segments of the log may go.
+
+A segment goes when its last record is older than the retention time and nothing in it is still pending: parked
+messages that are not released, and (unless switched off) messages that a group has not consumed.
+"""
+
+from __future__ import annotations
+
+from .store import Store
+
+#: Segments removed in one pass.
+_SEGMENTS_PER_PASS = 4
+
+
+def removable(store: Store, now_ms: int, pinned_position: int | None) -> int:
+    """Return how many of the oldest segments may be removed now."""
+    segments = store.log.chain.segments()
+    border = now_ms - int(store.config.retention_hours * 3_600_000)
+    pin = store.visible_position if pinned_position is None else min(pinned_position, store.visible_position)
+    if store.config.keep_unconsumed:
+        pin = min(pin, oldest_unconsumed(store))
+    count = 0
+    for start, following in zip(segments, segments[1:], strict=False):
+        if following > pin or count == _SEGMENTS_PER_PASS or _first_stored_ms(store, following) is None:
+            break
+        # the next segment begins after this one ended
+        if (_first_stored_ms(store, following) or now_ms) > border or start + store.log.chain.segment_size != following:
+            break
+        count += 1
+    return count
+
+
+def oldest_unconsumed(store: Store) -> int:
+    """Return the lowest position that a known group has still to consume."""
+    pin = store.visible_position
+    for (_, topic), queues in store.offsets.all().items():
+        for queue_id, offset in queues.items():
+            queue = store.queues.get(topic, queue_id)
+            if queue is not None and (entries := queue.entries(max(offset, queue.min_offset), 1)):
+                pin = min(pin, entries[0].position)
+    return pin
+
+
+def remove_oldest(store: Store, count: int) -> None:
+    """Remove segments and what points into them. Raises OSError."""
+    for _ in range(count):
+        store.log.chain.remove_first()
+    low = store.log.min_position
+    store.index.trim(low)
+    store.damaged = [known for known in store.damaged if known.end > low]
+    for queue in store.queues.all():
+        if queue.trim(low, store.files):
+            store.changes.touch("queue", (queue.topic, queue.queue_id))
+
+
+def _first_stored_ms(store: Store, position: int) -> int | None:
+    if position >= store.visible_position:
+        return None
+    head = store.log.chain.read(position, 76)
+    at = 68 if int.from_bytes(head[36:40], "big") & 0x10 else 56
+    return int.from_bytes(head[at : at + 8], "big")

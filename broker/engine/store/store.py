@@ -1,0 +1,230 @@
+"""One store: the log, what is derived from it, the small tables beside it, and the way of a record into them.
+
+A record is given its place in the log, its queue and the index at once, in memory; readers see it when ``synced``
+says that the log holds it durably (flush=sync) or at all (flush=async).
+"""
+
+from __future__ import annotations
+
+from ..config import EngineConfig
+from ..disk.files import Files, join
+from ..errors import CorruptRecord, RecordNotFound, StoreBusy
+from ..message import encode, pack_host, record_size, string_hash
+from .changes import Changes
+from .checkpoint import CheckpointFile, DamagedRange
+from .commitlog import CommitLog
+from .facts import Facts
+from .groups import Groups
+from .index import Index
+from .offsets import ConsumerOffsets
+from .queues import Queues
+from .ticket import SyncJob, Ticket
+from .topics import Topics
+
+#: Ranges of damage remembered one by one; more are the same news.
+_DAMAGE_LIMIT = 1000
+_TAG_MEMORY_LIMIT = 4096
+
+
+class Store:
+    """Everything on disk under one root."""
+
+    def __init__(self, config: EngineConfig, files: Files) -> None:
+        root = config.root
+        self.config = config
+        self.files = files
+        self.changes = Changes()
+        touch = self.changes.touch
+        self.log = CommitLog(files, join(root, "commitlog"), config.segment_size_bytes)
+        self.queues = Queues(files, join(root, "consumequeue"), config.queue_file_entries)
+        self.index = Index(files, join(root, "index"), config.index_slots, config.index_entries)
+        settings = join(root, "config")
+        files.make_directory(settings)
+        self.topics = Topics(files, join(settings, "topics.json"), lambda name: touch("topic", name))
+        self.groups = Groups(files, join(settings, "subscriptionGroup.json"), lambda name: touch("group", name))
+        self.offsets = ConsumerOffsets(files, join(settings, "consumerOffset.json"), lambda key: touch("offset", key))
+        self.checkpoints = CheckpointFile(files, join(root, "escapement.checkpoint"), join(root, "checkpoint"))
+        self.store_host = pack_host(config.host, config.port)
+        self.arrivals: set[tuple[str, int]] = set()
+        self.damaged: list[DamagedRange] = []
+        #: all below it is visible; what a checkpoint may name
+        self.visible_position = 0
+        self.visible_ms = 0
+        self._open_job = SyncJob()
+        self._closed_jobs: list[SyncJob] = []
+        self._job_out: SyncJob | None = None
+        self._pending_bytes = 0
+        self._tags: dict[str, int] = {}
+        self._topic_bytes: dict[str, bytes] = {}
+
+    # the way in
+
+    def append(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        facts: Facts,
+        *,
+        tags_code: int,
+        flag: int,
+        sys_flag: int,
+        born_ms: int,
+        born_host: bytes,
+        store_ms: int,
+        reconsume_times: int = 0,
+        prepared_position: int = 0,
+        owner: object = None,
+        asked_queue_id: int = -1,
+        asked_topic: str | None = None,
+        due_ms: int | None = None,
+    ) -> Ticket:
+        """Append one record to a queue that is known to be right. Raises DiskFull, StoreBusy; then nothing changed."""
+        if self._pending_bytes > self.config.pending_limit_bytes:
+            raise StoreBusy()
+        name = self._topic_bytes.get(topic)
+        if name is None:
+            name = self._topic_bytes[topic] = topic.encode()
+        properties = facts.stored
+        size = record_size(name, body, properties, born_host, self.store_host)
+        log = self.log
+        position = log.place(size)
+        queue = self.queues.ensure(topic, queue_id)
+        offset = queue.append(position, size, tags_code)
+        log.push(
+            encode(
+                name,
+                queue_id,
+                offset,
+                position,
+                body,
+                properties,
+                flag,
+                sys_flag,
+                born_ms,
+                born_host,
+                store_ms,
+                self.store_host,
+                reconsume_times,
+                prepared_position,
+                size,
+            )  # fmt: skip
+        )
+        self.add_to_index(topic, facts, position, store_ms)
+        queue.last_ms = store_ms
+        job = self._open_job
+        job.queue_ends[queue] = offset + 1
+        job.store_ms = store_ms
+        ticket = Ticket(
+            owner,
+            asked_topic or topic,
+            queue_id if asked_queue_id < 0 else asked_queue_id,
+            offset,
+            position,
+            size,
+            store_ms,
+            self.store_host,
+            due_ms,
+            facts.unique_key,
+        )
+        job.tickets.append(ticket)
+        self._pending_bytes += size
+        if log.batch.size_bytes >= self.config.sync_batch_bytes:
+            self._seal()
+        return ticket
+
+    def add_to_index(self, topic: str, facts: Facts, position: int, store_ms: int) -> None:
+        """Make a record findable by unique id, keys and tags."""
+        add = self.index.add
+        if facts.unique_key:
+            add(f"{topic}#{facts.unique_key}", position, store_ms)
+        if facts.keys:
+            for key in facts.keys.split():
+                add(f"{topic}#{key}", position, store_ms)
+        if facts.tags:
+            add(f"{topic}#T#{facts.tags}", position, store_ms)
+
+    def tags_code(self, tags: str | None) -> int:
+        """Return the tags code of a queue entry: Java's hash of the tags, 0 without."""
+        if not tags:
+            return 0
+        code = self._tags.get(tags)
+        if code is None:
+            if len(self._tags) >= _TAG_MEMORY_LIMIT:
+                self._tags.clear()
+            code = self._tags[tags] = string_hash(tags)
+        return code
+
+    def note_release(self, level: int, next_offset: int, due_ms: int) -> None:
+        """Say that the record just appended releases one of a delay level."""
+        job = self._open_job if self._open_job.tickets else self._closed_jobs[-1]
+        job.released.append((level, next_offset, due_ms))
+
+    # group commit
+
+    def _seal(self) -> None:
+        job = self._open_job
+        writes = self.log.take()
+        if writes is None:
+            return
+        job.writes = writes
+        job.end_position = writes.end_position
+        job.sync = self.config.flush == "sync"
+        self._closed_jobs.append(job)
+        self._open_job = SyncJob()
+
+    def take_sync(self) -> SyncJob | None:
+        """Return the next batch to write; None while one is out, or when there is nothing."""
+        if self._job_out is not None:
+            return None
+        if not self._closed_jobs:
+            self._seal()
+            if not self._closed_jobs:
+                return None
+        self._job_out = self._closed_jobs.pop(0)
+        return self._job_out
+
+    def synced(self, job: SyncJob) -> list[Ticket]:
+        """Make a written batch visible and return its tickets."""
+        self._job_out = None
+        if job.sync:
+            self.log.durable_position = job.end_position
+        self.visible_position = job.end_position
+        self.visible_ms = job.store_ms
+        touch = self.changes.touch
+        for queue, end in job.queue_ends.items():
+            queue.max_offset = end
+            key = (queue.topic, queue.queue_id)
+            self.arrivals.add(key)
+            touch("queue", key)
+        if job.writes is not None:
+            self._pending_bytes -= sum(ticket.size for ticket in job.tickets)
+        return job.tickets
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes appended that are not visible yet."""
+        return self._pending_bytes
+
+    # reading
+
+    def record_at(self, position: int, size: int | None = None) -> bytes:
+        """Return one whole visible record. Raises RecordNotFound or CorruptRecord, and remembers the damage."""
+        if position >= self.visible_position:
+            raise RecordNotFound(position)
+        try:
+            return self.log.record_at(position, size)
+        except CorruptRecord:
+            self.note_damage(position, position + (size or 1))
+            raise
+
+    def note_damage(self, start: int, end: int) -> None:
+        """Remember bytes that cannot be read."""
+        if len(self.damaged) < _DAMAGE_LIMIT and not any(known.start <= start < known.end for known in self.damaged):
+            self.damaged.append(DamagedRange(start, max(end, start + 1)))
+            self.changes.touch("broker", "")
+
+    def close(self) -> None:
+        """Close all files; closing twice is fine."""
+        self.queues.close()
+        self.log.close()

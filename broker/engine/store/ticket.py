@@ -1,0 +1,70 @@
+"""What an append hands back at once, and the job that makes appends durable."""
+
+from __future__ import annotations
+
+from ..message import offset_message_id
+from .commitlog import Writes
+from .consumequeue import ConsumeQueue
+
+
+class Ticket:
+    """A place in the log, durable once ``synced`` returns it.
+
+    ``queue_id`` is the one asked for; ``queue_offset`` counts in the queue the record stands in (for a delayed message
+    its level's queue). ``due_ms`` is None unless the message was parked. ``owner`` is the caller's.
+    """
+
+    __slots__ = (
+        "due_ms", "owner", "position", "queue_id", "queue_offset", "size", "store_host", "store_ms", "topic", "unique_key",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        owner: object,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        position: int,
+        size: int,
+        store_ms: int,
+        store_host: bytes,
+        due_ms: int | None,
+        unique_key: str | None,
+    ) -> None:
+        self.owner = owner
+        self.topic = topic
+        self.queue_id = queue_id
+        self.queue_offset = queue_offset
+        self.position = position
+        self.size = size
+        self.store_ms = store_ms
+        self.store_host = store_host
+        self.due_ms = due_ms
+        self.unique_key = unique_key
+
+    @property
+    def offset_message_id(self) -> str:
+        """RocketMQ's offset message id of the record."""
+        return offset_message_id(self.store_host, self.position)
+
+
+class SyncJob:
+    """One group commit. ``run`` may be called in any thread; everything else belongs to the engine."""
+
+    __slots__ = ("end_position", "queue_ends", "released", "store_ms", "sync", "tickets", "writes")
+
+    def __init__(self) -> None:
+        self.writes: Writes | None = None
+        self.sync = True
+        self.tickets: list[Ticket] = []
+        #: how far each touched queue becomes visible
+        self.queue_ends: dict[ConsumeQueue, int] = {}
+        #: (level, next offset, due_ms) of releases in it
+        self.released: list[tuple[int, int, int]] = []
+        self.end_position = 0
+        self.store_ms = 0
+
+    def run(self) -> None:
+        """Write the batch and make it durable (unless flush=async). Raises OSError."""
+        if self.writes is not None:
+            self.writes.run(sync=self.sync)

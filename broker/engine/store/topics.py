@@ -1,0 +1,180 @@
+"""The topics of a store: ``config/topics.json`` in RocketMQ's shape."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..disk import atomic, json_file
+from ..disk.files import Files
+from ..errors import InvalidTopicName, TopicNotFound
+
+READ = 4
+WRITE = 2
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+#: TopicValidator.SYSTEM_TOPIC_SET with the number of queues each has, where the broker makes it itself.
+SYSTEM_TOPICS: Mapping[str, int] = {
+    "TBW102": 8,
+    SCHEDULE_TOPIC: 18,
+    "BenchmarkTest": 1024,
+    "RMQ_SYS_TRANS_HALF_TOPIC": 1,
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC": 1,
+    "TRANS_CHECK_MAX_TIME_TOPIC": 1,
+    "SELF_TEST_TOPIC": 1,
+    "OFFSET_MOVED_EVENT": 1,
+    "RMQ_SYS_TRACE_TOPIC": 1,
+}
+SYSTEM_PREFIX = "rmq_sys_"
+#: TopicValidator.NOT_ALLOWED_SEND_TOPIC_SET: parked messages are the broker's own business.
+NOT_FOR_CLIENTS = frozenset(
+    {
+        SCHEDULE_TOPIC,
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "rmq_sys_wheel_timer",
+    }
+)
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
+#: TopicValidator.TOPIC_MAX_LENGTH, for the names people choose; retry and dead letter topics add a prefix to a group.
+MAX_NAME_LENGTH = 127
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """The configuration of a topic. ``permission``: 4 read, 2 write, 6 both."""
+
+    name: str
+    read_queues: int
+    write_queues: int
+    permission: int = READ | WRITE
+    filter_type: str = "SINGLE_TAG"
+    system_flag: int = 0
+    order: bool = False
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_system(self) -> bool:
+        """Tell whether the topic is the broker's own."""
+        return self.name in SYSTEM_TOPICS or self.name.startswith(SYSTEM_PREFIX)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return RocketMQ's TopicConfig."""
+        return {
+            "attributes": dict(self.attributes),
+            "order": self.order,
+            "perm": self.permission,
+            "readQueueNums": self.read_queues,
+            "topicFilterType": self.filter_type,
+            "topicName": self.name,
+            "topicSysFlag": self.system_flag,
+            "writeQueueNums": self.write_queues,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Topic:
+        """Read RocketMQ's TopicConfig; raises ValueError or KeyError."""
+        return cls(
+            name=str(value["topicName"]),
+            read_queues=int(value.get("readQueueNums", 0)),
+            write_queues=int(value.get("writeQueueNums", 0)),
+            permission=int(value.get("perm", READ | WRITE)),
+            filter_type=str(value.get("topicFilterType", "SINGLE_TAG")),
+            system_flag=int(value.get("topicSysFlag", 0)),
+            order=bool(value.get("order", False)),
+            attributes={str(k): str(v) for k, v in (value.get("attributes") or {}).items()},
+        )
+
+
+def check_topic_name(name: str) -> None:
+    """Raise InvalidTopicName unless the name is allowed."""
+    limit = 255 if name.startswith((RETRY_PREFIX, DLQ_PREFIX)) else MAX_NAME_LENGTH
+    if not _NAME.fullmatch(name) or len(name) > limit:
+        raise InvalidTopicName(name)
+
+
+class Topics:
+    """Owner of ``topics.json``. A change is durable when the call returns."""
+
+    def __init__(self, files: Files, path: str, touched: Callable[[str], None]) -> None:
+        self._files = files
+        self._path = path
+        self._touched = touched
+        self._topics: dict[str, Topic] = {}
+        self.data_version = 0
+        self.changed_ms = 0
+
+    def load(self) -> bool:
+        """Read the file; False if there is none that can be read."""
+        value = json_file.load(self._files, self._path)
+        if value is None or not isinstance(value.get("topicConfigTable"), dict):
+            return False
+        for entry in value["topicConfigTable"].values():
+            topic = Topic.from_json(entry)
+            self._topics[topic.name] = topic
+        version = value.get("dataVersion") or {}
+        self.data_version = int(version.get("counter", 0))
+        self.changed_ms = int(version.get("timestamp", 0))
+        return True
+
+    def get(self, name: str) -> Topic | None:
+        """Return a topic or None."""
+        return self._topics.get(name)
+
+    def all(self) -> list[Topic]:
+        """Return every topic."""
+        return list(self._topics.values())
+
+    def put(self, topic: Topic) -> None:
+        """Make or change a topic. Raises InvalidTopicName, OSError."""
+        self.put_many([topic])
+
+    def put_many(self, topics: list[Topic]) -> None:
+        """Make or change topics with one save. Raises InvalidTopicName, OSError; then nothing has changed."""
+        before = dict(self._topics)
+        for topic in topics:
+            check_topic_name(topic.name)
+        for topic in topics:
+            self._topics[topic.name] = topic
+        try:
+            self._save()
+        except OSError:
+            self._topics = before
+            raise
+        for topic in topics:
+            self._touched(topic.name)
+
+    def ensure(self, name: str, queues: int, *, permission: int = READ | WRITE) -> Topic:
+        """Return the topic, made now if need be."""
+        topic = self._topics.get(name)
+        if topic is None:
+            topic = Topic(name, queues, queues, permission)
+            self.put(topic)
+        return topic
+
+    def delete(self, name: str) -> None:
+        """Forget a topic. Raises TopicNotFound, OSError."""
+        topic = self._topics.pop(name, None)
+        if topic is None:
+            raise TopicNotFound(name)
+        try:
+            self._save()
+        except OSError:
+            self._topics[name] = topic
+            raise
+        self._touched(name)
+
+    def _save(self) -> None:
+        self.data_version += 1
+        value = {
+            "dataVersion": {"counter": self.data_version, "stateVersion": 0, "timestamp": self.changed_ms},
+            "topicConfigTable": {topic.name: topic.to_json() for topic in self._topics.values()},
+        }
+        atomic.save(self._files, self._path, json_file.dump(value))
