@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.interop.programs import JavaConsumer, JavaProducer, Program
 from tests.interop.servers import SERVERS, Server, StoreShape
 

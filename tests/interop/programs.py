@@ -120,6 +120,20 @@ class JavaConsumer(Program):
         """The messages so far, once there are `count`."""
         return self.await_events("message", count, timeout_s=timeout_s)
 
+    def await_bodies(self, wanted: set[str], timeout_s: float) -> None:
+        """Return once every one of these bodies has arrived at least once."""
+        self._await_all("body", wanted, timeout_s)
+
+    def await_identities(self, wanted: set[str], timeout_s: float) -> None:
+        """Return once every one of these unique ids has arrived at least once."""
+        self._await_all("msgId", wanted, timeout_s)
+
+    def _await_all(self, field: str, wanted: set[str], timeout_s: float) -> None:
+        def look(_: list[str]) -> bool | None:
+            return wanted <= {event[field] for event in self.events("message")} or None
+
+        self.child.wait_for(look, timeout_s, f"all of {len(wanted)} {field} values")
+
     def await_queues(self, wanted: int, timeout_s: float = 30) -> list[int]:
         """The assigned queues, once there are `wanted`."""
 

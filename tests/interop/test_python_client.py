@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+
 from broker.client import Admin, Consumer, Message, Producer, prepare
 from tests.interop.servers import LEVELS, Server
 from tests.interop.waiting import wait_until

@@ -1,4 +1,5 @@
 import java.nio.charset.StandardCharsets;
+import java.util.Base64;
 import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -22,6 +23,7 @@ final class Describe {
             .put("storeMs", message.getStoreTimestamp())
             .put("reconsumeTimes", message.getReconsumeTimes())
             .put("sysFlag", message.getSysFlag())
+            .put("base64", Base64.getEncoder().encodeToString(message.getBody()))
             .put("body", new String(message.getBody(), StandardCharsets.UTF_8))
             .put("properties", message.getProperties());
     }
