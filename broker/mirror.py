@@ -95,7 +95,7 @@ class Mirror:
             self.close()
 
     def run_once(self) -> Round:
-        """One round; else MirrorBusyError, ClientError, UnreadableChangesError or DatabaseError, and nothing changed."""
+        """One round, or nothing changed: MirrorBusyError, ClientError, UnreadableChangesError, DatabaseError."""
         self._hold()
         try:
             return self._round()

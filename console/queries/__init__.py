@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from console.queries.catalogue import queue_messages, topic, topics
+from console.queries.catalogue import topic, topics
+from console.queries.lane_pages import lane
 from console.queries.progress import group, groups
+from console.queries.queue_pages import queue_messages
 from console.queries.records import message, messages
-from console.queries.schedule import lane, lanes
+from console.queries.schedule import lanes
 from console.queries.summary import overview
 
 __all__ = [

@@ -1,19 +1,147 @@
-"""Reads consumer groups."""
+"""Reads consumer groups: progress from the mirror, members from the broker."""
 
 from __future__ import annotations
 
-from console.queries.clock import now_ms
-from console.queries.shapes.evidence import Evidence, StaleReason
-from console.queries.shapes.groups import GroupPage, Groups
+from collections.abc import Mapping
 
-NOTHING = Evidence(source="mirror", as_of_ms=None, exact=True, stale_reason=StaleReason.MIRROR_EMPTY)
+from broker.client import Admin, BrokerRefused
+from broker.client.types import ConsumeStats, GroupConnections
+from broker.models import ConsumerGroup, ConsumerOffset, Queue
+from console.queries.asking import ask
+from console.queries.lags import GroupLag, lags_by_group
+from console.queries.mirrored import Mirrored, mirrored
+from console.queries.shapes.groups import GroupPage, GroupQueue, GroupRow, Groups, GroupState, Member
+from console.queries.shapes.history import History
+
+#: group configuration and consume stats, on an Apache RocketMQ broker
+GROUP_REQUESTS = (201, 208)
+#: connections of a group, consume stats
+MEMBER_REQUESTS = (203, 208)
+MAX_COUNT = 200
+#: ResponseCode.CONSUMER_NOT_ONLINE: nobody consumes for the group now
+NOT_ONLINE = 206
 
 
 def groups(*, search: str = "", offset: int = 0, count: int = 100) -> Groups:
-    """Consumer groups, the one furthest behind first."""
-    return Groups(NOTHING, now_ms(), (), 0, offset, count, search)
+    """Consumer groups but RocketMQ's own, the one furthest behind first."""
+    here = mirrored()
+    count, offset = min(max(count, 1), MAX_COUNT), max(offset, 0)
+    rows = group_rows(here, search)
+    rows.sort(key=lambda row: (-(row.lag or 0), row.name))
+    return Groups(
+        evidence=here.evidence(polled_by=GROUP_REQUESTS),
+        now_ms=here.now_ms,
+        rows=tuple(rows[offset : offset + count]),
+        total=len(rows),
+        offset=offset,
+        count=count,
+        search=search,
+    )
+
+
+def group_rows(here: Mirrored, search: str = "") -> list[GroupRow]:
+    """Every group whose name contains `search`."""
+    found = ConsumerGroup.objects.filter(broker=here.name, is_system=False, name__icontains=search).order_by("name")
+    lags = {lag.group: lag for lag in lags_by_group(here.name)}
+    listed = list(found)
+    histories = here.histories("group", [row.name for row in listed])
+    dead = _dead_letters(here)
+    return [_row(row, lags.get(row.name), histories[row.name], dead) for row in listed]
 
 
 def group(name: str) -> GroupPage:
     """One group: its queues from the mirror, its members from the broker."""
-    return GroupPage(NOTHING, now_ms(), name, "", None, (), None, NOTHING, None, None, ())
+    here = mirrored()
+    found = ConsumerGroup.objects.filter(broker=here.name, name=name).first()
+    lag = next(iter(lags_by_group(here.name, group=name)), None)
+    history = here.histories("group", [name])[name]
+    told, members_evidence = ask(lambda admin: _ask(admin, name), source=here.name, requests=MEMBER_REQUESTS)
+    connections, stats = told if told is not None else (None, None)
+    row = _row(found, lag, history, _dead_letters(here)) if found else None
+    return GroupPage(
+        evidence=here.evidence(polled_by=GROUP_REQUESTS),
+        now_ms=here.now_ms,
+        name=name,
+        broker=here.name,
+        group=row,
+        queues=_queues(here, name, stats),
+        members=None if told is None else _members(connections),
+        members_evidence=members_evidence,
+        consume_type=connections.consume_type if connections else None,
+        message_model=connections.message_model if connections else None,
+        subscriptions=tuple(sorted(connections.subscriptions.items())) if connections else (),
+    )
+
+
+def _ask(admin: Admin, name: str) -> tuple[GroupConnections | None, ConsumeStats | None]:
+    """Who consumes now (None: nobody) and what was consumed last (None: nothing yet)."""
+    try:
+        connections = admin.connections(name)
+    except BrokerRefused as refusal:
+        if refusal.code != NOT_ONLINE:
+            raise
+        connections = None
+    try:
+        return connections, admin.consume_stats(name)
+    except BrokerRefused:
+        return connections, None
+
+
+def _members(connections: GroupConnections | None) -> tuple[Member, ...]:
+    if connections is None:
+        return ()
+    return tuple(Member(each.client_id, each.address, each.language, each.version) for each in connections.connections)
+
+
+def _queues(here: Mirrored, name: str, stats: ConsumeStats | None) -> tuple[GroupQueue, ...]:
+    last = {(part.queue.topic, part.queue.queue_id): part.last_ms for part in stats.queues} if stats else {}
+    committed = {
+        (row.topic, row.queue_id): row.offset for row in ConsumerOffset.objects.filter(broker=here.name, group=name)
+    }
+    topics = {topic for topic, _ in committed}
+    ends = {
+        (row.topic, row.queue_id): row.max_offset for row in Queue.objects.filter(broker=here.name, topic__in=topics)
+    }
+    return tuple(
+        GroupQueue(topic, queue_id, committed.get((topic, queue_id)), ends.get((topic, queue_id)),
+                   last.get((topic, queue_id)) or None)
+        for topic, queue_id in sorted({*committed, *ends})
+    )  # fmt: skip
+
+
+def _dead_letters(here: Mirrored) -> Mapping[str, int]:
+    """Messages in each %DLQ% topic, by group."""
+    rows = Queue.objects.filter(broker=here.name, topic__startswith="%DLQ%").values_list(
+        "topic", "min_offset", "max_offset"
+    )
+    held: dict[str, int] = {}
+    for topic, low, high in rows:
+        group = topic.removeprefix("%DLQ%")
+        held[group] = held.get(group, 0) + (high or 0) - (low or 0)
+    return held
+
+
+def _row(row: ConsumerGroup, lag: GroupLag | None, history: History, dead: Mapping[str, int]) -> GroupRow:
+    return GroupRow(
+        name=row.name,
+        state=_state(row, lag),
+        members=row.members,
+        topics=lag.topics if lag else 0,
+        lag=lag.lag if lag else None,
+        retry=lag.retry if lag else None,
+        dead=dead.get(row.name),
+        consumed_per_s=history.latest,
+        consume_enable=row.consume_enable,
+        retry_max_times=row.retry_max_times,
+        is_system=row.is_system,
+    )
+
+
+def _state(row: ConsumerGroup, lag: GroupLag | None) -> GroupState:
+    if lag is None:
+        return GroupState.NEVER_USED if not row.members else GroupState.CURRENT
+    if row.members == 0:
+        return GroupState.NO_CONSUMER
+    if lag.lag is None:
+        return GroupState.UNKNOWN
+    return GroupState.BEHIND if lag.lag > 0 else GroupState.CURRENT

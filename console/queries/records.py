@@ -1,22 +1,168 @@
-"""Reads one message with all its physical records, and searches by key."""
+"""Reads one message with all its physical records, and searches by key; all of it from the broker."""
 
 from __future__ import annotations
 
-from console.queries.clock import now_ms
+from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message, RouteNotFound
+from console.queries.asking import ask
+from console.queries.bodies import body_of
+from console.queries.hops import SCHEDULE_TOPIC, Trail, hops_of
+from console.queries.mirrored import mirrored
 from console.queries.shapes.evidence import Evidence, StaleReason
-from console.queries.shapes.messages import MessagePage, MessageSearch
+from console.queries.shapes.messages import Found, MessagePage, MessageSearch
 
-NOTHING = Evidence(source="broker", as_of_ms=None, exact=True, stale_reason=StaleReason.BROKER_UNREACHABLE)
+#: by offset id, by key, queue entries, delay offsets
+MESSAGE_REQUESTS = (33, 12, 321, 45)
+SEARCH_REQUESTS = (12, 45)
+#: records of one message that are looked for: far more than retries make
+RECORDS_LIMIT = 32
+#: response codes that mean "no such record", not "no": SYSTEM_ERROR with 33, QUERY_NOT_FOUND, TOPIC_NOT_EXIST
+ABSENT_CODES = frozenset({1, 17, 22})
 
 
 def message(message_id: str, topic: str | None = None) -> MessagePage:
     """With a topic, `message_id` is the unique id; without, the offset id (both have 32 hex digits)."""
+    here = mirrored()
+    trail, evidence = ask(
+        lambda admin: _trail(admin, message_id.strip(), topic), source=here.name, requests=MESSAGE_REQUESTS
+    )
+    if trail is None:
+        return _absent(evidence, here.now_ms, message_id, here.name, topic)
+    opened = trail.opened
+    host, port = opened.born_host
     return MessagePage(
-        NOTHING, now_ms(), message_id, "", False, topic, None, None, None, (), None, None, None, None, None, None,
-        None, False, None, (), (), 0, None,
-    )  # fmt: skip
+        evidence=evidence,
+        now_ms=here.now_ms,
+        message_id=message_id,
+        broker=here.name,
+        found=True,
+        topic=trail.real_topic,
+        queue_id=trail.real_queue_id,
+        unique_key=opened.unique_key,
+        tag=opened.tags,
+        keys=tuple(opened.keys),
+        born_ms=opened.born_ms,
+        born_host=f"{host}:{port}",
+        store_host=":".join(map(str, opened.store_host)),
+        reconsume_times=opened.reconsume_times,
+        flag=opened.flag,
+        sys_flag=opened.sys_flag,
+        due_ms=trail.due_ms,
+        pending=trail.pending,
+        delay_level=trail.delay_level,
+        hops=hops_of(trail),
+        properties=tuple(sorted(opened.properties.items())),
+        properties_bytes=sum(len(name.encode()) + len(text.encode()) + 2 for name, text in opened.properties.items()),
+        body=body_of(opened.body, opened.sys_flag),
+    )
 
 
 def messages(topic: str, key: str, limit: int = 64) -> MessageSearch:
-    """Messages of `topic` that carry `key`, newest first, parked ones included."""
-    return MessageSearch(NOTHING, now_ms(), topic, key, (), limit)
+    """Messages of `topic` that carry `key` (or have this unique id), newest first; parked ones of that topic too."""
+    here = mirrored()
+    found, evidence = ask(lambda admin: _search(admin, topic, key, limit), source=here.name, requests=SEARCH_REQUESTS)
+    return MessageSearch(evidence, here.now_ms, topic, key, tuple(found or ()), limit)
+
+
+def _search(admin: Admin, topic: str, key: str, limit: int) -> list[Found]:
+    parked = [
+        record for record in admin.messages_by_key(SCHEDULE_TOPIC, key, limit)
+        if record.properties.get("REAL_TOPIC") == topic
+    ]  # fmt: skip
+    released = admin.delay_offsets() if parked else {}
+    waiting = [record for record in parked if record.queue_offset >= released.get(record.queue_id + 1, 0)]
+    try:
+        stored = admin.messages_by_key(topic, key, limit)
+    except RouteNotFound:
+        if not waiting:
+            raise
+        stored = []
+    hits = [_hit(record, topic, pending=True) for record in waiting]
+    hits += [_hit(record, topic, pending=False) for record in stored]
+    return sorted(hits, key=lambda hit: hit.store_ms, reverse=True)[:limit]
+
+
+def _hit(record: Message, topic: str, *, pending: bool) -> Found:
+    return Found(
+        topic=topic,
+        unique_key=record.unique_key,
+        offset_message_id=record.offset_message_id,
+        keys=tuple(record.keys),
+        tag=record.tags,
+        store_ms=record.store_ms,
+        size_bytes=record.size,
+        pending=pending,
+        due_ms=None,
+    )
+
+
+def _trail(admin: Admin, message_id: str, topic: str | None) -> Trail | None:
+    opened = _open(admin, message_id, topic)
+    if opened is None:
+        return None
+    trail = Trail(opened)
+    for record in _kin(admin, trail):
+        trail.add(record)
+    released = admin.delay_offsets() if trail.parked else {}
+    for parked in trail.parked:
+        entries = admin.queue_entries(SCHEDULE_TOPIC, parked.queue_id, parked.queue_offset, 1).entries
+        if entries and entries[0].offset == parked.queue_offset:
+            trail.dues_ms[parked.position] = entries[0].tags_code
+    trail.delay_offsets = released
+    return trail
+
+
+def _open(admin: Admin, message_id: str, topic: str | None) -> Message | None:
+    """The record that the id means; None when the broker has none."""
+    if topic:
+        found = _by_unique_id(admin, topic, message_id) or _by_unique_id(admin, SCHEDULE_TOPIC, message_id)
+        if found is not None:
+            return found
+    try:
+        return admin.message_by_offset_id(message_id)
+    except InvalidArgument:
+        if not topic:
+            raise
+        return None
+    except BrokerRefused as refusal:
+        if refusal.code not in ABSENT_CODES:
+            raise
+        return None
+
+
+def _by_unique_id(admin: Admin, topic: str, unique_id: str) -> Message | None:
+    try:
+        return admin.message_by_unique_id(topic, unique_id)
+    except RouteNotFound:
+        return None
+
+
+def _kin(admin: Admin, trail: Trail) -> list[Message]:
+    """Other records of the same message: by its unique id, and by the position that a release came from."""
+    found: list[Message] = []
+    for topic in trail.topics:
+        if trail.opened.unique_key:
+            try:
+                found += admin.messages_by_key(topic, trail.opened.unique_key, RECORDS_LIMIT)
+            except RouteNotFound:
+                continue
+    source = trail.opened.properties.get("ESC_SOURCE", "")
+    if source.isdigit():
+        try:
+            found.append(admin.message_at(int(source), topic=SCHEDULE_TOPIC))
+        except ClientError:
+            # retention may have taken the parked record; the release stands by itself
+            return found
+    return found
+
+
+def _absent(evidence: Evidence, now_ms: int, message_id: str, broker: str, topic: str | None) -> MessagePage:
+    if evidence.stale_reason is None:
+        evidence = Evidence(
+            evidence.source, evidence.as_of_ms, True, StaleReason.NOT_THERE, evidence.requests, evidence.detail
+        )
+    return MessagePage(
+        evidence=evidence, now_ms=now_ms, message_id=message_id, broker=broker, found=False, topic=topic,
+        queue_id=None, unique_key=None, tag=None, keys=(), born_ms=None, born_host=None, store_host=None,
+        reconsume_times=None, flag=None, sys_flag=None, due_ms=None, pending=False, delay_level=None, hops=(),
+        properties=(), properties_bytes=0, body=None,
+    )  # fmt: skip

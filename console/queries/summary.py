@@ -1,15 +1,92 @@
-"""Reads the first page."""
+"""Reads the first page, from the mirror alone."""
 
 from __future__ import annotations
 
-from console.queries.clock import now_ms
-from console.queries.shapes.evidence import Evidence, StaleReason
-from console.queries.shapes.overview import MirrorRow, Overview
+from django.db.models import Exists, OuterRef, Sum
 
-NOTHING = Evidence(source="mirror", as_of_ms=None, exact=True, stale_reason=StaleReason.MIRROR_EMPTY)
+from broker.models import Broker, Queue, RateHistory, Topic
+from console.queries.findings import findings_of
+from console.queries.mirrored import Mirrored, mirrored
+from console.queries.progress import group_rows
+from console.queries.schedule import LANE_REQUESTS, figures, lane_of, levels, next_minute
+from console.queries.shapes.history import History
+from console.queries.shapes.overview import BrokerRow, Flow, MirrorRow, Overview
+
+#: what an Apache RocketMQ broker is asked for these numbers
+OVERVIEW_REQUESTS = (*LANE_REQUESTS, 21, 28, 201, 208)
 
 
 def overview() -> Overview:
     """What is wrong, what happens next, how much."""
-    mirror = MirrorRow("never", 0, None, None, None, None, "")
-    return Overview(NOTHING, now_ms(), (), (), mirror, (), None, None, None, None, 0, 0, None, None)
+    here = mirrored()
+    rows = levels(here)
+    histories = here.histories("level", [str(row.level) for row in rows])
+    lanes = [lane_of(row, here, histories[str(row.level)]) for row in rows]
+    groups = group_rows(here)
+    strip = figures(here, lanes)
+    brokers = (_broker(here.broker),) if here.broker else ()
+    mirror = mirror_row(here)
+    lags = [row.lag for row in groups if row.lag is not None]
+    lag = sum(lags) if lags else None
+    return Overview(
+        evidence=here.evidence(polled_by=OVERVIEW_REQUESTS),
+        now_ms=here.now_ms,
+        findings=findings_of(here, brokers, mirror, lanes, groups),
+        brokers=brokers,
+        mirror=mirror,
+        flows=_flows(here, strip.pending, lag),
+        pending=strip.pending,
+        next_due_ms=strip.next_due_ms,
+        next_due_level=strip.next_due_level,
+        next_minute=next_minute(here, rows),
+        topics=here.broker.topics.filter(is_system=False).count() if here.broker else 0,
+        groups=len(groups),
+        lag=lag,
+        stored_total=_stored(here),
+    )
+
+
+def mirror_row(here: Mirrored) -> MirrorRow:
+    """The mirror's own state."""
+    state = here.state
+    if state is None or state.as_of_ms is None:
+        return MirrorRow("never", 0, None, None, None, None, state.error if state else "")
+    stale = here.evidence(polled_by=()).stale
+    word = "stale" if stale else "polling" if state.polling else "following"
+    lag_ms = max(0, here.now_ms - state.as_of_ms)
+    return MirrorRow(word, state.sequence, state.as_of_ms, lag_ms, state.took_ms, state.following_since_ms, state.error)
+
+
+def _flows(here: Mirrored, pending: int | None, lag: int | None) -> tuple[Flow, ...]:
+    found = {row.name: row for row in RateHistory.objects.filter(broker=here.name, kind="flow")}
+    waiting = {"accepted": None, "released": pending, "consumed": lag}
+    flows = []
+    for name, waits in waiting.items():
+        told = not here.polling or name == "released"
+        history = here.history(found.get(name)) if told else History()
+        flows.append(Flow(name, history.latest, history, waits))
+    return tuple(flows)
+
+
+def _broker(row: Broker) -> BrokerRow:
+    return BrokerRow(
+        name=row.name,
+        cluster=row.cluster,
+        address=row.address,
+        version=row.version,
+        state=row.state,
+        reasons=tuple(row.reasons),
+        started_ms=row.started_ms,
+        log_min_position=row.log_min_position,
+        log_end_position=row.log_end_position,
+        disk_used_ratio=row.disk_used_ratio,
+        rss_bytes=row.rss_bytes,
+        as_of_ms=row.as_of_ms,
+    )
+
+
+def _stored(here: Mirrored) -> int | None:
+    """Messages ever stored on topics that are not RocketMQ's own."""
+    own = Topic.objects.filter(broker=here.name, name=OuterRef("topic"), is_system=False)
+    total = Queue.objects.filter(Exists(own), broker=here.name).aggregate(total=Sum("max_offset"))["total"]
+    return None if total is None else int(total)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: length of one slot; 60 of them are the last five minutes
-SLOT_MS = 5_000
-#: slots in a history
-SLOTS = 60
+from broker.models import SLOT_MS, SLOTS
+
+__all__ = ["SLOTS", "SLOT_MS", "History"]
 
 
 @dataclass(frozen=True, slots=True)

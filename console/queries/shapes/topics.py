@@ -88,7 +88,6 @@ class TopicReader:
     #: messages behind the queues' ends; None when a queue's end is unknown
     lag: int | None
     queues: int
-    consumed_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,70 @@
+"""What is worth a look on the first page, the gravest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from console.queries.mirrored import Mirrored
+from console.queries.shapes.evidence import StaleReason
+from console.queries.shapes.groups import GroupRow, GroupState
+from console.queries.shapes.lanes import Lane
+from console.queries.shapes.overview import BrokerRow, Finding, FindingCode, MirrorRow
+
+#: a disk fuller than this deserves a look; the broker refuses sends at 0.90
+DISK_LIMIT = 0.80
+#: findings of one kind that are listed
+LIMIT = 10
+
+_STATES = {
+    "FAILED": (FindingCode.STORE_FAILED, "ruby"),
+    "READONLY": (FindingCode.BROKER_READ_ONLY, "ruby"),
+    "DEGRADED": (FindingCode.BROKER_DEGRADED, "brass"),
+}
+
+
+def findings_of(
+    here: Mirrored, brokers: Sequence[BrokerRow], mirror: MirrorRow, lanes: Sequence[Lane], groups: Sequence[GroupRow]
+) -> tuple[Finding, ...]:
+    """All of them, ordered as FindingCode is."""
+    found = [*_of_mirror(here, mirror), *_of_brokers(here, brokers), *_of_lanes(here, lanes), *_of_groups(groups)]
+    order = {code: place for place, code in enumerate(FindingCode)}
+    return tuple(sorted(found, key=lambda finding: (order[finding.code], -(finding.value or 0))))
+
+
+def _of_mirror(here: Mirrored, mirror: MirrorRow) -> Iterator[Finding]:
+    evidence = here.evidence(polled_by=())
+    if evidence.stale_reason is StaleReason.BROKER_UNREACHABLE:
+        yield Finding(FindingCode.BROKER_UNREACHABLE, "ruby", here.name, mirror.lag_ms, evidence.detail)
+    elif evidence.stale:
+        yield Finding(FindingCode.MIRROR_STALE, "brass", here.name, mirror.lag_ms, evidence.detail)
+
+
+def _of_brokers(here: Mirrored, brokers: Sequence[BrokerRow]) -> Iterator[Finding]:
+    for broker in brokers:
+        if broker.state in _STATES:
+            code, severity = _STATES[broker.state]
+            yield Finding(code, severity, broker.name, None, "; ".join(broker.reasons))
+        if broker.disk_used_ratio is not None and broker.disk_used_ratio > DISK_LIMIT:
+            yield Finding(FindingCode.DISK_FILLING, "brass", broker.name, round(broker.disk_used_ratio * 100))
+    if here.broker is not None and here.broker.damaged:
+        yield Finding(FindingCode.RECORDS_DAMAGED, "ruby", here.name, len(here.broker.damaged))
+
+
+def _of_lanes(here: Mirrored, lanes: Sequence[Lane]) -> Iterator[Finding]:
+    as_of_ms = here.as_of_ms or here.now_ms
+    for lane in lanes:
+        if lane.early_total:
+            yield Finding(FindingCode.RELEASED_EARLY, "ruby", str(lane.level), lane.early_total)
+        if "late" in lane.warnings and lane.next_due_ms is not None:
+            yield Finding(FindingCode.LANE_LATE, "brass", str(lane.level), as_of_ms - lane.next_due_ms)
+        if "persisted" in lane.warnings and lane.persisted_ms is not None:
+            yield Finding(FindingCode.PROGRESS_UNSAVED, "brass", str(lane.level), as_of_ms - lane.persisted_ms)
+
+
+def _of_groups(groups: Sequence[GroupRow]) -> Iterator[Finding]:
+    left = [row for row in groups if row.state is GroupState.NO_CONSUMER and row.lag]
+    for row in sorted(left, key=lambda row: -(row.lag or 0))[:LIMIT]:
+        yield Finding(FindingCode.GROUP_WITHOUT_CONSUMER, "brass", row.name, row.lag)
+    dead = [row for row in groups if row.dead]
+    for row in sorted(dead, key=lambda row: -(row.dead or 0))[:LIMIT]:
+        yield Finding(FindingCode.DEAD_LETTERS, "brass", row.name, row.dead)

@@ -1,0 +1,125 @@
+"""The trail of one message: its physical records in the order in which they were written, and what each stands for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from broker.client import Message
+from console.queries.shapes.messages import Hop, HopKind
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+
+
+@dataclass(slots=True)
+class Trail:
+    """Records by position; `dues_ms` of the parked ones, and how far each level has released."""
+
+    opened: Message
+    records: dict[int, Message] = field(default_factory=dict)
+    dues_ms: dict[int, int] = field(default_factory=dict)
+    delay_offsets: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.add(self.opened)
+
+    def add(self, record: Message) -> None:
+        """Take in a record of the same message."""
+        if record.unique_key == self.opened.unique_key:
+            self.records.setdefault(record.position, record)
+
+    @property
+    def ordered(self) -> list[Message]:
+        """Oldest first."""
+        return [self.records[position] for position in sorted(self.records)]
+
+    @property
+    def parked(self) -> list[Message]:
+        """Records on a lane."""
+        return [record for record in self.ordered if record.topic == SCHEDULE_TOPIC]
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Where records of the message may be."""
+        properties = self.opened.properties
+        named = (SCHEDULE_TOPIC, self.real_topic, properties.get("REAL_TOPIC"), properties.get("RETRY_TOPIC"))
+        return tuple(dict.fromkeys(topic for topic in named if topic))
+
+    @property
+    def real_topic(self) -> str:
+        """The topic that its consumers see."""
+        if self.opened.topic == SCHEDULE_TOPIC:
+            return self.opened.properties.get("REAL_TOPIC", SCHEDULE_TOPIC)
+        return self.opened.topic
+
+    @property
+    def real_queue_id(self) -> int | None:
+        """The queue that its consumers see."""
+        if self.opened.topic != SCHEDULE_TOPIC:
+            return self.opened.queue_id
+        number = self.opened.properties.get("REAL_QID", "")
+        return int(number) if number.isdigit() else None
+
+    @property
+    def _last_parked(self) -> Message | None:
+        return self.parked[-1] if self.parked else None
+
+    @property
+    def due_ms(self) -> int | None:
+        """When it is due, or last was."""
+        parked = self._last_parked
+        return self.dues_ms.get(parked.position) if parked else None
+
+    @property
+    def delay_level(self) -> int | None:
+        """The lane it waits on, or last waited on."""
+        parked = self._last_parked
+        return parked.queue_id + 1 if parked else None
+
+    @property
+    def pending(self) -> bool:
+        """True while its newest record waits on a lane."""
+        parked = self._last_parked
+        if parked is None or parked is not self.ordered[-1]:
+            return False
+        return parked.queue_offset >= self.delay_offsets.get(parked.queue_id + 1, 0)
+
+
+def hops_of(trail: Trail) -> tuple[Hop, ...]:
+    """One hop a record, oldest first."""
+    hops: list[Hop] = []
+    due_ms: int | None = None
+    for record in trail.ordered:
+        kind = _kind(record)
+        parked = kind is HopKind.PARKED
+        released_late = None if due_ms is None or parked else record.store_ms - due_ms
+        due_ms = trail.dues_ms.get(record.position) if parked else None
+        hops.append(
+            Hop(
+                kind=kind,
+                topic=record.topic,
+                queue_id=record.queue_id,
+                queue_offset=record.queue_offset,
+                position=record.position,
+                size_bytes=record.size,
+                store_ms=record.store_ms,
+                after_ms=record.store_ms - hops[-1].store_ms if hops else None,
+                offset_message_id=record.offset_message_id,
+                delay_level=record.queue_id + 1 if parked else None,
+                due_ms=due_ms,
+                late_ms=released_late,
+                current=record.position == trail.opened.position,
+            )
+        )
+    return tuple(hops)
+
+
+def _kind(record: Message) -> HopKind:
+    if record.topic == SCHEDULE_TOPIC:
+        return HopKind.PARKED
+    if record.topic.startswith("%DLQ%"):
+        return HopKind.DEAD_LETTER
+    if record.topic.startswith("%RETRY%"):
+        return HopKind.RETRY
+    # RocketMQ leaves REAL_TOPIC in the bytes of what it releases
+    released = "ESC_SOURCE" in record.properties or record.properties.get("REAL_TOPIC") == record.topic
+    return HopKind.RELEASED if released else HopKind.STORED

@@ -1,0 +1,51 @@
+"""How far consumer groups are behind, summed by the database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db import connection
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    """Sums over a group's queues; lag None: some queue's end is unknown."""
+
+    group: str
+    #: topics and queues with a committed offset, retry and dead-letter topics not counted in topics
+    topics: int
+    queues: int
+    #: all topics but the dead letters
+    lag: int | None
+    #: of that, in %RETRY%group; None without such a topic
+    retry: int | None
+
+
+_SUMS = """
+    SELECT o."group",
+           count(DISTINCT o.topic)
+                 FILTER (WHERE NOT starts_with(o.topic, %(retry)s) AND NOT starts_with(o.topic, %(dead)s)),
+           count(*),
+           CASE WHEN bool_and(q.max_offset IS NOT NULL OR starts_with(o.topic, %(dead)s))
+                THEN coalesce(sum(greatest(q.max_offset - o."offset", 0))
+                              FILTER (WHERE NOT starts_with(o.topic, %(dead)s)), 0) END,
+           sum(greatest(q.max_offset - o."offset", 0)) FILTER (WHERE starts_with(o.topic, %(retry)s))
+      FROM broker_consumeroffset o
+      LEFT JOIN broker_queue q ON q.broker_id = o.broker_id AND q.topic = o.topic AND q.queue_id = o.queue_id
+     WHERE o.broker_id = %(broker)s
+       AND (%(topic)s::text IS NULL OR o.topic = %(topic)s)
+       AND (%(group)s::text IS NULL OR o."group" = %(group)s)
+     GROUP BY o."group"
+     ORDER BY o."group"
+"""
+
+
+def lags_by_group(broker: str, *, topic: str | None = None, group: str | None = None) -> list[GroupLag]:
+    """One line a group, of all topics or of one."""
+    wanted = {"broker": broker, "topic": topic, "group": group, "retry": "%RETRY%", "dead": "%DLQ%"}
+    with connection.cursor() as cursor:
+        cursor.execute(_SUMS, wanted)
+        return [
+            GroupLag(name, topics, queues, None if lag is None else int(lag), None if retry is None else int(retry))
+            for name, topics, queues, lag, retry in cursor.fetchall()
+        ]
