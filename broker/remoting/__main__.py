@@ -1,0 +1,70 @@
+"""`python -m broker.remoting`: a bare broker without Django, for tests and measurements."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+
+import uvloop
+
+from ..engine.config import EngineConfig
+from ..engine.errors import EngineError
+from .service import BrokerService
+
+#: what a store keeps as it was made
+SIZES = ("segment_size_bytes", "queue_file_entries", "index_slots", "index_entries")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serves a store until SIGTERM or SIGINT; the exit code is 1 if it could not start, 2 if the store has FAILED."""
+    parser = argparse.ArgumentParser(prog="python -m broker.remoting", description=__doc__)
+    parser.add_argument("--root", required=True, help="store directory")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on and to tell clients")
+    parser.add_argument("--port", type=int, default=10911, help="port of the broker (0: a free one)")
+    parser.add_argument("--namesrv-port", type=int, default=9876, help="port of the name service (0: a free one)")
+    parser.add_argument("--flush", choices=("sync", "async"), default="sync")
+    parser.add_argument("--delay-levels", default=None, help="messageDelayLevel, such as '1s 5s 10s'")
+    parser.add_argument("--no-auto-create", action="store_true", help="topics are not made by their first message")
+    for name in SIZES:
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=None, help=f"{name} of EngineConfig")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    chosen = {name: getattr(options, name) for name in (*SIZES, "delay_levels") if getattr(options, name) is not None}
+    try:
+        config = EngineConfig(
+            root=options.root, host=options.host, port=options.port, flush=options.flush,
+            auto_create_topics=not options.no_auto_create, **chosen,
+        )  # fmt: skip
+        return uvloop.run(_serve(config, options.namesrv_port))
+    except (EngineError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+
+
+async def _serve(config: EngineConfig, namesrv_port: int) -> int:
+    ended = asyncio.Event()
+    failures: list[str] = []
+
+    def failed(reason: str) -> None:
+        failures.append(reason)
+        ended.set()
+
+    service = BrokerService(
+        config, listen_host=config.host, broker_port=config.port, namesrv_port=namesrv_port, on_failed=failed
+    )
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    await service.start()
+    sys.stdout.write(f"broker {service.address} name service {service.namesrv_address}\n")
+    sys.stdout.flush()
+    await ended.wait()
+    await service.stop()
+    return 2 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,154 @@
+"""Who is connected: producers and consumers by group, and what each consumer group subscribes to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from .codec import Command
+from .codes import ONEWAY_FLAG, Request
+from .server import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What a group wants of a topic; `tag_codes` is None for everything."""
+
+    topic: str
+    expression: str
+    kind: str
+    version: int
+    tags: tuple[str, ...]
+    codes: tuple[int, ...]
+
+    @property
+    def tag_codes(self) -> frozenset[int] | None:
+        """Hash codes of the wanted tags (their lower 32 bits stand in the queue entries); None for all."""
+        return frozenset(self.codes) if self.codes else None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One client of a group at the end of a connection."""
+
+    connection: Connection
+    client_id: str
+    language: str
+    version: int
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """The consumers of a group that are connected now."""
+
+    name: str
+    consume_type: str = "CONSUME_PASSIVELY"
+    message_model: str = "CLUSTERING"
+    from_where: str = "CONSUME_FROM_LAST_OFFSET"
+    members: dict[Connection, Member] = field(default_factory=dict)
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+
+
+class Clients:
+    """The one owner of who is connected."""
+
+    def __init__(self) -> None:
+        self._producers: dict[str, dict[Connection, Member]] = {}
+        self._consumers: dict[str, ConsumerGroup] = {}
+        self._of_connection: dict[Connection, set[tuple[str, str]]] = {}
+        self.on_group_left: list[Callable[[str, str], None]] = []
+        """Called with (group, client id) when a consumer has left."""
+
+    def producers(self, group: str) -> list[Member]:
+        """Connected producers of a group."""
+        return list(self._producers.get(group, {}).values())
+
+    def consumers(self, group: str) -> ConsumerGroup | None:
+        """The group, if any of its consumers is connected."""
+        return self._consumers.get(group)
+
+    def groups_of_topic(self, topic: str) -> Iterator[str]:
+        """Connected groups that subscribe to a topic."""
+        return (name for name, group in self._consumers.items() if topic in group.subscriptions)
+
+    def add_producer(self, group: str, member: Member) -> None:
+        """Registers (or refreshes) a producer."""
+        self._producers.setdefault(group, {})[member.connection] = member
+        self._of_connection.setdefault(member.connection, set()).add(("producer", group))
+
+    def add_consumer(
+        self, group: ConsumerGroup, member: Member, subscriptions: list[Subscription], *, notify: bool
+    ) -> bool:
+        """Registers (or refreshes) a consumer with what its group subscribes to now; True if something changed."""
+        known = self._consumers.get(group.name)
+        if known is None:
+            known = self._consumers[group.name] = group
+        known.consume_type, known.message_model = group.consume_type, group.message_model
+        known.from_where = group.from_where
+        is_new = member.connection not in known.members
+        known.members[member.connection] = member
+        self._of_connection.setdefault(member.connection, set()).add(("consumer", group.name))
+        changed = self._subscribe(known, subscriptions)
+        if notify and (is_new or changed):
+            self._notify(known, member.connection)
+        return is_new or changed
+
+    def _subscribe(self, group: ConsumerGroup, subscriptions: list[Subscription]) -> bool:
+        wanted = {subscription.topic: subscription for subscription in subscriptions}
+        changed = False
+        for topic, subscription in wanted.items():
+            known = group.subscriptions.get(topic)
+            if known is None or known.version < subscription.version:
+                changed = changed or known is None or known.expression != subscription.expression
+                group.subscriptions[topic] = subscription
+        for topic in [topic for topic in group.subscriptions if topic not in wanted]:
+            del group.subscriptions[topic]
+            changed = True
+        return changed
+
+    def remove(self, connection: Connection, kind: str, group: str, *, notify: bool = True) -> None:
+        """Unregisters one client from a group."""
+        memberships = self._of_connection.get(connection)
+        if memberships is None or (kind, group) not in memberships:
+            return
+        memberships.discard((kind, group))
+        if not memberships:
+            del self._of_connection[connection]
+        if kind == "producer":
+            self._drop_producer(connection, group)
+        else:
+            self._drop_consumer(connection, group, notify)
+
+    def remove_connection(self, connection: Connection) -> None:
+        """Unregisters all that came over a connection that has ended."""
+        for kind, group in list(self._of_connection.get(connection, ())):
+            self.remove(connection, kind, group)
+
+    def _drop_producer(self, connection: Connection, group: str) -> None:
+        members = self._producers[group]
+        members.pop(connection, None)
+        if not members:
+            del self._producers[group]
+
+    def _drop_consumer(self, connection: Connection, name: str, notify: bool) -> None:
+        group = self._consumers[name]
+        member = group.members.pop(connection)
+        if not group.members:
+            del self._consumers[name]
+        for callback in self.on_group_left:
+            callback(name, member.client_id)
+        if notify:
+            self._notify(group, connection)
+
+    def _notify(self, group: ConsumerGroup, cause: Connection) -> None:
+        """Tells the group's other members that it has changed: they share out the queues anew."""
+        for member in group.members.values():
+            if member.connection is not cause:
+                member.connection.send(
+                    Command(
+                        Request.NOTIFY_CONSUMER_IDS_CHANGED,
+                        {"consumerGroup": group.name},
+                        flag=ONEWAY_FLAG,
+                        serialization=member.connection.serialization,
+                    )
+                )

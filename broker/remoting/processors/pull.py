@@ -1,0 +1,173 @@
+"""Pulling: 11 and 361, answered at once or held until a message arrives (long polling)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...engine.errors import TopicNotFound, TopicNotReadable
+from ...engine.store.reader import Pulled, PullStatus
+from ...engine.store.topics import READ, Topic
+from ..clients import Subscription
+from ..codec import Command
+from ..codes import Answer, Request
+from ..errors import RequestRefused
+from ..fields import INT_MAX, text, whole
+from ..server import Connection, Handler
+from ..state import BrokerState
+from ..subscription import build_subscription, refuse_unless_tags
+from ..waiting import WaitingPull
+
+COMMIT_OFFSET = 1
+SUSPEND = 2
+HAS_SUBSCRIPTION = 4
+
+MOST_MESSAGES = 1024
+MOST_BYTES = 4 * 1024 * 1024
+"""A pull's answer holds at least one message and, beyond that, at most this."""
+LONGEST_SUSPEND_MS = 120_000
+
+#: status of the engine -> response code and remark (GetMessageStatus)
+_ANSWERS = {
+    PullStatus.FOUND: (Answer.SUCCESS, "FOUND"),
+    PullStatus.NO_MESSAGE: (Answer.PULL_NOT_FOUND, "OFFSET_OVERFLOW_ONE"),
+    PullStatus.EMPTY_QUEUE: (Answer.PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE"),
+    PullStatus.NO_MATCH: (Answer.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE"),
+    PullStatus.OFFSET_OVERFLOW: (Answer.PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY"),
+    PullStatus.OFFSET_TOO_SMALL: (Answer.PULL_OFFSET_MOVED, "OFFSET_TOO_SMALL"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What one pull asks for, checked."""
+
+    topic: str
+    queue_id: int
+    most_messages: int
+    most_bytes: int
+    tag_codes: frozenset[int] | None
+    suspend_ms: int
+
+
+class PullProcessor:
+    """Gives consumers what they ask for."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self._engine = state.engine
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """Request code -> handler."""
+        return {Request.PULL_MESSAGE: self._pull, Request.LITE_PULL_MESSAGE: self._pull}
+
+    def _pull(self, connection: Connection, request: Command) -> Command | None:
+        ext = request.ext
+        group, topic = text(ext, "consumerGroup"), text(ext, "topic")
+        sys_flag = whole(ext, "sysFlag", 0, low=0, high=INT_MAX)
+        queue_id = whole(ext, "queueId", low=0, high=INT_MAX)
+        self._check_group(group)
+        self._check_queue(topic, queue_id)
+        wanted = _Wanted(
+            topic,
+            queue_id,
+            min(whole(ext, "maxMsgNums", 32, low=1, high=INT_MAX), MOST_MESSAGES),
+            min(whole(ext, "maxMsgBytes", MOST_BYTES, low=0, high=INT_MAX), MOST_BYTES),
+            self._subscription(group, topic, sys_flag, ext).tag_codes,
+            whole(ext, "suspendTimeoutMillis", 0, low=0) if sys_flag & SUSPEND else 0,
+        )
+        offset = whole(ext, "queueOffset")
+        committed = whole(ext, "commitOffset", -1)
+        if sys_flag & COMMIT_OFFSET and committed >= 0 and self._engine.groups.get(group) is not None:
+            self._engine.offsets.commit(group, topic, queue_id, committed)
+        pulled = self._engine.pull(topic, queue_id, offset, wanted.most_messages, wanted.most_bytes, wanted.tag_codes)
+        if self._may_wait(pulled, offset, wanted.suspend_ms):
+            self._hold(connection, request, wanted, pulled.next_offset)
+            return None
+        return self._answer(request, pulled, offset)
+
+    def _check_group(self, name: str) -> None:
+        group = self._engine.groups.get(name)
+        if group is not None and not group.consume_enable:
+            raise RequestRefused(Answer.NO_PERMISSION, f"subscription group no permission, {name}")
+
+    def _check_queue(self, name: str, queue_id: int) -> None:
+        topic: Topic | None = self._engine.topics.get(name)
+        if topic is None:
+            raise TopicNotFound(name)
+        if not topic.permission & READ:
+            raise TopicNotReadable(name)
+        if queue_id >= topic.read_queues:
+            raise RequestRefused(
+                Answer.INVALID_PARAMETER,
+                f"queueId[{queue_id}] is illegal, topic {name!r} has {topic.read_queues} queues.",
+            )
+
+    def _subscription(self, group: str, topic: str, sys_flag: int, ext: Mapping[str, str]) -> Subscription:
+        """The pull's own subscription if it carries one (and a newer version than the group's is welcome), else the
+        group's, which must be as new as the pull says."""
+        version = whole(ext, "subVersion", 0)
+        if sys_flag & HAS_SUBSCRIPTION:
+            kind = ext.get("expressionType") or "TAG"
+            refuse_unless_tags(kind)
+            return build_subscription(topic, ext.get("subscription") or "*", kind, version)
+        consumers = self._state.clients.consumers(group)
+        if consumers is None:
+            raise RequestRefused(Answer.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
+        subscription = consumers.subscriptions.get(topic)
+        if subscription is None:
+            raise RequestRefused(Answer.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
+        if subscription.version < version:
+            raise RequestRefused(Answer.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+        refuse_unless_tags(subscription.kind)
+        return subscription
+
+    def _may_wait(self, pulled: Pulled, offset: int, suspend_ms: int) -> bool:
+        if suspend_ms <= 0 or self._state.waiting.is_full:
+            return False
+        return pulled.status is PullStatus.NO_MESSAGE or (pulled.status is PullStatus.EMPTY_QUEUE and offset == 0)
+
+    def _hold(self, connection: Connection, request: Command, wanted: _Wanted, offset: int) -> None:
+        def look(pull: WaitingPull, is_last: bool) -> bool:
+            return self._look_again(pull, wanted, is_last)
+
+        deadline_ms = self._state.clock() + min(wanted.suspend_ms, LONGEST_SUSPEND_MS)
+        key = (wanted.topic, wanted.queue_id)
+        self._state.waiting.add(WaitingPull(connection, request, key, offset, deadline_ms, look))
+
+    def _look_again(self, pull: WaitingPull, wanted: _Wanted, is_last: bool) -> bool:
+        """Answers a pull that waited, unless there is still nothing for it and time left."""
+        connection, request = pull.connection, pull.request
+        if connection.is_paused and not is_last:
+            return False
+        if self._engine.topics.get(wanted.topic) is None:
+            connection.send(request.answer(code=Answer.TOPIC_NOT_EXIST, remark=f"Topic {wanted.topic!r} was deleted."))
+            return True
+        pulled = self._engine.pull(
+            wanted.topic, wanted.queue_id, pull.offset, wanted.most_messages, wanted.most_bytes, wanted.tag_codes
+        )
+        if not is_last and pulled.status in {PullStatus.NO_MESSAGE, PullStatus.NO_MATCH}:
+            pull.offset = pulled.next_offset
+            if pulled.next_offset >= pulled.max_offset:
+                return False
+        connection.send(self._answer(request, pulled, pull.offset))
+        return True
+
+    def _answer(self, request: Command, pulled: Pulled, offset: int) -> Command:
+        code, remark = _ANSWERS[pulled.status]
+        if pulled.status is PullStatus.EMPTY_QUEUE and offset != 0:
+            code, remark = Answer.PULL_OFFSET_MOVED, "NO_MESSAGE_IN_QUEUE"
+        self._state.get_total += len(pulled.records)
+        return request.answer(
+            {
+                "suggestWhichBrokerId": "0",
+                "nextBeginOffset": str(pulled.next_offset),
+                "minOffset": str(pulled.min_offset),
+                "maxOffset": str(pulled.max_offset),
+                "topicSysFlag": "0",
+                "groupSysFlag": "0",
+            },
+            b"".join(pulled.records),
+            code=code,
+            remark=remark,
+        )

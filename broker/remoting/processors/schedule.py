@@ -1,0 +1,40 @@
+"""Delay levels and changes: 45, and two requests of our own, 14000 and 14001."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..codec import Command
+from ..codes import Request
+from ..jsonbody import json_body
+from ..server import Connection, Handler
+from ..state import BrokerState
+
+
+class ScheduleProcessor:
+    """Says how far the delay levels are, and what changed in the whole store since a token."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self._engine = state.engine
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """Request code -> handler."""
+        return {
+            Request.GET_ALL_DELAY_OFFSET: self._delay_offsets,
+            Request.GET_CHANGES: self._changes,
+            Request.GET_SCHEDULE_STATUS: self._status,
+        }
+
+    def _delay_offsets(self, _: Connection, request: Command) -> Command:
+        offsets = {str(level): offset for level, offset in self._engine.schedule.offsets().items()}
+        version = {"counter": 0, "stateVersion": 0, "timestamp": self._state.clock()}
+        return request.answer(body=json_body({"dataVersion": version, "offsetTable": offsets}))
+
+    def _changes(self, _: Connection, request: Command) -> Command:
+        return request.answer(
+            body=json_body(self._engine.changes_since(request.ext.get("token", ""), self._state.clock()))
+        )
+
+    def _status(self, _: Connection, request: Command) -> Command:
+        return request.answer(body=json_body(self._engine.schedule_json(self._state.clock())))

@@ -1,0 +1,252 @@
+"""Sending: one message (10, 310), a batch (310 with `m`, 320), a message that its consumer gives back (36)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from struct import Struct
+
+from ...engine.errors import EngineError, FeatureMissing, TopicNotFound
+from ...engine.message import pack_host
+from ...engine.properties import format_properties, parse_properties
+from ...engine.store.ticket import Ticket
+from ..codec import Command
+from ..codec import decode as decode_frame
+from ..codes import Answer, Request
+from ..errors import RequestRefused
+from ..fields import INT_MAX, text, whole
+from ..sendheader import SendHeader, SendShortcut, read_send_header
+from ..sendreply import TRACE_FIELDS, reply_command
+from ..server import Connection, Handler
+from ..state import BrokerState
+from ..uniquekey import UniqueKeys
+
+RETRY_PREFIX = "%RETRY%"
+DEAD_PREFIX = "%DLQ%"
+
+_SEND_V2 = Request.SEND_MESSAGE_V2.to_bytes(2, "big")
+_BATCH_ITEM = Struct(">IIIiI").unpack_from
+_BATCH_ITEM_BYTES = 20
+_MOST_BATCH_ITEMS = 100_000
+
+
+class SendProcessor:
+    """Takes messages in; their answers leave when they are durable."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self._engine = state.engine
+        self._shortcut = SendShortcut()
+        self._keys = UniqueKeys(pack_host(state.config.host, state.config.port), state.clock())
+        self._added = {**TRACE_FIELDS, "CLUSTER": state.config.cluster_name}
+        self._added_bytes = format_properties(self._added)
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """Request code -> handler."""
+        return {
+            Request.SEND_MESSAGE: self._send,
+            Request.SEND_MESSAGE_V2: self._send,
+            Request.SEND_BATCH_MESSAGE: self._send,
+            Request.CONSUMER_SEND_MSG_BACK: self._send_back,
+        }
+
+    def express(self, connection: Connection, frame: bytes, now_ms: int) -> bool:
+        """Takes a plain send with a binary header the short way; False if it is anything else."""
+        if frame[4:6] != _SEND_V2:
+            return False
+        send = self._shortcut.read(frame)
+        if send is None:
+            return self._first_of_its_kind(connection, frame)
+        opaque, frame_flag, topic, queue_id, sys_flag, born_ms, flag, properties, body = send
+        if (
+            b"TRA" in properties
+            or b"UNIQ_KEY\x01" not in properties
+            or b"CLUSTER" in properties
+            or b"MSG_REGION" in properties
+            or properties[-1:] != b"\x02"
+        ):
+            return False
+        try:
+            self._engine.append(
+                topic, queue_id, body, properties + self._added_bytes, flag=flag, sys_flag=sys_flag, born_ms=born_ms,
+                born_host=connection.born_host, now_ms=now_ms,
+                owner=None if frame_flag & 2 else (connection, opaque, 1),
+            )  # fmt: skip
+        except EngineError:
+            return False  # nothing was written: the long way creates the topic, or refuses with the reason
+        connection.serialization = 1
+        return True
+
+    def _first_of_its_kind(self, connection: Connection, frame: bytes) -> bool:
+        """Reads a send in full and remembers its shape for the short way; the caller goes the long way."""
+        if frame[0] != 1 or len(frame) > 65536:
+            return False
+        command = decode_frame(frame)
+        try:
+            self._shortcut.learn(frame, command, read_send_header(command.ext))
+        except RequestRefused:
+            return False
+        return False
+
+    def _send(self, connection: Connection, request: Command) -> Command | None:
+        header = read_send_header(request.ext, is_v1=request.code == Request.SEND_MESSAGE and "b" not in request.ext)
+        self._ensure_topic(header)
+        if header.is_batch or request.code == Request.SEND_BATCH_MESSAGE:
+            self._append_batch(connection, request, header)
+        else:
+            self._append(connection, request, header)
+        return None
+
+    def _ensure_topic(self, header: SendHeader) -> None:
+        """Creates a topic at its first message, if that is allowed."""
+        topics, config = self._engine.topics, self._state.config
+        if topics.get(header.topic) is not None:
+            return
+        if header.topic.startswith(RETRY_PREFIX) and self._engine.groups.get(header.topic[len(RETRY_PREFIX) :]):
+            topics.ensure(header.topic, 1)
+        elif config.auto_create_topics:
+            topics.ensure(
+                header.topic, min(header.default_queues or config.default_topic_queues, config.default_topic_queues)
+            )
+        else:
+            raise TopicNotFound(header.topic)
+
+    def _append(self, connection: Connection, request: Command, header: SendHeader) -> None:
+        properties = parse_properties(header.properties)
+        _refuse_half(properties)
+        topic, queue_id = header.topic, header.queue_id
+        now_ms = self._state.clock()
+        if topic.startswith(RETRY_PREFIX) and self._is_dead(header, now_ms):
+            topic, queue_id = DEAD_PREFIX + topic[len(RETRY_PREFIX) :], 0
+            self._engine.topics.ensure(topic, 1)
+            properties["DELAY"] = "0"
+        if not properties.get("UNIQ_KEY"):
+            properties["UNIQ_KEY"] = self._keys.make(now_ms)
+        properties.update(self._added)
+        self._engine.append(
+            topic, queue_id, request.body, format_properties(properties), flag=header.flag, sys_flag=header.sys_flag,
+            born_ms=header.born_ms, born_host=connection.born_host, reconsume_times=header.reconsume_times,
+            now_ms=now_ms, owner=_owner(connection, request),
+        )  # fmt: skip
+
+    def _is_dead(self, header: SendHeader, now_ms: int) -> bool:
+        """True if a consumer gives back what it may not try any more (SendMessageProcessor.handleRetryAndDLQ)."""
+        name = header.topic[len(RETRY_PREFIX) :]
+        group = self._engine.groups.get(name)
+        most = header.most_reconsume_times
+        if most is None:
+            most = group.retry_max_times if group is not None else 16
+        return header.reconsume_times > most or self._state.locks.has_live_locks(name, now_ms)
+
+    def _append_batch(self, connection: Connection, request: Command, header: SendHeader) -> None:
+        if header.topic.startswith(RETRY_PREFIX):
+            raise RequestRefused(
+                Answer.MESSAGE_ILLEGAL, "A batch cannot go to a retry topic; send its messages one by one."
+            )
+        parts = split_batch(request.body)
+        now_ms = self._state.clock()
+        outer = parse_properties(header.properties)
+        owner = None if request.is_oneway else _BatchOwner(connection, request, len(parts), outer.get("UNIQ_KEY", ""))
+        _refuse_half(outer)
+        self._engine.append_batch(
+            header.topic, header.queue_id, parts, sys_flag=header.sys_flag, born_ms=header.born_ms,
+            born_host=connection.born_host, now_ms=now_ms, owner=owner,
+        )  # fmt: skip
+
+    def _send_back(self, connection: Connection, request: Command) -> Command | None:
+        ext = request.ext
+        name = text(ext, "group")
+        group = self._engine.groups.get(name)
+        if group is None:
+            raise RequestRefused(Answer.SUBSCRIPTION_GROUP_NOT_EXIST, f"Consumer group {name!r} does not exist.")
+        most = whole(ext, "maxReconsumeTimes", -1, low=-1, high=INT_MAX)
+        ticket = self._engine.send_back(
+            whole(ext, "offset", low=0),
+            name,
+            whole(ext, "delayLevel", 0, low=-1, high=INT_MAX),
+            group.retry_max_times if most < 0 else most,
+            self._state.clock(),
+        )
+        ticket.owner = None if request.is_oneway else _AnsweredOwner(connection, request)
+        return None
+
+
+class _BatchOwner:
+    """Waits until all messages of a batch are durable, then answers once."""
+
+    __slots__ = ("_connection", "_request", "_size", "_tickets", "_unique_key")
+
+    def __init__(self, connection: Connection, request: Command, size: int, unique_key: str) -> None:
+        self._connection = connection
+        self._request = request
+        self._size = size
+        self._unique_key = unique_key
+        self._tickets: list[Ticket] = []
+
+    def stored(self, ticket: Ticket) -> None:
+        self._tickets.append(ticket)
+        if len(self._tickets) == self._size:
+            request = self._request
+            self._connection.send(reply_command(self._tickets, request.opaque, request.serialization, self._unique_key))
+
+    def refused(self, code: int, remark: str) -> None:
+        if self._size:
+            self._size = 0
+            self._connection.send(self._request.answer(code=code, remark=remark))
+
+
+class _AnsweredOwner:
+    """Answers plain success when the message is durable."""
+
+    __slots__ = ("_connection", "_request")
+
+    def __init__(self, connection: Connection, request: Command) -> None:
+        self._connection = connection
+        self._request = request
+
+    def stored(self, _: Ticket) -> None:
+        self._connection.send(self._request.answer())
+
+    def refused(self, code: int, remark: str) -> None:
+        self._connection.send(self._request.answer(code=code, remark=remark))
+
+
+def _owner(connection: Connection, request: Command) -> object:
+    return None if request.is_oneway else (connection, request.opaque, request.serialization)
+
+
+def _refuse_half(properties: Mapping[str, str]) -> None:
+    """Half messages are refused while they cannot be kept, never taken for plain ones; the engine knows them by
+    their sysFlag, clients before 4.6.1 by this property alone."""
+    if properties.get("TRAN_MSG", "").lower() == "true":
+        raise FeatureMissing("This broker keeps no transactions yet; send an ordinary message.")
+
+
+def split_batch(body: bytes) -> list[tuple[bytes, bytes, int]]:
+    """(body, properties, flag) of each message in a batch (MessageDecoder.encodeMessages).
+
+    | size 4 | magic 4 | CRC 4 | flag 4 | body length 4 | body | properties length 2 | properties |
+    """
+    parts: list[tuple[bytes, bytes, int]] = []
+    position, end = 0, len(body)
+    while position < end:
+        if end - position < _BATCH_ITEM_BYTES or len(parts) >= _MOST_BATCH_ITEMS:
+            raise RequestRefused(Answer.MESSAGE_ILLEGAL, "The batch is cut off, or holds too many messages.")
+        size, _, _, flag, length = _BATCH_ITEM(body, position)
+        body_at = position + _BATCH_ITEM_BYTES
+        properties_at = body_at + length + 2
+        item_end = position + size
+        if item_end > end or properties_at > item_end:
+            raise RequestRefused(Answer.MESSAGE_ILLEGAL, "A message of the batch reaches beyond its end.")
+        properties_length = int.from_bytes(body[properties_at - 2 : properties_at], "big")
+        if properties_at + properties_length != item_end:
+            raise RequestRefused(
+                Answer.MESSAGE_ILLEGAL, "The properties of a message of the batch do not fit its size."
+            )
+        properties = body[properties_at:item_end]
+        if properties and properties[-1] != 2:
+            properties += b"\x02"
+        parts.append((body[body_at : properties_at - 2], properties, flag))
+        position = item_end
+    if not parts:
+        raise RequestRefused(Answer.MESSAGE_ILLEGAL, "The batch holds no message.")
+    return parts

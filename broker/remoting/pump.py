@@ -1,0 +1,168 @@
+"""The engine's heart beat: what was appended is written and synced, answered, and what is due is released.
+
+append ── kick ──► take_sync ──► job.run (thread; inline when nothing is synced) ──► synced ──► answers
+                       ▲                                                              │
+                       └──────────────── whatever came meanwhile ◄────────────────────┤
+                                                                take_arrivals ──► long polls
+tick at the ms that the engine names ──► appends what is due ──► kick
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from ..engine.engine import Engine
+from ..engine.store.ticket import SyncJob, Ticket
+from ..engine.store.upkeep import UpkeepJob
+from .jobthread import JobThread, run_job
+
+logger = logging.getLogger(__name__)
+
+UPKEEP_INTERVAL_MS = 100
+"""How often the engine is asked whether something is to be saved or tidied; it keeps its own intervals."""
+
+LONGEST_SLEEP_MS = 60_000
+"""A tick at least this often: the clock may be set."""
+
+
+class Pump:
+    """Drives one engine from the event loop."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Callable[[], int],
+        *,
+        stored: Callable[[list[Ticket]], None],
+        arrived: Callable[[set[tuple[str, int]]], None],
+        failed: Callable[[str, list[Ticket]], None],
+        is_inline: bool,
+    ) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._stored = stored
+        self._arrived = arrived
+        self._failed = failed
+        self._is_inline = is_inline
+        self._loop = asyncio.get_running_loop()
+        self._syncs: JobThread[SyncJob] = JobThread("sync", self._loop, self._synced)
+        self._upkeeps: JobThread[UpkeepJob] = JobThread("upkeep", self._loop, self._upkept)
+        self._is_kicked = False
+        self._is_syncing = False
+        self._is_upkeeping = False
+        self._is_stopped = False
+        self._has_failed = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._tick_timer: asyncio.TimerHandle | None = None
+        self._tick_ms: int | None = None
+        self._upkeep_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        """True once the store failed to write: nothing is acknowledged any more."""
+        return self._has_failed
+
+    def start(self) -> None:
+        """Begins to tick and to keep up."""
+        self._tick()
+        self._upkeep()
+
+    def kick(self) -> None:
+        """Says that something may have been appended; costs nothing if that is known already."""
+        if not self._is_kicked and not self._is_syncing:
+            self._is_kicked = True
+            self._loop.call_soon(self._next_sync)
+
+    async def drain(self) -> None:
+        """Waits until all that was appended is durable and answered (or the store has failed)."""
+        self.kick()
+        while self._is_kicked or not self._idle.is_set():
+            if self._is_kicked:
+                self._is_kicked = False
+                self._next_sync()
+            await self._idle.wait()
+
+    def stop(self) -> None:
+        """Ends ticks, upkeep and threads; a job that runs is waited for, without its outcome being handled."""
+        self._is_stopped = True
+        for timer in (self._tick_timer, self._upkeep_timer):
+            if timer is not None:
+                timer.cancel()
+        self._syncs.stop()
+        self._upkeeps.stop()
+
+    def _next_sync(self) -> None:
+        self._is_kicked = False
+        if self._is_syncing or self._has_failed or self._is_stopped:
+            return
+        job = self._engine.take_sync(self._clock())
+        if job is None:
+            self._idle.set()
+            return
+        self._is_syncing = True
+        self._idle.clear()
+        if self._is_inline:
+            self._synced(job, run_job(job))
+        else:
+            self._syncs.submit(job)
+
+    def _synced(self, job: SyncJob, error: OSError | None) -> None:
+        self._is_syncing = False
+        now_ms = self._clock()
+        tickets = self._engine.synced(job, error, now_ms)
+        if error is not None:
+            self._fail(f"writing the log failed: {error}", job.tickets)
+            return
+        if tickets:
+            self._stored(tickets)
+            if not self._is_stopped and any(ticket.due_ms is not None for ticket in tickets):
+                self._tick()
+        arrivals = self._engine.take_arrivals()
+        if arrivals:
+            self._arrived(arrivals)
+        if self._is_inline:
+            self._idle.set()
+            self.kick()
+        else:
+            self._next_sync()
+
+    def _tick(self) -> None:
+        if self._is_stopped or self._has_failed:
+            return
+        if self._tick_timer is not None:
+            self._tick_timer.cancel()
+        now_ms = self._clock()
+        next_ms = self._engine.tick(now_ms)
+        wait_ms = LONGEST_SLEEP_MS if next_ms is None else min(max(next_ms - now_ms, 1), LONGEST_SLEEP_MS)
+        self._tick_timer = self._loop.call_later(wait_ms / 1000, self._tick)
+        self.kick()
+
+    def _upkeep(self) -> None:
+        if self._is_stopped:
+            return
+        self._upkeep_timer = self._loop.call_later(UPKEEP_INTERVAL_MS / 1000, self._upkeep)
+        if not self._is_upkeeping:
+            job = self._engine.take_upkeep(self._clock())
+            if job is not None:
+                self._is_upkeeping = True
+                self._upkeeps.submit(job)
+
+    def _upkept(self, job: UpkeepJob, error: OSError | None) -> None:
+        self._is_upkeeping = False
+        if self._is_stopped:
+            return
+        self._engine.upkept(job, error, self._clock())
+        if error is not None:
+            logger.error("upkeep failed: %s", error)
+            if self._engine.health().state == "FAILED":
+                self._fail(f"saving the store's state failed: {error}", [])
+
+    def _fail(self, reason: str, lost: list[Ticket]) -> None:
+        self._idle.set()
+        if not self._has_failed:
+            self._has_failed = True
+            logger.critical("the store has FAILED, nothing is acknowledged any more: %s", reason)
+            self._failed(reason, lost)

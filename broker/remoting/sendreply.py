@@ -1,0 +1,119 @@
+"""Answers to sends, made when their messages are durable: constant parts kept, one write a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import Struct
+from typing import Protocol, cast
+
+from ..engine.store.ticket import Ticket
+from .codec import BINARY, LANGUAGES, Command, encode, encode_fields
+from .codes import PROTOCOL_VERSION, RESPONSE_FLAG, Answer
+from .server import Connection
+
+REGION = "DefaultRegion"
+"""Value of MSG_REGION in messages and answers (BrokerConfig.regionId)."""
+
+TRACE_FIELDS = {"MSG_REGION": REGION, "TRACE_ON": "true"}
+
+SendOwner = tuple[Connection, int, int]
+"""Who waits for a message to be durable: connection, opaque, serialisation."""
+
+#: frame length, serialisation and header length, code, language, version, opaque, flag, remark length, ext length
+_START = Struct(">IIhbhiiii").pack
+_LANGUAGE = LANGUAGES.index("PYTHON")
+_TAIL = encode_fields(TRACE_FIELDS)
+_ID, _QUEUE, _OFFSET, _TRANSACTION = (
+    len(name).to_bytes(2, "big") + name + b"\0\0\0"
+    for name in (b"msgId", b"queueId", b"queueOffset", b"transactionId")
+)  # fmt: skip
+_HEADER_OWN_BYTES = 21
+_CONSTANT_BYTES = sum(len(part) + 1 for part in (_ID, _QUEUE, _OFFSET, _TRANSACTION)) + len(_TAIL)
+
+
+class StoredOwner(Protocol):
+    """Owner of tickets that is to be told about each (a batch, a message sent back)."""
+
+    def stored(self, ticket: Ticket) -> None:
+        """The ticket's message is durable."""
+
+    def refused(self, code: int, remark: str) -> None:
+        """The ticket's message could not be made durable; may be called once for each message of a batch."""
+
+
+class SendReplies:
+    """Builds and writes the answers for the tickets of one sync."""
+
+    def write(self, tickets: Iterable[Ticket]) -> None:
+        """Answers all that waited for these tickets."""
+        written: dict[Connection, list[bytes]] = {}
+        for ticket in tickets:
+            owner = ticket.owner
+            if owner is None:
+                continue
+            if isinstance(owner, tuple):
+                connection, opaque, serialization = owner
+                frame = binary_reply(ticket, opaque) if serialization == BINARY else json_reply(ticket, opaque)
+                parts = written.get(connection)
+                if parts is None:
+                    written[connection] = [frame]
+                else:
+                    parts.append(frame)
+            else:
+                cast(StoredOwner, owner).stored(ticket)
+        for connection, parts in written.items():
+            connection.write(b"".join(parts))
+
+    def refuse(self, tickets: Iterable[Ticket], remark: str) -> None:
+        """Answers an error to all that waited for these tickets: writing them failed."""
+        for ticket in tickets:
+            owner = ticket.owner
+            if isinstance(owner, tuple):
+                connection, opaque, serialization = owner
+                answer = Command(Answer.SYSTEM_ERROR, TRACE_FIELDS, b"", remark, RESPONSE_FLAG, opaque)
+                answer.serialization = serialization
+                connection.send(answer)
+            elif owner is not None:
+                cast(StoredOwner, owner).refused(Answer.SYSTEM_ERROR, remark)
+
+
+def binary_reply(ticket: Ticket, opaque: int) -> bytes:
+    """The answer to one send, with a binary header."""
+    message_id = ticket.offset_message_id.encode()
+    queue_id = b"%d" % ticket.queue_id
+    queue_offset = b"%d" % ticket.queue_offset
+    unique_key = (ticket.unique_key or "").encode()
+    if len(unique_key) > 255:
+        return encode(_command(ticket, opaque, BINARY))
+    ext_length = _CONSTANT_BYTES + len(message_id) + len(queue_id) + len(queue_offset) + len(unique_key)
+    header_length = _HEADER_OWN_BYTES + ext_length
+    return b"%b%b%c%b%b%c%b%b%c%b%b%c%b%b" % (
+        _START(
+            4 + header_length, header_length | BINARY << 24, 0, _LANGUAGE, PROTOCOL_VERSION, opaque, RESPONSE_FLAG, 0,
+            ext_length,
+        ),
+        _ID, len(message_id), message_id, _QUEUE, len(queue_id), queue_id, _OFFSET, len(queue_offset), queue_offset,
+        _TRANSACTION, len(unique_key), unique_key, _TAIL,
+    )  # fmt: skip
+
+
+def json_reply(ticket: Ticket, opaque: int) -> bytes:
+    """The answer to one send, with a JSON header."""
+    return encode(_command(ticket, opaque, 0))
+
+
+def _command(ticket: Ticket, opaque: int, serialization: int) -> Command:
+    return reply_command([ticket], opaque, serialization, ticket.unique_key or "")
+
+
+def reply_command(tickets: list[Ticket], opaque: int, serialization: int, unique_key: str) -> Command:
+    """The answer to a send of one or more messages: ids joined by commas, the first one's offset."""
+    first = tickets[0]
+    ext = {
+        "msgId": ",".join([ticket.offset_message_id for ticket in tickets]),
+        "queueId": str(first.queue_id),
+        "queueOffset": str(first.queue_offset),
+        "transactionId": unique_key,
+        **TRACE_FIELDS,
+    }
+    return Command(0, ext, flag=RESPONSE_FLAG, opaque=opaque, serialization=serialization)

@@ -1,0 +1,281 @@
+"""The broker's end of remoting connections: frames in, handlers, answers out.
+
+All frames of one read are handled in one go, without a task or an await each; their answers leave in one write.
+A connection that does not read its answers is not read from; one that sends half a frame and stops, or nothing at
+all, is closed by sweep(); one that sends what is no frame is closed alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from ..engine.errors import EngineError
+from ..engine.message import pack_host
+from .codec import MAX_FRAME_BYTES, Command, FrameBuffer, decode, encode
+from .codes import Answer
+from .errors import BadFrame, RequestRefused
+from .refusals import refusal_code
+
+logger = logging.getLogger(__name__)
+
+Handler = Callable[["Connection", Command], Command | None]
+"""Handles one request; None if it answers later, or never."""
+
+Express = Callable[["Connection", bytes, int], bool]
+"""Handles a frame without decoding it as a whole; False if it is not of the kind it knows. (connection, frame, now)"""
+
+LONGEST_REMARK = 4096
+
+LONGEST_CORKED_BYTES = 4096
+"""Answers up to this size wait for the others of the same read; larger ones are written at once, so that a peer that
+asks much in one read is stopped by its own unread answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one peer may ask of the server."""
+
+    max_frame_bytes: int = MAX_FRAME_BYTES
+    max_connections: int = 10_000
+    frame_timeout_ms: int = 30_000
+    """A frame that was begun must be whole after this time."""
+    idle_timeout_ms: int = 120_000
+    """serverChannelMaxIdleTimeSeconds of RocketMQ; clients send a heartbeat every 30 s."""
+    write_pause_bytes: int = 4 * 1024 * 1024
+    """Above this many bytes waiting to be written, no more requests are read."""
+    sweep_interval_ms: int = 1_000
+
+
+class Server:
+    """One listening port: its connections, handlers and limits."""
+
+    def __init__(
+        self,
+        name: str,
+        handlers: Mapping[int, Handler],
+        clock: Callable[[], int],
+        limits: Limits,
+        *,
+        express: Express | None = None,
+    ) -> None:
+        self.name = name
+        self.limits = limits
+        self.clock = clock
+        self.express = express
+        self.connections: set[Connection] = set()
+        self.on_closed: list[Callable[[Connection], None]] = []
+        self.after_read: Callable[[], None] = _nothing
+        self._handlers = handlers
+        self._listener: asyncio.Server | None = None
+
+    async def start(self, listening: socket.socket) -> None:
+        """Begins to accept connections on a bound socket."""
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(lambda: Connection(self), sock=listening, backlog=1024)
+
+    def stop_accepting(self) -> None:
+        """Takes no new connections; those there are live on."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    def stop_reading(self) -> None:
+        """Takes no new requests; what was asked is still answered."""
+        for connection in self.connections:
+            connection.stop_reading()
+
+    def close_connections(self) -> None:
+        """Ends all connections once what was written to them is sent."""
+        for connection in list(self.connections):
+            connection.close()
+
+    def abort_connections(self) -> None:
+        """Ends all connections at once."""
+        for connection in list(self.connections):
+            connection.abort()
+
+    def sweep(self, now_ms: int) -> None:
+        """Closes connections with a frame begun too long ago, and those that were silent for too long."""
+        for connection in list(self.connections):
+            reason = connection.overdue(now_ms)
+            if reason is not None:
+                connection.close_because(reason)
+
+    def respond(self, connection: Connection, request: Command) -> Command | None:
+        """The answer to one request: what its handler says, or the error that came of it."""
+        handler = self._handlers.get(request.code)
+        if handler is None:
+            logger.warning("%s: request code %d of %s is not supported", self.name, request.code, connection.address)
+            return request.answer(
+                code=Answer.REQUEST_CODE_NOT_SUPPORTED, remark=f"request type {request.code} not supported"
+            )
+        try:
+            return handler(connection, request)
+        except EngineError as error:
+            return request.answer(code=refusal_code(error), remark=str(error)[:LONGEST_REMARK])
+        except RequestRefused as error:
+            return request.answer(code=error.code, remark=error.remark[:LONGEST_REMARK])
+        except OSError as error:
+            logger.error("%s: request %d failed: %s", self.name, request.code, error)
+            return request.answer(code=Answer.SYSTEM_ERROR, remark=f"The disk failed: {error}; nothing was changed.")
+        except Exception:
+            # The last resort of a door open to strangers: a fault in one handler must not end other connections.
+            logger.exception("%s: request %d of %s failed", self.name, request.code, connection.address)
+            return request.answer(code=Answer.SYSTEM_ERROR, remark="The broker failed; its log says why.")
+
+
+class Connection(asyncio.Protocol):
+    """One connected client."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.address = "?"
+        self.born_host = b"\0" * 8
+        self.is_open = False
+        self.is_paused = False
+        self.serialization = 0
+        self._is_stopped = False
+        self._frames = FrameBuffer(server.limits.max_frame_bytes)
+        self._backlog: deque[bytes] = deque()
+        self._corked: list[bytes] | None = None
+        self._last_read_ms = self._frame_begun_ms = server.clock()
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Counts the connection, or ends it at once if there are too many."""
+        self._transport = cast(asyncio.Transport, transport)
+        host, port = transport.get_extra_info("peername")[:2]
+        self.address = f"{host}:{port}"
+        server = self.server
+        if len(server.connections) >= server.limits.max_connections:
+            logger.error(
+                "%s: refusing %s, there are %d connections", server.name, self.address, len(server.connections)
+            )
+            self._transport.abort()
+            return
+        self.born_host = pack_host(host.partition("%")[0], port)
+        self.is_open = True
+        server.connections.add(self)
+        self._transport.set_write_buffer_limits(high=server.limits.write_pause_bytes)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forgets the connection and tells those who asked to know."""
+        self.is_open = False
+        self._backlog.clear()
+        if self in self.server.connections:
+            self.server.connections.discard(self)
+            for callback in self.server.on_closed:
+                callback(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Handles all frames that are whole now."""
+        now_ms = self.server.clock()
+        self._last_read_ms = now_ms
+        buffer = self._frames
+        begins = not buffer.partial_bytes
+        try:
+            frames = buffer.feed(data)
+            if begins or frames:
+                self._frame_begun_ms = now_ms
+            if frames:
+                self._handle(frames, now_ms)
+        except BadFrame as error:
+            self.close_because(str(error))
+        self.server.after_read()
+
+    def _handle(self, frames: list[bytes], now_ms: int) -> None:
+        express = self.server.express
+        self._corked = []
+        try:
+            for index, frame in enumerate(frames):
+                if self.is_paused:
+                    self._backlog.extend(frames[index:])
+                    return
+                if express is None or not express(self, frame, now_ms):
+                    self._handle_one(decode(frame))
+        finally:
+            waiting, self._corked = self._corked, None
+            if waiting:
+                self.write(b"".join(waiting))
+
+    def _handle_one(self, command: Command) -> None:
+        if command.is_response:
+            return
+        self.serialization = command.serialization
+        answer = self.server.respond(self, command)
+        if answer is not None and not command.is_oneway:
+            self.send(answer)
+
+    def send(self, command: Command) -> None:
+        """Writes an answer or a pushed request."""
+        frame = encode(command)
+        if self._corked is not None and len(frame) <= LONGEST_CORKED_BYTES:
+            self._corked.append(frame)
+        else:
+            self.write(frame)
+
+    def write(self, data: bytes) -> None:
+        """Writes whole frames; what has nowhere to go is dropped, as its connection is."""
+        if self.is_open and self._transport is not None:
+            self._transport.write(data)
+
+    def pause_writing(self) -> None:
+        """The peer does not read: neither do we."""
+        self.is_paused = True
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """The peer reads again: first what it asked before."""
+        self.is_paused = False
+        while self._backlog and not self.is_paused:
+            frames = list(self._backlog)
+            self._backlog.clear()
+            try:
+                self._handle(frames, self.server.clock())
+            except BadFrame as error:
+                self.close_because(str(error))
+        if self._transport is not None and self.is_open and not self.is_paused and not self._is_stopped:
+            self._transport.resume_reading()
+        self.server.after_read()
+
+    def stop_reading(self) -> None:
+        """Takes no new requests from this client."""
+        self._is_stopped = True
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def overdue(self, now_ms: int) -> str | None:
+        """Why this connection is to be closed now, or None."""
+        limits = self.server.limits
+        if self._frames.partial_bytes and now_ms - self._frame_begun_ms >= limits.frame_timeout_ms:
+            return f"a frame was begun and not finished within {limits.frame_timeout_ms} ms"
+        if now_ms - self._last_read_ms >= limits.idle_timeout_ms:
+            return f"nothing was received for {limits.idle_timeout_ms} ms"
+        return None
+
+    def close_because(self, reason: str) -> None:
+        """Logs the reason and ends this connection alone."""
+        logger.warning("%s: closing the connection of %s: %s", self.server.name, self.address, reason)
+        self._backlog.clear()
+        self.abort()
+
+    def close(self) -> None:
+        """Ends the connection once what was written is sent."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Ends the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _nothing() -> None:
+    """Stands where nobody asked to be told."""

@@ -1,0 +1,204 @@
+"""A whole broker in one event loop: engine, name service and broker doors, pump, upkeep."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from ..engine.config import EngineConfig
+from ..engine.disk.files import Files, OsFiles
+from ..engine.engine import Engine
+from ..engine.store.ticket import Ticket
+from .processors.broker import BrokerProcessor
+from .processors.groups import GroupProcessor
+from .processors.heartbeat import HeartbeatProcessor
+from .processors.locks import LockProcessor
+from .processors.namesrv import NameService
+from .processors.offsets import OffsetProcessor
+from .processors.pull import PullProcessor
+from .processors.query import QueryProcessor
+from .processors.schedule import ScheduleProcessor
+from .processors.send import SendProcessor
+from .processors.topics import TopicProcessor
+from .pump import Pump
+from .sendreply import SendReplies
+from .server import Handler, Limits, Server
+from .state import BrokerState
+from .waiting import WaitingPulls
+
+logger = logging.getLogger(__name__)
+
+_GC_THRESHOLDS = (50_000, 20, 50)
+"""Messages under way are acyclic: the collector finds nothing among them, so it looks seldom."""
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+class BrokerService:
+    """Opens a store and serves it until it is stopped.
+
+    A port of 0 takes a free one; `address` and `namesrv_address` say which. `on_failed` is called with the reason
+    when the store has FAILED: the process is to end, recovery at the next start checks the end of the log.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        *,
+        listen_host: str = "127.0.0.1",
+        broker_port: int | None = None,
+        namesrv_port: int = 9876,
+        files: Files | None = None,
+        on_failed: Callable[[str], None] | None = None,
+        limits: Limits | None = None,
+        clock: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        self.config = config
+        self._listen_host = listen_host
+        self._broker_port = config.port if broker_port is None else broker_port
+        self._namesrv_port = namesrv_port
+        self._files = files
+        self._on_failed = on_failed
+        self._limits = limits or Limits()
+        self._clock = clock
+        self._replies = SendReplies()
+        self._servers: list[Server] = []
+        self._state: BrokerState | None = None
+        self._pump: Pump | None = None
+        self._sweep_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that is served; only to be used from the event loop."""
+        return self._running.engine
+
+    @property
+    def address(self) -> str:
+        """host:port of the broker, as clients are told."""
+        return self._running.address
+
+    @property
+    def namesrv_address(self) -> str:
+        """host:port of the name service."""
+        host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
+        return f"{host}:{self._namesrv_port}"
+
+    @property
+    def _running(self) -> BrokerState:
+        if self._state is None:
+            raise RuntimeError("The broker service is not running.")
+        return self._state
+
+    async def start(self) -> None:
+        """Opens the store (recovering it if need be) and begins to serve.
+
+        Raises OSError if a port is taken, StoreLocked or StoreUnsupported if the store cannot be opened.
+        """
+        broker_socket = _bound(self._listen_host, self._broker_port)
+        namesrv_socket = _bound(self._listen_host, self._namesrv_port)
+        try:
+            if self._broker_port == 0:
+                self.config = replace(self.config, port=broker_socket.getsockname()[1])
+            self._namesrv_port = namesrv_socket.getsockname()[1]
+            engine = Engine.open(self.config, self._files or OsFiles(), self._clock())
+        except BaseException:
+            broker_socket.close()
+            namesrv_socket.close()
+            raise
+        broker, namesrv = self._assemble(engine)
+        self._tune_collector()
+        await namesrv.start(namesrv_socket)
+        await broker.start(broker_socket)
+        self._sweep()
+        logger.info("broker %s serves %s, name service %s", self.config.broker_name, self.address, self.namesrv_address)
+
+    def _assemble(self, engine: Engine) -> tuple[Server, Server]:
+        loop = asyncio.get_running_loop()
+        waiting = WaitingPulls(loop, self._clock)
+        state = self._state = BrokerState(engine, self.config, self._clock, waiting, self._clock())
+        send = SendProcessor(state)
+        processors = (
+            send, PullProcessor(state), OffsetProcessor(state), HeartbeatProcessor(state), LockProcessor(state),
+            TopicProcessor(state), GroupProcessor(state), QueryProcessor(state), ScheduleProcessor(state),
+            BrokerProcessor(state),
+        )  # fmt: skip
+        handlers: dict[int, Handler] = {}
+        for processor in processors:
+            handlers.update(processor.handlers())
+        broker = Server("broker", handlers, self._clock, self._limits, express=send.express)
+        namesrv = Server("name service", NameService(state).handlers(), self._clock, self._limits)
+        broker.on_closed.append(state.clients.remove_connection)
+        self._servers = [broker, namesrv]
+        self._pump = Pump(
+            engine, self._clock, stored=self._stored, arrived=waiting.wake, failed=self._failed,
+            is_inline=self.config.flush == "async",
+        )  # fmt: skip
+        broker.after_read = self._pump.kick
+        self._pump.start()
+        return broker, namesrv
+
+    def _tune_collector(self) -> None:
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*_GC_THRESHOLDS)
+
+    def _stored(self, tickets: list[Ticket]) -> None:
+        self._running.put_total += len(tickets)
+        self._replies.write(tickets)
+
+    def _failed(self, reason: str, lost: list[Ticket]) -> None:
+        self._replies.refuse(lost, f"The message may be lost: {reason}.")
+        if self._on_failed is not None:
+            self._on_failed(reason)
+
+    def _sweep(self) -> None:
+        for server in self._servers:
+            server.sweep(self._clock())
+        interval_ms = self._limits.sweep_interval_ms
+        self._sweep_timer = asyncio.get_running_loop().call_later(interval_ms / 1000, self._sweep)
+
+    async def stop(self, timeout_s: float = 10) -> None:
+        """Takes nothing new, answers what was asked, closes connections and store; stopping twice is fine."""
+        state, pump = self._state, self._pump
+        if state is None or pump is None:
+            return
+        self._state = self._pump = None
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        for server in self._servers:
+            server.stop_accepting()
+            server.stop_reading()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await pump.drain()
+        except TimeoutError:
+            logger.error("stopping: the disk did not take the last messages within %g s", timeout_s)
+        state.waiting.release_all()
+        for server in self._servers:
+            server.close_connections()
+        pump.stop()
+        state.engine.close(self._clock())
+        for server in self._servers:
+            server.abort_connections()
+        self._servers = []
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setblocking(False)
+        listening.bind(address)
+    except OSError:
+        listening.close()
+        raise
+    return listening

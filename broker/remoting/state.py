@@ -1,0 +1,37 @@
+"""What the processors of one broker share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ..engine.config import EngineConfig
+from ..engine.engine import Engine
+from .clients import Clients
+from .locks import QueueLocks
+from .rates import Rates
+from .waiting import WaitingPulls
+
+
+@dataclass(slots=True)
+class BrokerState:
+    """One broker: its engine, who is connected, who waits, who holds which queue."""
+
+    engine: Engine
+    config: EngineConfig
+    clock: Callable[[], int]
+    waiting: WaitingPulls
+    started_ms: int
+    clients: Clients = field(default_factory=Clients)
+    locks: QueueLocks = field(default_factory=QueueLocks)
+    rates: Rates = field(default_factory=Rates)
+    put_total: int = 0
+    """Messages made durable since the start."""
+    get_total: int = 0
+    """Messages given to consumers since the start."""
+
+    @property
+    def address(self) -> str:
+        """The address that clients are told to connect to."""
+        host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
+        return f"{host}:{self.config.port}"

@@ -1,0 +1,67 @@
+"""Reading what a consumer subscribes to: from a heartbeat, or from a pull's own fields."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..engine.message import string_hash
+from .clients import Subscription
+from .codes import Answer
+from .errors import RequestRefused
+
+ALL = "*"
+TAG = "TAG"
+_MOST_TAGS = 1000
+
+
+class SubscriptionBody(msgspec.Struct, rename="camel"):
+    """SubscriptionData as clients write it."""
+
+    topic: str
+    sub_string: str | None = ALL
+    tags_set: list[str] = []
+    code_set: list[int] = []
+    sub_version: int = 0
+    class_filter_mode: bool = False
+    expression_type: str | None = TAG
+
+    def subscription(self) -> Subscription:
+        """The subscription meant; refused if its expression is not understood."""
+        return build_subscription(self.topic, self.sub_string or ALL, self.expression_type or TAG, self.sub_version)
+
+
+def build_subscription(topic: str, expression: str, kind: str, version: int) -> Subscription:
+    """A subscription from its expression: `*`, or tags joined by `||` (FilterAPI.buildSubscriptionData)."""
+    if kind != TAG:
+        return Subscription(topic, expression, kind, version, (), ())
+    if expression.strip() in {"", ALL}:
+        return Subscription(topic, ALL, TAG, version, (), ())
+    tags = [tag for tag in (part.strip() for part in expression.split("||")) if tag]
+    if not tags or len(tags) > _MOST_TAGS:
+        raise RequestRefused(
+            Answer.SUBSCRIPTION_PARSE_FAILED,
+            f"The expression {expression[:80]!r} names no tag, or more than {_MOST_TAGS}.",
+        )
+    return Subscription(topic, expression, TAG, version, tuple(tags), tuple({string_hash(tag) for tag in tags}))
+
+
+def refuse_unless_tags(kind: str) -> None:
+    """SQL92 and class filters are refused while they are not understood."""
+    if kind != TAG:
+        raise RequestRefused(
+            Answer.SYSTEM_ERROR,
+            f"The broker does not support consumer to filter message by {kind[:40]}: subscribe to tags or to `*`.",
+        )
+
+
+def subscription_body(subscription: Subscription) -> dict[str, object]:
+    """SubscriptionData as answers carry it."""
+    return {
+        "classFilterMode": False,
+        "codeSet": list(subscription.codes),
+        "expressionType": subscription.kind,
+        "subString": subscription.expression,
+        "subVersion": subscription.version,
+        "tagsSet": list(subscription.tags),
+        "topic": subscription.topic,
+    }
