@@ -18,7 +18,7 @@ from .disk import json_file
 from .disk.files import File, Files, join
 from .errors import DiskFull, StoreClosed, StoreFailed
 from .follow import changes_since, level_json
-from .health import Health, State
+from .health import Health, assess
 from .intake import Intake
 from .schedule import Schedule
 from .store.consumequeue import QueueEntry
@@ -30,8 +30,6 @@ from .store.ticket import SyncJob, Ticket
 from .store.upkeep import NO_ROOM, Upkeep, UpkeepJob
 
 _RETENTION_INTERVAL_MS = 10_000
-#: Sends are taken again when the disk is this much emptier than where they were refused.
-_DISK_HYSTERESIS = 0.005
 
 
 class Engine:
@@ -153,9 +151,9 @@ class Engine:
         if self._failure is not None:
             raise StoreFailed(f"Writing to disk failed ({self._failure}); restart the broker, it will check its log.")
         if self._closed:
-            raise StoreClosed()
+            raise StoreClosed
         raise DiskFull(
-            f"The disk is {self._upkeep.disk_ratio:.1%} full, sends are refused above {self.config.disk_refuse_ratio:.0%}; "
+            f"The disk is {self._upkeep.disk_ratio:.1%} full, above {self.config.disk_refuse_ratio:.0%} sends are refused; "
             "consumers still drain. Free space, sends resume by themselves."
         )
 
@@ -286,31 +284,12 @@ class Engine:
 
     def health(self) -> Health:
         """Return how the store is."""
-        store = self._store
-        state: State = "OK"
-        reasons: list[str] = []
-        if store.damaged:
-            state = "DEGRADED"
-            size = sum(known.end - known.start for known in store.damaged)
-            reasons.append(
-                f"{len(store.damaged)} place(s) of the log, {size:,} bytes, cannot be read; run fsck for details."
-            )
-        if self._upkeep.disk_ratio > self.config.disk_refuse_ratio:
-            state = "READONLY"
-            reasons.append("The disk is too full; sends are refused until space is free.")
-        if self._failure is not None:
-            state = "FAILED"
-            reasons.append(f"Writing to disk failed: {self._failure}.")
-        return Health(
-            state="CLOSED" if self._closed else state,
-            reasons=tuple(reasons),
-            damaged=tuple(store.damaged),
+        return assess(
+            self._store,
+            failure=self._failure,
+            closed=self._closed,
+            disk_ratio=self._upkeep.disk_ratio,
             started_ms=self._started_ms,
-            log_min_position=store.log.min_position,
-            log_end_position=store.visible_position,
-            durable_position=store.log.durable_position,
-            disk_used_ratio=self._upkeep.disk_ratio,
-            pending_bytes=store.pending_bytes,
             records_recovered=self._records_recovered,
         )
 

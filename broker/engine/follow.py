@@ -11,6 +11,7 @@ from typing import Any
 
 from .health import Health
 from .schedule import LevelStatus, Schedule
+from .store.consumequeue import ConsumeQueue
 from .store.store import Store
 from .store.topics import SCHEDULE_TOPIC
 
@@ -31,9 +32,7 @@ def changes_since(store: Store, schedule: Schedule, health: Health, token: str, 
         "nowMs": now_ms,
         "broker": broker_json(store, health),
         "topics": [topic.to_json() for topic in known_topics],
-        "queues": [
-            _queue_json(store, topic, queue_id) for topic, queue_id in queues if store.queues.get(topic, queue_id)
-        ],
+        "queues": [_queue_json(queue) for key in queues if (queue := store.queues.get(*key))],
         "groups": [group.to_json() for group in known_groups],
         "offsets": _offsets(store, None if full else changed.get("offset", [])),
         "levels": [level_json(level) for level in schedule.status(now_ms)],
@@ -79,11 +78,10 @@ def _queue_keys(keys: list[Hashable] | None) -> list[tuple[str, int]]:
     return [(str(key[0]), int(key[1])) for key in keys or [] if isinstance(key, tuple)]
 
 
-def _queue_json(store: Store, topic: str, queue_id: int) -> dict[str, Any]:
-    queue = store.queues.ensure(topic, queue_id)
+def _queue_json(queue: ConsumeQueue) -> dict[str, Any]:
     return {
-        "topic": topic,
-        "queueId": queue_id,
+        "topic": queue.topic,
+        "queueId": queue.queue_id,
         "min": queue.min_offset,
         "max": queue.max_offset,
         "lastMs": queue.last_ms,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .store.checkpoint import DamagedRange
+from .store.store import Store
 
 State = Literal["OK", "DEGRADED", "READONLY", "FAILED", "CLOSED"]
 
@@ -24,3 +25,35 @@ class Health:
     disk_used_ratio: float
     pending_bytes: int
     records_recovered: int
+
+
+def assess(
+    store: Store, *, failure: str | None, closed: bool, disk_ratio: float, started_ms: int, records_recovered: int
+) -> Health:
+    """Return how a store is; the worst state counts, every reason is said."""
+    state: State = "OK"
+    reasons: list[str] = []
+    if store.damaged:
+        state = "DEGRADED"
+        size = sum(known.end - known.start for known in store.damaged)
+        reasons.append(
+            f"{len(store.damaged)} place(s) of the log, {size:,} bytes, cannot be read; run fsck for a list."
+        )
+    if disk_ratio > store.config.disk_refuse_ratio:
+        state = "READONLY"
+        reasons.append("The disk is too full; sends are refused until space is free.")
+    if failure is not None:
+        state = "FAILED"
+        reasons.append(f"Writing to disk failed: {failure}.")
+    return Health(
+        state="CLOSED" if closed else state,
+        reasons=tuple(reasons),
+        damaged=tuple(store.damaged),
+        started_ms=started_ms,
+        log_min_position=store.log.min_position,
+        log_end_position=store.visible_position,
+        durable_position=store.log.durable_position,
+        disk_used_ratio=disk_ratio,
+        pending_bytes=store.pending_bytes,
+        records_recovered=records_recovered,
+    )

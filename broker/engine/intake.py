@@ -85,9 +85,8 @@ class Intake:
                 reconsume_times=reconsume_times,
                 owner=owner,
             )
-        return self._park(
-            topic, queue_id, body, facts, flag, sys_flag, born_ms, born_host, reconsume_times, now_ms, owner
-        )
+        sent = (flag, sys_flag, born_ms, born_host, reconsume_times)
+        return self._park(topic, queue_id, body, facts, sent, now_ms, owner)
 
     def take_batch(
         self,
@@ -109,6 +108,7 @@ class Intake:
                 raise InvalidMessage("Messages of a batch cannot be delayed; send them one by one.")
             checked.append((body, facts, flag))
         store = self._store
+        store.make_room(sum(len(body) + len(facts.stored) + len(topic) + 128 for body, facts, _ in checked))
         return [
             store.append(
                 topic,
@@ -166,14 +166,11 @@ class Intake:
         queue_id: int,
         body: bytes,
         facts: Facts,
-        flag: int,
-        sys_flag: int,
-        born_ms: int,
-        born_host: bytes,
-        reconsume_times: int,
+        sent: tuple[int, int, int, bytes, int],
         now_ms: int,
         owner: object,
     ) -> Ticket:
+        flag, sys_flag, born_ms, born_host, reconsume_times = sent
         level, parked = self._schedule.park(topic, queue_id, facts)
         if len(parked.stored) + _RESERVE_BYTES > _STORED_LIMIT_BYTES:
             raise PropertiesTooLarge(len(facts.stored), _STORED_LIMIT_BYTES - _RESERVE_BYTES - 300)
@@ -250,17 +247,5 @@ class Intake:
         facts = Facts(format_properties(kept), kept, kept.get(UNIQUE_KEY), kept.get(TAGS), kept.get(KEYS), level)
         if not level:
             return self._put_again(message, topic, 0, facts, now_ms, times)
-        born_host = pack_host(*message.born_host)
-        return self._park(
-            topic,
-            0,
-            message.body,
-            facts,
-            message.flag,
-            message.sys_flag,
-            message.born_ms,
-            born_host,
-            times,
-            now_ms,
-            owner,
-        )
+        sent = (message.flag, message.sys_flag, message.born_ms, pack_host(*message.born_host), times)
+        return self._park(topic, 0, message.body, facts, sent, now_ms, owner)

@@ -63,7 +63,18 @@ class LevelStatus:
 class Lane:
     """The progress of one level. ``next_offset`` is released next, all below ``offset`` is durably out."""
 
-    __slots__ = ("ahead", "delay_ms", "early_total", "lateness", "level", "next_offset", "offset", "persisted_ms", "persisted_offset", "released_total")  # fmt: skip
+    __slots__ = (
+        "ahead",
+        "delay_ms",
+        "early_total",
+        "lateness",
+        "level",
+        "next_offset",
+        "offset",
+        "persisted_ms",
+        "persisted_offset",
+        "released_total",
+    )
 
     def __init__(self, level: int, delay_ms: int) -> None:
         self.level = level
@@ -92,7 +103,7 @@ class Schedule:
     # parking
 
     def park(self, topic: str, queue_id: int, facts: Facts) -> tuple[int, Facts]:
-        """Return (level, facts) of the record to put on SCHEDULE_TOPIC_XXXX; a level above the highest is the highest."""
+        """Return (level, facts) of the record for SCHEDULE_TOPIC_XXXX; a level above the highest is the highest."""
         level = min(facts.delay_level, len(self._lanes))
         properties = {**facts.properties, DELAY: str(level), REAL_TOPIC: topic, REAL_QUEUE_ID: str(queue_id)}
         properties.pop(SOURCE, None)

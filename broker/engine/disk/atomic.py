@@ -3,7 +3,7 @@
 RocketMQ's form is kept: ``name`` is the current version, ``name.bak`` the one before. Its own writer renames the
 current file away first and so has a moment without one; here the order is
 
-    write name.tmp, sync it -> copy of the current content to name.bak (the same way) -> rename tmp to name -> sync folder
+    write name.tmp, sync it -> the current content to name.bak (the same way) -> rename tmp to name -> sync folder
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def load(files: Files, path: str) -> bytes | None:
 
 
 def load_valid(files: Files, path: str, parse: Callable[[bytes], T]) -> T | None:
-    """Return the parsed content of ``path``, or of ``path.bak`` where the first is missing or ``parse`` raises ValueError."""
+    """Return the parsed content of ``path``, else of ``path.bak``: ``parse`` raises ValueError for a bad one."""
     for candidate in (path, path + ".bak"):
         content = load(files, candidate)
         if not content:

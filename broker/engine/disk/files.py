@@ -37,7 +37,7 @@ class File(Protocol):
         """Write the parts one after another from ``at``, in as few calls as possible."""
 
     def allocate(self, size: int) -> None:
-        """Reserve ``size`` bytes on disk, read as zero; raises OSError (ENOSPC) and leaves no half file growth behind."""
+        """Reserve ``size`` bytes on disk, read as zero; raises OSError (ENOSPC) and keeps the old size then."""
 
     def truncate(self, size: int) -> None:
         """Cut or extend (sparse, zero) to ``size``."""

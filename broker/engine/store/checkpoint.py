@@ -2,7 +2,7 @@
 
 ``escapement.checkpoint``: two slots of 64 KiB, written in turn, the newer sound one counts.
 
-    0  8 magic "ESCKPT01"   8  8 sequence   16  4 length   20  4 CRC32 of magic, sequence, length and content   24  content (JSON)
+    0  8 magic "ESCKPT01"   8  8 sequence   16  4 length   20  4 CRC32 of all the rest   24  content (JSON)
 
 Content: see Checkpoint. A checkpoint may lag behind what it describes, never lead: it is written after everything it
 names was synced. A store without one (Apache RocketMQ's, or both slots unreadable) is read from its beginning.

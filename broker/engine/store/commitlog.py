@@ -112,6 +112,13 @@ class CommitLog:
         self._segment_end = fresh + chain.segment_size
         return fresh
 
+    def make_room(self, size: int) -> None:
+        """Make sure that records of ``size`` bytes in all will find a place. Raises DiskFull or StoreBusy."""
+        chain = self.chain
+        position, last = self.end_position, self.end_position + 2 * (size + BLANK_SIZE)
+        for start in range(chain.segment_start(position), last, chain.segment_size):
+            self._need_segment(start)
+
     def _need_segment(self, position: int) -> None:
         if self.chain.has(position):
             return
@@ -207,7 +214,7 @@ class CommitLog:
         yield position, None
 
     def next_sound(self, position: int, end: int) -> int | None:
-        """Return the position of the first sound record (or BLANK's following segment) after ``position`` below ``end``."""
+        """Return the position of the first sound record after ``position`` and below ``end``, None without."""
         marks = (MAGIC_V1.to_bytes(4, "big"), MAGIC_V2.to_bytes(4, "big"))
         at = position
         while at < end and self.chain.has(at):

@@ -39,9 +39,19 @@ class ConsumeQueue:
     """The entries of one queue. ``end_offset`` counts what was appended, ``max_offset`` what readers may see."""
 
     __slots__ = (
-        "_handles", "_pack", "_tail", "_tail_offset", "directory", "end_offset", "file_entries", "last_ms", "max_offset",
-        "min_offset", "queue_id", "topic",
-    )  # fmt: skip
+        "_handles",
+        "_pack",
+        "_tail",
+        "_tail_offset",
+        "directory",
+        "end_offset",
+        "file_entries",
+        "last_ms",
+        "max_offset",
+        "min_offset",
+        "queue_id",
+        "topic",
+    )
 
     def __init__(self, handles: Handles, directory: str, topic: str, queue_id: int, file_entries: int) -> None:
         self._handles = handles

@@ -9,7 +9,7 @@ from ..errors import FeatureMissing, InvalidDelayLevel, InvalidProperties
 from ..properties import DELAY, KEYS, TAGS, UNIQUE_KEY
 
 _WELL_FORMED = re.compile("(?:[^\x01\x02]+\x01[^\x02]*\x02)*")
-#: Marks of features that are parked messages of another kind; taking them as ordinary ones would deliver them too early.
+#: Marks of messages that wait for a moment; taken as ordinary ones they would be delivered too early.
 _TIMER = ("TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DEL_UNIQKEY")
 
 
@@ -34,7 +34,7 @@ def facts_of(raw: bytes) -> Facts:
         text += "\x02"
         raw += b"\x02"
     if _WELL_FORMED.fullmatch(text) is None:
-        raise InvalidProperties()
+        raise InvalidProperties
     if text.count("\x01") == text.count("\x02"):
         parts = text.replace("\x02", "\x01").split("\x01")
         properties = dict(zip(parts[::2], parts[1::2], strict=False))

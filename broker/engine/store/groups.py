@@ -16,7 +16,7 @@ _NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The configuration of a consumer group (RocketMQ's SubscriptionGroupConfig). ``extra`` keeps fields unknown here."""
+    """The configuration of a consumer group (SubscriptionGroupConfig). ``extra`` keeps fields unknown here."""
 
     name: str
     retry_max_times: int = 16

@@ -125,7 +125,7 @@ class IndexFile:
         return True
 
     def load_slots(self, file: File, next_number: int) -> bool:
-        """Make ready to take entries from ``next_number`` on; later ones are unlinked. False if the chains do not hold."""
+        """Make ready to take entries from ``next_number`` on, unlinking later ones. False if the chains do not hold."""
         raw = file.read(4 * self.slot_count, HEADER_SIZE)
         slots = array("i", raw + bytes(4 * self.slot_count - len(raw)))
         if sys.byteorder == "little":

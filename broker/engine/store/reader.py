@@ -124,7 +124,7 @@ class Reader:
                 self._store.note_damage(entry.position, entry.position + entry.size)
 
     def offset_at_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """Return the offset of the first message stored at or after a moment, the queue's end if none. Raises TopicNotFound."""
+        """Return the offset of the first message stored at or after a moment, else the end. Raises TopicNotFound."""
         queue = self._queue(topic, queue_id)
         if queue is None:
             return 0

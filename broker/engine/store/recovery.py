@@ -89,7 +89,9 @@ class Recovery:
         log = self._store.log
         limit = log.chain.end_position
         while True:
-            for position, record in log.walk(position, limit):
+            start = position
+            for at, record in log.walk(start, limit):
+                position = at
                 if record is not None:
                     self._dispatch(record, topics_known)
             following = log.next_sound(position, min(limit, position + LOOK_AHEAD_BYTES))

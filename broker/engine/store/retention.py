@@ -6,6 +6,8 @@ messages that are not released, and (unless switched off) messages that a group 
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from .store import Store
 
 #: Segments removed in one pass.
@@ -20,7 +22,7 @@ def removable(store: Store, now_ms: int, pinned_position: int | None) -> int:
     if store.config.keep_unconsumed:
         pin = min(pin, oldest_unconsumed(store))
     count = 0
-    for start, following in zip(segments, segments[1:], strict=False):
+    for start, following in pairwise(segments):
         if following > pin or count == _SEGMENTS_PER_PASS or _first_stored_ms(store, following) is None:
             break
         # the next segment begins after this one ended

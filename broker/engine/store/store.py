@@ -81,7 +81,7 @@ class Store:
     ) -> Ticket:
         """Append one record to a queue that is known to be right. Raises DiskFull, StoreBusy; then nothing changed."""
         if self._pending_bytes > self.config.pending_limit_bytes:
-            raise StoreBusy()
+            raise StoreBusy
         name = self._topic_bytes.get(topic)
         if name is None:
             name = self._topic_bytes[topic] = topic.encode()
@@ -108,7 +108,7 @@ class Store:
                 reconsume_times,
                 prepared_position,
                 size,
-            )  # fmt: skip
+            )
         )
         self.add_to_index(topic, facts, position, store_ms)
         queue.last_ms = store_ms
@@ -132,6 +132,12 @@ class Store:
         if log.batch.size_bytes >= self.config.sync_batch_bytes:
             self._seal()
         return ticket
+
+    def make_room(self, size: int) -> None:
+        """Make sure that records of so many bytes in all can be appended. Raises DiskFull, StoreBusy."""
+        if self._pending_bytes > self.config.pending_limit_bytes:
+            raise StoreBusy
+        self.log.make_room(size)
 
     def add_to_index(self, topic: str, facts: Facts, position: int, store_ms: int) -> None:
         """Make a record findable by unique id, keys and tags."""

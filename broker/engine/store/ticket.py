@@ -15,8 +15,17 @@ class Ticket:
     """
 
     __slots__ = (
-        "due_ms", "owner", "position", "queue_id", "queue_offset", "size", "store_host", "store_ms", "topic", "unique_key",
-    )  # fmt: skip
+        "due_ms",
+        "owner",
+        "position",
+        "queue_id",
+        "queue_offset",
+        "size",
+        "store_host",
+        "store_ms",
+        "topic",
+        "unique_key",
+    )
 
     def __init__(
         self,

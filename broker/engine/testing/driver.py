@@ -123,9 +123,11 @@ class Driver:
         begin, end = self.engine.queue_bounds(topic, queue_id)
         for offset, entry in enumerate(self.engine.entries(topic, queue_id, begin, end - begin), begin):
             try:
-                found[offset] = decode(self.engine.record_at(entry.position))
+                record = self.engine.record_at(entry.position)
             except (CorruptRecord, RecordNotFound):
                 continue
+            if len(record) == entry.size:  # else the entry stands for a record that was lost
+                found[offset] = decode(record)
         return found
 
     def bodies(self, topic: str, queue_id: int = 0) -> list[bytes]:
