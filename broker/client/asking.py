@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, cast
 
-from ..engine.message import Message, decode, parse_offset_message_id
+from ..engine.message import Message, parse_offset_message_id
 from ..remoting.client import Response
 from ..remoting.codes import Answer, Request
 from . import answers, names
 from .errors import BadAnswer, BrokerRefused, BrokerUnreachable, InvalidArgument
 from .leniency import read_object
 from .reader import PULL_BYTES
-from .records import split_records
+from .records import read_record, split_records
 from .session import Session
 from .types import (
     Broker,
@@ -105,9 +105,9 @@ class AsyncAdmin:
             raise BadAnswer("The broker's configuration has no messageDelayLevel.")
         return answers.delay_level_ms(text)
 
-    async def broker_config(self) -> dict[str, str]:
+    async def broker_config(self, *, address: str | None = None) -> dict[str, str]:
         """The broker's configuration (request 26): name -> text."""
-        body = (await self._ask(Request.GET_BROKER_CONFIG)).body.decode("utf-8", "replace")
+        body = (await self._ask(Request.GET_BROKER_CONFIG, address=address)).body.decode("utf-8", "replace")
         pairs = (line.partition("=") for line in body.splitlines() if "=" in line and not line.startswith("#"))
         return {name.strip(): text.strip() for name, _, text in pairs}
 
@@ -116,10 +116,12 @@ class AsyncAdmin:
         table = answers.fields(read_object((await self._ask(Request.GET_BROKER_RUNTIME_INFO)).body).get("table"))
         return {name: str(value) for name, value in table.items()}
 
-    async def queue_entries(self, topic: str, queue_id: int, index: int, count: int) -> QueueEntries:
+    async def queue_entries(
+        self, topic: str, queue_id: int, index: int, count: int, *, address: str | None = None
+    ) -> QueueEntries:
         """Up to `count` entries of a consume queue from offset `index` on."""
         ext = {"topic": topic, "queueId": str(queue_id), "index": str(index), "count": str(count)}
-        answer = await self._ask(Request.QUERY_CONSUME_QUEUE, ext, topic=topic)
+        answer = await self._ask(Request.QUERY_CONSUME_QUEUE, ext, topic=topic, address=address)
         return answers.queue_entries(index, read_object(answer.body))
 
     async def pull(self, topic: str, queue_id: int, offset: int, count: int) -> list[Message]:
@@ -131,16 +133,13 @@ class AsyncAdmin:
             "expressionType": "TAG",
         }  # fmt: skip
         answer = await self._ask(Request.PULL_MESSAGE, ext, topic=topic, accept=_FOUND)
-        return [decode(record) for record in split_records(answer.body)] if answer.code == Answer.SUCCESS else []
+        return [read_record(record) for record in split_records(answer.body)] if answer.code == Answer.SUCCESS else []
 
     async def message_at(self, position: int, *, topic: str = "", address: str | None = None) -> Message:
         """The message at a byte address of the commit log; raises BrokerRefused if none begins there."""
         ext = {"offset": str(position), "topic": topic}
-        if address is not None:
-            answer = await self._session.ask(address, Request.VIEW_MESSAGE_BY_ID, ext)
-        else:
-            answer = await self._ask(Request.VIEW_MESSAGE_BY_ID, ext)
-        return decode(answer.body)
+        answer = await self._ask(Request.VIEW_MESSAGE_BY_ID, ext, address=address)
+        return read_record(answer.body)
 
     async def message_by_offset_id(self, offset_message_id: str) -> Message:
         """The message with RocketMQ's offset id. Only brokers that the name server lists are asked: the address in
@@ -179,7 +178,7 @@ class AsyncAdmin:
             answer = await self._session.ask(
                 address, Request.QUERY_MESSAGE, ext, accept=(Answer.SUCCESS, Answer.QUERY_NOT_FOUND)
             )
-            found.extend(decode(record) for record in split_records(answer.body))
+            found.extend(read_record(record) for record in split_records(answer.body))
         # the index knows hash codes only: other keys may share one
         matching = [each for each in found if key == each.unique_key or key in each.keys]
         return sorted(matching, key=lambda each: (each.store_ms, each.position), reverse=True)[:max_count]
@@ -234,9 +233,11 @@ class AsyncAdmin:
 
     async def _ask(
         self, code: int, ext: Mapping[str, str] | None = None, *, topic: str | None = None,
-        accept: Collection[int] = (Answer.SUCCESS,),
+        accept: Collection[int] = (Answer.SUCCESS,), address: str | None = None,
     ) -> Response:  # fmt: skip
-        """Ask the broker of this admin; of a topic's question, one that has the topic."""
+        """Ask the broker at `address`, or the one of this admin; of a topic's question, one that has the topic."""
+        if address is not None:
+            return await self._session.ask(address, code, ext, accept=accept)
         chosen = await self._chosen()
         address = chosen[0].address
         if self._broker is None and len(chosen) > 1 and topic is not None and topic not in names.BROKER_TOPICS:

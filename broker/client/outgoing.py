@@ -12,11 +12,15 @@ from .uniqueids import unique_ids
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """One message ready to be sent; `properties` is RocketMQ's stored form (name \\x01 value \\x02)."""
+    """One message ready to be sent; `properties` is RocketMQ's stored form (name \\x01 value \\x02).
+
+    `group`: the producer group it is sent for, if that is another than the producer's own.
+    """
 
     body: bytes
     properties: str
     unique_id: str
+    group: str | None = None
 
 
 def prepare(
@@ -27,6 +31,7 @@ def prepare(
     properties: Mapping[str, str] | None = None,
     delay_level: int = 0,
     wait_for_disk: bool = True,
+    group: str | None = None,
 ) -> Outgoing:
     """Check everything a caller gives and make the message; raises InvalidArgument."""
     raw = _body(body)
@@ -46,7 +51,9 @@ def prepare(
         parts.extend([f"{name}\x01{text}\x02" for name, text in properties.items()])
     stored = "".join(parts)
     _check_size(stored)
-    return Outgoing(raw, stored, unique_id)
+    if group is not None:
+        names.check_group(group)
+    return Outgoing(raw, stored, unique_id, group)
 
 
 def _body(body: bytes | str) -> bytes:

@@ -30,6 +30,7 @@ STORED = {
 RETRIED = frozenset({Answer.SYSTEM_ERROR, Answer.SYSTEM_BUSY, Answer.SERVICE_NOT_AVAILABLE, Answer.NO_PERMISSION,
                      Answer.TOPIC_NOT_EXIST})  # fmt: skip
 RETRY_PAUSE_S = 0.1
+MAX_KNOWN_DESTINATIONS = 4096
 DEFAULT_GROUP = "ESCAPEMENT_PRODUCER"
 SEND = int(Request.SEND_MESSAGE_V2)
 
@@ -47,7 +48,7 @@ class AsyncProducer:
         self._retries = retries
         self._session = Session(namesrv)
         self._lines = Lines()
-        self._destinations: dict[str, Destinations] = {}
+        self._destinations: dict[tuple[str, str], Destinations] = {}
         self._heartbeat = Heartbeat(self._session, producer_group=group)
         self._closed = False
 
@@ -84,22 +85,22 @@ class AsyncProducer:
         failed: Destination | None = None
         for attempt in range(self._retries + 1):
             try:
-                destination = await self._destination(topic, queue_id, avoid=failed)
+                destination = await self._destination(topic, message.group, queue_id, avoid=failed)
                 failed = destination
                 return await self._send_to(destination, message, max(1, int((deadline - loop.time()) * 1000)))
             except (BrokerUnreachable, BrokerRefused) as error:
                 pause = RETRY_PAUSE_S * 2**attempt
-                if not self._worth_retrying(topic, error, attempt) or loop.time() + pause >= deadline:
+                if not self._worth_retrying(topic, message, error, attempt) or loop.time() + pause >= deadline:
                     raise
                 self._forget(topic)
                 await asyncio.sleep(pause)
         raise AssertionError("the last attempt returns or raises")
 
-    def _worth_retrying(self, topic: str, error: ClientError, attempt: int) -> bool:
+    def _worth_retrying(self, topic: str, message: Outgoing, error: ClientError, attempt: int) -> bool:
         if attempt >= self._retries or self._closed:
             return False
         if isinstance(error, BrokerRefused):
-            known = self._destinations.get(topic)
+            known = self._destinations.get((topic, message.group or self.group))
             return error.code in RETRIED and known is not None and known.has_several_brokers
         return True
 
@@ -129,7 +130,7 @@ class AsyncProducer:
         """
         if not messages:
             return []
-        ways = [await self._destination(topic, None) for _ in messages]
+        ways = [await self._destination(topic, message.group) for message in messages]
         results: list[SendResult | ClientError | None] = [None] * len(messages)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         left = len(messages)
@@ -159,7 +160,7 @@ class AsyncProducer:
     ) -> list[SendResult]:
         """Send many messages to one queue as RocketMQ's batch: all are stored or none. No delays in a batch."""
         body = batch.body(messages)
-        destination = await self._destination(topic, queue_id)
+        destination = await self._destination(topic, None, queue_id)
         ext = batch.header(self.group, destination.queue, time.time_ns() // 1_000_000, messages[0].unique_id)
         answer = await self._session.ask(
             destination.address, Request.SEND_BATCH_MESSAGE, ext, body, timeout_ms=timeout_ms, accept=tuple(STORED)
@@ -168,28 +169,37 @@ class AsyncProducer:
 
     async def send_oneway(self, topic: str, message: Outgoing, *, queue_id: int | None = None) -> None:
         """Send without an answer: whether it arrived is not told."""
-        destination = await self._destination(topic, queue_id)
+        destination = await self._destination(topic, message.group, queue_id)
         line = await self._lines.to(destination.address)
         await line.room()
         line.tell(SEND, _fields(destination, message), message.body)
 
-    async def _destination(self, topic: str, queue_id: int | None, *, avoid: Destination | None = None) -> Destination:
-        known = self._destinations.get(topic)
+    async def _destination(
+        self, topic: str, group: str | None, queue_id: int | None = None, *, avoid: Destination | None = None
+    ) -> Destination:
+        known = self._destinations.get((topic, group or self.group))
         if known is None or known.expires_s <= time.monotonic():
-            if self._closed:
-                raise ClientClosed
-            names.check_writable_topic(topic)
-            known = await find_destinations(self._session, self.group, topic)
-            self._destinations[topic] = known
-            self._heartbeat.reach(each.address for each in known.all)
+            known = await self._find(topic, group or self.group)
         if queue_id is None:
             return known.next(avoid=avoid)
         if isinstance(queue_id, bool) or not isinstance(queue_id, int) or queue_id < 0:
             raise InvalidArgument(f"queue_id {queue_id!r} is not valid: a whole number from 0 up.", field="queue_id")
         return known.of_queue(queue_id)
 
+    async def _find(self, topic: str, group: str) -> Destinations:
+        if self._closed:
+            raise ClientClosed
+        names.check_writable_topic(topic)
+        found = await find_destinations(self._session, group, topic)
+        if len(self._destinations) >= MAX_KNOWN_DESTINATIONS:
+            self._destinations.clear()
+        self._destinations[topic, group] = found
+        self._heartbeat.reach(each.address for each in found.all)
+        return found
+
     def _forget(self, topic: str) -> None:
-        self._destinations.pop(topic, None)
+        for known in [known for known in self._destinations if known[0] == topic]:
+            del self._destinations[known]
         self._session.forget_route(topic)
 
     async def close(self) -> None:

@@ -12,12 +12,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from ..engine.errors import CorruptRecord
-from ..engine.message import Message, decode
+from ..engine.message import Message
 from ..remoting.client import Response
 from ..remoting.codes import Answer, Request
-from .errors import BrokerRefused, ClientError
-from .records import split_records
+from .errors import BadAnswer, BrokerRefused, ClientError
+from .records import read_record, split_records
 from .session import Session
 from .subscription import Subscription
 from .types import MessageQueue
@@ -146,8 +145,8 @@ class QueueReader:
     def _take(self, answer: Response) -> None:
         for record in split_records(answer.body):
             try:
-                message = decode(record)
-            except CorruptRecord as error:
+                message = read_record(record)
+            except BadAnswer as error:
                 # the broker's own check let it pass: damaged on the way or by the broker; it must not stop the queue
                 logger.error("a record of %s is damaged and skipped: %s", self.queue, error)
                 continue

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..engine.errors import CorruptRecord
+from ..engine.message import Message, decode
 from .errors import BadAnswer
 
 _MIN_RECORD_BYTES = 91
@@ -18,3 +20,11 @@ def split_records(body: bytes) -> Iterator[bytes]:
             raise BadAnswer(f"A record of {size} bytes does not fit the answer of {len(body)} bytes.")
         yield body[position : position + size]
         position += size
+
+
+def read_record(record: bytes) -> Message:
+    """Decode one record; raises BadAnswer where it is damaged."""
+    try:
+        return decode(record)
+    except CorruptRecord as error:
+        raise BadAnswer(f"The broker answered with a damaged record: {error}") from error

@@ -1,0 +1,129 @@
+"""Who may do what: bearer tokens, checked against the database at most a second ago.
+
+The check runs in one thread of its own with one database connection; requests with the same token share one check.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from django.contrib.auth import get_user
+from django.contrib.sessions.backends.db import SessionStore
+from django.db import DatabaseError, connection
+from django.http import HttpRequest
+from starlette.requests import Request
+
+from console import credentials
+from console.credentials import Grant
+
+from .errors import ScopeMissing, TokenInvalid, TokenMissing, TokensUnreadable, TooManyRequests
+
+logger = logging.getLogger(__name__)
+
+#: A revoked token works at most this long (design: within a second; the check itself takes some milliseconds).
+CACHE_S = 0.8
+MAX_CACHED = 10_000
+MAX_CHECKS_WAITING = 256
+
+Result = TypeVar("Result")
+
+
+class Grants:
+    """Tokens that were seen lately, and what they allow."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, tuple[float, Grant | None]] = {}
+        self._checking: dict[bytes, asyncio.Task[Grant | None]] = {}
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="api-grants")
+
+    async def of(self, request: Request) -> Grant:
+        """What the request's token allows; raises TokenMissing or TokenInvalid."""
+        kind, _, token = request.headers.get("authorization", "").partition(" ")
+        if kind.lower() != "bearer" or not token:
+            raise TokenMissing
+        key = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+        known = self._known.get(key)
+        if known is None or known[0] <= time.monotonic():
+            grant = await self._check(key, token.strip())
+        else:
+            grant = known[1]
+        if grant is None:
+            raise TokenInvalid
+        return grant
+
+    async def _check(self, key: bytes, token: str) -> Grant | None:
+        if credentials.prefix_of(token) is None:
+            return None
+        task = self._checking.get(key)
+        if task is None:
+            if len(self._checking) >= MAX_CHECKS_WAITING:
+                raise TooManyRequests("Too many tokens are being checked.")
+            task = asyncio.get_running_loop().create_task(self._load(key, token))
+            self._checking[key] = task
+            task.add_done_callback(lambda done: self._checked(key, done))
+        return await asyncio.shield(task)
+
+    def _checked(self, key: bytes, task: asyncio.Task[Grant | None]) -> None:
+        self._checking.pop(key, None)
+        if not task.cancelled():
+            task.exception()
+
+    async def _load(self, key: bytes, token: str) -> Grant | None:
+        asked = time.monotonic()
+        grant = await self._in_thread(lambda: credentials.grant_of(token))
+        if len(self._known) >= MAX_CACHED:
+            self._known.clear()
+        self._known[key] = (asked + CACHE_S, grant)
+        return grant
+
+    async def signed_in(self, request: Request, cookie: str) -> bool:
+        """Whether the request comes with the session of somebody who is signed in to the console."""
+        session_key = request.cookies.get(cookie)
+        if not session_key or len(session_key) > 64:
+            return False
+        return await self._in_thread(lambda: _is_signed_in(session_key))
+
+    async def _in_thread(self, work: Callable[[], Result]) -> Result:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, _with_database, work)
+        except DatabaseError as error:
+            logger.warning("tokens cannot be checked: %s", error)
+            raise TokensUnreadable from None
+
+    def close(self) -> None:
+        """End the thread and its database connection."""
+        self._thread.submit(connection.close)
+        self._thread.shutdown(wait=True)
+
+
+def require(grant: Grant, action: str, topic: str) -> None:
+    """Raise ScopeMissing unless the action is allowed on the topic."""
+    if not grant.allows(action, topic):
+        raise ScopeMissing(f"The token {grant.name!r} does not allow {action!r} on topic {topic!r}.")
+
+
+def require_somewhere(grant: Grant, action: str) -> None:
+    """Raise ScopeMissing unless the action is allowed on some topic."""
+    if not grant.allows_somewhere(action):
+        raise ScopeMissing(f"The token {grant.name!r} does not allow {action!r} on any topic.")
+
+
+def _with_database(work: Callable[[], Result]) -> Result:
+    """Run `work`; a connection that broke is closed, so that the next call makes a new one."""
+    try:
+        return work()
+    except DatabaseError:
+        connection.close()
+        raise
+
+
+def _is_signed_in(session_key: str) -> bool:
+    request: Any = HttpRequest()
+    request.session = SessionStore(session_key)
+    return get_user(request).is_authenticated

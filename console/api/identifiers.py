@@ -1,0 +1,62 @@
+"""The message id of the REST interface: one opaque string that holds all it takes to find the message again.
+
+    "m1" + base64url( 8 position | 1 broker length | broker | 1 topic length | topic | 1 kind | unique key )
+
+The unique key is the rest: kind 0, 16 bytes for RocketMQ's 32 hex digits; kind 1, any other text. ``1`` is the version.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from dataclasses import dataclass
+
+from .errors import InvalidIdentifier
+
+_PREFIX = "m1"
+_HEX_ID = re.compile(r"[0-9A-F]{32}\Z")
+_LONGEST = 600
+
+
+@dataclass(frozen=True, slots=True)
+class MessageIdentifier:
+    """Where a message is: broker, real topic, position of the record made by the send, unique key."""
+
+    broker: str
+    topic: str
+    position: int
+    unique_key: str
+
+    def __str__(self) -> str:
+        broker, topic = self.broker.encode(), self.topic.encode()
+        is_hex = _HEX_ID.match(self.unique_key)
+        key = b"\0" + bytes.fromhex(self.unique_key) if is_hex else b"\1" + self.unique_key.encode()
+        raw = b"".join(
+            (self.position.to_bytes(8, "big"), bytes((len(broker),)), broker, bytes((len(topic),)), topic, key)
+        )
+        return _PREFIX + base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def parse(text: str) -> MessageIdentifier:
+    """Read an id made by `str(MessageIdentifier)`; raises InvalidIdentifier."""
+    if not text.startswith(_PREFIX) or len(text) > _LONGEST:
+        raise InvalidIdentifier
+    try:
+        raw = base64.b64decode(text[2:] + "=" * (-len(text[2:]) % 4), altchars=b"-_", validate=True)
+        broker, at = _short_text(raw, 8)
+        topic, at = _short_text(raw, at)
+        unique_key = raw[at + 1 :].decode() if raw[at] == 1 else raw[at + 1 :].hex().upper()
+    except (binascii.Error, UnicodeDecodeError, IndexError):
+        raise InvalidIdentifier from None
+    identifier = MessageIdentifier(broker, topic, int.from_bytes(raw[:8], "big"), unique_key)
+    if str(identifier) != text:
+        raise InvalidIdentifier
+    return identifier
+
+
+def _short_text(raw: bytes, at: int) -> tuple[str, int]:
+    end = at + 1 + raw[at]
+    if end > len(raw):
+        raise IndexError
+    return raw[at + 1 : end].decode(), end

@@ -1,0 +1,202 @@
+"""GET: a message, topics, groups, delay levels."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable
+from typing import Literal
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from broker.client import BrokerRefused, Message
+from broker.client.names import check_topic
+from broker.remoting.codes import Answer
+from console.credentials import READ, Grant
+
+from .answer import json_answer
+from .errors import InvalidIdentifier, InvalidParameter, MessageNotFound
+from .grants import require, require_somewhere
+from .identifiers import MessageIdentifier, parse
+from .room import Room
+from .schemas import FoundMessage, GroupList, GroupRow, LevelList, LevelRow, RecordPlace, TopicList, TopicRow
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+_OFFSET_ID = re.compile(r"(?:[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56})\Z")
+#: Codes with which brokers say that nothing begins at a position (ours; Apache RocketMQ answers SYSTEM_ERROR).
+_NOT_THERE = (Answer.QUERY_NOT_FOUND, Answer.SYSTEM_ERROR)
+
+
+async def message(request: Request, grant: Grant, room: Room) -> Response:
+    """One message by our id, by RocketMQ's offset id, or by its unique id with ?topic=."""
+    _only_parameters(request, "topic")
+    text: str = request.path_params["id"]
+    topic = request.query_params.get("topic")
+    if text.startswith("m1"):
+        broker, found = await _by_identifier(parse(text), grant, room)
+    elif topic is not None:
+        check_topic(topic)
+        require(grant, READ, topic)
+        broker, found = "", await _by_unique_id(topic, text, room)
+    elif _OFFSET_ID.match(text):
+        broker, found = "", await _by_offset_id(text.upper(), room)
+    else:
+        raise InvalidIdentifier("This is neither an id of ours nor an offset id; a unique id needs its ?topic=.")
+    real_topic = _real_topic(found)
+    if not grant.allows(READ, real_topic):
+        raise MessageNotFound
+    return json_answer(await _shown(found, real_topic, broker or await _broker_of(found, room), room))
+
+
+async def _by_identifier(wanted: MessageIdentifier, grant: Grant, room: Room) -> tuple[str, Message]:
+    require(grant, READ, wanted.topic)
+    address = await room.admin.address_of(wanted.broker)
+    try:
+        found = await room.admin.message_at(wanted.position, topic=wanted.topic, address=address)
+    except BrokerRefused as error:
+        if error.code in _NOT_THERE:
+            raise MessageNotFound from None
+        raise
+    if found.unique_key != wanted.unique_key or _real_topic(found) != wanted.topic:
+        raise MessageNotFound
+    return wanted.broker, found
+
+
+async def _by_unique_id(topic: str, unique_id: str, room: Room) -> Message:
+    found = await room.admin.message_by_unique_id(topic, unique_id)
+    if found is None:
+        found = await room.admin.message_by_unique_id(SCHEDULE_TOPIC, unique_id)
+    if found is None or _real_topic(found) != topic:
+        raise MessageNotFound
+    return found
+
+
+async def _by_offset_id(offset_id: str, room: Room) -> Message:
+    try:
+        return await room.admin.message_by_offset_id(offset_id)
+    except BrokerRefused as error:
+        if error.code in _NOT_THERE:
+            raise MessageNotFound from None
+        raise
+
+
+async def _broker_of(found: Message, room: Room) -> str:
+    address = "{}:{}".format(*found.store_host)
+    for broker in await room.admin.brokers():
+        if broker.address == address:
+            return broker.name
+    return (await room.admin.brokers())[0].name
+
+
+def _real_topic(found: Message) -> str:
+    return found.properties.get("REAL_TOPIC", found.topic) if found.topic == SCHEDULE_TOPIC else found.topic
+
+
+async def _shown(found: Message, topic: str, broker: str, room: Room) -> FoundMessage:
+    unique = found.unique_key
+    records = [found]
+    if unique is not None and (found.topic == SCHEDULE_TOPIC or "DELAY" in found.properties):
+        other = topic if found.topic == SCHEDULE_TOPIC else SCHEDULE_TOPIC
+        twin = await room.admin.message_by_unique_id(other, unique)
+        if twin is not None and _real_topic(twin) == topic:
+            records.append(twin)
+    parked = next((each for each in records if each.topic == SCHEDULE_TOPIC), None)
+    state: Literal["stored", "waiting", "delivered"] = "stored"
+    if parked is not None:
+        state = "delivered" if len(records) > 1 else "waiting"
+    text = _text(found.body)
+    return FoundMessage(
+        id=str(MessageIdentifier(broker, topic, found.position, unique or "")),
+        message_id=unique,
+        offset_message_id=found.offset_message_id,
+        topic=topic,
+        broker=broker,
+        state=state,
+        body=text,
+        body_base64=None if text is not None else base64.b64encode(found.body).decode(),
+        tag=found.tags,
+        keys=found.keys,
+        properties=dict(found.properties),
+        born_ms=found.born_ms,
+        reconsume_times=found.reconsume_times,
+        due_ms=await _due_ms(parked, broker, room) if parked is not None else None,
+        records=_places(records),
+    )
+
+
+def _text(body: bytes) -> str | None:
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _places(records: Iterable[Message]) -> list[RecordPlace]:
+    return [
+        RecordPlace(
+            topic=each.topic, queue=each.queue_id, queue_offset=each.queue_offset, position=each.position,
+            stored_ms=each.store_ms,
+        )
+        for each in sorted(records, key=lambda each: each.position)
+    ]  # fmt: skip
+
+
+async def _due_ms(parked: Message, broker: str, room: Room) -> int | None:
+    """The due time is what the level's queue keeps where other queues keep the tag's hash."""
+    address = await room.admin.address_of(broker)
+    page = await room.admin.queue_entries(SCHEDULE_TOPIC, parked.queue_id, parked.queue_offset, 1, address=address)
+    first = page.entries[0] if page.entries else None
+    return first.tags_code if first is not None and first.position == parked.position else None
+
+
+def _only_parameters(request: Request, *names: str) -> None:
+    for name in request.query_params:
+        if name not in names:
+            raise InvalidParameter(f"There is no parameter {name[:100]!r} here.")
+
+
+async def topics(request: Request, grant: Grant, room: Room) -> Response:
+    """The topics that the token may read."""
+    _only_parameters(request)
+    require_somewhere(grant, READ)
+    rows = [
+        TopicRow(
+            name=each.name, broker=each.broker, read_queues=each.read_queues, write_queues=each.write_queues,
+            permission=each.permission,
+        )
+        for each in await room.admin.topics()
+        if grant.allows(READ, each.name)
+    ]  # fmt: skip
+    return json_answer(TopicList(topics=rows))
+
+
+async def groups(request: Request, grant: Grant, room: Room) -> Response:
+    """The consumer groups."""
+    _only_parameters(request)
+    require_somewhere(grant, READ)
+    rows = [
+        GroupRow(
+            name=each.name, broker=each.broker, retry_max_times=each.retry_max_times,
+            consume_enabled=each.consume_enabled,
+        )
+        for each in await room.admin.groups()
+    ]  # fmt: skip
+    return json_answer(GroupList(groups=rows))
+
+
+async def levels(request: Request, grant: Grant, room: Room) -> Response:
+    """The delay levels and what waits on each."""
+    _only_parameters(request)
+    require_somewhere(grant, READ)
+    delays = await room.admin.delay_levels()
+    released = await room.admin.delay_offsets()
+    ends = {each.queue.queue_id: each.max_offset for each in (await room.admin.topic_stats(SCHEDULE_TOPIC)).queues}
+    rows = []
+    for level, delay_ms in enumerate(delays, start=1):
+        end = ends.get(level - 1, 0)
+        offset = released.get(level, 0)
+        rows.append(
+            LevelRow(level=level, delay_ms=delay_ms, offset=offset, max_offset=end, backlog=max(0, end - offset))
+        )
+    return json_answer(LevelList(levels=rows))

@@ -1,0 +1,96 @@
+"""Reading a request's body: bounded while it streams in, strict when it is decoded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+
+from .errors import (
+    BodyTooLarge,
+    BodyTooSlow,
+    ContentEncoded,
+    DuplicateName,
+    NotJson,
+    RequestError,
+    SchemaViolated,
+    TooDeep,
+    WrongContentType,
+)
+
+#: A body of 4 MiB in base64, and room for the rest.
+MAX_SINGLE_BYTES = 6 * 1024 * 1024
+MAX_BATCH_BYTES = 8 * 1024 * 1024
+#: A whole body must arrive within this time.
+BODY_TIMEOUT_S = 30.0
+
+Decoded = TypeVar("Decoded")
+
+
+async def read_body(request: Request, limit_bytes: int) -> bytes:
+    """The whole body; raises before more than the limit is held in memory."""
+    headers = request.headers
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        raise ContentEncoded
+    content_type = headers.get("content-type", "")
+    if content_type != "application/json":
+        _check_content_type(content_type)
+    announced = headers.get("content-length")
+    if announced is not None and announced.isdigit() and int(announced) > limit_bytes:
+        raise _too_large(limit_bytes)
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            async for part in request.stream():
+                size += len(part)
+                if size > limit_bytes:
+                    raise _too_large(limit_bytes)
+                if part:
+                    parts.append(part)
+    except TimeoutError:
+        raise BodyTooSlow from None
+    except ClientDisconnect:
+        raise NotJson("The connection ended before the whole body came.") from None
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _check_content_type(content_type: str) -> None:
+    kind, *parameters = (part.strip().lower() for part in content_type.split(";"))
+    charset = next((each.partition("=")[2].strip('"') for each in parameters if each.startswith("charset=")), "utf-8")
+    if kind != "application/json" or charset not in ("utf-8", "utf8"):
+        raise WrongContentType(f"The body is {content_type[:100]!r}; it must be application/json in UTF-8.")
+
+
+def _too_large(limit_bytes: int) -> BodyTooLarge:
+    return BodyTooLarge(f"The request's body is larger than {limit_bytes:,} bytes.")
+
+
+def decode(body: bytes, decoder: msgspec.json.Decoder[Decoded]) -> Decoded:
+    """The value in `body`, of the decoder's type; raises RequestError.
+
+    The schema is checked first, so that what is read a second time (for names that appear twice) is known to be flat.
+    """
+    try:
+        decoded = decoder.decode(body)
+        json.loads(body, object_pairs_hook=_names_once)
+    except RequestError:
+        raise
+    except msgspec.ValidationError as error:
+        raise SchemaViolated(str(error)) from None
+    except RecursionError:
+        raise TooDeep from None
+    except (msgspec.DecodeError, ValueError) as error:
+        raise NotJson(f"The body is not JSON: {error}") from None
+    return decoded
+
+
+def _names_once(pairs: list[tuple[str, Any]]) -> None:
+    seen = {name for name, _ in pairs}
+    if len(seen) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DuplicateName(f"The name {twice[:100]!r} appears twice.")

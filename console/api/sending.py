@@ -1,0 +1,131 @@
+"""POST: one message, or up to a thousand."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+import msgspec
+from msgspec import UNSET
+from starlette.requests import Request
+from starlette.responses import Response
+
+from broker.client import ClientError, InvalidArgument, Outgoing, SendResult, prepare
+from broker.client.names import check_writable_topic
+from broker.engine.message import parse_offset_message_id
+from console.credentials import PUBLISH, Grant
+
+from .answer import json_answer
+from .errors import NotBuilt, RequestError, problem_for
+from .grants import require
+from .identifiers import MessageIdentifier
+from .reading import MAX_BATCH_BYTES, MAX_SINGLE_BYTES, decode, read_body
+from .room import Room
+from .schemas import ItemProblem, Later, NewMessage, NewMessages, Sent, SentBatch, SentItem
+
+_single = msgspec.json.Decoder(NewMessage)
+_several = msgspec.json.Decoder(NewMessages)
+_LATER_FIELDS = Later.__struct_fields__
+
+
+async def send_one(request: Request, grant: Grant, room: Room) -> Response:
+    """Send one message; 201 when it is on disk, 202 when it is not known to be."""
+    topic = _topic(request, grant)
+    body = await read_body(request, MAX_SINGLE_BYTES)
+    with room.under_way(1, len(body)):
+        wanted = decode(body, _single)
+        result = await room.producer.send_prepared(topic, outgoing(wanted))
+    sent = await _sent(result, wanted, room)
+    return json_answer(sent, 201 if sent.flushed else 202)
+
+
+async def send_several(request: Request, grant: Grant, room: Room) -> Response:
+    """Send each message on its own, all in one write; 207 with one answer a message."""
+    topic = _topic(request, grant)
+    body = await read_body(request, MAX_BATCH_BYTES)
+    wanted = decode(body, _several).messages
+    with room.under_way(len(wanted), len(body)):
+        items = await _send_each(topic, wanted, room)
+    refused = sum(item.problem is not None for item in items)
+    return json_answer(SentBatch(stored=len(items) - refused, refused=refused, results=items), 207)
+
+
+async def _send_each(topic: str, wanted: list[NewMessage], room: Room) -> list[SentItem]:
+    ready: list[Outgoing] = []
+    places: list[int] = []
+    items: list[SentItem | None] = [None] * len(wanted)
+    for index, each in enumerate(wanted):
+        try:
+            ready.append(outgoing(each))
+            places.append(index)
+        except (RequestError, ClientError) as error:
+            items[index] = _refused(index, error)
+    for index, result in zip(places, await room.producer.send_each(topic, ready), strict=True):
+        if isinstance(result, ClientError):
+            items[index] = _refused(index, result)
+        else:
+            sent = await _sent(result, wanted[index], room)
+            items[index] = SentItem(index=index, status=201 if sent.flushed else 202, sent=sent)
+    return [item for item in items if item is not None]
+
+
+def _refused(index: int, error: RequestError | ClientError) -> SentItem:
+    rule, problem = problem_for(error)
+    shown = ItemProblem(
+        status=rule.status, code=rule.code, detail=problem.detail, remedy=rule.remedy, field=problem.field
+    )
+    return SentItem(index=index, status=rule.status, problem=shown)
+
+
+def _topic(request: Request, grant: Grant) -> str:
+    topic: str = request.path_params["topic"]
+    check_writable_topic(topic)
+    if topic.startswith("%"):
+        raise InvalidArgument(f"Topic {topic} belongs to the broker; send to a topic of your own.", field="topic")
+    require(grant, PUBLISH, topic)
+    return topic
+
+
+def outgoing(wanted: NewMessage) -> Outgoing:
+    """The message to send; raises RequestError or InvalidArgument, and NotBuilt for fields of later versions."""
+    for name in _LATER_FIELDS:
+        if getattr(wanted, name) is not UNSET:
+            raise NotBuilt(f"The field {name!r} is planned but not built yet; the message was not sent.")
+    return prepare(
+        _body(wanted),
+        tag=wanted.tag,
+        keys=wanted.keys,
+        properties=wanted.properties,
+        delay_level=wanted.delay_level,
+        wait_for_disk=wanted.durability == "sync",
+        group=wanted.group,
+    )
+
+
+def _body(wanted: NewMessage) -> str | bytes:
+    text, encoded = wanted.body, wanted.body_base64
+    if text is not UNSET and encoded is not UNSET:
+        raise InvalidArgument("Give body or body_base64, not both.", field="body")
+    if text is not UNSET:
+        return text
+    if encoded is UNSET:
+        raise InvalidArgument("Give body (text) or body_base64 (bytes).", field="body")
+    try:
+        return base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidArgument("body_base64 is not base64.", field="body_base64") from None
+
+
+async def _sent(result: SendResult, wanted: NewMessage, room: Room) -> Sent:
+    flushed = wanted.durability == "sync" and result.status == "SEND_OK" and await room.flushes_first(result.broker)
+    position = parse_offset_message_id(result.offset_message_id)[2]
+    return Sent(
+        id=str(MessageIdentifier(result.broker, result.topic, position, result.message_id)),
+        message_id=result.message_id,
+        topic=result.topic,
+        broker=result.broker,
+        queue=result.queue_id,
+        queue_offset=result.queue_offset,
+        flushed=flushed,
+        due_ms=result.due_ms,
+    )

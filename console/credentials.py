@@ -1,0 +1,129 @@
+"""Making, checking and revoking API tokens.
+
+    esc_<prefix, 10 characters>_<secret, 43 characters = 256 random bits>
+
+The prefix finds the row, the SHA-256 of the whole token proves it. A token has 256 random bits, so that a plain hash
+cannot be searched through; a database dump holds nothing that can be used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from console.models import ApiToken
+
+PUBLISH = "publish"
+READ = "read"
+ACTIONS = (PUBLISH, READ)
+#: How often the time of last use is written.
+USED_INTERVAL = timedelta(minutes=1)
+
+_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
+_FORM = re.compile(r"esc_([a-z2-9]{10})_([A-Za-z0-9_-]{43})\Z")
+_PREFIX_CHARACTERS = re.compile(r"[A-Za-z0-9_|-]{0,127}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Actions allowed on the topics whose name begins with `prefix` (compared as text, never as a pattern)."""
+
+    prefix: str
+    actions: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What the bearer of a valid token may do."""
+
+    name: str
+    scopes: tuple[Scope, ...]
+    expires_at: datetime | None
+
+    def allows(self, action: str, topic: str) -> bool:
+        """Whether the action is allowed on the topic."""
+        return any(action in scope.actions and topic.startswith(scope.prefix) for scope in self.scopes)
+
+    def allows_somewhere(self, action: str) -> bool:
+        """Whether the action is allowed on any topic."""
+        return any(action in scope.actions for scope in self.scopes)
+
+
+def scope_rows(publish: Iterable[str], read: Iterable[str]) -> list[dict[str, Any]]:
+    """Scopes as they are stored, from topic prefixes (``*``: every topic); raises ValueError."""
+    allowed: dict[str, list[str]] = {}
+    for action, prefixes in ((PUBLISH, publish), (READ, read)):
+        for given in prefixes:
+            prefix = "" if given == "*" else given.removesuffix("*")
+            if not _PREFIX_CHARACTERS.match(prefix):
+                raise ValueError(f"{given!r} is no beginning of a topic name; use A-Z a-z 0-9 _ - | or *.")
+            allowed.setdefault(prefix, []).append(action)
+    return [{"prefix": prefix, "actions": actions} for prefix, actions in allowed.items()]
+
+
+def create(
+    name: str,
+    scopes: list[dict[str, Any]],
+    *,
+    created_by: User | None = None,
+    lasts: timedelta | None = None,
+) -> tuple[ApiToken, str]:
+    """A new row, and the token itself: it cannot be had again."""
+    prefix = "".join(secrets.choice(_ALPHABET) for _ in range(10))
+    token = f"esc_{prefix}_{secrets.token_urlsafe(32)}"
+    row = ApiToken.objects.create(
+        name=name,
+        prefix=prefix,
+        digest=digest(token),
+        scopes=scopes,
+        created_by=created_by,
+        expires_at=timezone.now() + lasts if lasts is not None else None,
+    )
+    return row, token
+
+
+def digest(token: str) -> str:
+    """SHA-256 in hex."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def prefix_of(token: str) -> str | None:
+    """The prefix of a token that has the right form."""
+    match = _FORM.match(token)
+    return match.group(1) if match else None
+
+
+def grant_of(token: str) -> Grant | None:
+    """What the token allows now; None if it is unknown, expired or revoked. Asks the database."""
+    prefix = prefix_of(token)
+    row = ApiToken.objects.filter(prefix=prefix).first() if prefix else None
+    # compared even when no row was found, so that the time taken does not tell
+    is_same = hmac.compare_digest(row.digest if row else "0" * 64, digest(token))
+    now = timezone.now()
+    if (
+        row is None
+        or not is_same
+        or row.revoked_at is not None
+        or (row.expires_at is not None and row.expires_at <= now)
+    ):
+        return None
+    if row.last_used_at is None or now - row.last_used_at >= USED_INTERVAL:
+        ApiToken.objects.filter(pk=row.pk).update(last_used_at=now)
+    scopes = tuple(Scope(str(each["prefix"]), frozenset(each["actions"])) for each in row.scopes)
+    return Grant(row.name, scopes, row.expires_at)
+
+
+def revoke(row: ApiToken) -> None:
+    """The token is refused from now on (by servers that keep it in memory, within a second)."""
+    if row.revoked_at is None:
+        row.revoked_at = timezone.now()
+        row.save(update_fields=["revoked_at"])

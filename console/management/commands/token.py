@@ -1,0 +1,69 @@
+"""`manage.py token create|list|revoke`: tokens of the REST interface."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from console import credentials
+from console.models import ApiToken
+
+
+class Command(BaseCommand):
+    """Make, list and revoke tokens."""
+
+    help = "Makes, lists and revokes tokens of the REST interface."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """create NAME, list, revoke PREFIX."""
+        actions = parser.add_subparsers(dest="action", required=True)
+        create = actions.add_parser("create", help="make a token; it is shown once")
+        create.add_argument("name", help="what the token is for")
+        create.add_argument("--publish", action="append", default=[], metavar="PREFIX", help="topics to send to; * all")
+        create.add_argument("--read", action="append", default=[], metavar="PREFIX", help="topics to read; * all")
+        create.add_argument("--days", type=int, help="expires after so many days (never by default)")
+        create.add_argument("--user", help="who it was made for")
+        actions.add_parser("list", help="list all tokens")
+        revoke = actions.add_parser("revoke", help="refuse a token from now on")
+        revoke.add_argument("prefix", help="the characters after esc_")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Do what was asked."""
+        {"create": self._create, "list": self._list, "revoke": self._revoke}[options["action"]](options)
+
+    def _create(self, options: dict[str, Any]) -> None:
+        try:
+            scopes = credentials.scope_rows(options["publish"], options["read"])
+        except ValueError as error:
+            raise CommandError(str(error)) from None
+        if not scopes:
+            raise CommandError("A token that allows nothing is of no use; give --publish or --read (* for all topics).")
+        if options["days"] is not None and options["days"] < 1:
+            raise CommandError("--days must be at least 1.")
+        user = None
+        if options["user"]:
+            user = get_user_model().objects.filter(username=options["user"]).first()
+            if user is None:
+                raise CommandError(f"There is no user {options['user']!r}.")
+        lasts = timedelta(days=options["days"]) if options["days"] else None
+        _, token = credentials.create(options["name"], scopes, created_by=user, lasts=lasts)
+        self.stderr.write("This token is shown once; only its hash is kept.")
+        self.stdout.write(token)
+
+    def _list(self, options: dict[str, Any]) -> None:
+        for row in ApiToken.objects.all():
+            state = "revoked" if row.revoked_at else "valid"
+            allowed = ", ".join(f"{'+'.join(each['actions'])} {each['prefix']}*" for each in row.scopes)
+            expires = row.expires_at.date().isoformat() if row.expires_at else "never"
+            self.stdout.write(f"{row.prefix}  {state:8} expires {expires:10}  {row.name}: {allowed}")
+
+    def _revoke(self, options: dict[str, Any]) -> None:
+        prefix = options["prefix"].removeprefix("esc_").split("_")[0]
+        row = ApiToken.objects.filter(prefix=prefix).first()
+        if row is None:
+            raise CommandError(f"There is no token with prefix {prefix!r}; `token list` shows all.")
+        credentials.revoke(row)
+        self.stdout.write(f"revoked {row}")

@@ -1,0 +1,34 @@
+"""Rows that the console itself owns (the broker's tables are in broker.models)."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+
+class ApiToken(models.Model):
+    """A token of the REST interface. Only a hash is kept; the token itself is shown once, when it is made.
+
+    `scopes` is a list of ``{"prefix": topic prefix, "actions": ["publish", "read"]}``; an empty prefix is every topic.
+    """
+
+    name = models.CharField(_("name"), max_length=100)
+    prefix = models.CharField(_("prefix"), max_length=16, unique=True, editable=False)
+    digest = models.CharField(_("SHA-256"), max_length=64, editable=False)
+    scopes = models.JSONField(_("scopes"), default=list)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, verbose_name=_("created by"), related_name="+"
+    )
+    created_at = models.DateTimeField(_("created"), auto_now_add=True)
+    expires_at = models.DateTimeField(_("expires"), null=True, blank=True)
+    revoked_at = models.DateTimeField(_("revoked"), null=True, blank=True)
+    last_used_at = models.DateTimeField(_("last used"), null=True, blank=True, editable=False)
+
+    class Meta:
+        verbose_name = _("API token")
+        verbose_name_plural = _("API tokens")
+        ordering = ["name", "prefix"]
+
+    def __str__(self) -> str:
+        return f"{self.name} (esc_{self.prefix}_...)"
