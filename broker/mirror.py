@@ -147,7 +147,7 @@ class Mirror:
     def _round(self) -> Round:
         begin_ms = self._clock()
         known, state, watch = self._resume(begin_ms)
-        changes = self._read(known, state)
+        changes = self._read(known, state, watch)
         samples = {level: self._sample(level, missing) for level, missing in watch.unmarked(changes).items()}
         with transaction.atomic(using=self._database):
             with connections[self._database].cursor() as cursor:
@@ -155,7 +155,7 @@ class Mirror:
                 cursor.execute("SET LOCAL synchronous_commit TO off")
             histories = watch.observe(changes, samples)
             self._advance(state, watch, changes, begin_ms)
-            kinds = write(changes, state, histories)
+            kinds = write(changes, state, histories, watch.meet(changes))
         if kinds and self._announcer is not None:
             self._announcer.announce(state.sequence, kinds)
         return Round(state.sequence, changes.as_of_ms, frozenset(kinds), changes.polling, "queues" in changes.complete)
@@ -175,11 +175,11 @@ class Mirror:
         self._watch = Watch.load(known.name, now_ms)
         return known, self._state, self._watch
 
-    def _read(self, known: Broker, state: MirrorState) -> Changes:
+    def _read(self, known: Broker, state: MirrorState, watch: Watch) -> Changes:
         if self._poller is None:
             try:
                 body = self._source.changes(state.token)
-                return read_changes(body, known, self._clock())
+                return watch.with_empty_queues(read_changes(body, known, self._clock()))
             except NotSupported:
                 logger.info("%s has no request 14000: it is polled by standard requests", known.name)
                 self._poller = Poller(self._source)

@@ -32,6 +32,10 @@ class Changes:
     levels: tuple[ScheduleLevel, ...] = ()
     deleted_topics: tuple[str, ...] = ()
     deleted_groups: tuple[str, ...] = ()
+    #: (group, topic, queue id)
+    deleted_offsets: tuple[tuple[str, str, int], ...] = ()
+    #: connected consumers of every group that has any; None: the broker does not tell
+    members: Mapping[str, int] | None = None
 
 
 def read_changes(body: Mapping[str, Any], broker: Broker, as_of_ms: int) -> Changes:
@@ -45,7 +49,10 @@ def read_changes(body: Mapping[str, Any], broker: Broker, as_of_ms: int) -> Chan
 def _changes(body: Mapping[str, Any], broker: Broker, as_of_ms: int) -> Changes:
     name = broker.name
     facts = body.get("broker") or {}
-    as_of_ms = int(facts.get("nowMs") or as_of_ms)
+    as_of_ms = int(body.get("nowMs") or as_of_ms)
+    offsets = [row for row in body.get("offsets", ()) if row["offset"] is not None]
+    removed = [row for row in body.get("offsets", ()) if row["offset"] is None]
+    members = body.get("members")
     return Changes(
         token=str(body["token"]),
         as_of_ms=as_of_ms,
@@ -54,10 +61,12 @@ def _changes(body: Mapping[str, Any], broker: Broker, as_of_ms: int) -> Changes:
         topics=tuple(_topic(name, row) for row in body.get("topics", ())),
         queues=tuple(_queue(name, row) for row in body.get("queues", ())),
         groups=tuple(_group(name, row) for row in body.get("groups", ())),
-        offsets=tuple(_offset(name, row) for row in body.get("offsets", ())),
+        offsets=tuple(_offset(name, row) for row in offsets),
         levels=tuple(_level(name, row) for row in body.get("levels", ())),
         deleted_topics=tuple(map(str, body.get("deletedTopics", ()))),
         deleted_groups=tuple(map(str, body.get("deletedGroups", ()))),
+        deleted_offsets=tuple((str(row["group"]), str(row["topic"]), int(row["queueId"])) for row in removed),
+        members=None if members is None else {str(group): int(count) for group, count in members.items()},
     )
 
 
@@ -84,18 +93,19 @@ def _ranges(damaged: Sequence[Any]) -> list[Any]:
 
 
 def _topic(broker: str, row: Mapping[str, Any]) -> Topic:
-    name = str(row["name"])
+    """RocketMQ's TopicConfig."""
+    name = str(row["topicName"])
     return Topic(
         broker_id=broker,
         name=name,
-        read_queues=int(row["readQueues"]),
-        write_queues=int(row["writeQueues"]),
-        permission=int(row["permission"]),
-        filter_type=str(row.get("filterType", "SINGLE_TAG")),
-        system_flag=int(row.get("systemFlag", 0)),
+        read_queues=int(row["readQueueNums"]),
+        write_queues=int(row["writeQueueNums"]),
+        permission=int(row["perm"]),
+        filter_type=str(row.get("topicFilterType", "SINGLE_TAG")),
+        system_flag=int(row.get("topicSysFlag", 0)),
         order=bool(row.get("order", False)),
         attributes=dict(row.get("attributes") or {}),
-        is_system=bool(row.get("isSystem", is_system_topic(name))),
+        is_system=is_system_topic(name),
     )
 
 
@@ -113,16 +123,16 @@ def _queue(broker: str, row: Mapping[str, Any]) -> Queue:
 
 
 def _group(broker: str, row: Mapping[str, Any]) -> ConsumerGroup:
-    name = str(row["name"])
+    """RocketMQ's SubscriptionGroupConfig."""
+    name = str(row["groupName"])
     return ConsumerGroup(
         broker_id=broker,
         name=name,
         retry_max_times=int(row.get("retryMaxTimes", 16)),
-        retry_queues=int(row.get("retryQueues", 1)),
+        retry_queues=int(row.get("retryQueueNums", 1)),
         consume_enable=bool(row.get("consumeEnable", True)),
         consume_broadcast_enable=bool(row.get("consumeBroadcastEnable", True)),
         consume_message_orderly=bool(row.get("consumeMessageOrderly", False)),
-        members=row.get("members"),
         is_system=is_system_group(name),
     )
 

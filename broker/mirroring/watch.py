@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
-from ..models import SLOT_MS, ConsumerOffset, Queue, RateHistory, ScheduleLevel
+from ..models import SLOT_MS, ConsumerGroup, ConsumerOffset, Queue, RateHistory, ScheduleLevel
 from . import marks as lane_marks
 from .changes import Changes, is_system_topic
 from .marks import Mark
@@ -39,6 +39,8 @@ class Watch:
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
     consumed: dict[tuple[str, str, int], int] = field(default_factory=dict)
     lanes: dict[int, LaneMemory] = field(default_factory=dict)
+    #: connected consumers by group, -1 where the row does not know
+    members: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def load(cls, broker: str, now_ms: int) -> Watch:
@@ -55,7 +57,37 @@ class Watch:
             if row.delay_offset is not None and row.max_offset is not None:
                 marks = lane_marks.paired(row.marks)
                 watch.lanes[row.level] = LaneMemory(row.delay_ms, row.delay_offset, row.max_offset, marks)
+        for name, members in ConsumerGroup.objects.filter(broker=broker).values_list("name", "members"):
+            watch.members[name] = -1 if members is None else members
         return watch
+
+    def with_empty_queues(self, changes: Changes) -> Changes:
+        """A queue that nothing was ever stored in has no entry in request 14000, but a row: 0 to 0."""
+        told = {(queue.topic, queue.queue_id) for queue in changes.queues}
+        known: Container[tuple[str, int]] = () if changes.complete else self.ends
+        empty = [
+            Queue(broker_id=self.broker, topic=topic.name, queue_id=queue_id, min_offset=0, max_offset=0)
+            for topic in changes.topics
+            if not topic.is_system or topic.name == SCHEDULE_TOPIC
+            for queue_id in range(max(topic.read_queues, topic.write_queues))
+            if (topic.name, queue_id) not in told and (topic.name, queue_id) not in known
+        ]
+        return replace(changes, queues=(*changes.queues, *empty))
+
+    def meet(self, changes: Changes) -> dict[str, int]:
+        """Groups whose number of connected consumers is new; sets `members` of the group rows."""
+        if changes.members is None:
+            return {}
+        for row in changes.groups:
+            row.members = changes.members.get(row.name, 0)
+            self.members[row.name] = row.members
+        moved = {
+            name: changes.members.get(name, 0)
+            for name, count in self.members.items()
+            if changes.members.get(name, 0) != count
+        }
+        self.members.update(moved)
+        return moved
 
     def unmarked(self, changes: Changes) -> dict[int, Range]:
         """Lanes whose pending entries are not all between marks: level -> offsets to sample [from, to)."""
@@ -143,4 +175,7 @@ class Watch:
             self.ends = {key: end for key, end in self.ends.items() if key[0] != topic}
         for group in changes.deleted_groups:
             self.rates.forget("group", group)
+            self.members.pop(group, None)
             self.consumed = {key: offset for key, offset in self.consumed.items() if key[0] != group}
+        for key in changes.deleted_offsets:
+            self.consumed.pop(key, None)

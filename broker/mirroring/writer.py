@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from django.db.models import Q
 
@@ -29,7 +29,9 @@ KEYS: dict[type[MirrorRow], tuple[str, ...]] = {
 }
 
 
-def write(changes: Changes, state: MirrorState, histories: Iterable[RateHistory]) -> set[str]:
+def write(
+    changes: Changes, state: MirrorState, histories: Iterable[RateHistory], members: Mapping[str, int]
+) -> set[str]:
     """Write everything of one reading; the kinds that changed. Call inside a transaction."""
     Broker.mirror_writer.exclude(name=changes.broker.name).delete()
     Broker.upsert([changes.broker], ("name",))
@@ -40,6 +42,9 @@ def write(changes: Changes, state: MirrorState, histories: Iterable[RateHistory]
             type(rows[0]).upsert(rows, KEYS[type(rows[0])])
             changed.add(kind)
     changed |= _remove_unlisted(changes)
+    for group, count in members.items():
+        ConsumerGroup.mirror_writer.filter(broker=changes.broker.name, name=group).update(members=count)
+        changed.add("groups")
     if RateHistory.upsert(histories, KEYS[RateHistory]):
         changed.add("histories")
     MirrorState.upsert([state], ("broker",))
@@ -67,6 +72,10 @@ def _remove_deleted(changes: Changes) -> set[str]:
         ConsumerOffset.mirror_writer.filter(broker=broker, group__in=gone).delete()
         RateHistory.mirror_writer.filter(broker=broker, kind=RateHistory.Kind.GROUP, name__in=gone).delete()
         changed |= {"groups", "offsets"}
+    for group, topic, queue_id in changes.deleted_offsets:
+        rows = ConsumerOffset.mirror_writer.filter(broker=broker, group=group, topic=topic, queue_id=queue_id)
+        rows.delete()
+        changed.add("offsets")
     return changed
 
 

@@ -67,6 +67,10 @@ class Clients:
         """The group, if any of its consumers is connected."""
         return self._consumers.get(group)
 
+    def consumer_counts(self) -> dict[str, int]:
+        """Group -> its connected consumers, of groups that have any."""
+        return {name: len(group.members) for name, group in self._consumers.items() if group.members}
+
     def groups_of_topic(self, topic: str) -> Iterator[str]:
         """Connected groups that subscribe to a topic."""
         return (name for name, group in self._consumers.items() if topic in group.subscriptions)

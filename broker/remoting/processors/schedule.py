@@ -32,9 +32,8 @@ class ScheduleProcessor:
         return request.answer(body=json_body({"dataVersion": version, "offsetTable": offsets}))
 
     def _changes(self, _: Connection, request: Command) -> Command:
-        return request.answer(
-            body=json_body(self._engine.changes_since(request.ext.get("token", ""), self._state.clock()))
-        )
+        changes = self._engine.changes_since(request.ext.get("token", ""), self._state.clock())
+        return request.answer(body=json_body({**changes, "members": self._state.clients.consumer_counts()}))
 
     def _status(self, _: Connection, request: Command) -> Command:
         return request.answer(body=json_body(self._engine.schedule_json(self._state.clock())))
