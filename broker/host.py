@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import ipaddress
 import logging
 import os
@@ -110,7 +111,7 @@ class EngineGuest(Guest):
             )
             await service.start()
         except (EngineError, OSError) as error:
-            self._started.set_exception(HostingRefused(str(error)))
+            self._started.set_exception(HostingRefused(_why_not(error)))
             return
         self._started.set_result(f"broker {service.address}, name service {service.namesrv_address}")
         await self._stopping.wait()
@@ -245,6 +246,13 @@ def refuse_open_listening(host: str) -> None:
             f"The broker would listen on {host} without access control: anyone who reaches it could read and write"
             " every message. Set ESCAPEMENT_BROKER_HOST to a loopback address."
         )
+
+
+def _why_not(error: EngineError | OSError) -> str:
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        ports = f"{settings.BROKER_PORT} (ESCAPEMENT_BROKER_PORT) or {settings.NAMESRV_PORT} (ESCAPEMENT_NAMESRV_PORT)"
+        return f"Port {ports} on {settings.BROKER_HOST} is taken by another program: stop it, or set another port."
+    return str(error)
 
 
 def _refuse(message: str) -> NoReturn:
