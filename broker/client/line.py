@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable
 from itertools import count
 from struct import Struct
+from typing import cast
 
 from ..remoting.client import MAX_ANSWER_BYTES, Response
 from ..remoting.codec import BINARY, LANGUAGES, FrameBuffer, decode
@@ -108,8 +109,8 @@ class Line(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: the connection is there."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports have the methods but not the base class
+        self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         """asyncio: bytes came; every whole answer goes to who waits for it."""

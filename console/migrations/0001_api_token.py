@@ -8,6 +8,8 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
+    """Creates ApiToken."""
+
     initial = True
 
     dependencies = [
