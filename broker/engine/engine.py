@@ -153,8 +153,8 @@ class Engine:
         if self._closed:
             raise StoreClosed
         raise DiskFull(
-            f"The disk is {self._upkeep.disk_ratio:.1%} full, above {self.config.disk_refuse_ratio:.0%} sends are refused; "
-            "consumers still drain. Free space, sends resume by themselves."
+            f"The disk is {self._upkeep.disk_ratio:.1%} full, the limit is {self.config.disk_refuse_ratio:.0%}; "
+            "sends are refused, consumers still drain. Free space, sends resume by themselves."
         )
 
     # the heart beat

@@ -15,7 +15,8 @@ from .errors import (
     TopicNotFound,
     TopicNotWritable,
 )
-from .message import CRC_SIZE, FLAG_TRANSACTION_MASK, Message, decode, pack_host
+from .layout import CRC_SIZE, FLAG_TRANSACTION_MASK
+from .message import Message, decode, pack_host
 from .properties import (
     DELAY,
     KEYS,

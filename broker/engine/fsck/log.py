@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..disk.files import File, Files, join
-from ..message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE, PREFIX, is_sound
+from ..layout import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE, PREFIX
+from ..message import is_sound
 
 #: Bytes read at once.
 _WINDOW_BYTES = 1 << 20

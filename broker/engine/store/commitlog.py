@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from ..disk.chain import Chain, make_segment
 from ..disk.files import File, Files
 from ..errors import CorruptRecord, DiskFull, RecordNotFound, StoreBusy
-from ..message import BLANK_SIZE, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, PREFIX, blank, is_sound
+from ..layout import BLANK_SIZE, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, PREFIX
+from ..message import blank, is_sound
 
 #: Bigger than any record that can be written: body 4 MiB, properties 32 KiB, topic, header.
 MAX_RECORD_SIZE = (4 << 20) + (1 << 18)

@@ -86,7 +86,9 @@ class Inode:
                     del content[size_bytes:]
                 continue
             end = change.at + len(change.data)
-            for at, piece in loss.surviving_sectors(change.sequence, change.data, change.at):
+            for at, piece, garbled in loss.surviving_sectors(change.sequence, change.data, change.at):
+                if garbled and any(self._durable[at : at + len(piece)]):
+                    continue
                 content.extend(bytes(max(0, at - len(content))))
                 content[at : at + len(piece)] = piece
             if end > size_bytes and loss.keeps_size(change.sequence):

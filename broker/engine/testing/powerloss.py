@@ -20,7 +20,7 @@ class PowerLoss:
 
     ``kill``: all (the process died, the operating system did not). ``all``: none. ``prefix``: those up to the
     sequence number ``until``, the next one torn. ``random``: each on its own, by ``seed``; writes may be
-    torn or garbled.
+    torn, and garbled where the disk held nothing before (a sector that is overwritten is old or new, never neither).
     """
 
     kind: Literal["kill", "all", "prefix", "random"]
@@ -39,10 +39,10 @@ class PowerLoss:
             return self._chance(sequence, 2) < (1 + self._keep_share()) / 2
         return self.keeps(sequence)
 
-    def surviving_sectors(self, sequence: int, data: bytes, at: int) -> list[tuple[int, bytes]]:
-        """Return the pieces of a write that reach the disk, as (address, bytes)."""
+    def surviving_sectors(self, sequence: int, data: bytes, at: int) -> list[tuple[int, bytes, bool]]:
+        """Return the pieces of a write that reach the disk, as (address, bytes, garbled)."""
         if self.keeps(sequence):
-            return [(at, data)]
+            return [(at, data, False)]
         torn = self.kind == "prefix" and sequence == self.until + 1
         if self.kind == "random":
             torn = self._chance(sequence, 3) < 0.5
@@ -54,9 +54,10 @@ class PowerLoss:
             end = min(at + len(data), (begin // SECTOR_BYTES + 1) * SECTOR_BYTES)
             fate = self._chance(sequence, begin + 4)
             if fate < 0.5:
-                pieces.append((begin, data[begin - at : end - at]))
+                pieces.append((begin, data[begin - at : end - at], False))
             elif fate < 0.55:
-                pieces.append((begin, bytes((self.seed + 0x5A) & 0xFF for _ in range(end - begin))))
+                garbage = bytes(int(256 * self._chance(begin + place, sequence)) for place in range(end - begin))
+                pieces.append((begin, garbage, True))
             begin = end
         return pieces
 
