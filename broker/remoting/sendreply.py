@@ -28,7 +28,11 @@ _ID, _QUEUE, _OFFSET, _TRANSACTION = (
     for name in (b"msgId", b"queueId", b"queueOffset", b"transactionId")
 )  # fmt: skip
 _HEADER_OWN_BYTES = 21
+_OPAQUE_AT = 13
 _CONSTANT_BYTES = sum(len(part) + 1 for part in (_ID, _QUEUE, _OFFSET, _TRANSACTION)) + len(_TAIL)
+
+_templates: dict[tuple[bytes, int, int, int], bytes] = {}
+"""Bounded by the lengths: a queue id and an offset have at most 19 digits, a unique key at most 255 bytes here."""
 
 
 class StoredOwner(Protocol):
@@ -79,22 +83,38 @@ class SendReplies:
 
 def binary_reply(ticket: Ticket, opaque: int) -> bytes:
     """The answer to one send, with a binary header."""
-    message_id = ticket.offset_message_id.encode()
+    unique_key = (ticket.unique_key or "").encode()
     queue_id = b"%d" % ticket.queue_id
     queue_offset = b"%d" % ticket.queue_offset
-    unique_key = (ticket.unique_key or "").encode()
-    if len(unique_key) > 255:
-        return encode(_command(ticket, opaque, BINARY))
-    ext_length = _CONSTANT_BYTES + len(message_id) + len(queue_id) + len(queue_offset) + len(unique_key)
+    shape = (ticket.store_host, len(queue_id), len(queue_offset), len(unique_key))
+    template = _templates.get(shape)
+    if template is None:
+        if len(unique_key) > 255:
+            return encode(_command(ticket, opaque, BINARY))
+        template = _templates[shape] = _template(*shape)
+    return template % (opaque.to_bytes(4, "big", signed=True), ticket.position, queue_id, queue_offset, unique_key)
+
+
+def _template(store_host: bytes, queue_digits: int, offset_digits: int, key_length: int) -> bytes:
+    """An answer with places for opaque, position, queue id, queue offset and unique key of these lengths."""
+    host = store_host.hex().upper().encode()
+    id_length = len(host) + 16
+    ext_length = _CONSTANT_BYTES + id_length + queue_digits + offset_digits + key_length
     header_length = _HEADER_OWN_BYTES + ext_length
-    return b"%b%b%c%b%b%c%b%b%c%b%b%c%b%b" % (
-        _START(
-            4 + header_length, header_length | BINARY << 24, 0, _LANGUAGE, PROTOCOL_VERSION, opaque, RESPONSE_FLAG, 0,
-            ext_length,
-        ),
-        _ID, len(message_id), message_id, _QUEUE, len(queue_id), queue_id, _OFFSET, len(queue_offset), queue_offset,
-        _TRANSACTION, len(unique_key), unique_key, _TAIL,
-    )  # fmt: skip
+    start = _START(
+        4 + header_length, header_length | BINARY << 24, 0, _LANGUAGE, PROTOCOL_VERSION, 0, RESPONSE_FLAG, 0, ext_length
+    )
+    constants = (
+        start[:_OPAQUE_AT],
+        start[_OPAQUE_AT + 4 :] + _ID + bytes((id_length,)) + host,
+        _QUEUE + bytes((queue_digits,)),
+        _OFFSET + bytes((offset_digits,)),
+        _TRANSACTION + bytes((key_length,)),
+        _TAIL,
+    )
+    opaque, *rest = (constant.replace(b"%", b"%%") for constant in constants)
+    places = (b"%b", b"%016X", b"%b", b"%b", b"%b")
+    return opaque + b"".join(place + constant for place, constant in zip(places, rest, strict=True))
 
 
 def json_reply(ticket: Ticket, opaque: int) -> bytes:
