@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..disk.files import Files, join
 from ..disk.handles import Handles
+from ..errors import StoreUnsupported
 from .commitlog import CommitLog
 from .consumequeue import ENTRY_SIZE, ConsumeQueue
 
@@ -68,7 +69,7 @@ class Queues:
     def _open(self, queue: ConsumeQueue, log: CommitLog, below: int, cut: bool) -> None:
         size = self.file_entries * ENTRY_SIZE
         starts = [int(name) for name in self._files.list(queue.directory) if name.isdigit()]
-        starts = [start for start in starts if start % size == 0]
+        self._check_sizes(queue, starts, size)
         starts = _unbroken(starts, size)
         if not starts:
             return
@@ -85,6 +86,19 @@ class Queues:
             self._cut_after(queue, starts, end)
         queue.start_at(first, end)
         queue.min_offset = queue.search(first, end, log.min_position)
+
+    def _check_sizes(self, queue: ConsumeQueue, starts: list[int], size: int) -> None:
+        """Raise StoreUnsupported if the files were made with another number of entries."""
+        for start in starts:
+            path = join(queue.directory, f"{start:020d}")
+            file = self._files.open(path)
+            found = file.size()
+            file.close()
+            if start % size or found > size:
+                raise StoreUnsupported(
+                    f"Queue file {path} ({found:,} bytes) was not made for {self.file_entries:,} entries a file; "
+                    "this number cannot be changed on an existing store."
+                )
 
     def _sound_count(self, queue: ConsumeQueue, log: CommitLog, base: int, below: int) -> int:
         """Return how many entries of one file are of records below a position.
