@@ -94,7 +94,8 @@ class Clients:
         self._of_connection.setdefault(member.connection, set()).add(("consumer", group.name))
         changed = self._subscribe(known, subscriptions)
         if notify and (is_new or changed):
-            self._notify(known, member.connection)
+            # The newcomer too: its own first round may have come before the retry topic had a route.
+            self._notify(known, None)
         return is_new or changed
 
     def _subscribe(self, group: ConsumerGroup, subscriptions: list[Subscription]) -> bool:
@@ -144,8 +145,8 @@ class Clients:
         if notify:
             self._notify(group, connection)
 
-    def _notify(self, group: ConsumerGroup, cause: Connection) -> None:
-        """Tells the group's other members that it has changed: they share out the queues anew."""
+    def _notify(self, group: ConsumerGroup, cause: Connection | None) -> None:
+        """Tells the group's members, but not the cause, that it has changed: they share out the queues anew."""
         for member in group.members.values():
             if member.connection is not cause:
                 member.connection.send(
