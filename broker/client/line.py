@@ -18,6 +18,7 @@ from ..remoting.codec import BINARY, LANGUAGES, FrameBuffer, decode
 from ..remoting.codes import ONEWAY_FLAG, PROTOCOL_VERSION
 from ..remoting.errors import BadFrame
 from .errors import BrokerUnreachable, ClientError, Timeout
+from .stored import Stored, read_stored
 
 CONNECT_TIMEOUT_S = 3.0
 #: How often requests without an answer are looked through: a timeout is at most this late.
@@ -28,8 +29,9 @@ _START = Struct(">IIhbhiiii").pack
 _HEADER_OWN_BYTES = 21
 _LANGUAGE = LANGUAGES.index("PYTHON")
 
-#: Called with the answer, or with why there is none.
-Answered = Callable[[Response | ClientError], None]
+#: The answer, or why there is none.
+Outcome = Stored | Response | ClientError
+Answered = Callable[[Outcome], None]
 
 
 class Line(asyncio.Protocol):
@@ -116,12 +118,20 @@ class Line(asyncio.Protocol):
         """asyncio: bytes came; every whole answer goes to who waits for it."""
         try:
             for frame in self._frames.feed(data):
-                command = decode(frame)
-                waiting = self._waiting.pop(command.opaque, None) if command.is_response else None
-                if waiting is not None:
-                    waiting[2](command)
+                stored = read_stored(frame)
+                if stored is None:
+                    self._answered(decode(frame))
+                else:
+                    waiting = self._waiting.pop(stored[0], None)
+                    if waiting is not None:
+                        waiting[2](stored[1])
         except BadFrame:
             self.close()
+
+    def _answered(self, command: Response) -> None:
+        waiting = self._waiting.pop(command.opaque, None) if command.is_response else None
+        if waiting is not None:
+            waiting[2](command)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """asyncio: the connection ended; who waits is told."""

@@ -40,8 +40,7 @@ def prepare(
     if tag is not None:
         names.check_tag(tag)
         parts.append(f"TAGS\x01{tag}\x02")
-    joined = names.joined_keys(keys)
-    if joined:
+    if keys and (joined := names.joined_keys(keys)):
         parts.append(f"KEYS\x01{joined}\x02")
     if delay_level:
         names.check_delay_level(delay_level)

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 from ..remoting.client import Response
 from ..remoting.codes import Answer, Request
@@ -14,9 +14,10 @@ from . import batch, names
 from .destinations import Destination, Destinations, find_destinations
 from .errors import BrokerRefused, BrokerUnreachable, ClientClosed, ClientError, InvalidArgument
 from .heartbeat import Heartbeat
-from .line import Answered, Lines
+from .line import Answered, Lines, Outcome
 from .outgoing import Outgoing, prepare
 from .session import Session, refusal
+from .stored import Stored
 from .types import SendResult
 
 #: Stored, with less safety than was asked for (ResponseCode of 5.5.0).
@@ -109,7 +110,7 @@ class AsyncProducer:
         await line.room()
         answer: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
 
-        def answered(outcome: Response | ClientError) -> None:
+        def answered(outcome: Outcome) -> None:
             if answer.done():
                 return
             result = _result(destination, message, outcome)
@@ -136,7 +137,7 @@ class AsyncProducer:
         left = len(messages)
 
         def answer_to(nth: int) -> Answered:
-            def answered(outcome: Response | ClientError) -> None:
+            def answered(outcome: Outcome) -> None:
                 nonlocal left
                 results[nth] = _result(ways[nth], messages[nth], outcome)
                 left -= 1
@@ -215,9 +216,23 @@ def _fields(destination: Destination, message: Outgoing) -> bytes:
     return destination.fields(time.time_ns() // 1_000_000, message.properties)
 
 
-def _result(destination: Destination, message: Outgoing, outcome: Response | ClientError) -> SendResult | ClientError:
+def _result(destination: Destination, message: Outgoing, outcome: Outcome) -> SendResult | ClientError:
+    if type(outcome) is Stored:
+        queue = destination.queue
+        return SendResult(
+            message.unique_id,
+            outcome.offset_message_id,
+            queue.topic,
+            queue.broker,
+            outcome.queue_id,
+            outcome.queue_offset,
+        )
     if isinstance(outcome, ClientError):
         return outcome
+    return _full_result(destination, message, cast(Response, outcome))
+
+
+def _full_result(destination: Destination, message: Outgoing, outcome: Response) -> SendResult | ClientError:
     status = STORED.get(outcome.code)
     if status is None:
         return refusal(outcome)

@@ -44,13 +44,13 @@ class Grants:
 
     async def of(self, request: Request) -> Grant:
         """What the request's token allows; raises TokenMissing or TokenInvalid."""
-        kind, _, token = request.headers.get("authorization", "").partition(" ")
-        if kind.lower() != "bearer" or not token:
+        kind, _, token = dict(request.scope["headers"]).get(b"authorization", b"").partition(b" ")
+        if kind.lower() != b"bearer" or not token:
             raise TokenMissing
-        key = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+        key = hashlib.sha256(token).digest()
         known = self._known.get(key)
         if known is None or known[0] <= time.monotonic():
-            grant = await self._check(key, token.strip())
+            grant = await self._check(key, token.strip().decode("latin-1"))
         else:
             grant = known[1]
         if grant is None:

@@ -11,12 +11,14 @@ import base64
 import binascii
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from .errors import InvalidIdentifier
 
 _PREFIX = "m1"
 _HEX_ID = re.compile(r"[0-9A-F]{32}\Z")
 _LONGEST = 600
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +31,16 @@ class MessageIdentifier:
     unique_key: str
 
     def __str__(self) -> str:
-        broker, topic = self.broker.encode(), self.topic.encode()
         is_hex = _HEX_ID.match(self.unique_key)
         key = b"\0" + bytes.fromhex(self.unique_key) if is_hex else b"\1" + self.unique_key.encode()
-        raw = b"".join(
-            (self.position.to_bytes(8, "big"), bytes((len(broker),)), broker, bytes((len(topic),)), topic, key)
-        )
-        return _PREFIX + base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+        raw = self.position.to_bytes(8, "big") + _place(self.broker, self.topic) + key
+        return _PREFIX + binascii.b2a_base64(raw, newline=False).translate(_URL_SAFE, b"=").decode()
+
+
+@lru_cache(4096)
+def _place(broker: str, topic: str) -> bytes:
+    raw_broker, raw_topic = broker.encode(), topic.encode()
+    return b"".join((bytes((len(raw_broker),)), raw_broker, bytes((len(raw_topic),)), raw_topic))
 
 
 def parse(text: str) -> MessageIdentifier:

@@ -32,13 +32,13 @@ Decoded = TypeVar("Decoded")
 
 async def read_body(request: Request, limit_bytes: int) -> bytes:
     """The whole body; raises before more than the limit is held in memory."""
-    headers = request.headers
-    if headers.get("content-encoding", "identity").lower() != "identity":
+    headers = dict(request.scope["headers"])
+    if headers.get(b"content-encoding", b"identity").lower() != b"identity":
         raise ContentEncoded
-    content_type = headers.get("content-type", "")
-    if content_type != "application/json":
-        _check_content_type(content_type)
-    announced = headers.get("content-length")
+    content_type = headers.get(b"content-type", b"")
+    if content_type != b"application/json":
+        _check_content_type(content_type.decode("latin-1"))
+    announced = headers.get(b"content-length")
     if announced is not None and announced.isdigit() and int(announced) > limit_bytes:
         raise _too_large(limit_bytes)
     parts: list[bytes] = []

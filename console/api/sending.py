@@ -12,7 +12,6 @@ from starlette.responses import Response
 
 from broker.client import ClientError, InvalidArgument, Outgoing, SendResult, prepare
 from broker.client.names import check_writable_topic
-from broker.engine.message import parse_offset_message_id
 from console.credentials import PUBLISH, Grant
 
 from .answer import json_answer
@@ -26,6 +25,7 @@ from .schemas import ItemProblem, Later, NewMessage, NewMessages, Sent, SentBatc
 _single = msgspec.json.Decoder(NewMessage)
 _several = msgspec.json.Decoder(NewMessages)
 _LATER_FIELDS = Later.__struct_fields__
+_NONE_LATER = (UNSET,) * len(_LATER_FIELDS)
 
 
 async def send_one(request: Request, grant: Grant, room: Room) -> Response:
@@ -35,7 +35,7 @@ async def send_one(request: Request, grant: Grant, room: Room) -> Response:
     with room.under_way(1, len(body)):
         wanted = decode(body, _single)
         result = await room.producer.send_prepared(topic, outgoing(wanted))
-    sent = await _sent(result, wanted, room)
+    sent = _sent(result, wanted, await room.flushes_first(result.broker))
     return json_answer(sent, 201 if sent.flushed else 202)
 
 
@@ -60,11 +60,14 @@ async def _send_each(topic: str, wanted: list[NewMessage], room: Room) -> list[S
             places.append(index)
         except (RequestError, ClientError) as error:
             items[index] = _refused(index, error)
-    for index, result in zip(places, await room.producer.send_each(topic, ready), strict=True):
+    results = await room.producer.send_each(topic, ready)
+    brokers = {result.broker for result in results if isinstance(result, SendResult)}
+    flushes_first = {broker: await room.flushes_first(broker) for broker in brokers}
+    for index, result in zip(places, results, strict=True):
         if isinstance(result, ClientError):
             items[index] = _refused(index, result)
         else:
-            sent = await _sent(result, wanted[index], room)
+            sent = _sent(result, wanted[index], flushes_first[result.broker])
             items[index] = SentItem(index=index, status=201 if sent.flushed else 202, sent=sent)
     return [item for item in items if item is not None]
 
@@ -88,9 +91,10 @@ def _topic(request: Request, grant: Grant) -> str:
 
 def outgoing(wanted: NewMessage) -> Outgoing:
     """The message to send; raises RequestError or InvalidArgument, and NotBuilt for fields of later versions."""
-    for name in _LATER_FIELDS:
-        if getattr(wanted, name) is not UNSET:
-            raise NotBuilt(f"The field {name!r} is planned but not built yet; the message was not sent.")
+    later = (wanted.delay_ms, wanted.deliver_at, wanted.schedule_key, wanted.on_conflict, wanted.dedup_key)
+    if later != _NONE_LATER:
+        name = next(name for name, value in zip(_LATER_FIELDS, later, strict=True) if value is not UNSET)
+        raise NotBuilt(f"The field {name!r} is planned but not built yet; the message was not sent.")
     return prepare(
         _body(wanted),
         tag=wanted.tag,
@@ -116,9 +120,9 @@ def _body(wanted: NewMessage) -> str | bytes:
         raise InvalidArgument("body_base64 is not base64.", field="body_base64") from None
 
 
-async def _sent(result: SendResult, wanted: NewMessage, room: Room) -> Sent:
-    flushed = wanted.durability == "sync" and result.status == "SEND_OK" and await room.flushes_first(result.broker)
-    position = parse_offset_message_id(result.offset_message_id)[2]
+def _sent(result: SendResult, wanted: NewMessage, flushes_first: bool) -> Sent:
+    # the last 16 digits of an offset message id are the position
+    position = int(result.offset_message_id[-16:], 16)
     return Sent(
         id=str(MessageIdentifier(result.broker, result.topic, position, result.message_id)),
         message_id=result.message_id,
@@ -126,6 +130,6 @@ async def _sent(result: SendResult, wanted: NewMessage, room: Room) -> Sent:
         broker=result.broker,
         queue=result.queue_id,
         queue_offset=result.queue_offset,
-        flushed=flushed,
+        flushed=flushes_first and wanted.durability == "sync" and result.status == "SEND_OK",
         due_ms=result.due_ms,
     )
