@@ -12,12 +12,14 @@ from pathlib import Path
 from time import monotonic
 
 import httpx
+import psutil
 import psycopg
 import pytest
 import redis
 
-from broker.client import Admin
+from broker.client import Admin, Producer
 from console.house.ports import answers, free_port
+from tests.host.houses import wait_until
 
 ROOT = Path(__file__).parents[2]
 START_S = 120.0
@@ -170,6 +172,23 @@ def test_a_taken_port_is_named(home: Home, tmp_path: Path) -> None:
     assert refused.returncode != 0
     assert f"Port {home.ports['WEB']} on 127.0.0.1" in refused.stderr
     assert "ESCAPEMENT_WEB_PORT" in refused.stderr
+
+
+def test_what_is_sent_appears_in_the_mirror(home: Home) -> None:
+    send_what_the_readme_sends(home)
+    with psycopg.connect(home.make("-s", "database-url").stdout.strip(), autocommit=True) as connection:
+        wait_until(lambda: connection.execute("select 1 from broker_topic where name = 'orders'").fetchone() == (1,))
+
+
+def test_a_killed_broker_is_back_with_what_it_had_answered(home: Home) -> None:
+    with Producer(group="shop", namesrv=home.namesrv) as producer:
+        message_id = producer.send("orders", b"answered").offset_message_id
+    children = psutil.Process(home.process.pid).children(recursive=True)
+    next(child for child in children if "--engine" in child.cmdline()).kill()
+    wait_until(lambda: any(line.endswith("| started again") for line in home.lines))
+    wait_until(lambda: answers("127.0.0.1", home.ports["BROKER"]) and answers("127.0.0.1", home.ports["NAMESRV"]))
+    with Admin(home.namesrv) as admin:
+        assert admin.message_by_offset_id(message_id).body == b"answered"
 
 
 def test_ctrl_c_stops_in_order_and_a_second_run_has_all_data(home: Home) -> None:
