@@ -271,8 +271,11 @@ class Engine:
         return self._reader.store_ms(topic, queue_id, offset)
 
     def find(self, topic: str, key: str, *, begin_ms: int, end_ms: int, max_count: int, now_ms: int) -> list[int]:
-        """Return positions of messages with a key or unique id, newest first."""
-        return self._reader.find(topic, key, begin_ms=begin_ms, end_ms=min(end_ms, now_ms + 1000), max_count=max_count)
+        """Return positions of messages with a key or unique id, newest first.
+
+        Messages stored before the clock was set back lie in the future, so ``now_ms`` sets no limit.
+        """
+        return self._reader.find(topic, key, begin_ms=begin_ms, end_ms=end_ms, max_count=max_count)
 
     # steering and seeing
 

@@ -67,6 +67,7 @@ class Lane:
         "ahead",
         "delay_ms",
         "early_total",
+        "gone",
         "lateness",
         "level",
         "next_offset",
@@ -87,6 +88,14 @@ class Lane:
         self.early_total = 0
         self.lateness = Lateness()
         self.ahead: deque[QueueEntry] = deque()
+        #: offsets from ``offset`` on that are out already: recovery found their releases in the log
+        self.gone: set[int] = set()
+
+    def pass_gone(self) -> None:
+        """Count what recovery found released, as far as nothing before it is missing."""
+        while self.offset in self.gone:
+            self.gone.remove(self.offset)
+            self.offset += 1
 
 
 class Schedule:
@@ -127,16 +136,18 @@ class Schedule:
         except (RecordNotFound, CorruptRecord):
             return
         if message.topic == SCHEDULE_TOPIC and 0 <= message.queue_id < len(self._lanes):
-            lane = self._lanes[message.queue_id]
-            lane.next_offset = max(lane.next_offset, message.queue_offset + 1)
+            # one by one: of releases written together a power loss may take the first and leave the second
+            self._lanes[message.queue_id].gone.add(message.queue_offset)
 
     def start(self) -> None:
         """Fit progress to what the queues hold; called once after recovery."""
         for lane in self._lanes:
             queue = self._store.queues.get(SCHEDULE_TOPIC, lane.level - 1)
             low, high = (queue.min_offset, queue.max_offset) if queue else (0, 0)
-            lane.next_offset = min(max(lane.next_offset, low), high)
-            lane.offset = lane.persisted_offset = lane.next_offset
+            lane.offset = min(max(lane.next_offset, low), high)
+            lane.gone = {offset for offset in lane.gone if offset >= lane.offset}
+            lane.pass_gone()
+            lane.next_offset = lane.persisted_offset = lane.offset
 
     def offsets(self) -> dict[int, int]:
         """Return the next offset by level, as far as it is durable, of levels that were ever used."""
@@ -198,6 +209,9 @@ class Schedule:
     def _release_head(self, lane: Lane, now_ms: int) -> None:
         if not lane.ahead:
             return
+        if lane.next_offset in lane.gone:
+            self._step(lane)
+            return
         entry = lane.ahead[0]
         try:
             record = self._store.record_at(entry.position, entry.size)
@@ -231,6 +245,7 @@ class Schedule:
         for level, next_offset, due_ms in job.released:
             lane = self._lanes[level - 1]
             lane.offset = next_offset
+            lane.pass_gone()
             lane.released_total += 1
             lane.lateness.add(now_ms, now_ms - due_ms)
             if now_ms < due_ms:

@@ -49,12 +49,20 @@ class Oracle:
             self.positions[ticket.position] for ticket in tickets if ticket.position in self.positions
         )
 
+    def acknowledge_below(self, position: int) -> None:
+        """Note that everything below a position of the log is durable (flush=async: answered before, counted now)."""
+        for body, sent in self.sent.items():
+            if sent.ticket.position + sent.ticket.size <= position:
+                self.acknowledged.add(body)
+
     def look(self, driver: Driver) -> None:
-        """Note what a reader can see now: it must stay so for ever."""
+        """Note what a reader can see now and what is durable: it must stay so for ever."""
+        durable = driver.engine.health().durable_position
         for topic, queues in self.queues.items():
             for queue_id in range(queues):
                 for offset, message in driver.readable(topic, queue_id).items():
-                    self.seen[topic, queue_id, offset] = message.body
+                    if message.position < durable:
+                        self.seen[topic, queue_id, offset] = message.body
 
     def check(self, files: SimulatedFiles, now_ms: int, **config: object) -> Driver:
         """Open the store and assert every promise; returns the open driver, all delays released."""

@@ -15,7 +15,11 @@ from .workload import Workload
 
 @dataclass(slots=True)
 class Campaign:
-    """Counts of what was tried. ``random_losses``: per boundary; ``nested_share``: of states whose recovery is cut too."""
+    """Counts of what was tried.
+
+    ``random_losses``: per boundary. ``nested_share``, ``rebuilt_share``: of the states, those whose recovery is cut too,
+    and those that are compared with a store rebuilt from the log alone.
+    """
 
     random_losses: int = 3
     nested_share: float = 0.02
@@ -100,6 +104,6 @@ class Campaign:
     def report(self, name: str) -> str:
         """Return the line that every run prints."""
         return (
-            f"{name}: {self.states:,} crash states at {self.boundaries:,} write boundaries of {self.workloads} workloads"
+            f"{name}: {self.states:,} crash states at {self.boundaries:,} write boundaries in {self.workloads} workloads"
             f" ({self.nested:,} during recovery, {self.rebuilt:,} rebuilt), 0 violations, health {dict(self.health)}"
         )

@@ -9,10 +9,9 @@ from .powerloss import Campaign
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flush", ["sync", "async"])
-def test_nothing_promised_is_lost_by_a_power_loss_at_any_write_boundary(flush, capsys):
+def test_nothing_promised_is_lost_by_a_power_loss_at_any_write_boundary(flush, say):
     campaign = Campaign(config={"flush": flush})
     for seed in range(2):
         campaign.run(seed, steps=30)
-    with capsys.disabled():
-        print(f"\n{campaign.report(f'R2 ({flush})')}")
+    say(campaign.report(f"R2 ({flush})"))
     assert campaign.states >= 1_000

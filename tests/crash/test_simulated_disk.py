@@ -86,7 +86,10 @@ def test_random_losses_tear_at_sectors_and_nowhere_else():
         assert content[:100] == bytes(100)
         assert content[100 + 4 * SECTOR_BYTES :] == bytes(len(content) - 100 - 4 * SECTOR_BYTES)
         sectors = {content[max(100, at) : min(at + SECTOR_BYTES, 2148)] for at in range(0, 2148, SECTOR_BYTES)}
-        assert all(len(set(sector)) == 1 for sector in sectors), "inside a sector a write is whole"
+        garbled = [sector for sector in sectors if len(set(sector)) > 1]
+        assert all(sector.count(255) < 20 and sector.count(0) < 20 for sector in garbled), (
+            "a sector is whole or garbage"
+        )
         torn += len({sector[0] for sector in sectors}) > 1
     assert torn > 30
 

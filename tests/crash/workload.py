@@ -38,6 +38,7 @@ class Workload:
             (5, self.let_time_pass),
             (3, self.commit_offset),
             (4, self.keep_up),
+            (2, self.keep_up_in_flight),
             (1, self.make_topic),
             (1, self.restart),
             (1, self.set_clock_back),
@@ -97,12 +98,25 @@ class Workload:
         self.driver.upkeep()
         self.oracle.saved = dict(self.oracle.committed)
 
+    def keep_up_in_flight(self) -> None:
+        """Checkpoint and tables while messages are appended and a sync job is out."""
+        self._append()
+        job = self.driver.engine.take_sync(self.clock.now_ms)
+        self._append()
+        self.keep_up()
+        assert job is not None
+        job.run()
+        tickets = self.driver.engine.synced(job, None, self.clock.now_ms)
+        if self.config.get("flush") != "async":
+            self.oracle.acknowledge(tickets)
+        self._settle()
+
     def make_topic(self) -> None:
         """A new topic, written to at once."""
         if len(self.oracle.queues) < 5:
             topic = f"topic{len(self.oracle.queues)}"
-            self.oracle.queues[topic] = 1
             self.driver.engine.topics.ensure(topic, 1)
+            self.oracle.queues[topic] = 1
             self._append(topic=topic)
             self._settle()
 
@@ -124,7 +138,11 @@ class Workload:
         return ticket
 
     def _settle(self) -> None:
-        self.oracle.acknowledge(self.driver.settle())
+        tickets = self.driver.settle()
+        if self.config.get("flush") == "async":
+            self.oracle.acknowledge_below(self.driver.engine.health().durable_position)
+        else:
+            self.oracle.acknowledge(tickets)
 
     def _place(self) -> tuple[str, int]:
         topic = self.random.choice(list(self.oracle.queues))

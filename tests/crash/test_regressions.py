@@ -1,0 +1,47 @@
+"""Faults that the campaigns found once, each in its smallest form."""
+
+from __future__ import annotations
+
+from broker.engine.testing import PowerLoss, SimulatedFiles, open_engine
+
+
+def test_a_lost_release_is_made_again_although_a_later_one_of_the_same_write_survived():
+    """Two messages of a level are released in one write of which a power loss takes only the first."""
+    files = SimulatedFiles()
+    driver = open_engine(files)
+    driver.engine.topics.ensure("orders", 1)
+    driver.append("orders", b"first" * 200, DELAY="1")
+    driver.append("orders", b"second", DELAY="1")
+    driver.settle()
+    _, log_end = driver.engine.queue_bounds("SCHEDULE_TOPIC_XXXX", 0)
+    assert log_end == 2
+    driver.clock.advance(1_000)
+    driver.engine.tick(driver.clock.now_ms)
+    position = driver.engine.health().log_end_position
+    job = driver.engine.take_sync(driver.clock.now_ms)
+    assert job is not None
+    job.run()
+    path = "/store/commitlog/00000000000000000000"
+    content = files.contents()[path]
+    survived = content[:position] + bytes(1_100) + content[position + 1_100 :]
+    disk = files.crash(PowerLoss("kill"))
+    disk.replace(path, survived)
+    after = open_engine(disk, clock=driver.clock)
+    assert b"second" in after.bodies("orders"), "the second release is there"
+    after.advance(1_000)
+    assert sorted(after.bodies("orders")) == [b"first" * 200, b"second"]
+    assert after.engine.schedule.offsets() == {1: 2}
+    after.upkeep()
+    again = open_engine(disk.crash(PowerLoss("kill")), clock=driver.clock)
+    again.advance(5_000)
+    assert sorted(again.bodies("orders")) == [b"first" * 200, b"second"]
+
+
+def test_a_key_is_found_after_the_clock_was_set_back():
+    driver = open_engine()
+    driver.engine.topics.ensure("orders", 1)
+    ticket = driver.send("orders", b"x", KEYS="invoice-7")
+    driver.clock.advance(-3_600_000)
+    now_ms = driver.clock.now_ms
+    found = driver.engine.find("orders", "invoice-7", begin_ms=0, end_ms=1 << 50, max_count=5, now_ms=now_ms)
+    assert found == [ticket.position]

@@ -1,0 +1,61 @@
+"""R6: damage at rest is found, told apart and lived with."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from broker.engine.testing import SimulatedFiles
+
+from . import golden
+from .rot import RotCampaign, mutations
+from .workload import Workload
+
+
+def our_store(seed: int) -> RotCampaign:
+    """A small store of ours after a clean stop, with messages still parked."""
+    files = SimulatedFiles()
+    workload = Workload(seed, files)
+    workload.run(25)
+    for _ in range(4):
+        workload.send_delayed()
+    workload.driver.close()
+    campaign = RotCampaign(files.contents(), workload.clock.now_ms, {})
+    campaign.learn()
+    return campaign
+
+
+def their_store(name: str) -> RotCampaign:
+    """A store of Apache RocketMQ."""
+    store = golden.load(name)
+    files = {path: content for path, content in store.files.items() if "abort" not in path}
+    campaign = RotCampaign(files, store.manifest["endedMs"], store.config)
+    campaign.learn()
+    campaign.pending.clear()
+    return campaign
+
+
+def attack(campaign: RotCampaign, seed: int, per_file: int) -> None:
+    """Try every mutation; the first broken promise says how to repeat it."""
+    for mutation in mutations(campaign.files, random.Random(seed), per_file):
+        try:
+            campaign.try_one(mutation)
+        except Exception as error:
+            where = f"seed {seed}, {mutation.path}, {mutation.what}"
+            raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
+
+
+@pytest.mark.slow
+def test_damage_to_our_store_costs_at_most_the_records_it_hit(say):
+    campaign = our_store(seed=1)
+    attack(campaign, seed=1, per_file=20)
+    say(campaign.report("R6 (ours)"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["plain", "crc", "delay_levels"])
+def test_damage_to_a_store_of_apache_rocketmq_costs_at_most_the_records_it_hit(name, say):
+    campaign = their_store(name)
+    attack(campaign, seed=2, per_file=8)
+    say(campaign.report(f"R6 ({name})"))
