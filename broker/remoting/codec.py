@@ -133,7 +133,7 @@ def decode(frame: bytes) -> Command:
 def _json_command(header: bytes, body: bytes) -> Command:
     try:
         head = _decode_json(header)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         head = _lenient_json(header)
     return Command(head.code, head.ext or {}, body, head.remark, head.flag, head.opaque, head.language, head.version)
 

@@ -54,5 +54,5 @@ def body_as(kind: type[T], body: bytes) -> T:
     """The JSON body as a value of this kind; refused if it is not."""
     try:
         return msgspec.json.decode(body, type=kind)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RequestRefused(Answer.INVALID_PARAMETER, f"The body cannot be read: {error}") from None
