@@ -195,7 +195,7 @@ class Engine:
             return None
         if not self._retention_ms <= now_ms < self._retention_ms + _RETENTION_INTERVAL_MS:
             self._retention_ms = now_ms
-            if count := removable(self._store, now_ms, self.schedule.oldest_position()):
+            if count := removable(self._store, now_ms, self.schedule.oldest_position):
                 remove_oldest(self._store, count)
         return self._upkeep.take(now_ms, self.schedule.offsets())
 

@@ -245,7 +245,7 @@ class Intake:
         if self._store.topics.get(topic) is None:
             self._store.topics.put(Topic(topic, 1, 1))
         level = int(kept[DELAY])
-        facts = Facts(format_properties(kept), kept, kept.get(UNIQUE_KEY), kept.get(TAGS), kept.get(KEYS), level)
+        facts = Facts(format_properties(kept), kept.get(UNIQUE_KEY), kept.get(TAGS), kept.get(KEYS), level)
         if not level:
             return self._put_again(message, topic, 0, facts, now_ms, times)
         sent = (message.flag, message.sys_flag, message.born_ms, pack_host(*message.born_host), times)

@@ -17,7 +17,17 @@ from .config import parse_delay_levels
 from .errors import CorruptRecord, EngineError, RecordNotFound, StoreRefused
 from .lateness import Lateness
 from .message import Message, decode
-from .properties import DELAY, KEYS, REAL_QUEUE_ID, REAL_TOPIC, SOURCE, TAGS, UNIQUE_KEY, format_properties
+from .properties import (
+    DELAY,
+    KEYS,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    SOURCE,
+    TAGS,
+    UNIQUE_KEY,
+    format_properties,
+    parse_properties,
+)
 from .store.consumequeue import QueueEntry
 from .store.facts import Facts
 from .store.store import Store
@@ -114,9 +124,14 @@ class Schedule:
     def park(self, topic: str, queue_id: int, facts: Facts) -> tuple[int, Facts]:
         """Return (level, facts) of the record for SCHEDULE_TOPIC_XXXX; a level above the highest is the highest."""
         level = min(facts.delay_level, len(self._lanes))
-        properties = {**facts.properties, DELAY: str(level), REAL_TOPIC: topic, REAL_QUEUE_ID: str(queue_id)}
+        properties = {
+            **parse_properties(facts.stored),
+            DELAY: str(level),
+            REAL_TOPIC: topic,
+            REAL_QUEUE_ID: str(queue_id),
+        }
         properties.pop(SOURCE, None)
-        return level, facts._replace(stored=format_properties(properties), properties=properties)
+        return level, facts._replace(stored=format_properties(properties))
 
     def due_ms(self, level: int, store_ms: int) -> int:
         """Return when a message stored now on a level is due."""
@@ -225,7 +240,7 @@ class Schedule:
             return
         properties = {**message.properties, SOURCE: str(entry.position)}
         stored = format_properties(properties)
-        facts = Facts(stored, properties, properties.get(UNIQUE_KEY), properties.get(TAGS), properties.get(KEYS), 0)
+        facts = Facts(stored, properties.get(UNIQUE_KEY), properties.get(TAGS), properties.get(KEYS))
         try:
             self._release(message, topic, int(queue_id), facts, now_ms)
         except StoreRefused:

@@ -12,7 +12,7 @@ from .indexfile import IndexFile, IndexWrite
 #: How many hashes of key beginnings and endings are remembered.
 _MEMORY_LIMIT = 8192
 _ENDING = 4
-_POWER = pow(31, _ENDING)
+_POWER: int = 31**_ENDING
 
 
 class Index:
@@ -24,6 +24,7 @@ class Index:
         self._slots = slots
         self._entries = entries
         self._row: list[IndexFile] = []
+        self._newest: IndexFile | None = None
         self._beginnings: dict[str, int] = {}
         self._endings: dict[str, int] = {}
         files.make_directory(directory)
@@ -32,8 +33,8 @@ class Index:
 
     def add(self, topic_and_key: str, position: int, store_ms: int) -> None:
         """Add ``topic#key``; at most one new file is begun."""
-        newest = self._row[-1] if self._row else None
-        if newest is None or newest.is_full:
+        newest = self._newest
+        if newest is None or newest.next_number >= newest.limit:
             newest = self._begin_file(store_ms)
         newest.add(self.hash_of(topic_and_key), position, store_ms)
 
@@ -58,7 +59,7 @@ class Index:
         if len(ending) < _ENDING:
             return _absolute(string_hash(text))
         value = (start * _POWER + end) & 0xFFFFFFFF
-        return _absolute(value - 0x1_0000_0000 if value & 0x8000_0000 else value)
+        return value if value < 0x8000_0000 else (0x1_0000_0000 - value) & 0x7FFF_FFFF
 
     def _begin_file(self, store_ms: int) -> IndexFile:
         if self._row:
@@ -70,6 +71,7 @@ class Index:
         file = IndexFile(join(self.directory, name), self._slots, self._entries)
         file.begin()
         self._row.append(file)
+        self._newest = file
         return file
 
     # finding
@@ -110,6 +112,8 @@ class Index:
         Without a mark everything is dropped: the log is read again from its beginning.
         """
         names = [name for name in self._files.list(self.directory) if name.isdigit()]
+        self._row.clear()
+        self._newest = None
         good = mark is not None and (mark[0] in names or (not mark[0] and not names))
         if mark is not None and not mark[0]:
             good = True
@@ -124,6 +128,7 @@ class Index:
                 for other in names:
                     self._files.remove(join(self.directory, other))
                 return False
+        self._newest = self._row[-1] if self._row else None
         return good
 
     def _open_one(self, path: str, next_number: int | None) -> bool:

@@ -135,7 +135,7 @@ class Recovery:
             return
         queue.last_ms = message.store_ms
         store.visible_ms = message.store_ms
-        facts = Facts(b"", properties, message.unique_key, message.tags, properties.get("KEYS"), 0)
+        facts = Facts(b"", message.unique_key, message.tags, properties.get("KEYS"))
         store.add_to_index(message.topic, facts, message.position, message.store_ms)
         source = properties.get(SOURCE, "")
         if source.isdigit():

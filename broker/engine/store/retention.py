@@ -6,6 +6,7 @@ messages that are not released, and (unless switched off) messages that a group 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 from .store import Store
@@ -14,22 +15,23 @@ from .store import Store
 _SEGMENTS_PER_PASS = 4
 
 
-def removable(store: Store, now_ms: int, pinned_position: int | None) -> int:
-    """Return how many of the oldest segments may be removed now."""
-    segments = store.log.chain.segments()
-    border = now_ms - int(store.config.retention_hours * 3_600_000)
-    pin = store.visible_position if pinned_position is None else min(pinned_position, store.visible_position)
+def removable(store: Store, now_ms: int, pinned_position: Callable[[], int | None]) -> int:
+    """Return how many of the oldest segments may be removed now. ``pinned_position`` is asked only if some are old."""
+    border_ms = now_ms - int(store.config.retention_hours * 3_600_000)
+    ends = []
+    for start, following in pairwise(store.log.chain.segments()):
+        # a segment is as old as the record after it
+        stored_ms = _first_stored_ms(store, following)
+        if stored_ms is None or stored_ms > border_ms or start + store.log.chain.segment_size != following:
+            break
+        ends.append(following)
+    if not ends:
+        return 0
+    pinned = pinned_position()
+    pin = store.visible_position if pinned is None else min(pinned, store.visible_position)
     if store.config.keep_unconsumed:
         pin = min(pin, oldest_unconsumed(store))
-    count = 0
-    for start, following in pairwise(segments):
-        if following > pin or count == _SEGMENTS_PER_PASS or _first_stored_ms(store, following) is None:
-            break
-        # the next segment begins after this one ended
-        if (_first_stored_ms(store, following) or now_ms) > border or start + store.log.chain.segment_size != following:
-            break
-        count += 1
-    return count
+    return min(sum(end <= pin for end in ends), _SEGMENTS_PER_PASS)
 
 
 def oldest_unconsumed(store: Store) -> int:
