@@ -6,6 +6,7 @@ import gzip
 import json
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def recorded_frames() -> tuple[Recorded, ...]:
 def recorded_exchanges(code: int, serialize: str = "JSON") -> list[tuple[Recorded, Recorded]]:
     """(request, answer) pairs of one request code whose request used a serialisation."""
     frames = recorded_frames()
-    pairs = zip(frames, frames[1:], strict=False)
+    pairs = pairwise(frames)
     return [
         (request, answer)
         for request, answer in pairs
