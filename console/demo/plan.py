@@ -1,0 +1,88 @@
+"""What is sent for a flight, and when: each event is announced by one delayed message that is due at the event.
+
+The announcement leaves some minutes ahead (the lead). Its delay level is the highest one that is not longer than the
+lead at the speed of the replay, and it leaves just that long before the event. Leads differ from flight to flight, so
+that all eighteen levels have something to do.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from .flights import Flight
+
+GATE, BOARDING, DEPARTURE, ARRIVAL, CANCELLED = (
+    "flight-gate", "flight-boarding", "flight-departure", "flight-arrival", "flight-cancelled"
+)  # fmt: skip
+TOPICS = (GATE, BOARDING, DEPARTURE, ARRIVAL, CANCELLED)
+
+#: Minutes before departure at which gates are given, boarding begins, a cancellation is known.
+GATE_MINUTES = 60
+BOARDING_MINUTES = 30
+CANCELLED_MINUTES = 45
+
+GATE_LEADS = (120, 360, 720, 1440, 2880, 5760)
+BOARDING_LEADS = (24, 48, 96, 144, 192, 240, 288, 336, 384, 432)
+DEPARTURE_LEADS = (1, 4, 8, 24, 48, 96)
+CANCELLED_LEADS = (480, 960)
+LONGEST_LEAD = max(*GATE_LEADS, *BOARDING_LEADS, *DEPARTURE_LEADS, *CANCELLED_LEADS)
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """One message: `event` and `lead` in minutes of the replayed clock."""
+
+    topic: str
+    event: int
+    lead: int
+    flight: Flight
+
+    @property
+    def body(self) -> bytes:
+        """The JSON that consumers get."""
+        flight = self.flight
+        told: dict[str, object] = {
+            "flight": f"{flight.carrier}{flight.number}",
+            "event": self.topic.removeprefix("flight-"),
+            "from": flight.origin,
+            "to": flight.destination,
+            "scheduled": clock(flight.scheduled),
+            "at": clock(self.event),
+        }
+        if flight.aircraft:
+            told["aircraft"] = flight.aircraft
+        if self.topic in (DEPARTURE, ARRIVAL):
+            told["delay_minutes"] = flight.delay_minutes
+        return json.dumps(told).encode()
+
+
+def clock(minute: int) -> str:
+    """``07:45``"""
+    return f"{minute // 60 % 24:02}:{minute % 60:02}"
+
+
+def announcements(flight: Flight) -> Iterator[Announcement]:
+    """All messages of one flight."""
+    choice = zlib.crc32(flight.key.encode())
+    yield Announcement(GATE, flight.scheduled - GATE_MINUTES, _one_of(GATE_LEADS, choice), flight)
+    if flight.departed is None or flight.arrived is None:
+        lead = _one_of(CANCELLED_LEADS, choice)
+        yield Announcement(CANCELLED, flight.scheduled - CANCELLED_MINUTES, lead, flight)
+        return
+    boarding = flight.departed - BOARDING_MINUTES
+    yield Announcement(BOARDING, boarding, _one_of(BOARDING_LEADS, choice >> 8), flight)
+    yield Announcement(DEPARTURE, flight.departed, _one_of(DEPARTURE_LEADS, choice >> 16), flight)
+    yield Announcement(ARRIVAL, flight.arrived, flight.arrived - flight.departed, flight)
+
+
+def _one_of(leads: Sequence[int], choice: int) -> int:
+    return leads[choice % len(leads)]
+
+
+def level_for(lead_ms: float, delays_ms: Sequence[int]) -> int:
+    """The highest level that is not longer than the lead; 0 (at once) when even the first is."""
+    fitting = [level for level, delay_ms in enumerate(delays_ms, start=1) if delay_ms <= lead_ms]
+    return max(fitting, key=lambda level: delays_ms[level - 1], default=0)
