@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,7 +93,7 @@ def consume(tmp_path: Path) -> Iterator[Callable[..., JavaConsumer]]:
     """Start Java push consumers that end with the test."""
     started: list[Program] = []
 
-    def start(server: Server, group: str, topic: str, **options: str) -> JavaConsumer:
+    def start(server: Server, group: str, topic: str, **options: Any) -> JavaConsumer:
         consumer = JavaConsumer(server.namesrv, group, topic, work=tmp_path, **options)
         started.append(consumer)
         return consumer

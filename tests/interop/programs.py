@@ -100,7 +100,7 @@ class JavaProducer(Program):
 
 
 class JavaConsumer(Program):
-    """DefaultMQPushConsumer in clustering mode."""
+    """DefaultMQPushConsumer in clustering mode; it shares out queues every `rebalance_ms` (by default 20 s)."""
 
     def __init__(
         self,
@@ -113,8 +113,11 @@ class JavaConsumer(Program):
         expression: str = "*",
         mode: str = "concurrent",
         instance: str = "one",
+        rebalance_ms: int = 1_000,
     ) -> None:
-        super().__init__("Consume", [namesrv, group, topic, expression, mode, instance], version=version, work=work)
+        properties = [f"rocketmq.client.rebalance.waitInterval={rebalance_ms}"]
+        arguments = [namesrv, group, topic, expression, mode, instance]
+        super().__init__("Consume", arguments, version=version, work=work, properties=properties)
 
     def receive(self, count: int, timeout_s: float = 30) -> list[Event]:
         """The messages so far, once there are `count`."""

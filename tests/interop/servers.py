@@ -178,7 +178,7 @@ class EscapementServer:
         env = {"PYTHONUNBUFFERED": "1", "PYTHONPATH": str(jars.REPOSITORY)}
         command = [sys.executable, "-m", "broker.remoting", *arguments]
         self._child = Child(command, log=self.work / "broker.err", env=env)
-        self._child.wait_for(says("listening"), START_TIMEOUT_S, "our broker")
+        self._child.wait_for(says("name service"), START_TIMEOUT_S, "our broker")
 
     def stop(self) -> int:
         """TERM and the exit status: 0 is a clean stop."""

@@ -110,9 +110,9 @@ def test_two_consumers_share_the_queues_and_the_second_gives_its_own_back(
 ) -> None:
     producer = producers(server, version)
     producer.send(topic, "seed")
-    one = consume(server, group, topic, version=version, instance="one")
+    one = consume(server, group, topic, version=version, instance="one", rebalance_ms=20_000)
     one.await_queues(4, timeout_s=45)
-    two = consume(server, group, topic, version=version, instance="two")
+    two = consume(server, group, topic, version=version, instance="two", rebalance_ms=20_000)
     # The broker tells the first (request 40): well inside the clients' own 20 s round.
     shares = [*two.await_queues(2, timeout_s=15), *one.await_queues(2, timeout_s=15)]
     assert sorted(shares) == [0, 1, 2, 3]
