@@ -83,6 +83,8 @@ class SendReplies:
 
 def binary_reply(ticket: Ticket, opaque: int) -> bytes:
     """The answer to one send, with a binary header."""
+    if ticket.due_ms is not None:
+        return encode(_command(ticket, opaque, BINARY))
     unique_key = (ticket.unique_key or "").encode()
     queue_id = b"%d" % ticket.queue_id
     queue_offset = b"%d" % ticket.queue_offset
@@ -136,4 +138,6 @@ def reply_command(tickets: list[Ticket], opaque: int, serialization: int, unique
         "transactionId": unique_key,
         **TRACE_FIELDS,
     }
+    if first.due_ms is not None:
+        ext["escDueMs"] = str(first.due_ms)
     return Command(0, ext, flag=RESPONSE_FLAG, opaque=opaque, serialization=serialization)
