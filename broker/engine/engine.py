@@ -80,8 +80,9 @@ class Engine:
         store.offsets.load()
         recovery = Recovery(store, self.schedule.heard)
         recovery.run(checkpoint, was_clean=was_clean, topics_known=topics_known)
-        saved = json_file.load(self._files, join(self.config.root, "config", "delayOffset.json")) or {}
-        self.schedule.resume({int(level): int(offset) for level, offset in (saved.get("offsetTable") or {}).items()})
+        self.schedule.resume(
+            json_file.load(self._files, join(self.config.root, "config", "delayOffset.json"), _delay_offsets) or {}
+        )
         self.schedule.resume(
             {int(level): offset for level, offset in (checkpoint.level_offsets if checkpoint else {}).items()}
         )
@@ -303,3 +304,8 @@ class Engine:
     def schedule_json(self, now_ms: int) -> dict[str, Any]:
         """Return the body of request 14001."""
         return {"nowMs": now_ms, "levels": [level_json(level) for level in self.schedule.status(now_ms)]}
+
+
+def _delay_offsets(saved: dict[str, Any]) -> dict[int, int]:
+    """Return the next offset by level that ``delayOffset.json`` holds."""
+    return {int(level): int(offset) for level, offset in (saved.get("offsetTable") or {}).items()}

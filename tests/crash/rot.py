@@ -16,8 +16,8 @@ from broker.engine.testing.driver import Driver, open_engine
 from .oracle import LONG_MS
 
 PAGE_BYTES = 512
-#: The bytes of a record that no checksum covers: the name and the separators of the checksum property itself.
-UNCOVERED = (*range(-20, -11), -1)
+#: The bytes of a record that no checksum covers: the name of the checksum property itself.
+UNCOVERED = range(-20, -11)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,8 @@ class RotCampaign:
         try:
             driver = open_engine(disk, clock=ManualClock(self.now_ms), **self.config)
         except StoreUnsupported as refusal:
-            is_segment = mutation.path.startswith("/store/commitlog/")
-            assert is_segment and len(mutation.content or b"") != len(self.files[mutation.path]), refusal
+            assert mutation.path.startswith(("/store/commitlog/", "/store/consumequeue/")), refusal
+            assert len(mutation.content or b"") != len(self.files[mutation.path]), refusal
             assert _same_log(before, disk), "a refused store was changed"
             self.outcomes["refused"] += 1
             return

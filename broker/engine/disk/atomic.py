@@ -40,15 +40,22 @@ def load(files: Files, path: str) -> bytes | None:
 
 
 def load_valid(files: Files, path: str, parse: Callable[[bytes], T]) -> T | None:
-    """Return the parsed content of ``path``, else of ``path.bak``: ``parse`` raises ValueError for a bad one."""
+    """Return the parsed content of ``path``, or of ``path.bak`` where the first is missing or ``parse`` raises ValueError.
+
+    What ``path.bak`` saved is put back at once, so that the next ``save`` does not keep the unreadable version.
+    """
     for candidate in (path, path + ".bak"):
         content = load(files, candidate)
         if not content:
             continue
         try:
-            return parse(content)
+            value = parse(content)
         except ValueError:
             continue
+        if candidate != path:
+            _replace(files, path, content)
+            files.sync_directory(directory_of(path))
+        return value
     return None
 
 

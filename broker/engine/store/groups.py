@@ -78,13 +78,12 @@ class Groups:
 
     def load(self) -> bool:
         """Read the file; False if there is none that can be read."""
-        value = json_file.load(self._files, self._path)
-        if value is None:
-            return False
-        for entry in (value.pop("subscriptionGroupTable", None) or {}).values():
-            group = Group.from_json(entry)
-            self._groups[group.name] = group
+        return json_file.load(self._files, self._path, self._read) or False
+
+    def _read(self, value: dict[str, Any]) -> bool:
+        groups = [Group.from_json(entry) for entry in (value.pop("subscriptionGroupTable", None) or {}).values()]
         self.data_version = int((value.pop("dataVersion", None) or {}).get("counter", 0))
+        self._groups = {group.name: group for group in groups}
         self._rest = value
         return True
 

@@ -23,14 +23,15 @@ class ConsumerOffsets:
 
     def load(self) -> bool:
         """Read the file; False if there is none that can be read."""
-        value = json_file.load(self._files, self.path)
-        if value is None:
-            return False
+        return json_file.load(self._files, self.path, self._read) or False
+
+    def _read(self, value: dict[str, Any]) -> bool:
+        table: dict[tuple[str, str], dict[int, int]] = {}
         for name, queues in (value.pop("offsetTable", None) or {}).items():
             topic, _, group = str(name).partition("@")
-            self._table[group, topic] = {int(queue): int(offset) for queue, offset in queues.items()}
+            table[group, topic] = {int(queue): int(offset) for queue, offset in queues.items()}
         value.pop("dataVersion", None)
-        self._rest = value
+        self._table, self._rest = table, value
         return True
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..config import parse_delay_levels
-from ..errors import CorruptRecord, EngineError
+from ..errors import CorruptRecord, EngineError, StoreUnsupported
 from ..message import Message, decode
 from ..properties import SOURCE
 from .checkpoint import Checkpoint, DamagedRange
@@ -48,6 +48,11 @@ class Recovery:
         store = self._store
         log = store.log
         log.end_position = log.chain.end_position
+        if checkpoint is not None and checkpoint.position > log.chain.end_position:
+            raise StoreUnsupported(
+                f"The log ends at {log.chain.end_position:,}, but {checkpoint.position:,} was reached: a segment is missing "
+                "at its end. Restore it from a copy, or remove escapement.checkpoint to go on without what it held."
+            )
         start = self._open_derived(checkpoint, was_clean)
         self.start_position = start
         if checkpoint is not None:

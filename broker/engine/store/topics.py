@@ -113,15 +113,14 @@ class Topics:
 
     def load(self) -> bool:
         """Read the file; False if there is none that can be read."""
-        value = json_file.load(self._files, self._path)
-        if value is None or not isinstance(value.get("topicConfigTable"), dict):
-            return False
-        for entry in value["topicConfigTable"].values():
-            topic = Topic.from_json(entry)
-            self._topics[topic.name] = topic
+        return json_file.load(self._files, self._path, self._read) or False
+
+    def _read(self, value: dict[str, Any]) -> bool:
+        topics = [Topic.from_json(entry) for entry in value["topicConfigTable"].values()]
         version = value.get("dataVersion") or {}
         self.data_version = int(version.get("counter", 0))
         self.changed_ms = int(version.get("timestamp", 0))
+        self._topics = {topic.name: topic for topic in topics}
         return True
 
     def get(self, name: str) -> Topic | None:
