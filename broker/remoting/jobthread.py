@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Generic, Protocol, TypeVar
@@ -25,6 +26,7 @@ class JobThread(Generic[J]):
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop, done: Done[J]) -> None:
         self._jobs: SimpleQueue[J | None] = SimpleQueue()
+        self._finished: deque[tuple[J, OSError | None]] = deque()
         self._loop = loop
         self._done = done
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
@@ -35,15 +37,21 @@ class JobThread(Generic[J]):
         self._jobs.put(job)
 
     def stop(self) -> None:
-        """Ends the thread after the jobs that are queued, and waits for that. Done is not called any more."""
+        """Ends the thread after the jobs that are queued; `done` was called for all of them when this returns."""
         self._jobs.put(None)
         self._thread.join()
+        while self._finished:
+            self._deliver()
+
+    def _deliver(self) -> None:
+        if self._finished:
+            self._done(*self._finished.popleft())
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            error = run_job(job)
+            self._finished.append((job, run_job(job)))
             try:
-                self._loop.call_soon_threadsafe(self._done, job, error)
+                self._loop.call_soon_threadsafe(self._deliver)
             except RuntimeError:
                 return  # the loop is closed: nobody waits for this any more
 

@@ -86,7 +86,7 @@ class Pump:
             await self._idle.wait()
 
     def stop(self) -> None:
-        """Ends ticks, upkeep and threads; a job that runs is waited for, without its outcome being handled."""
+        """Ends ticks, upkeep and threads; a job that runs is waited for, and its outcome handed to the engine."""
         self._is_stopped = True
         for timer in (self._tick_timer, self._upkeep_timer):
             if timer is not None:
@@ -152,8 +152,6 @@ class Pump:
 
     def _upkept(self, job: UpkeepJob, error: OSError | None) -> None:
         self._is_upkeeping = False
-        if self._is_stopped:
-            return
         self._engine.upkept(job, error, self._clock())
         if error is not None:
             logger.error("upkeep failed: %s", error)

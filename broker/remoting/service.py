@@ -92,6 +92,11 @@ class BrokerService:
         return f"{host}:{self._namesrv_port}"
 
     @property
+    def waiting_pulls(self) -> int:
+        """Pulls that wait for a message now."""
+        return len(self._running.waiting)
+
+    @property
     def _running(self) -> BrokerState:
         if self._state is None:
             raise RuntimeError("The broker service is not running.")
@@ -170,7 +175,7 @@ class BrokerService:
         state, pump = self._state, self._pump
         if state is None or pump is None:
             return
-        self._state = self._pump = None
+        self._pump = None
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         for server in self._servers:
@@ -185,10 +190,12 @@ class BrokerService:
         for server in self._servers:
             server.close_connections()
         pump.stop()
-        state.engine.close(self._clock())
-        for server in self._servers:
-            server.abort_connections()
-        self._servers = []
+        try:
+            state.engine.close(self._clock())
+        finally:
+            for server in self._servers:
+                server.abort_connections()
+            self._servers = []
 
 
 def _bound(host: str, port: int) -> socket.socket:

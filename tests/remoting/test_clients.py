@@ -69,7 +69,9 @@ async def test_the_members_of_a_group_are_listed_once_each(peer: Peer, second: P
     await peer.heartbeat("c1", "G")
     await peer.heartbeat("c1", "G")
     await second.heartbeat("c2", "G")
-    assert await body_of(peer, Request.GET_CONSUMER_LIST_BY_GROUP, consumerGroup="G") == {"consumerIdList": ["c1", "c2"]}
+    assert await body_of(peer, Request.GET_CONSUMER_LIST_BY_GROUP, consumerGroup="G") == {
+        "consumerIdList": ["c1", "c2"]
+    }
 
 
 async def test_connections_are_described_as_java_tools_read_them(peer: Peer) -> None:

@@ -19,8 +19,8 @@ SHORTLY = {"sysFlag": "6", "suspendTimeoutMillis": "30"}
 async def waiting(service: BrokerService, count: int) -> None:
     """Returns when this many pulls wait."""
     async with asyncio.timeout(5):
-        while len(service._running.waiting) != count:
-            await asyncio.get_running_loop().run_in_executor(None, lambda: None)
+        while service.waiting_pulls != count:
+            await asyncio.to_thread(lambda: None)
 
 
 def bodies(answer: Command) -> list[bytes]:
@@ -158,7 +158,7 @@ async def test_time_that_is_over_is_answered_with_nothing_found(service: BrokerS
     await peer.create_topic("T")
     answers = await asyncio.gather(*(peer.pull("T", **SHORTLY) for _ in range(50)))
     assert {(answer.code, answer.ext["nextBeginOffset"]) for answer in answers} == {(Answer.PULL_NOT_FOUND, "0")}
-    assert len(service._running.waiting) == 0
+    assert service.waiting_pulls == 0
 
 
 async def test_a_waiting_pull_ends_with_its_topic(service: BrokerService, peer: Peer) -> None:
@@ -177,7 +177,9 @@ async def test_pulls_that_wait_are_answered_when_the_broker_stops(service: Broke
     assert (await pull).code == Answer.PULL_NOT_FOUND
 
 
-async def test_delayed_messages_wake_their_consumers_when_due_and_not_before(service: BrokerService, peer: Peer) -> None:
+async def test_delayed_messages_wake_their_consumers_when_due_and_not_before(
+    service: BrokerService, peer: Peer
+) -> None:
     await peer.create_topic("T")
     pull = asyncio.ensure_future(peer.pull("T", **SUSPEND))
     await waiting(service, 1)
