@@ -17,7 +17,7 @@ from .workload import Workload
 class Campaign:
     """Counts of what was tried.
 
-    ``random_losses``: per boundary. ``nested_share``, ``rebuilt_share``: of the states, those whose recovery is cut too,
+    ``random_losses``: per boundary. ``nested_share``, ``rebuilt_share``: of states, those whose recovery is cut too,
     and those that are compared with a store rebuilt from the log alone.
     """
 
@@ -104,6 +104,6 @@ class Campaign:
     def report(self, name: str) -> str:
         """Return the line that every run prints."""
         return (
-            f"{name}: {self.states:,} crash states at {self.boundaries:,} write boundaries in {self.workloads} workloads"
+            f"{name}: {self.states:,} crash states at {self.boundaries:,} boundaries of {self.workloads} workloads"
             f" ({self.nested:,} during recovery, {self.rebuilt:,} rebuilt), 0 violations, health {dict(self.health)}"
         )
