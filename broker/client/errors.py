@@ -15,6 +15,9 @@ Each class docstring is the default message; fields say what the error is about.
 
 from __future__ import annotations
 
+# For those who ask which code BrokerRefused carries.
+from ..remoting.codes import Answer as Answer
+
 
 class ClientError(Exception):
     """The broker could not be asked, or refused."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from broker.client import errors as client
-from broker.remoting.codes import Answer
+from broker.client.errors import Answer
 
 DISK_FULL_WORDS = ("disk is too full", "disk is full")
 

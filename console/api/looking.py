@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from broker.client import BrokerRefused, Message
+from broker.client.errors import Answer
 from broker.client.names import check_topic
-from broker.remoting.codes import Answer
 from console.credentials import READ, Grant
 
 from .answer import json_answer
