@@ -36,7 +36,11 @@ MAX_RECONSUME_TIMES = 16
 
 
 class AsyncConsumer:
-    """A member of a consumer group (clustering): its share of the queues, each message acknowledged by returning."""
+    """A member of a consumer group (clustering): its share of the queues, each message acknowledged by returning.
+
+    `from_where` counts for queues in which the group has no offset and whose first message the broker no longer has:
+    "last" skips what is there. While it has the first one, brokers let a new group begin there, as RocketMQ does.
+    """
 
     def __init__(
         self, group: str, namesrv: str = "127.0.0.1:9876", *, from_where: Literal["first", "last"] = "last",

@@ -90,6 +90,8 @@ class _Reader:
                 raise self._error("a key is neither text, an integer nor an object")
             if self._ends("}"):
                 break
+        else:
+            raise self._error("an object does not end")
         if pairs and names:
             raise self._error("an object mixes kinds of keys")
         return pairs or names
@@ -104,6 +106,8 @@ class _Reader:
             values.append(self._value(depth + 1))
             if self._ends("]"):
                 break
+        else:
+            raise self._error("a list does not end")
         return values
 
     def _ends(self, closing: str) -> bool:

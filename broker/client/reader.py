@@ -31,7 +31,8 @@ PULL_TIMEOUT_MS = 30_000
 #: Limits of what one queue may have in memory (pullThresholdForQueue and pullThresholdSizeForQueue).
 IN_FLIGHT_COUNT = 1000
 IN_FLIGHT_BYTES = 64 * 1024 * 1024
-PAUSE_AFTER_ERROR_S = 1.0
+PAUSE_AFTER_ERROR_S = 0.5
+LONGEST_PAUSE_S = 3.0
 #: PullSysFlag: suspend when nothing is there; the request carries its subscription.
 _SUSPEND_WITH_SUBSCRIPTION: Final = 2 | 4
 _PULL_ANSWERS = (Answer.SUCCESS, Answer.PULL_NOT_FOUND, Answer.PULL_RETRY_IMMEDIATELY, Answer.PULL_OFFSET_MOVED)
@@ -97,16 +98,20 @@ class QueueReader:
         self._committed = offset
 
     async def _read(self, from_first: bool) -> None:
+        failures = 0
         while not self.dropped:
             try:
                 if self._next_offset < 0:
                     self._next_offset = self._committed = await self._first_offset(from_first)
                 await self._room.wait()
                 await self._pull_once()
+                failures = 0
             except ClientError as error:
-                logger.warning("reading %s for %s: %s", self.queue, self._group, error)
+                # said once for each outage, not once a second for each queue
+                logger.log(logging.DEBUG if failures else logging.WARNING, "reading %s: %s", self.queue, error)
+                failures += 1
                 self._session.forget_route(self.queue.topic)
-                await asyncio.sleep(PAUSE_AFTER_ERROR_S)
+                await asyncio.sleep(min(PAUSE_AFTER_ERROR_S * failures, LONGEST_PAUSE_S))
 
     async def _first_offset(self, from_first: bool) -> int:
         address = await self._address()

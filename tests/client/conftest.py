@@ -1,0 +1,50 @@
+"""A real broker on free ports over a real store: in the loop of the test, or in a thread for the synchronous API."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.client import AsyncAdmin, AsyncProducer
+from broker.engine.config import EngineConfig
+from broker.remoting.service import BrokerService
+from tests.client.running import BrokerThread, small_store
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> EngineConfig:
+    """A small store in a directory of this test."""
+    return small_store(tmp_path)
+
+
+@pytest.fixture
+async def service(config: EngineConfig) -> AsyncIterator[BrokerService]:
+    """A running broker in this test's loop."""
+    running = BrokerService(config, broker_port=0, namesrv_port=0)
+    await running.start()
+    yield running
+    await running.stop()
+
+
+@pytest.fixture
+async def producer(service: BrokerService) -> AsyncIterator[AsyncProducer]:
+    """A producer of the running broker."""
+    async with AsyncProducer("tests", service.namesrv_address) as made:
+        yield made
+
+
+@pytest.fixture
+async def admin(service: BrokerService) -> AsyncIterator[AsyncAdmin]:
+    """An admin of the running broker."""
+    made = AsyncAdmin(service.namesrv_address)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerThread]:
+    """A running broker in a thread of its own."""
+    with BrokerThread(small_store(tmp_path)) as running:
+        yield running
