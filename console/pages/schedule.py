@@ -1,0 +1,37 @@
+"""SCHEDULE_TOPIC_XXXX: all lanes, and one lane opened into its messages."""
+
+from __future__ import annotations
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_safe
+
+from console import queries
+from console.live import number
+
+
+@require_safe
+@login_required
+def schedule(request: HttpRequest) -> HttpResponse:
+    """Every delay level with what waits on it."""
+    return render(request, "schedule/page.html", {"data": queries.lanes(), "here": "schedule", "live": "schedule"})
+
+
+@require_safe
+@login_required
+def lane(request: HttpRequest, level: int) -> HttpResponse:
+    """The pending messages of a level in due order, paged by offset."""
+    offset = number(request.GET.get("offset"))
+    data = queries.lane(level, offset)
+    if data.lane is None:
+        raise Http404(_("There is no such delay level."))
+    context = {
+        "data": data,
+        "here": "schedule",
+        "live": f"lane/{level}" if offset is None else f"lane/{level}?offset={offset}",
+        "previous_level": level - 1 or None,
+        "next_level": level + 1 if queries.lane(level + 1, None).lane is not None else None,
+    }
+    return render(request, "schedule/lane.html", context)

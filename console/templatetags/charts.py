@@ -1,0 +1,74 @@
+"""Charts in templates: the words around the pure drawings of console.charts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from django import template
+from django.utils.html import escape
+from django.utils.safestring import SafeString, mark_safe
+from django.utils.timezone import get_current_timezone
+from django.utils.translation import gettext as _
+
+from console.charts.minute import minute_svg
+from console.charts.progress import progress_svg
+from console.charts.spark import spark_svg
+from console.charts.spread import axis_svg, spread_svg
+from console.queries.shapes.dues import AXIS_START_MS, BUCKETS, HORIZON_MS, NextMinute
+from console.queries.shapes.history import History
+from console.queries.shapes.lanes import Lane
+from console.templatetags.spans import delay_name
+
+register = template.Library()
+
+
+@register.simple_tag
+def lane_axis() -> SafeString:
+    """The words above the lanes."""
+    return mark_safe(axis_svg(escape(_("now"))))  # noqa: S308 - escaped above
+
+
+@register.simple_tag
+def lane_spread(lane: Lane) -> SafeString:
+    """A lane's stretch of due times."""
+    words = {"level": lane.level, "count": f"{lane.backlog or 0:,}", "delay": delay_name(lane.delay_ms)}
+    label = _("Level %(level)s: %(count)s messages due over the next %(delay)s") % words
+    counts = lane.spread.counts if lane.spread is not None else (0,) * BUCKETS
+    drawing = spread_svg(counts, delay_ms=lane.delay_ms, start_ms=AXIS_START_MS, end_ms=HORIZON_MS, label=escape(label))
+    return mark_safe(drawing)  # noqa: S308 - the label is escaped, the rest is numbers
+
+
+@register.simple_tag
+def lane_progress(lane: Lane) -> SafeString | str:
+    """Released and saved up to here."""
+    if lane.released_share is None:
+        return ""
+    return mark_safe(progress_svg(lane.released_share, lane.persisted_share))  # noqa: S308 - numbers only
+
+
+@register.simple_tag
+def spark(history: History, what: str, width: int = 64) -> SafeString:
+    """Five minutes as a line."""
+    latest = "\u2013" if history.latest is None else f"{history.latest:.3g}"
+    label = _("%(what)s per second, last 5 min, now %(latest)s") % {"what": what, "latest": latest}
+    return mark_safe(spark_svg(history.per_s, label=escape(label), width=width))  # noqa: S308 - the label is escaped
+
+
+@register.simple_tag
+def minute(bars: NextMinute) -> SafeString:
+    """The next sixty seconds."""
+    peak_text = ""
+    label = _("Messages due in each of the next 60 seconds, all levels; none")
+    if bars.peak_second is not None:
+        at = datetime.fromtimestamp(bars.start_ms // 1000 + bars.peak_second, UTC).astimezone(get_current_timezone())
+        words = {
+            "count": f"{bars.peak:,}",
+            "level": bars.peak_level,
+            "at": f"{at:%H:%M:%S}",
+            "total": f"{bars.total:,}",
+        }
+        peak_text = _("%(count)s at %(at)s, most on level %(level)s") % words
+        label = _("%(total)s messages due in the next 60 seconds, all levels; highest %(count)s at %(at)s") % words
+    texts = {"label": escape(label), "now": escape(_("now")), "peak_text": escape(peak_text)}
+    drawing = minute_svg(bars.counts, start_s=bars.start_ms // 1000, **texts)
+    return mark_safe(drawing)  # noqa: S308 - texts are escaped, the rest is numbers

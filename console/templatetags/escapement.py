@@ -1,0 +1,146 @@
+"""How the console writes numbers, spans of time, moments and where they come from."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from django import template
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
+from django.utils.timezone import get_current_timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from console.queries.shapes.evidence import Evidence
+from console.templatetags.spans import delay_name, span
+
+register = template.Library()
+
+UNKNOWN = mark_safe('<span class="q">–</span>')
+
+
+@register.filter
+def figure(value: float | None) -> SafeString | str:
+    """A count with thousands separators; a dash when unknown."""
+    return UNKNOWN if value is None else f"{value:,.0f}"
+
+
+@register.filter
+def rate(value: float | None) -> SafeString | str:
+    """A rate per second with as many decimals as it deserves."""
+    if value is None:
+        return UNKNOWN
+    if value >= 10 or value == 0:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 1 else f"{value:.2f}"
+
+
+@register.filter
+def millis(value: float | None) -> SafeString | str:
+    """Milliseconds with one decimal below a hundred."""
+    if value is None:
+        return UNKNOWN
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+@register.filter
+def size(value: int | None) -> SafeString | str:
+    """Bytes in B, kB, MB, GB (powers of 1,000)."""
+    if value is None:
+        return UNKNOWN
+    number = float(value)
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000 or unit == "GB":
+            return f"{number:,.0f} {unit}" if unit == "B" or number >= 100 else f"{number:,.1f} {unit}"
+        number /= 1000
+    return UNKNOWN
+
+
+@register.filter
+def delay(delay_ms: int) -> str:
+    """The name of a delay: 1 s, 30 min, 2 h."""
+    return delay_name(delay_ms)
+
+
+@register.filter
+def percent(value: float | None) -> SafeString | str:
+    """A share of one in per cent."""
+    return UNKNOWN if value is None else f"{value:.0%}".replace("%", " %")
+
+
+def _moment(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC).astimezone(get_current_timezone())
+
+
+def _full(ms: int) -> str:
+    moment = _moment(ms)
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{ms % 1000:03d} {moment:%Z}"
+
+
+@register.simple_tag
+def moment(ms: int | None, style: str = "full") -> SafeString:
+    """A moment with its zone; `time` leaves the day to the hover text."""
+    if ms is None:
+        return UNKNOWN
+    text = f"{_moment(ms):%H:%M:%S}.{ms % 1000:03d}" if style == "time" else _full(ms)
+    return format_html('<time datetime="{}" title="{}">{}</time>', _moment(ms).isoformat(), _full(ms), text)
+
+
+@register.simple_tag
+def due(due_ms: int | None, now_ms: int) -> SafeString:
+    """What is left until a moment, counted down by the browser; what is overdue says so."""
+    if due_ms is None:
+        return UNKNOWN
+    left = due_ms - now_ms
+    text = span(left) if left >= 0 else _("%(span)s late") % {"span": span(-left)}
+    return format_html('<time class="m" data-due-ms="{}" title="{}">{}</time>', due_ms, _full(due_ms), text)
+
+
+@register.simple_tag
+def age(since_ms: int | None, now_ms: int) -> SafeString:
+    """How long ago something was, counted on by the browser."""
+    if since_ms is None:
+        return UNKNOWN
+    text = span(max(0, now_ms - since_ms))
+    return format_html('<time class="m" data-since-ms="{}" title="{}">{}</time>', since_ms, _full(since_ms), text)
+
+
+@register.simple_tag
+def length(ms: float | None) -> SafeString | str:
+    """A span of time."""
+    return UNKNOWN if ms is None else span(ms)
+
+
+@register.simple_tag
+def evidence(found: Evidence, now_ms: int) -> SafeString:
+    """The line at a sheet's upper right: who said it, asked how, how old, exact or not."""
+    parts: list[SafeString | str] = [found.source] if found.source else []
+    if found.requests:
+        numbers = ", ".join(map(str, found.requests))
+        parts.append(
+            ngettext("request %(numbers)s", "requests %(numbers)s", len(found.requests)) % {"numbers": numbers}
+        )
+    if found.as_of_ms is not None:
+        parts.append(format_html(_("{} ago"), age(found.as_of_ms, now_ms)))
+    if found.stale_reason is not None:
+        parts.append(format_html('<b class="brass">{}</b>', found.stale_reason.label))
+    elif found.as_of_ms is not None:
+        parts.append(_("exact") if found.exact else _("estimated"))
+    line = format_html_join(mark_safe(" · "), "{}", ((part,) for part in parts))
+    return format_html('<p class="ev" title="{}">{}</p>', found.detail, line)
+
+
+_MARKS = {
+    "ok": '<circle class="fv" cx="6" cy="6" r="4"/>',
+    "look": '<path class="fb" d="M6 .8 11.4 10.6H.6Z"/>',
+    "broken": '<path class="fr" d="M6 .5 11.5 6 6 11.5.5 6Z"/>',
+    "idle": '<circle class="lq" cx="6" cy="6" r="3.6"/>',
+    "wait": '<circle class="ls" cx="6" cy="6" r="4"/><path class="ls" d="M6 3.6V6l1.7 1"/>',
+}
+
+
+@register.simple_tag
+def mark(kind: str) -> SafeString:
+    """A shape that says a state beside its word: ok, look, broken, idle, wait."""
+    shape = _MARKS[kind]
+    return mark_safe(f'<svg class="i" width="12" height="12" viewBox="0 0 12 12" aria-hidden="true">{shape}</svg>')  # noqa: S308
