@@ -16,7 +16,7 @@ from console.templatetags.spans import delay_name, span
 
 register = template.Library()
 
-UNKNOWN = mark_safe('<span class="q">–</span>')
+UNKNOWN = mark_safe('<span class="q">&ndash;</span>')
 
 
 @register.filter
