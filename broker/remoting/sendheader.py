@@ -10,7 +10,6 @@ is read the long way, so the short cut decides nothing about what is valid.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from struct import Struct
@@ -27,11 +26,10 @@ _V1_NAMES = {
 #: code, language, version, opaque, flag, remark length, ext length
 _START = Struct(">hbhiiii").unpack_from
 _FIELDS_AT = 25
-_MIDDLE = re.compile(
-    rb"\0\x01e\0\0\0(?=\x01.\0|\x02..\0|\x03...\0).(\d+)\0\x01f\0\0\0\x01(\d)\0\x01g\0\0\0\r(\d{13})"
-    rb"\0\x01h\0\0\0\x01(\d)\0\x01i\0\0(..)",
-    re.DOTALL,
-).match
+_QUEUE_NAME = b"\0\x01e\0\0\0"
+#: what follows the digits of the queue id: f of one digit, g of 13, h of one, i shorter than 64 KiB
+_MIDDLE = Struct(">7sB7s13s7sB5sH")
+_MIDDLE_NAMES = (b"\0\x01f\0\0\0\x01", b"\0\x01g\0\0\0\r", b"\0\x01h\0\0\0\x01", b"\0\x01i\0\0")
 _MOST_SHAPES = 4096
 
 
@@ -82,22 +80,29 @@ class SendShortcut:
 
     def read(self, frame: bytes) -> tuple[int, int, str, int, int, int, int, bytes, bytes] | None:
         """(opaque, flag of the frame, topic, queue id, sysFlag, born ms, flag, properties, body); None if unknown."""
-        prefix_end = frame.find(b"\0\1e\0\0\0", _FIELDS_AT)
+        prefix_end = frame.find(_QUEUE_NAME, _FIELDS_AT) + 6
         topic = self._prefixes.get(frame[_FIELDS_AT:prefix_end])
         if topic is None:
             return None
-        middle = _MIDDLE(frame, prefix_end)
-        if middle is None:
+        middle = prefix_end + 1 + frame[prefix_end]
+        start = middle + _MIDDLE.size
+        if start > len(frame):
             return None
-        queue_id, sys_flag, born_ms, flag, length = middle.groups()
-        start = middle.end()
-        end = start + int.from_bytes(length, "big")
+        f, sys_flag, g, born_ms, h, flag, i, length = _MIDDLE.unpack_from(frame, middle)
+        queue_id = frame[prefix_end + 1 : middle]
+        end = start + length
         body_at = 4 + int.from_bytes(frame[1:4], "big")
+        if (
+            (f, g, h, i) != _MIDDLE_NAMES
+            or not (queue_id.isdigit() and born_ms.isdigit() and 48 <= sys_flag <= 57 and 48 <= flag <= 57)
+            or frame[end:body_at] not in self._suffixes
+        ):
+            return None
         _, _, _, opaque, frame_flag, remark_length, ext_length = _START(frame, 4)
-        if frame[end:body_at] not in self._suffixes or remark_length or ext_length != body_at - _FIELDS_AT:
+        if remark_length or ext_length != body_at - _FIELDS_AT:
             return None
         return (
-            opaque, frame_flag, topic, int(queue_id), int(sys_flag), int(born_ms), int(flag), frame[start:end],
+            opaque, frame_flag, topic, int(queue_id), sys_flag - 48, int(born_ms), flag - 48, frame[start:end],
             frame[body_at:],
         )  # fmt: skip
 
@@ -105,11 +110,12 @@ class SendShortcut:
         """Remembers the constant parts of a plain send that was read in full and accepted."""
         if header.is_batch or header.reconsume_times or header.most_reconsume_times is not None or command.remark:
             return
-        prefix_end = frame.find(b"\0\1e\0\0\0", _FIELDS_AT)
-        middle = _MIDDLE(frame, prefix_end) if prefix_end > 0 else None
-        if middle is None:
+        prefix_end = frame.find(_QUEUE_NAME, _FIELDS_AT) + 6
+        middle = prefix_end + 1 + frame[prefix_end]
+        start = middle + _MIDDLE.size
+        if prefix_end < _FIELDS_AT or start > len(frame):
             return
-        end = middle.end() + int.from_bytes(middle.group(5), "big")
+        end = start + _MIDDLE.unpack_from(frame, middle)[-1]
         if max(len(self._prefixes), len(self._suffixes)) >= _MOST_SHAPES:
             self._prefixes.clear()
             self._suffixes.clear()
