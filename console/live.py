@@ -1,0 +1,185 @@
+"""Pages that change in place: which there are, and their fragments, rendered once a process however many look on.
+
+A page's template `live/<page>.html` gives `<hx-partial hx-target="#id" hx-swap="outerMorph">` elements; each is a part
+that is sent only when it differs from what the socket sent last. Context: `data` (the page's shape from
+console.queries), `sequence` (the mirror's), `live` (True).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl
+
+from channels.db import database_sync_to_async
+from django.template.loader import render_to_string
+from django.utils import translation
+
+from console import queries
+
+#: renderings at the same time; each may wait for the broker
+RENDER_THREADS = 3
+#: rendered pages kept, of all languages
+KEPT = 128
+#: what is older is rendered again even if the mirror did not move: ages and staleness show
+FRESH_S = 2.0
+
+_PART = re.compile(r"<hx-partial\b.*?</hx-partial>", re.DOTALL)
+_TARGET = re.compile(r'\bhx-target="([^"]*)"')
+_pool = ThreadPoolExecutor(RENDER_THREADS, thread_name_prefix="live")
+
+#: target -> the whole element
+Parts = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class LivePage:
+    """One page as one socket wants it; equal pages share their rendering."""
+
+    name: str
+    argument: str = ""
+    query: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def template(self) -> str:
+        """The template of its fragments."""
+        return f"live/{self.name}.html"
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """Kinds of mirror rows that it shows."""
+        return _PAGES[self.name].kinds | {"mirror"}
+
+    def read(self) -> object:
+        """What it shows, from the database and the broker."""
+        return _PAGES[self.name].read(self.argument, dict(self.query))
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    read: Callable[[str, Mapping[str, str]], object]
+    kinds: frozenset[str]
+    #: query parameters that it knows
+    parameters: frozenset[str] = frozenset()
+    takes_argument: bool = False
+
+
+def number(text: str | None) -> int | None:
+    """A whole number from a query string, None for anything else; at most 18 digits, as offsets have 64 bits."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) <= 18 else None
+
+
+def _topics(_: str, query: Mapping[str, str]) -> object:
+    return queries.topics(
+        search=query.get("search", ""),
+        kind=query.get("kind", ""),
+        order=query.get("order", "name"),
+        offset=number(query.get("offset")) or 0,
+    )
+
+
+def _groups(_: str, query: Mapping[str, str]) -> object:
+    return queries.groups(search=query.get("search", ""), offset=number(query.get("offset")) or 0)
+
+
+def _lane(level: str, query: Mapping[str, str]) -> object:
+    return queries.lane(number(level) or 0, number(query.get("offset")))
+
+
+_PAGES: Mapping[str, _Kind] = {
+    "overview": _Kind(
+        lambda _, __: queries.overview(), frozenset({"levels", "topics", "queues", "groups", "offsets", "histories"})
+    ),
+    "topics": _Kind(
+        _topics, frozenset({"topics", "queues", "offsets", "histories"}),
+        frozenset({"search", "kind", "order", "offset"}),
+    ),
+    "topic": _Kind(
+        lambda name, _: queries.topic(name), frozenset({"topics", "queues", "offsets", "histories"}),
+        takes_argument=True,
+    ),
+    "groups": _Kind(
+        _groups, frozenset({"groups", "queues", "offsets", "histories"}), frozenset({"search", "offset"})
+    ),
+    "group": _Kind(
+        lambda name, _: queries.group(name), frozenset({"groups", "queues", "offsets"}), takes_argument=True
+    ),
+    "schedule": _Kind(lambda _, __: queries.lanes(), frozenset({"levels", "histories"})),
+    "lane": _Kind(_lane, frozenset({"levels"}), frozenset({"offset"}), takes_argument=True),
+}  # fmt: skip
+
+
+def page_of(path: str, query: str = "") -> LivePage | None:
+    """The page that a socket's address names (`overview`, `topic/orders`, `lane/3?offset=40`); None for no such."""
+    name, _, argument = path.strip("/").partition("/")
+    kind = _PAGES.get(name)
+    if kind is None or bool(argument) != kind.takes_argument or len(argument) > 255:
+        return None
+    if name == "lane" and number(argument) is None:
+        return None
+    try:
+        pairs = parse_qsl(query, max_num_fields=16, errors="strict")
+    except ValueError:
+        return None
+    return LivePage(name, argument, tuple(sorted((key, text[:255]) for key, text in pairs if key in kind.parameters)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    sequence: int
+    made_s: float
+    parts: Parts
+
+
+@dataclass(slots=True)
+class Fragments:
+    """Renderings of this process; callers of one moment share one. Belongs to one event loop at a time."""
+
+    _kept: OrderedDict[tuple[LivePage, str], _Kept] = field(default_factory=OrderedDict)
+    _making: dict[tuple[LivePage, str, int], asyncio.Task[_Kept]] = field(default_factory=dict)
+
+    async def parts(self, page: LivePage, language: str, sequence: int) -> Parts:
+        """The page's parts at this sequence or later, at most FRESH_S old."""
+        kept = self._kept.get((page, language))
+        if kept is not None and kept.sequence >= sequence and time.monotonic() - kept.made_s < FRESH_S:
+            return kept.parts
+        key = (page, language, sequence)
+        task = self._making.get(key)
+        if task is None or task.get_loop() is not asyncio.get_running_loop():
+            task = asyncio.get_running_loop().create_task(self._make(page, language, sequence))
+            self._making[key] = task
+            task.add_done_callback(lambda _: self._making.pop(key, None))
+        return (await asyncio.shield(task)).parts
+
+    async def _make(self, page: LivePage, language: str, sequence: int) -> _Kept:
+        begun_s = time.monotonic()
+        render = database_sync_to_async(_render, thread_sensitive=False, executor=_pool)
+        kept = _Kept(sequence, begun_s, await render(page, language, sequence))
+        self._kept[page, language] = kept
+        self._kept.move_to_end((page, language))
+        while len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+        return kept
+
+
+fragments = Fragments()
+
+
+def _render(page: LivePage, language: str, sequence: int) -> Parts:
+    with translation.override(language):
+        html = render_to_string(page.template, {"data": page.read(), "sequence": sequence, "live": True})
+    return parts_of(html)
+
+
+def parts_of(html: str) -> Parts:
+    """The partial elements of a rendered template by their target; what stands between them is left out."""
+    found = {}
+    for match in _PART.finditer(html):
+        target = _TARGET.search(match.group())
+        found[target.group(1) if target else str(match.start())] = match.group()
+    return found

@@ -1,0 +1,157 @@
+"""The websocket behind every page that changes in place: signed-in sessions only, the server speaks, the page listens.
+
+A frame is HTML: `<hx-partial>` elements for htmx. The first frame is a snapshot, later ones hold the parts that
+changed. Close codes of our own: 4401 the session has ended, 4404 no such page, 1008 the page talked too much.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from importlib import import_module
+from time import monotonic
+from typing import Any
+from urllib.parse import urlsplit
+
+from channels.auth import get_user
+from channels.generic.websocket import AsyncWebsocketConsumer
+from django.conf import settings
+from django.template import TemplateDoesNotExist
+from django.template.loader import get_template
+from django.utils.translation import get_supported_language_variant
+from django.utils.translation.trans_real import parse_accept_lang_header
+
+from console.announcements import announcements
+from console.live import LivePage, fragments, page_of
+
+logger = logging.getLogger(__name__)
+
+SESSION_ENDED = 4401
+NO_SUCH_PAGE = 4404
+TOO_MUCH = 1008
+TRY_LATER = 1013
+
+#: announcements that arrive within this time are one frame
+COALESCE_S = 0.3
+#: without any announcement the page is read again: ages, and that the mirror stands still, must show
+HEARTBEAT_S = 3.0
+#: how often the session and the user are looked at again
+RECHECK_S = 15.0
+#: frames that a page may send in its life, and their length: it has nothing to say
+INBOUND_FRAMES = 20
+INBOUND_BYTES = 1_024
+#: sockets of one process
+MAX_SOCKETS = 1_000
+
+
+class LiveConsumer(AsyncWebsocketConsumer):
+    """One open page."""
+
+    # the announcements have one listener a process (console.announcements), not a layer channel a socket
+    channel_layer_alias = "none"
+
+    async def connect(self) -> None:
+        """Refuse strangers and other origins in the handshake; then a snapshot, then what changes."""
+        self._serving: asyncio.Task[None] | None = None
+        self._heard = 0
+        if not same_origin(self.scope) or not await self._is_allowed():
+            await self.close()
+            return
+        await self.accept()
+        page = page_of(self.scope["url_route"]["kwargs"]["page"], self.scope["query_string"].decode("latin-1"))
+        if page is None or not await asyncio.to_thread(_has_template, page):
+            await self.close(NO_SUCH_PAGE)
+        elif len(announcements) >= MAX_SOCKETS:
+            await self.close(TRY_LATER)
+        else:
+            self._serving = asyncio.create_task(self._serve(page, language_of(self.scope)))
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        """A page has nothing to say: a few short frames are ignored, more end the connection."""
+        self._heard += 1
+        if self._heard > INBOUND_FRAMES or len(text_data or bytes_data or "") > INBOUND_BYTES:
+            await self.close(TOO_MUCH)
+
+    async def disconnect(self, code: int) -> None:
+        """The page is gone."""
+        if self._serving is not None:
+            self._serving.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._serving
+
+    async def _serve(self, page: LivePage, language: str) -> None:
+        wake = asyncio.Event()
+        sequence = announcements.sequence
+
+        def note(told: int, kinds: frozenset[str]) -> None:
+            nonlocal sequence
+            if kinds & page.kinds:
+                sequence = told
+                wake.set()
+
+        announcements.join(note)
+        try:
+            sent: dict[str, str] = {}
+            checked_s = monotonic()
+            while True:
+                await self._show(page, language, sequence, sent)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(wake.wait(), HEARTBEAT_S)
+                await asyncio.sleep(COALESCE_S)
+                wake.clear()
+                if monotonic() - checked_s > RECHECK_S:
+                    checked_s = monotonic()
+                    if not await self._is_allowed():
+                        await self.close(SESSION_ENDED)
+                        return
+        finally:
+            await announcements.leave(note)
+
+    async def _show(self, page: LivePage, language: str, sequence: int, sent: dict[str, str]) -> None:
+        """Send the parts that differ from what was sent last."""
+        try:
+            parts = await fragments.parts(page, language, sequence)
+        except Exception:
+            # the page stays as it is and says that it is stale; the next announcement tries again
+            logger.exception("the live page %s could not be rendered", page.name)
+            return
+        changed = [html for target, html in parts.items() if sent.get(target) != html]
+        if changed:
+            await self.send(text_data="".join(changed))
+            sent.update(parts)
+
+    async def _is_allowed(self) -> bool:
+        """The session still exists, its user is active and has not changed the password since."""
+        key = self.scope["session"].session_key if "session" in self.scope else None
+        if not key:
+            return False
+        store = import_module(settings.SESSION_ENGINE).SessionStore(key)
+        user: Any = await get_user({"session": store})
+        return bool(user.is_authenticated and user.is_active)
+
+
+def same_origin(scope: dict[str, Any]) -> bool:
+    """The page that opens the socket comes from the host that it asks; a browser always says."""
+    headers = {name.lower(): text.decode("latin-1") for name, text in scope["headers"]}
+    origin, host = headers.get(b"origin"), headers.get(b"host")
+    return bool(origin and host and urlsplit(origin).netloc.lower() == host.lower())
+
+
+def language_of(scope: dict[str, Any]) -> str:
+    """The language of the page: the cookie that the language form sets, else what the browser asks for."""
+    headers = {name.lower(): text.decode("latin-1") for name, text in scope["headers"]}
+    wanted = [scope.get("cookies", {}).get(settings.LANGUAGE_COOKIE_NAME, "")]
+    wanted += [tag for tag, _ in parse_accept_lang_header(headers.get(b"accept-language", ""))]
+    for tag in filter(None, wanted):
+        with contextlib.suppress(LookupError):
+            return get_supported_language_variant(tag)
+    return settings.LANGUAGE_CODE
+
+
+def _has_template(page: LivePage) -> bool:
+    try:
+        get_template(page.template)
+    except TemplateDoesNotExist:
+        return False
+    return True

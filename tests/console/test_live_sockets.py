@@ -1,0 +1,214 @@
+"""The websocket of a page: who may open it, what it sends, when it ends. Real sessions, PostgreSQL and Valkey."""
+
+from __future__ import annotations
+
+import asyncio
+import socket as sockets_of_system
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+import websockets
+from asgiref.sync import sync_to_async
+from channels.auth import AuthMiddlewareStack
+from channels.routing import URLRouter
+from channels.security.websocket import AllowedHostsOriginValidator
+from django.conf import settings as django_settings
+from django.contrib.auth import get_user_model
+from django.contrib.sessions.models import Session
+from django.db import connections
+from django.test import Client
+from django.urls import path
+
+from broker.mirroring.announcer import Announcer
+from console import sockets
+from console.live import Fragments
+from console.sockets import LiveConsumer
+
+application = AllowedHostsOriginValidator(
+    AuthMiddlewareStack(URLRouter([path("ws/live/<path:page>", LiveConsumer.as_asgi())]))
+)
+TEMPLATE = (
+    "{% load i18n %}\n"
+    '<hx-partial hx-target="#a" hx-swap="outerMorph"><p id="a">{% translate "Unknown" %}</p></hx-partial>\n'
+    '<hx-partial hx-target="#n" hx-swap="outerMorph"><p id="n">{{ sequence }}</p></hx-partial>\n'
+)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path, valkey: str) -> None:
+    """A template of the test's own, short intervals, and no database connection that outlives its call."""
+    (tmp_path / "live").mkdir()
+    (tmp_path / "live" / "schedule.html").write_text(TEMPLATE)
+    engine = {**settings.TEMPLATES[0], "DIRS": [tmp_path]}
+    settings.TEMPLATES = [engine]
+    settings.ALLOWED_HOSTS = ["127.0.0.1"]
+    settings.LANGUAGES = [*settings.LANGUAGES, ("de", "German")]
+    monkeypatch.setitem(connections.settings["default"], "CONN_MAX_AGE", 0)
+    monkeypatch.setattr(sockets, "COALESCE_S", 0.01)
+    monkeypatch.setattr(sockets, "fragments", Fragments())
+
+
+@pytest.fixture
+def client(transactional_db: None) -> Client:
+    user = get_user_model().objects.create_user("operator", password="a long secret")
+    browser = Client()
+    browser.force_login(user)
+    return browser
+
+
+@pytest.fixture
+def announcer(valkey: str) -> Iterator[Announcer]:
+    teller = Announcer(spacing_s=0.01)
+    yield teller
+    teller.close()
+
+
+class Site:
+    """A real server of the socket application."""
+
+    def __init__(self, port: int) -> None:
+        self.origin = f"http://127.0.0.1:{port}"
+        self._base = f"ws://127.0.0.1:{port}/ws/live/"
+
+    @asynccontextmanager
+    async def page(
+        self, client: Client | None, page: str = "schedule", *, origin: str | None = None, cookies: str = ""
+    ) -> AsyncIterator[websockets.ClientConnection]:
+        name = django_settings.SESSION_COOKIE_NAME
+        session = f"{name}={client.cookies[name].value}; " if client else ""
+        headers = {"Cookie": session + cookies, "Origin": self.origin if origin is None else origin}
+        async with websockets.connect(self._base + page, additional_headers=headers) as connection:
+            yield connection
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    listening = sockets_of_system.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(
+        application, ws="websockets-sansio", lifespan="off", log_config=None, timeout_graceful_shutdown=1
+    )
+    server = uvicorn.Server(config)
+    serving = asyncio.create_task(server.serve([listening]))
+    yield Site(listening.getsockname()[1])
+    server.should_exit = True
+    await serving
+
+
+async def frame(page: websockets.ClientConnection) -> str:
+    return str(await asyncio.wait_for(page.recv(), 5))
+
+
+async def close_code(page: websockets.ClientConnection) -> int | None:
+    with pytest.raises(websockets.ConnectionClosed):
+        while True:
+            await asyncio.wait_for(page.recv(), 5)
+    return page.close_code
+
+
+async def test_snapshot_comes_first(site: Site, client: Client) -> None:
+    async with site.page(client) as page:
+        snapshot = await frame(page)
+    assert 'hx-target="#a"' in snapshot
+    assert 'hx-target="#n"' in snapshot
+
+
+async def test_only_changed_parts_follow(site: Site, client: Client, announcer: Announcer) -> None:
+    async with site.page(client) as page:
+        await frame(page)
+        announcer.announce(41, {"levels"})
+        update = await frame(page)
+    assert '<p id="n">41</p>' in update
+    assert 'hx-target="#a"' not in update
+
+
+async def test_other_kinds_do_not_wake_the_page(site: Site, client: Client, announcer: Announcer) -> None:
+    async with site.page(client) as page:
+        await frame(page)
+        announcer.announce(42, {"offsets"})
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(page.recv(), 0.5)
+
+
+async def test_language_is_the_readers(site: Site, client: Client) -> None:
+    async with site.page(client, cookies=f"{django_settings.LANGUAGE_COOKIE_NAME}=de") as page:
+        assert '<p id="a">Unbekannt</p>' in await frame(page)
+
+
+@pytest.mark.parametrize(
+    ("cookies", "accepted", "expected"),
+    [
+        ({"django_language": "zh-hans"}, "en", "zh-hans"),
+        ({}, "zh-CN,en;q=0.3", "zh-hans"),
+        ({}, "xx", "en"),
+        ({"django_language": "<nonsense>"}, "", "en"),
+    ],
+)
+def test_language_from_cookie_then_browser(cookies: dict[str, str], accepted: str, expected: str) -> None:
+    scope = {"headers": [(b"accept-language", accepted.encode())], "cookies": cookies}
+    assert sockets.language_of(scope) == expected
+
+
+async def test_strangers_are_refused(site: Site) -> None:
+    with pytest.raises(websockets.InvalidStatus, match="403"):
+        async with site.page(None):
+            pass
+
+
+@pytest.mark.parametrize("origin", ["http://elsewhere.test", "http://127.0.0.1:1", "null", ""])
+async def test_other_origins_are_refused(site: Site, client: Client, origin: str) -> None:
+    with pytest.raises(websockets.InvalidStatus, match="403"):
+        async with site.page(client, origin=origin):
+            pass
+
+
+@pytest.mark.parametrize("path", ["nothing", "topic", "schedule/3", "lane/x", "lane/-1", "groups"])
+async def test_unknown_pages_end_with_a_code(site: Site, client: Client, path: str) -> None:
+    async with site.page(client, path) as page:
+        assert await close_code(page) == sockets.NO_SUCH_PAGE
+
+
+async def test_session_that_ends_closes_the_page(site: Site, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "RECHECK_S", 0)
+    monkeypatch.setattr(sockets, "HEARTBEAT_S", 0.05)
+    async with site.page(client) as page:
+        await frame(page)
+        await sync_to_async(Session.objects.all().delete)()
+        assert await close_code(page) == sockets.SESSION_ENDED
+
+
+async def test_a_page_that_talks_too_much_is_closed(site: Site, client: Client) -> None:
+    async with site.page(client) as page:
+        await frame(page)
+        await page.send("x" * (sockets.INBOUND_BYTES + 1))
+        assert await close_code(page) == sockets.TOO_MUCH
+
+
+async def test_without_a_layer_the_page_is_read_all_the_same(site: Site, client: Client, settings: Any) -> None:
+    lost = {"BACKEND": "channels_redis.core.RedisChannelLayer", "CONFIG": {"hosts": ["redis://127.0.0.1:1/0"]}}
+    settings.CHANNEL_LAYERS = {"default": lost}
+    async with site.page(client) as page:
+        assert 'hx-target="#a"' in await frame(page)
+
+
+async def test_many_sockets_share_one_rendering(
+    site: Site, client: Client, announcer: Announcer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rendered: list[int] = []
+    make = Fragments._make
+
+    async def counted(kept: Fragments, page: Any, language: str, sequence: int) -> Any:
+        rendered.append(sequence)
+        return await make(kept, page, language, sequence)
+
+    monkeypatch.setattr(Fragments, "_make", counted)
+    async with site.page(client) as one, site.page(client) as two, site.page(client) as three:
+        pages = (one, two, three)
+        await asyncio.gather(*map(frame, pages))
+        announcer.announce(77, {"levels"})
+        updates = await asyncio.gather(*map(frame, pages))
+    assert all("77" in update for update in updates)
+    assert rendered.count(77) == 1
