@@ -72,20 +72,11 @@ class Intake:
         facts = facts_of(properties)
         store = self._store
         if not facts.delay_level:
+            tags_code = store.tags_code(facts.tags) if facts.tags else 0
             return store.append(
-                topic,
-                queue_id,
-                body,
-                facts,
-                tags_code=store.tags_code(facts.tags) if facts.tags else 0,
-                flag=flag,
-                sys_flag=sys_flag,
-                born_ms=born_ms,
-                born_host=born_host,
-                store_ms=now_ms,
-                reconsume_times=reconsume_times,
+                topic, queue_id, body, facts, tags_code, flag, sys_flag, born_ms, born_host, now_ms, reconsume_times,
                 owner=owner,
-            )
+            )  # fmt: skip
         sent = (flag, sys_flag, born_ms, born_host, reconsume_times)
         return self._park(topic, queue_id, body, facts, sent, now_ms, owner)
 

@@ -80,11 +80,10 @@ class CommitLog:
             return self._open_room(size)
         return position
 
-    def push(self, record: bytes) -> None:
-        """Append the record for which ``place`` was just asked."""
+    def push(self, record: bytes, size: int) -> None:
+        """Append the record of ``size`` bytes for which ``place`` was just asked."""
         assert self._parts is not None
         self._parts.append(record)
-        size = len(record)
         self.end_position += size
         self.batch.size_bytes += size
 

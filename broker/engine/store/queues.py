@@ -17,29 +17,30 @@ class Queues:
         self._handles = Handles(files)
         self.directory = directory
         self.file_entries = file_entries
-        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        #: by (topic, queue id); read-only for others
+        self.known: dict[tuple[str, int], ConsumeQueue] = {}
         files.make_directory(directory)
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """Return a queue that has ever held a message, or None."""
-        return self._queues.get((topic, queue_id))
+        return self.known.get((topic, queue_id))
 
     def ensure(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Return a queue, an empty one if it is new."""
-        queue = self._queues.get((topic, queue_id))
+        queue = self.known.get((topic, queue_id))
         if queue is None:
             directory = join(self.directory, topic, str(queue_id))
             queue = ConsumeQueue(self._handles, directory, topic, queue_id, self.file_entries)
-            self._queues[topic, queue_id] = queue
+            self.known[topic, queue_id] = queue
         return queue
 
     def all(self) -> list[ConsumeQueue]:
         """Return every queue."""
-        return list(self._queues.values())
+        return list(self.known.values())
 
     def used(self) -> tuple[int, int]:
         """Return how many queues ever held a message, and the sum of their next offsets: a fingerprint of the whole."""
-        ends = [queue.max_offset for queue in self._queues.values() if queue.max_offset]
+        ends = [queue.max_offset for queue in self.known.values() if queue.max_offset]
         return len(ends), sum(ends)
 
     def open_all(self, log: CommitLog, below: int, *, cut: bool) -> None:
@@ -56,12 +57,12 @@ class Queues:
     def forget(self) -> None:
         """Forget what was opened, to open again below another position."""
         self._handles.close()
-        self._queues.clear()
+        self.known.clear()
 
     def remove(self, topic: str) -> None:
         """Forget and remove the queues of a topic."""
-        for key in [key for key in self._queues if key[0] == topic]:
-            queue = self._queues.pop(key)
+        for key in [key for key in self.known if key[0] == topic]:
+            queue = self.known.pop(key)
             for name in self._files.list(queue.directory):
                 self._handles.forget(join(queue.directory, name))
         self._files.remove_directory(join(self.directory, topic))

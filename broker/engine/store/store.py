@@ -54,6 +54,8 @@ class Store:
         self._closed_jobs: list[SyncJob] = []
         self._job_out: SyncJob | None = None
         self._pending_bytes = 0
+        self._pending_limit_bytes = config.pending_limit_bytes
+        self._sync_batch_bytes = config.sync_batch_bytes
         self._tags: dict[str, int] = {}
         self._topic_bytes: dict[str, bytes] = {}
 
@@ -65,7 +67,6 @@ class Store:
         queue_id: int,
         body: bytes,
         facts: Facts,
-        *,
         tags_code: int,
         flag: int,
         sys_flag: int,
@@ -74,62 +75,47 @@ class Store:
         store_ms: int,
         reconsume_times: int = 0,
         prepared_position: int = 0,
+        *,
         owner: object = None,
         asked_queue_id: int = -1,
         asked_topic: str | None = None,
         due_ms: int | None = None,
     ) -> Ticket:
         """Append one record to a queue that is known to be right. Raises DiskFull, StoreBusy; then nothing changed."""
-        if self._pending_bytes > self.config.pending_limit_bytes:
+        if self._pending_bytes > self._pending_limit_bytes:
             raise StoreBusy
+        stored, unique_key, tags, keys, _ = facts
+        host = self.store_host
         name = self._topic_bytes.get(topic)
         if name is None:
             name = self._topic_bytes[topic] = topic.encode()
-        properties = facts.stored
-        size = record_size(name, body, properties, born_host, self.store_host)
+        size = record_size(name, body, stored, born_host, host)
         log = self.log
         position = log.place(size)
-        queue = self.queues.ensure(topic, queue_id)
+        queue = self.queues.known.get((topic, queue_id)) or self.queues.ensure(topic, queue_id)
         offset = queue.append(position, size, tags_code)
         log.push(
             encode(
-                name,
-                queue_id,
-                offset,
-                position,
-                body,
-                properties,
-                flag,
-                sys_flag,
-                born_ms,
-                born_host,
-                store_ms,
-                self.store_host,
-                reconsume_times,
-                prepared_position,
-                size,
-            )
-        )
-        self.add_to_index(topic, facts, position, store_ms)
+                name, queue_id, offset, position, body, stored, flag, sys_flag, born_ms, born_host, store_ms, host,
+                reconsume_times, prepared_position, size,
+            ),
+            size,
+        )  # fmt: skip
+        if unique_key:
+            self.index.add(f"{topic}#{unique_key}", position, store_ms)
+        if keys or tags:
+            self._add_to_index(topic, tags, keys, position, store_ms)
         queue.last_ms = store_ms
         job = self._open_job
         job.queue_ends[queue] = offset + 1
         job.store_ms = store_ms
+        asked = queue_id if asked_queue_id < 0 else asked_queue_id
         ticket = Ticket(
-            owner,
-            asked_topic or topic,
-            queue_id if asked_queue_id < 0 else asked_queue_id,
-            offset,
-            position,
-            size,
-            store_ms,
-            self.store_host,
-            due_ms,
-            facts.unique_key,
-        )
+            owner, asked_topic or topic, asked, offset, position, size, store_ms, host, due_ms, unique_key
+        )  # fmt: skip
         job.tickets.append(ticket)
         self._pending_bytes += size
-        if log.batch.size_bytes >= self.config.sync_batch_bytes:
+        if log.batch.size_bytes >= self._sync_batch_bytes:
             self._seal()
         return ticket
 
@@ -141,14 +127,16 @@ class Store:
 
     def add_to_index(self, topic: str, facts: Facts, position: int, store_ms: int) -> None:
         """Make a record findable by unique id, keys and tags."""
-        add = self.index.add
         if facts.unique_key:
-            add(f"{topic}#{facts.unique_key}", position, store_ms)
-        if facts.keys:
-            for key in facts.keys.split():
-                add(f"{topic}#{key}", position, store_ms)
-        if facts.tags:
-            add(f"{topic}#T#{facts.tags}", position, store_ms)
+            self.index.add(f"{topic}#{facts.unique_key}", position, store_ms)
+        self._add_to_index(topic, facts.tags, facts.keys, position, store_ms)
+
+    def _add_to_index(self, topic: str, tags: str | None, keys: str | None, position: int, store_ms: int) -> None:
+        if keys:
+            for key in keys.split():
+                self.index.add(f"{topic}#{key}", position, store_ms)
+        if tags:
+            self.index.add(f"{topic}#T#{tags}", position, store_ms)
 
     def tags_code(self, tags: str | None) -> int:
         """Return the tags code of a queue entry: Java's hash of the tags, 0 without."""
