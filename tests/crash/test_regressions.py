@@ -45,3 +45,19 @@ def test_a_key_is_found_after_the_clock_was_set_back():
     now_ms = driver.clock.now_ms
     found = driver.engine.find("orders", "invoice-7", begin_ms=0, end_ms=1 << 50, max_count=5, now_ms=now_ms)
     assert found == [ticket.position]
+
+
+def test_a_topic_made_again_after_a_crash_does_not_find_its_older_lifes_messages():
+    """Deleting a topic removes its queues, but a power loss may bring their folder back."""
+    files = SimulatedFiles()
+    driver = open_engine(files)
+    driver.engine.topics.ensure("orders", 1)
+    driver.send("orders", b"older life")
+    driver.clock.advance(10_000)
+    driver.upkeep()
+    driver.engine.delete_topic("orders")
+    after = open_engine(files.crash(PowerLoss("all")), clock=driver.clock)
+    after.engine.topics.ensure("orders", 1)
+    assert after.bodies("orders") == []
+    assert after.send("orders", b"new life").queue_offset == 0
+    assert after.bodies("orders") == [b"new life"]

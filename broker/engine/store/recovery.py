@@ -53,6 +53,8 @@ class Recovery:
                 f"The log ends at {log.chain.end_position:,}, but {checkpoint.position:,} was reached: a segment is missing "
                 "at its end. Restore it from a copy, or remove escapement.checkpoint to go on without what it held."
             )
+        if topics_known:
+            self._sweep_deleted_topics()
         start = self._open_derived(checkpoint, was_clean)
         self.start_position = start
         if checkpoint is not None:
@@ -67,6 +69,14 @@ class Recovery:
             store.topics.put_many(list(self._missing_topics.values()))
 
     # 1 and 2
+
+    def _sweep_deleted_topics(self) -> None:
+        """Remove queues whose topic was deleted shortly before a crash: made again, the topic would find them."""
+        store = self._store
+        for topic in store.files.list(store.queues.directory):
+            if store.topics.get(topic) is None and not _is_system(topic):
+                store.queues.remove(topic)
+                store.files.sync_directory(store.queues.directory)
 
     def _open_derived(self, checkpoint: Checkpoint | None, was_clean: bool) -> int:
         store = self._store
@@ -179,7 +189,7 @@ class Recovery:
         name, queues = message.topic, message.queue_id + 1
         if self._store.topics.get(name) is not None:
             return True
-        system = name in SYSTEM_TOPICS or name.startswith(SYSTEM_PREFIX)
+        system = _is_system(name)
         if topics_known and not system:
             return False
         known = self._missing_topics.get(name)
@@ -218,6 +228,10 @@ class Recovery:
             position += len(chunk)
         if dirty or any(chain.read(start, 4096).strip(b"\0") for start in later):
             chain.clear_from(end)
+
+
+def _is_system(topic: str) -> bool:
+    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)
 
 
 def adopt_topic_names(store: Store) -> None:
