@@ -23,6 +23,9 @@ logger = logging.getLogger(__name__)
 UPKEEP_INTERVAL_MS = 100
 """How often the engine is asked whether something is to be saved or tidied; it keeps its own intervals."""
 
+RETRY_MS = 1_000
+"""A tick that failed is tried again after this time."""
+
 LONGEST_SLEEP_MS = 60_000
 """A tick at least this often: the clock may be set."""
 
@@ -116,18 +119,18 @@ class Pump:
         if error is not None:
             self._fail(f"writing the log failed: {error}", job.tickets)
             return
-        if tickets:
-            self._stored(tickets)
-            if not self._is_stopped and any(ticket.due_ms is not None for ticket in tickets):
-                self._tick()
-        arrivals = self._engine.take_arrivals()
-        if arrivals:
-            self._arrived(arrivals)
         if self._is_inline:
             self._idle.set()
             self.kick()
         else:
-            self._next_sync()
+            self._next_sync()  # the disk works on while answers are written
+        if tickets:
+            self._stored(tickets)
+        arrivals = self._engine.take_arrivals()
+        if arrivals:
+            self._arrived(arrivals)
+        if any(ticket.due_ms is not None for ticket in tickets):
+            self._tick()
 
     def _tick(self) -> None:
         if self._is_stopped or self._has_failed:
@@ -135,10 +138,13 @@ class Pump:
         if self._tick_timer is not None:
             self._tick_timer.cancel()
         now_ms = self._clock()
-        next_ms = self._engine.tick(now_ms)
-        wait_ms = LONGEST_SLEEP_MS if next_ms is None else min(max(next_ms - now_ms, 1), LONGEST_SLEEP_MS)
-        self._tick_timer = self._loop.call_later(wait_ms / 1000, self._tick)
-        self.kick()
+        next_ms: int | None = now_ms + RETRY_MS
+        try:
+            next_ms = self._engine.tick(now_ms)
+        finally:
+            wait_ms = LONGEST_SLEEP_MS if next_ms is None else min(max(next_ms - now_ms, 1), LONGEST_SLEEP_MS)
+            self._tick_timer = self._loop.call_later(wait_ms / 1000, self._tick)
+            self.kick()
 
     def _upkeep(self) -> None:
         if self._is_stopped:

@@ -150,7 +150,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Counts the connection, or ends it at once if there are too many."""
         self._transport = cast(asyncio.Transport, transport)
-        host, port = transport.get_extra_info("peername")[:2]
+        host, port = (transport.get_extra_info("peername") or ("0.0.0.0", 0))[:2]  # noqa: S104 (gone already)
         self.address = f"{host}:{port}"
         server = self.server
         if len(server.connections) >= server.limits.max_connections:

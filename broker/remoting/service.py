@@ -165,10 +165,10 @@ class BrokerService:
             self._on_failed(reason)
 
     def _sweep(self) -> None:
-        for server in self._servers:
-            server.sweep(self._clock())
         interval_ms = self._limits.sweep_interval_ms
         self._sweep_timer = asyncio.get_running_loop().call_later(interval_ms / 1000, self._sweep)
+        for server in self._servers:
+            server.sweep(self._clock())
 
     async def stop(self, timeout_s: float = 10) -> None:
         """Takes nothing new, answers what was asked, closes connections and store; stopping twice is fine."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...engine.errors import TopicNotFound, TopicNotReadable
+from ...engine.errors import EngineError, TopicNotFound, TopicNotReadable
 from ...engine.store.reader import Pulled, PullStatus
 from ...engine.store.topics import READ, Topic
 from ..clients import Subscription
@@ -13,6 +13,7 @@ from ..codec import Command
 from ..codes import Answer, Request
 from ..errors import RequestRefused
 from ..fields import INT_MAX, text, whole
+from ..refusals import refusal_code
 from ..server import Connection, Handler
 from ..state import BrokerState
 from ..subscription import build_subscription, refuse_unless_tags
@@ -140,12 +141,14 @@ class PullProcessor:
         connection, request = pull.connection, pull.request
         if connection.is_paused and not is_last:
             return False
-        if self._engine.topics.get(wanted.topic) is None:
-            connection.send(request.answer(code=Answer.TOPIC_NOT_EXIST, remark=f"Topic {wanted.topic!r} was deleted."))
+        try:
+            pulled = self._engine.pull(
+                wanted.topic, wanted.queue_id, pull.offset, wanted.most_messages, wanted.most_bytes, wanted.tag_codes
+            )
+        except (EngineError, OSError) as error:
+            code = refusal_code(error) if isinstance(error, EngineError) else Answer.SYSTEM_ERROR
+            connection.send(request.answer(code=code, remark=str(error)))
             return True
-        pulled = self._engine.pull(
-            wanted.topic, wanted.queue_id, pull.offset, wanted.most_messages, wanted.most_bytes, wanted.tag_codes
-        )
         if not is_last and pulled.status in {PullStatus.NO_MESSAGE, PullStatus.NO_MATCH}:
             pull.offset = pulled.next_offset
             if pulled.next_offset >= pulled.max_offset:
