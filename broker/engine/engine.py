@@ -263,6 +263,10 @@ class Engine:
         """Return a whole verified record. Raises RecordNotFound, CorruptRecord."""
         return self._store.record_at(position)
 
+    def look_at(self, position: int) -> bytes:
+        """As ``record_at``, for a position that a client has made up: no record there is no damage."""
+        return self._store.look_at(position)
+
     def offset_at_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         """Return the first offset stored at or after a moment. Raises TopicNotFound."""
         return self._reader.offset_at_time(topic, queue_id, timestamp_ms)
@@ -282,7 +286,7 @@ class Engine:
 
     def delete_topic(self, topic: str) -> None:
         """Forget a topic, its queues and what groups consumed of it. Raises TopicNotFound, OSError."""
-        self.topics.delete(topic)
+        self.topics.delete(topic, self._store.log.end_position)
         self._store.queues.remove(topic)
         self.offsets.remove_topic(topic)
 

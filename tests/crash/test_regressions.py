@@ -61,3 +61,44 @@ def test_a_topic_made_again_after_a_crash_does_not_find_its_older_lifes_messages
     assert after.bodies("orders") == []
     assert after.send("orders", b"new life").queue_offset == 0
     assert after.bodies("orders") == [b"new life"]
+
+
+def test_a_topic_made_again_stays_empty_when_the_queues_are_built_from_the_log():
+    files = SimulatedFiles()
+    driver = open_engine(files)
+    driver.engine.topics.ensure("orders", 1)
+    driver.send("orders", b"older life")
+    driver.engine.delete_topic("orders")
+    driver.engine.topics.ensure("orders", 1)
+    after = open_engine(files.crash(PowerLoss("all")), clock=driver.clock)
+    assert after.bodies("orders") == []
+    after.send("orders", b"new life")
+    again = open_engine(files.crash(PowerLoss("all")), clock=driver.clock)
+    assert again.bodies("orders") == []
+
+
+def test_what_was_released_to_a_topic_deleted_since_is_not_released_again():
+    files = SimulatedFiles()
+    driver = open_engine(files)
+    driver.engine.topics.ensure("orders", 1)
+    driver.send("orders", b"delayed", DELAY="1")
+    driver.advance(1_000)
+    assert driver.bodies("orders") == [b"delayed"]
+    driver.engine.delete_topic("orders")
+    after = open_engine(files.crash(PowerLoss("all")), clock=driver.clock)
+    after.advance(10_000)
+    assert after.engine.topics.get("orders") is None
+
+
+def test_a_topic_that_only_the_damaged_version_of_the_table_knew_keeps_its_queues():
+    files = SimulatedFiles()
+    driver = open_engine(files)
+    driver.engine.topics.ensure("orders", 1)
+    driver.send("orders", b"kept")
+    driver.close()
+    files.replace("/store/config/topics.json", b"{rot")
+    for _ in range(2):
+        driver = open_engine(files)
+        assert driver.bodies("orders") == [b"kept"]
+        assert driver.engine.topics.get("orders") is not None
+        driver.close()

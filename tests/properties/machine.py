@@ -81,6 +81,7 @@ class EngineMachine(RuleBasedStateMachine):
     def send(self, place: tuple[str, int], size: int, key: int) -> None:
         if place[0] not in self.model.topics:
             return
+        self.settle()
         body, unique = self.body(size), f"{self.number:032X}"
         ticket = self.driver.send(place[0], body, queue_id=place[1], KEYS=f"k{key}", UNIQ_KEY=unique)
         assert ticket.queue_offset == self.model.add(place, body)
@@ -90,6 +91,7 @@ class EngineMachine(RuleBasedStateMachine):
     def send_batch(self, place: tuple[str, int], count: int) -> None:
         if place[0] not in self.model.topics:
             return
+        self.settle()
         bodies = [self.body(40) for _ in range(count)]
         tickets = self.driver.append_batch(place[0], bodies, queue_id=place[1])
         self.driver.settle()
@@ -99,6 +101,7 @@ class EngineMachine(RuleBasedStateMachine):
     def send_delayed(self, place: tuple[str, int], level: int, count: int) -> None:
         if place[0] not in self.model.topics:
             return
+        self.settle()
         for _ in range(count):
             body = self.body(30)
             ticket = self.driver.append(place[0], body, queue_id=place[1], DELAY=str(level))

@@ -51,6 +51,15 @@ def load(files: Files, path: str, read: Callable[[dict[str, Any]], T]) -> T | No
     return atomic.load_valid(files, path, parse_and_read)
 
 
+def is_readable(files: Files, path: str) -> bool:
+    """Tell whether the file itself, not only its ``.bak``, can be read."""
+    content = atomic.load(files, path)
+    try:
+        return content is not None and bool(parse(content))
+    except (ValueError, RecursionError):
+        return False
+
+
 def dump(value: dict[str, Any]) -> bytes:
     """Return the object as strict JSON, with its checksum."""
     return _encode({**value, CHECKSUM_KEY: crc32(_encode(value))})

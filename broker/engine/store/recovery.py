@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..config import parse_delay_levels
+from ..disk.files import join
 from ..errors import CorruptRecord, EngineError, StoreUnsupported
 from ..message import Message, decode
 from ..properties import SOURCE
@@ -55,6 +56,8 @@ class Recovery:
             )
         if topics_known:
             self._sweep_deleted_topics()
+        else:
+            self._adopt_topics_of_queues()
         start = self._open_derived(checkpoint, was_clean)
         self.start_position = start
         if checkpoint is not None:
@@ -69,6 +72,15 @@ class Recovery:
             store.topics.put_many(list(self._missing_topics.values()))
 
     # 1 and 2
+
+    def _adopt_topics_of_queues(self) -> None:
+        """Remember topics that the table has lost but that have queues on disk."""
+        store = self._store
+        for topic in store.files.list(store.queues.directory):
+            numbers = [int(name) for name in store.files.list(join(store.queues.directory, topic)) if name.isdigit()]
+            if store.topics.get(topic) is None and numbers:
+                count = max(*numbers, SYSTEM_TOPICS.get(topic, store.config.default_topic_queues) - 1) + 1
+                self._missing_topics[topic] = Topic(topic, count, count)
 
     def _sweep_deleted_topics(self) -> None:
         """Remove queues whose topic was deleted shortly before a crash: made again, the topic would find them."""
@@ -142,6 +154,10 @@ class Recovery:
             store.note_damage(position, position + len(record))
             return
         self.records_walked += 1
+        # also where the topic was deleted since: what went out does not go out again
+        source = message.properties.get(SOURCE, "")
+        if source.isdigit():
+            self._released(int(source))
         if not self._topic_is_known(message, topics_known):
             return
         queue = store.queues.ensure(message.topic, message.queue_id)
@@ -152,9 +168,6 @@ class Recovery:
         store.visible_ms = message.store_ms
         facts = Facts(b"", message.unique_key, message.tags, properties.get("KEYS"))
         store.add_to_index(message.topic, facts, message.position, message.store_ms)
-        source = properties.get(SOURCE, "")
-        if source.isdigit():
-            self._released(int(source))
 
     def _put_entry(self, queue: ConsumeQueue, message: Message) -> bool:
         """Place the entry where the record says; False if an older life of the topic had it."""
@@ -188,7 +201,7 @@ class Recovery:
         """Remember topics that the table has lost; records of a deleted topic stay out of the queues."""
         name, queues = message.topic, message.queue_id + 1
         if self._store.topics.get(name) is not None:
-            return True
+            return message.position >= self._store.topics.void_below(name)
         system = _is_system(name)
         if topics_known and not system:
             return False

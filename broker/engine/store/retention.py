@@ -51,6 +51,7 @@ def remove_oldest(store: Store, count: int) -> None:
         store.log.chain.remove_first()
     low = store.log.min_position
     store.index.trim(low)
+    store.topics.forget_deleted(low)
     store.damaged = [known for known in store.damaged if known.end > low]
     for queue in store.queues.all():
         if queue.trim(low, store.files):

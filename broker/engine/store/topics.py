@@ -42,6 +42,9 @@ NOT_FOR_CLIENTS = frozenset(
         "rmq_sys_wheel_timer",
     }
 )
+#: Our own part of the file: name and log position of deleted topics, so that a topic made again stays empty when the
+#: queues are built from the log.
+_DELETED_KEY = "escapementDeletedTopics"
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
 #: TopicValidator.TOPIC_MAX_LENGTH, for the names people choose; retry and dead letter topics add a prefix to a group.
 MAX_NAME_LENGTH = 127
@@ -108,12 +111,14 @@ class Topics:
         self._path = path
         self._touched = touched
         self._topics: dict[str, Topic] = {}
+        self._deleted: dict[str, int] = {}
         self.data_version = 0
         self.changed_ms = 0
 
     def load(self) -> bool:
-        """Read the file; False if there is none that can be read."""
-        return json_file.load(self._files, self._path, self._read) or False
+        """Read the file; False if it cannot be read: the version before, which then is taken, may lack topics."""
+        is_current = json_file.is_readable(self._files, self._path)
+        return bool(json_file.load(self._files, self._path, self._read)) and is_current
 
     def _read(self, value: dict[str, Any]) -> bool:
         topics = [Topic.from_json(entry) for entry in value["topicConfigTable"].values()]
@@ -121,6 +126,7 @@ class Topics:
         self.data_version = int(version.get("counter", 0))
         self.changed_ms = int(version.get("timestamp", 0))
         self._topics = {topic.name: topic for topic in topics}
+        self._deleted = {str(name): int(position) for name, position in (value.get(_DELETED_KEY) or {}).items()}
         return True
 
     def get(self, name: str) -> Topic | None:
@@ -158,22 +164,35 @@ class Topics:
             self.put(topic)
         return topic
 
-    def delete(self, name: str) -> None:
-        """Forget a topic. Raises TopicNotFound, OSError."""
+    def delete(self, name: str, log_end_position: int) -> None:
+        """Forget a topic, and that its records below a position of the log are void. Raises TopicNotFound, OSError."""
         topic = self._topics.pop(name, None)
         if topic is None:
             raise TopicNotFound(name)
+        before = dict(self._deleted)
+        self._deleted[name] = log_end_position
         try:
             self._save()
         except OSError:
             self._topics[name] = topic
+            self._deleted = before
             raise
         self._touched(name)
 
+    def void_below(self, name: str) -> int:
+        """Return the position below which records of this name are of an older, deleted topic; 0 if there was none."""
+        return self._deleted.get(name, 0)
+
+    def forget_deleted(self, log_min_position: int) -> None:
+        """Drop what is remembered of deleted topics whose records are gone; the next save leaves it out."""
+        self._deleted = {name: position for name, position in self._deleted.items() if position > log_min_position}
+
     def _save(self) -> None:
         self.data_version += 1
-        value = {
+        value: dict[str, Any] = {
             "dataVersion": {"counter": self.data_version, "stateVersion": 0, "timestamp": self.changed_ms},
             "topicConfigTable": {topic.name: topic.to_json() for topic in self._topics.values()},
         }
+        if self._deleted:
+            value[_DELETED_KEY] = self._deleted
         atomic.save(self._files, self._path, json_file.dump(value))
