@@ -98,7 +98,7 @@ class Grants:
 
     def close(self) -> None:
         """End the thread and its database connection."""
-        self._thread.submit(connection.close)
+        self._thread.submit(_close_connection)
         self._thread.shutdown(wait=True)
 
 
@@ -121,6 +121,11 @@ def _with_database(work: Callable[[], Result]) -> Result:
     except DatabaseError:
         connection.close()
         raise
+
+
+def _close_connection() -> None:
+    """Close the connection of the thread that this runs in."""
+    connection.close()
 
 
 def _is_signed_in(session_key: str) -> bool:

@@ -1,0 +1,68 @@
+"""The REST application over a real broker and a real database."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+
+from broker.client import AsyncAdmin
+from broker.remoting.service import BrokerService
+from console import credentials
+from console.api.app import create_application
+from tests.client.running import small_store
+
+MakeToken = Callable[..., str]
+
+
+@pytest.fixture
+def make_token(transactional_db: None) -> MakeToken:
+    """Makes a token for topic prefixes; all topics by default."""
+
+    def make(publish: tuple[str, ...] = ("*",), read: tuple[str, ...] = ("*",), lasts: timedelta | None = None) -> str:
+        return credentials.create("test", credentials.scope_rows(publish, read), lasts=lasts)[1]
+
+    return make
+
+
+@pytest.fixture
+def token(make_token: MakeToken) -> str:
+    """A token that allows everything."""
+    return make_token()
+
+
+@pytest.fixture
+async def service(tmp_path: Path) -> AsyncIterator[BrokerService]:
+    """A running broker."""
+    running = BrokerService(small_store(tmp_path), broker_port=0, namesrv_port=0)
+    await running.start()
+    yield running
+    await running.stop()
+
+
+@pytest.fixture
+async def anonymous(service: BrokerService, transactional_db: None) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the REST application without a token."""
+    application = create_application(service.namesrv_address)
+    transport = httpx.ASGITransport(application, raise_app_exceptions=True)
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        yield client
+    await application.state.rooms.close()
+
+
+@pytest.fixture
+def api(anonymous: httpx.AsyncClient, token: str) -> httpx.AsyncClient:
+    """A client that may do everything."""
+    anonymous.headers["authorization"] = f"Bearer {token}"
+    return anonymous
+
+
+@pytest.fixture
+async def admin(service: BrokerService) -> AsyncIterator[AsyncAdmin]:
+    """What the broker has."""
+    made = AsyncAdmin(service.namesrv_address)
+    yield made
+    await made.close()

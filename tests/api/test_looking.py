@@ -1,0 +1,104 @@
+"""GET: messages by every id, topics, groups, levels."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from broker.client import AsyncAdmin
+from console.api.errors import InvalidIdentifier
+from console.api.identifiers import MessageIdentifier, parse
+from tests.api.conftest import MakeToken
+
+ONE = "/api/v1/topics/orders/messages"
+
+
+async def test_a_message_is_found_by_its_three_ids(api: httpx.AsyncClient, admin: AsyncAdmin) -> None:
+    sent = (await api.post(ONE, json={"body": "hello", "keys": ["k"]})).json()
+    stored = (await admin.pull("orders", sent["queue"], sent["queue_offset"], 1))[0]
+    answers = [
+        await api.get(f"/api/v1/messages/{sent['id']}"),
+        await api.get(f"/api/v1/messages/{stored.offset_message_id}"),
+        await api.get(f"/api/v1/messages/{sent['message_id']}", params={"topic": "orders"}),
+    ]
+    assert [answer.status_code for answer in answers] == [200, 200, 200]
+    assert answers[0].json() == answers[1].json() == answers[2].json()
+    found = answers[0].json()
+    assert (found["id"], found["body"], found["keys"], found["state"]) == (sent["id"], "hello", ["k"], "stored")
+
+
+async def test_a_waiting_message_says_so_and_when_it_is_due(api: httpx.AsyncClient) -> None:
+    sent = (await api.post(ONE, json={"body": "x", "delay_level": 2})).json()
+    found = (await api.get(f"/api/v1/messages/{sent['id']}")).json()
+    assert (found["state"], found["topic"], found["due_ms"]) == ("waiting", "orders", sent["due_ms"])
+    assert [each["topic"] for each in found["records"]] == ["SCHEDULE_TOPIC_XXXX"]
+    by_unique_id = await api.get(f"/api/v1/messages/{sent['message_id']}", params={"topic": "orders"})
+    assert by_unique_id.json() == found
+
+
+async def test_a_body_that_is_no_text_is_given_as_base64(api: httpx.AsyncClient) -> None:
+    sent = (await api.post(ONE, json={"body_base64": "/w=="})).json()
+    found = (await api.get(f"/api/v1/messages/{sent['id']}")).json()
+    assert (found["body"], found["body_base64"]) == (None, "/w==")
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("m1AAAA", 400), ("m2AAAA", 400), ("m1" + "A" * 700, 400), ("hello", 400), ("m1%00", 400),
+        (str(MessageIdentifier("broker-a", "orders", 10**6, "A" * 32)), 404),
+        (str(MessageIdentifier("broker-b", "orders", 0, "A" * 32)), 404),
+        ("0" * 32 + "?topic=orders", 404), ("0" * 32 + "?topic=a/b", 400), ("0" * 32 + "?what=1", 400),
+        ("7F000001000000010000000000000000", 400),
+    ],
+)  # fmt: skip
+async def test_ids_of_nothing_are_refused(api: httpx.AsyncClient, path: str, status: int) -> None:
+    await api.post(ONE, json={"body": "x"})
+    answer = await api.get(f"/api/v1/messages/{path}")
+    assert answer.status_code == status
+
+
+async def test_an_id_whose_position_holds_another_message_finds_nothing(api: httpx.AsyncClient) -> None:
+    sent = parse((await api.post(ONE, json={"body": "x"})).json()["id"])
+    other = MessageIdentifier(sent.broker, sent.topic, sent.position, "B" * 32)
+    assert (await api.get(f"/api/v1/messages/{other}")).status_code == 404
+
+
+async def test_what_a_token_may_not_read_is_not_shown(
+    anonymous: httpx.AsyncClient, make_token_later: MakeToken, token: str
+) -> None:
+    everything = {"authorization": f"Bearer {token}"}
+    sent = (await anonymous.post(ONE, json={"body": "x"}, headers=everything)).json()
+    whole = (await anonymous.get(f"/api/v1/messages/{sent['id']}", headers=everything)).json()
+    invoices_only = {"authorization": f"Bearer {make_token_later}"}
+    assert (await anonymous.get(f"/api/v1/messages/{sent['id']}", headers=invoices_only)).status_code == 403
+    by_offset = await anonymous.get(f"/api/v1/messages/{whole['offset_message_id']}", headers=invoices_only)
+    assert by_offset.status_code == 404
+    assert (await anonymous.get("/api/v1/topics", headers=invoices_only)).json() == {"topics": []}
+
+
+@pytest.fixture
+def make_token_later(make_token: MakeToken) -> str:
+    """A token for invoices alone."""
+    return make_token(publish=(), read=("invoice",))
+
+
+async def test_topics_groups_and_levels_are_listed(api: httpx.AsyncClient) -> None:
+    await api.post(ONE, json={"body": "x", "delay_level": 2})
+    topics = (await api.get("/api/v1/topics")).json()["topics"]
+    assert {"name": "orders", "broker": "broker-a", "read_queues": 4, "write_queues": 4, "permission": 6} in topics
+    assert (await api.get("/api/v1/groups")).json() == {"groups": []}
+    levels = (await api.get("/api/v1/schedule/levels")).json()["levels"]
+    assert levels[1] == {"level": 2, "delay_ms": 3_600_000, "offset": 0, "max_offset": 1, "backlog": 1}
+
+
+@pytest.mark.parametrize("key", ["0123456789ABCDEF" * 2, "", "short", "x" * 15, "红"])
+def test_ids_are_read_as_they_were_written(key: str) -> None:
+    identifier = MessageIdentifier("broker-a", "orders|%_-", 2**63 - 1, key)
+    assert parse(str(identifier)) == identifier
+
+
+@pytest.mark.parametrize("text", ["", "m1", "m1=", "m1!!!!", "m1AAAAAAAAAAD_", "m1" + "A" * 30, "m1AAAAAAAAAAAAAAA"])
+def test_other_text_is_no_id(text: str) -> None:
+    with pytest.raises(InvalidIdentifier):
+        parse(text)

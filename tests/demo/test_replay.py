@@ -1,0 +1,155 @@
+"""The replay against a real broker: warm start, going on, a broker that restarts, and the command's end."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from broker.client import Admin
+from console.demo import download
+from console.demo.plan import TOPICS
+from console.demo.progress import load
+from console.demo.replay import Options, Replay
+from console.management.commands.demo import minute_of
+from tests.client.running import BrokerThread, small_store
+
+COLUMNS = ("sched_dep_time", "dep_delay", "carrier", "flight", "tailnum", "origin", "dest", "air_time", "distance")
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A var/demo with six days of 144 flights each, ready cut."""
+    days = tmp_path / "demo" / "days"
+    days.mkdir(parents=True)
+    for day in range(1, 20):
+        with (days / f"2013-01-{day:02}.csv").open("w", newline="") as opened:
+            writer = csv.writer(opened)
+            writer.writerow(COLUMNS)
+            for number in range(144):
+                clock = f"{number // 6}{number % 6}0"
+                writer.writerow(
+                    [clock, "" if number % 20 == 0 else "5", "UA", number, "N1", "EWR", "IAH", "100", "700"]
+                )
+    (days / download.COMPLETE).touch()
+    return tmp_path / "demo"
+
+
+class Run:
+    """A replay in a thread; its lines can be waited for."""
+
+    def __init__(self, options: Options) -> None:
+        self._told: list[str] = []
+        self._heard = threading.Condition()
+        self._options = options
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
+
+    def __enter__(self) -> Run:
+        self._thread.start()
+        assert self._ready.wait(10)
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._loop.call_soon_threadsafe(self._replay.end)
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+
+    async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._replay = Replay(self._options, self._options.directory / "days", self._tell)
+        self._ready.set()
+        await self._replay.run()
+
+    def _tell(self, line: str) -> None:
+        with self._heard:
+            self._told.append(line)
+            self._heard.notify_all()
+
+    def says(self, words: str) -> None:
+        with self._heard:
+            assert self._heard.wait_for(lambda: any(words in line for line in self._told), 20), self._told
+
+
+def parked(admin: Admin) -> int:
+    return sum(each.max_offset for each in admin.topic_stats("SCHEDULE_TOPIC_XXXX").queues)
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    """Come back when it holds; fails after 20 s."""
+    never = threading.Event()
+    for _ in range(1000):
+        if condition():
+            return
+        never.wait(0.02)
+    raise AssertionError("it never came true")
+
+
+def test_a_first_start_fills_the_lanes_and_a_second_one_goes_on(tmp_path: Path, directory: Path) -> None:
+    with BrokerThread(small_store(tmp_path, "1s 30s 1m 10m 30m 1h 2h")) as broker, Admin(broker.namesrv) as admin:
+        with Run(Options(broker.namesrv, directory)) as replay:
+            replay.says("begins at day 1 of the year, 06:00")
+            eventually(lambda: set(TOPICS) <= {topic.name for topic in admin.topics()})
+            eventually(lambda: parked(admin) > 120)
+        lanes = [each.max_offset for each in admin.topic_stats("SCHEDULE_TOPIC_XXXX").queues if each.max_offset]
+        assert len(lanes) >= 5
+        kept = load(directory / "progress.json")
+        assert kept is not None
+        before = parked(admin)
+        with Run(Options(broker.namesrv, directory)) as replay:
+            replay.says("goes on at")
+        again = load(directory / "progress.json")
+        assert again is not None
+        assert again.minute >= kept.minute
+        assert parked(admin) - before < 100
+
+
+def test_messages_wait_here_while_the_broker_is_away(tmp_path: Path, directory: Path) -> None:
+    with BrokerThread(small_store(tmp_path)) as broker, Admin(broker.namesrv) as admin:
+        with Run(Options(broker.namesrv, directory, speed=1440.0)) as replay:
+            replay.says("begins")
+            eventually(lambda: parked(admin) > 50)
+            broker.stop()
+            broker.start()
+            before = parked(admin)
+            eventually(lambda: parked(admin) > before + 20)
+        assert (load(directory / "progress.json") or pytest.fail("nothing kept")).sent > 70
+
+
+@pytest.mark.parametrize("arguments", [["--speed", "0"], ["--speed", "1e9"], ["--from", "yesterday"]])
+def test_arguments_that_make_no_sense_are_refused(arguments: list[str]) -> None:
+    with pytest.raises(CommandError):
+        call_command("demo", "flights", *arguments)
+
+
+def test_moments_of_the_year_are_minutes() -> None:
+    assert minute_of("2013-01-01T06:00") == 360
+    assert minute_of("2013-12-31T00:01") == 364 * 1440 + 1
+    for wrong in ("2014-01-01", "2013-01-01T06:00+01:00", "x"):
+        with pytest.raises(ValueError):
+            minute_of(wrong)
+
+
+def test_the_command_ends_soon_when_it_is_told_to(tmp_path: Path, directory: Path) -> None:
+    with BrokerThread(small_store(tmp_path)) as broker:
+        environment = {"ESCAPEMENT_VAR": str(tmp_path), "ESCAPEMENT_NAMESRV": broker.namesrv, "PATH": ""}
+        process = subprocess.Popen(
+            [sys.executable, str(ROOT / "manage.py"), "demo", "flights"],
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        assert "begins" in process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(5) == 0
+        process.stdout.close()
