@@ -220,7 +220,7 @@ class Intake:
     ) -> Ticket:
         """Park a message for another try of its group, or put it to the dead letters. See Engine.send_back."""
         check_group_name(group)
-        message = decode(self._store.record_at(position), verify=False)
+        message = decode(self._store.look_at(position), verify=False)
         times = message.reconsume_times + 1
         origin = message.properties.get(ORIGIN_MESSAGE_ID) or message.offset_message_id
         real_topic = message.properties.get(RETRY_TOPIC) or message.topic

@@ -196,6 +196,14 @@ async def test_messages_are_found_by_key_unique_id_and_position(peer: Peer) -> N
     assert [message.body for message in records(answer.body)] == [b"1"]
 
 
+async def test_asking_for_a_position_where_no_record_starts_is_no_damage(service: BrokerService, peer: Peer) -> None:
+    await peer.send("T")
+    for position in (1, 17, 100):
+        answer = await peer.ask(Request.VIEW_MESSAGE_BY_ID, {"offset": str(position)})
+        assert answer.code in {Answer.SYSTEM_ERROR, Answer.QUERY_NOT_FOUND}
+    assert service.engine.health().state == "OK"
+
+
 async def test_queue_entries_of_a_lane_carry_the_due_time(peer: Peer) -> None:
     await peer.create_topic("T")
     for _ in range(3):

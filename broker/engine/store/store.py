@@ -204,13 +204,17 @@ class Store:
 
     def record_at(self, position: int, size: int | None = None) -> bytes:
         """Return one whole visible record. Raises RecordNotFound or CorruptRecord, and remembers the damage."""
-        if position >= self.visible_position:
-            raise RecordNotFound(position)
         try:
-            return self.log.record_at(position, size)
+            return self.look_at(position, size)
         except CorruptRecord:
             self.note_damage(position, position + (size or 1))
             raise
+
+    def look_at(self, position: int, size: int | None = None) -> bytes:
+        """As ``record_at``, for a position that anybody may have made up: no record there is no damage."""
+        if position >= self.visible_position:
+            raise RecordNotFound(position)
+        return self.log.record_at(position, size)
 
     def note_damage(self, start: int, end: int) -> None:
         """Remember bytes that cannot be read."""

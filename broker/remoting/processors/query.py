@@ -79,7 +79,7 @@ class QueryProcessor:
         return records
 
     def _by_position(self, _: Connection, request: Command) -> Command:
-        return request.answer(body=self._engine.record_at(whole(request.ext, "offset", low=0)))
+        return request.answer(body=self._engine.look_at(whole(request.ext, "offset", low=0)))
 
     def _entries(self, _: Connection, request: Command) -> Command:
         ext = request.ext
