@@ -102,3 +102,29 @@ def test_a_topic_that_only_the_damaged_version_of_the_table_knew_keeps_its_queue
         assert driver.bodies("orders") == [b"kept"]
         assert driver.engine.topics.get("orders") is not None
         driver.close()
+
+
+def test_a_queue_whose_messages_all_expired_goes_on_counting_after_a_restart():
+    """Else a consumer that has come to offset 8 never sees the next eight messages."""
+    files = SimulatedFiles()
+    driver = open_engine(files, retention_hours=1)
+    for topic in ("idle", "busy"):
+        driver.engine.topics.ensure(topic, 1)
+    for number in range(8):
+        driver.send("idle", b"%d" % number)
+    driver.clock.advance(20_000)
+    driver.upkeep()
+    for _ in range(20):
+        driver.send("busy", b"x" * 1_500)
+    driver.clock.advance(2 * 3_600_000)
+    driver.send("busy", b"x" * 1_500)
+    for _ in range(5):
+        driver.clock.advance(20_000)
+        driver.upkeep()
+    assert driver.engine.queue_bounds("idle", 0) == (8, 8)
+    after = open_engine(files.crash(PowerLoss("kill")), clock=driver.clock)
+    assert after.engine.queue_bounds("idle", 0) == (8, 8)
+    driver.close()
+    again = open_engine(files, clock=driver.clock)
+    assert again.engine.queue_bounds("idle", 0) == (8, 8)
+    assert again.send("idle", b"next").queue_offset == 8

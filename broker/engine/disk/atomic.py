@@ -40,7 +40,7 @@ def load(files: Files, path: str) -> bytes | None:
 
 
 def load_valid(files: Files, path: str, parse: Callable[[bytes], T]) -> T | None:
-    """Return the parsed content of ``path``, or of ``path.bak`` where the first is missing or ``parse`` raises ValueError.
+    """Return the parsed content of ``path``, or of ``path.bak`` where there is none or ``parse`` raises ValueError.
 
     What ``path.bak`` saved is put back at once, so that the next ``save`` does not keep the unreadable version.
     """

@@ -151,12 +151,15 @@ class ConsumeQueue:
         return low
 
     def trim(self, log_min_position: int, files: Files) -> bool:
-        """Move ``min_offset`` past entries whose records are gone, remove files that hold only such. True if moved."""
+        """Move ``min_offset`` past entries whose records are gone, remove files that hold only such. True if moved.
+
+        The file of the last entry stays even so: it alone tells a later start where to go on counting.
+        """
         before = self.min_offset
         self.min_offset = self.search(self.min_offset, self.max_offset, log_min_position)
         if self.min_offset == before:
             return False
-        keep = directory_keeps(self.path_of(self.min_offset))
+        keep = directory_keeps(self.path_of(min(self.min_offset, self.max_offset - 1)))
         for name in files.list(self.directory):
             if name.isdigit() and name < keep:
                 path = join(self.directory, name)

@@ -51,8 +51,8 @@ class Recovery:
         log.end_position = log.chain.end_position
         if checkpoint is not None and checkpoint.position > log.chain.end_position:
             raise StoreUnsupported(
-                f"The log ends at {log.chain.end_position:,}, but {checkpoint.position:,} was reached: a segment is missing "
-                "at its end. Restore it from a copy, or remove escapement.checkpoint to go on without what it held."
+                f"The log ends at {log.chain.end_position:,}, but {checkpoint.position:,} was reached: a segment is "
+                "missing at its end. Restore it from a copy, or remove escapement.checkpoint to go on without what it held."
             )
         if topics_known:
             self._sweep_deleted_topics()
