@@ -18,7 +18,7 @@ from .client import Admin
 from .client.errors import ClientError, NotSupported
 from .mirroring.announcer import Announcer
 from .mirroring.changes import Changes, UnreadableChangesError, read_changes
-from .mirroring.lock import MirrorBusyError, try_lock, unlock
+from .mirroring.lock import MirrorBusyError, session, try_lock, unlock
 from .mirroring.marks import Mark
 from .mirroring.polling import Poller
 from .mirroring.source import SCHEDULE_TOPIC, Source
@@ -81,7 +81,8 @@ class Mirror:
         self._announcer = announcer
         self._database = database
         self._clock = clock
-        self._locked = False
+        #: the database session that holds the lock
+        self._locked_by: int | None = None
         self._state: MirrorState | None = None
         self._watch: Watch | None = None
         self._poller: Poller | None = None
@@ -114,18 +115,18 @@ class Mirror:
 
     def close(self) -> None:
         """Give up the lock and the connection; twice is fine."""
-        if self._locked:
-            self._locked = False
+        if self._locked_by is not None:
+            self._locked_by = None
             try:
                 unlock(self._database)
             except (DatabaseError, InterfaceError):
                 logger.info("The lock went with its connection")
 
     def _hold(self) -> None:
-        if not self._locked:
+        if self._locked_by is None or self._locked_by != session(self._database):
             if not try_lock(self._database):
                 raise MirrorBusyError
-            self._locked = True
+            self._locked_by = session(self._database)
 
     def _attempt(self) -> float:
         """One round with its errors handled; the pause after it in seconds."""
@@ -139,7 +140,7 @@ class Mirror:
         except (DatabaseError, InterfaceError) as error:
             logger.warning("The mirror cannot write: %s", error)
             # the lock dies with the session
-            self._locked = False
+            self._locked_by = None
             connections[self._database].close()
             return RETRY_INTERVAL_S
         return POLL_INTERVAL_S if done.polling else FOLLOW_INTERVAL_S

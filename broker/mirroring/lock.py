@@ -23,6 +23,12 @@ def try_lock(database: str) -> bool:
     return bool(row and row[0])
 
 
+def session(database: str) -> int | None:
+    """The process id of this thread's database session; None while there is none."""
+    here = connections[database].connection
+    return None if here is None else int(here.info.backend_pid)
+
+
 def unlock(database: str) -> None:
     """Let it go; nothing happens when it is not ours."""
     with connections[database].cursor() as cursor:

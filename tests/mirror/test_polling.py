@@ -1,0 +1,73 @@
+"""A broker without request 14000, such as Apache RocketMQ: asked by standard requests only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.client import Admin, Consumer, NotSupported, Producer
+from broker.mirror import Mirror
+from broker.models import ConsumerGroup, ConsumerOffset, MirrorState, Queue, ScheduleLevel, Topic
+from tests.mirror.running import RunningBroker
+
+
+class PlainAdmin(Admin):
+    """A client whose broker refuses what RocketMQ does not have."""
+
+    def changes(self, token: str) -> dict[str, Any]:
+        raise NotSupported(3, "request type 14000 not supported")
+
+
+@pytest.fixture
+def polling(transactional_db: None, broker: RunningBroker) -> Any:
+    with PlainAdmin(broker.namesrv) as admin:
+        follower = Mirror(admin)
+        yield follower
+        follower.close()
+
+
+def test_lanes_topics_and_offsets_are_read(
+    polling: Mirror, admin: Admin, producer: Producer, broker: RunningBroker
+) -> None:
+    admin.create_topic("orders", queues=2)
+    sent = [producer.send("orders", "x", delay_level=18) for _ in range(3)]
+    producer.send("orders", "x", queue_id=1)
+    done = polling.run_once()
+    assert done.polling
+    level = ScheduleLevel.objects.get(level=18)
+    assert (level.delay_ms, level.delay_offset, level.max_offset) == (7_200_000, 0, 3)
+    assert level.next_due_ms is not None
+    assert level.oldest_store_ms == level.next_due_ms - 7_200_000
+    assert level.persisted_offset is None, "RocketMQ does not tell"
+    assert Queue.objects.get(topic="orders", queue_id=1).max_offset == 1
+    assert Topic.objects.get(name="SCHEDULE_TOPIC_XXXX").is_system
+    assert len(sent) == 3
+
+
+def test_a_group_is_read(polling: Mirror, admin: Admin, producer: Producer, broker: RunningBroker) -> None:
+    admin.create_topic("orders", queues=1)
+    consumer = Consumer("readers", broker.namesrv, from_where="first")
+    consumer.subscribe("orders", "*", lambda message: None)
+    with consumer:
+        polling.run_once()
+    assert ConsumerGroup.objects.get(name="readers").members is None
+    assert set(ConsumerOffset.objects.values_list("group", flat=True)) <= {"readers"}
+
+
+def test_vanished_topics_go(polling: Mirror, admin: Admin, producer: Producer, monkeypatch: Any) -> None:
+    admin.create_topic("orders", queues=1)
+    producer.send("orders", "x")
+    polling.run_once()
+    admin.delete_topic("orders")
+    monkeypatch.setattr("broker.mirroring.polling.LISTING_INTERVAL_MS", 0)
+    polling.run_once()
+    assert not Topic.objects.filter(name="orders").exists()
+    assert not Queue.objects.filter(topic="orders").exists()
+
+
+def test_it_is_said_in_the_rows(polling: Mirror) -> None:
+    polling.run_once()
+    state = MirrorState.objects.get()
+    assert state.polling
+    assert state.token == ""
