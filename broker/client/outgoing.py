@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from . import names
 from .errors import InvalidArgument
 from .uniqueids import unique_ids
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(msgspec.Struct, frozen=True):
     """One message ready to be sent; `properties` is RocketMQ's stored form (name \\x01 value \\x02).
 
     `group`: the producer group it is sent for, if that is another than the producer's own.

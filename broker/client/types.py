@@ -1,9 +1,14 @@
-"""The values that the Python API gives back. All are frozen; a message is the codec's own."""
+"""The values that the Python API gives back. All are frozen; a message is the codec's own.
+
+The one that is made for every send is a msgspec Struct, which is five times cheaper to make than a dataclass.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+import msgspec
 
 from ..engine.message import Message
 
@@ -36,8 +41,7 @@ class MessageQueue:
     queue_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class SendResult:
+class SendResult(msgspec.Struct, frozen=True):
     """Where a message went. `queue_offset` is the one in the level's queue while a delayed message waits.
 
     `status`: SEND_OK, FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE (stored, less safely).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -26,6 +27,7 @@ from .room import Room
 logger = logging.getLogger(__name__)
 
 ROOT = "/api/v1"
+GC_THRESHOLDS = (50_000, 20, 50)
 
 
 class Rooms:
@@ -90,6 +92,9 @@ def create_application(namesrv: str) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        # requests make many objects and no circles: the collector would look in vain, and at all of Django each time
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
         yield
         await rooms.close()
 

@@ -31,10 +31,15 @@ class MessageIdentifier:
     unique_key: str
 
     def __str__(self) -> str:
-        is_hex = _HEX_ID.match(self.unique_key)
-        key = b"\0" + bytes.fromhex(self.unique_key) if is_hex else b"\1" + self.unique_key.encode()
-        raw = self.position.to_bytes(8, "big") + _place(self.broker, self.topic) + key
-        return _PREFIX + binascii.b2a_base64(raw, newline=False).translate(_URL_SAFE, b"=").decode()
+        return written(self.broker, self.topic, self.position, self.unique_key)
+
+
+def written(broker: str, topic: str, position: int, unique_key: str) -> str:
+    """The id as text."""
+    is_hex = _HEX_ID.match(unique_key)
+    key = b"\0" + bytes.fromhex(unique_key) if is_hex else b"\1" + unique_key.encode()
+    raw = position.to_bytes(8, "big") + _place(broker, topic) + key
+    return _PREFIX + binascii.b2a_base64(raw, newline=False).translate(_URL_SAFE, b"=").decode()
 
 
 @lru_cache(4096)

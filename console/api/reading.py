@@ -76,7 +76,7 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[Decoded]) -> Decoded:
     """
     try:
         decoded = decoder.decode(body)
-        json.loads(body, object_pairs_hook=_names_once)
+        _each_name_once(body.decode())
     except RequestError:
         raise
     except msgspec.ValidationError as error:
@@ -94,3 +94,6 @@ def _names_once(pairs: list[tuple[str, Any]]) -> None:
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise DuplicateName(f"The name {twice[:100]!r} appears twice.")
+
+
+_each_name_once = json.JSONDecoder(object_pairs_hook=_names_once).decode

@@ -17,7 +17,7 @@ from console.credentials import PUBLISH, Grant
 from .answer import json_answer
 from .errors import NotBuilt, RequestError, problem_for
 from .grants import require
-from .identifiers import MessageIdentifier
+from .identifiers import written
 from .reading import MAX_BATCH_BYTES, MAX_SINGLE_BYTES, decode, read_body
 from .room import Room
 from .schemas import ItemProblem, Later, NewMessage, NewMessages, Sent, SentBatch, SentItem
@@ -124,7 +124,7 @@ def _sent(result: SendResult, wanted: NewMessage, flushes_first: bool) -> Sent:
     # the last 16 digits of an offset message id are the position
     position = int(result.offset_message_id[-16:], 16)
     return Sent(
-        id=str(MessageIdentifier(result.broker, result.topic, position, result.message_id)),
+        id=written(result.broker, result.topic, position, result.message_id),
         message_id=result.message_id,
         topic=result.topic,
         broker=result.broker,
