@@ -56,8 +56,8 @@ def test_a_topic_made_again_after_a_crash_does_not_find_its_older_lifes_messages
     driver.clock.advance(10_000)
     driver.upkeep()
     driver.engine.delete_topic("orders")
+    driver.engine.topics.ensure("orders", 1)
     after = open_engine(files.crash(PowerLoss("all")), clock=driver.clock)
-    after.engine.topics.ensure("orders", 1)
     assert after.bodies("orders") == []
     assert after.send("orders", b"new life").queue_offset == 0
     assert after.bodies("orders") == [b"new life"]

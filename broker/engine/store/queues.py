@@ -60,12 +60,13 @@ class Queues:
         self.known.clear()
 
     def remove(self, topic: str) -> None:
-        """Forget and remove the queues of a topic."""
+        """Forget and remove the queues of a topic, durably: a topic made again must not find them. Raises OSError."""
         for key in [key for key in self.known if key[0] == topic]:
             queue = self.known.pop(key)
             for name in self._files.list(queue.directory):
                 self._handles.forget(join(queue.directory, name))
         self._files.remove_directory(join(self.directory, topic))
+        self._files.sync_directory(self.directory)
 
     def _open(self, queue: ConsumeQueue, log: CommitLog, below: int, cut: bool) -> None:
         size = self.file_entries * ENTRY_SIZE

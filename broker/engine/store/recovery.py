@@ -88,7 +88,6 @@ class Recovery:
         for topic in store.files.list(store.queues.directory):
             if store.topics.get(topic) is None and not _is_system(topic):
                 store.queues.remove(topic)
-                store.files.sync_directory(store.queues.directory)
 
     def _open_derived(self, checkpoint: Checkpoint | None, was_clean: bool) -> int:
         store = self._store
