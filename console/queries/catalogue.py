@@ -133,7 +133,8 @@ def _sort_key(
         return lambda row: ((ends.get(row.name) or {}).get("last") or 0, row.name)
     if order == "rate":
         return lambda row: (rates[row.name].latest or 0, row.name)
-    return lambda row: (row.name.lower(), row.name)
+    # retry and dead-letter topics begin with "%": behind the others
+    return lambda row: ((kind_of(row) != TopicKind.NORMAL, row.name.lower()), row.name)
 
 
 def _held(end: Mapping[str, Any] | None) -> int:

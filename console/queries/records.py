@@ -63,6 +63,14 @@ def messages(topic: str, key: str, limit: int = 64) -> MessageSearch:
     return MessageSearch(evidence, here.now_ms, topic, key, tuple(found or ()), limit)
 
 
+def raw_body(message_id: str, topic: str | None = None) -> bytes | None:
+    """The body as stored, None when there is no such message or the broker does not answer."""
+    opened, _ = ask(
+        lambda admin: _open(admin, message_id.strip(), topic), source=mirrored().name, requests=MESSAGE_REQUESTS
+    )
+    return opened.body if opened is not None else None
+
+
 def _search(admin: Admin, topic: str, key: str, limit: int) -> list[Found]:
     parked = [
         record for record in admin.messages_by_key(SCHEDULE_TOPIC, key, limit)

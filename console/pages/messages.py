@@ -1,0 +1,66 @@
+"""Finding a message, and one message with every physical record of it."""
+
+from __future__ import annotations
+
+import re
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_safe
+
+from console import queries
+from console.pages.life import life_of
+from console.queries import raw_body
+
+_OFFSET_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
+_TOPICS_OFFERED = 200
+
+
+@require_safe
+@login_required
+def search(request: HttpRequest) -> HttpResponse:
+    """By offset id alone, or by key or unique id within a topic."""
+    sought = (request.GET.get("q") or "").strip()[:300]
+    topic = (request.GET.get("topic") or "").strip()[:255]
+    if _OFFSET_ID.fullmatch(sought) and not topic:
+        return redirect("message", sought)
+    found = queries.messages(topic, sought) if sought and topic else None
+    context = {
+        "data": found,
+        "here": "messages",
+        "sought": sought,
+        "topic": topic,
+        "offered": [row.name for row in queries.topics(count=_TOPICS_OFFERED).rows],
+    }
+    return render(request, "messages/search.html", context)
+
+
+@require_safe
+@login_required
+def message(request: HttpRequest, message_id: str) -> HttpResponse:
+    """One message; `?topic=` says that the id is the client's unique id."""
+    topic = request.GET.get("topic", "")[:255] or None
+    data = queries.message(message_id, topic)
+    if not data.found and not data.evidence.stale:
+        raise Http404(_("There is no such message."))
+    body_url = reverse("message_body", args=[message_id]) + ("?" + urlencode({"topic": topic}) if topic else "")
+    context = {"data": data, "here": "messages", "life": life_of(data), "body_url": body_url}
+    return render(request, "messages/message.html", context)
+
+
+@require_safe
+@login_required
+def body(request: HttpRequest, message_id: str) -> HttpResponse:
+    """The stored bytes as a download: never shown by the browser, whatever they are."""
+    content = raw_body(message_id, request.GET.get("topic", "")[:255] or None)
+    if content is None:
+        raise Http404(_("There is no such message."))
+    response = HttpResponse(content, content_type="application/octet-stream")
+    response["Content-Disposition"] = 'attachment; filename="body.bin"'
+    response["X-Content-Type-Options"] = "nosniff"
+    response["Content-Security-Policy"] = "sandbox; default-src 'none'"
+    return response

@@ -1,0 +1,55 @@
+"""Topics, one topic, and the messages of a queue."""
+
+from __future__ import annotations
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_safe
+
+from console import queries
+from console.live import number
+from console.queries.shapes.topics import TopicKind
+
+_ORDERS = ("name", "messages", "last", "rate")
+
+
+@require_safe
+@login_required
+def topics(request: HttpRequest) -> HttpResponse:
+    """The list, filtered by name and kind."""
+    wanted = {name: request.GET.get(name, "")[:127] for name in ("search", "kind", "order")}
+    order = wanted["order"] if wanted["order"] in _ORDERS else "name"
+    kind = wanted["kind"] if wanted["kind"] in (*TopicKind.values, "all") else ""
+    offset = number(request.GET.get("offset")) or 0
+    data = queries.topics(search=wanted["search"], kind=kind, order=order, offset=offset)
+    query = request.GET.urlencode()
+    context = {
+        "data": data,
+        "here": "topics",
+        "live": f"topics?{query}" if query else "topics",
+        "kinds": [(kind.value, kind.label, data.counts.get(kind.value, 0)) for kind in TopicKind],
+        "previous": max(0, offset - data.count) if offset else None,
+        "following": offset + data.count if offset + data.count < data.total else None,
+    }
+    return render(request, "topics/page.html", context)
+
+
+@require_safe
+@login_required
+def topic(request: HttpRequest, name: str) -> HttpResponse:
+    """One topic with its queues, readers and newest messages."""
+    data = queries.topic(name)
+    if data.topic is None and not data.evidence.stale:
+        raise Http404(_("There is no such topic."))
+    return render(request, "topics/topic.html", {"data": data, "here": "topics", "live": f"topic/{name}"})
+
+
+@require_safe
+@login_required
+def queue(request: HttpRequest, name: str, queue_id: int) -> HttpResponse:
+    """The messages of one queue, a page of offsets, newest first."""
+    data = queries.queue_messages(name, queue_id, number(request.GET.get("offset")))
+    context = {"data": data, "here": "topics", "newest_first": data.messages[::-1]}
+    return render(request, "topics/queue.html", context)

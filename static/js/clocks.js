@@ -1,0 +1,39 @@
+// Digits that move between two answers of the server: countdowns, ages and the clock in the bar.
+// The text is written in place; layout and focus stay as they are.
+
+const SECOND = 1000, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE, DAY = 24 * HOUR;
+const two = (number) => String(number).padStart(2, "0");
+
+// The same form as the server's `span` (console/templatetags/spans.py).
+export function span(ms) {
+  ms = Math.max(0, ms);
+  if (ms < SECOND) return `${(ms / 1000).toFixed(3)} s`;
+  if (ms < 10 * SECOND) return `${(ms / 1000).toFixed(2)} s`;
+  if (ms < MINUTE) return `${(ms / 1000).toFixed(1)} s`;
+  const seconds = Math.floor(ms / SECOND);
+  if (ms < HOUR) return `${Math.floor(seconds / 60)}:${two(seconds % 60)}`;
+  if (ms < DAY) return `${Math.floor(seconds / 3600)}:${two(Math.floor(seconds / 60) % 60)}:${two(seconds % 60)}`;
+  return `${Math.floor(seconds / 86400)} d ${Math.floor(seconds / 3600) % 24} h`;
+}
+
+function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+function tick() {
+  const now = Date.now();
+  for (const element of document.querySelectorAll("time[data-due-ms]")) {
+    const left = Number(element.dataset.dueMs) - now;
+    if (left >= 0) write(element, span(left));
+  }
+  for (const element of document.querySelectorAll("time[data-since-ms]")) {
+    write(element, span(now - Number(element.dataset.sinceMs)));
+  }
+  const clock = document.querySelector("[data-clock] .m");
+  if (clock) write(clock, new Date(now).toISOString().slice(0, 19).replace("T", " "));
+}
+
+export function startClocks() {
+  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  setInterval(() => { if (!document.hidden) tick(); }, still ? 1000 : 250);
+}

@@ -1,0 +1,37 @@
+// The keyboard: one letter a page, / for search, j and k for rows, ? for help.
+
+const rows = () => [...document.querySelectorAll("main .t tbody tr")].filter((row) => row.querySelector("a"));
+
+function isTyping(target) {
+  return target.closest("input, textarea, select, [contenteditable]") !== null;
+}
+
+function move(step) {
+  const all = rows();
+  if (!all.length) return;
+  const at = all.findIndex((row) => row.contains(document.activeElement));
+  const next = all[Math.min(all.length - 1, Math.max(0, at < 0 ? (step > 0 ? 0 : all.length - 1) : at + step))];
+  next.querySelector("a").focus();
+  next.scrollIntoView({ block: "nearest" });
+}
+
+function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+  const help = document.getElementById("help");
+  if (event.key === "Escape" && isTyping(event.target)) return event.target.blur();
+  if (isTyping(event.target) || help?.open) return;
+  const key = event.key.toLowerCase();
+  const page = document.querySelector(`.rail a[data-key="${CSS.escape(key)}"]`);
+  if (key === "/") document.getElementById("find")?.focus();
+  else if (key === "?") help?.showModal();
+  else if (key === "j") move(1);
+  else if (key === "k") move(-1);
+  else if (key === "t") document.querySelector("[data-theme-switch]")?.click();
+  else if (page && !event.shiftKey) return page.click();
+  else return;
+  event.preventDefault();
+}
+
+export function startKeys() {
+  document.addEventListener("keydown", onKey);
+}

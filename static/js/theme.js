@@ -1,0 +1,24 @@
+// Light or dark: a cookie, so that the server sends the page in the chosen theme and nothing flashes.
+
+const YEAR_S = 365 * 24 * 3600;
+
+function current() {
+  const chosen = document.documentElement.dataset.theme;
+  return chosen || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+}
+
+function say(button) {
+  button.textContent = current() === "dark" ? button.dataset.wordLight : button.dataset.wordDark;
+}
+
+export function startTheme() {
+  for (const button of document.querySelectorAll("[data-theme-switch]")) {
+    say(button);
+    button.addEventListener("click", () => {
+      const theme = current() === "dark" ? "light" : "dark";
+      document.documentElement.dataset.theme = theme;
+      document.cookie = `theme=${theme}; path=/; max-age=${YEAR_S}; samesite=lax`;
+      say(button);
+    });
+  }
+}
