@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from django.contrib.auth import get_user
 from django.contrib.sessions.backends.db import SessionStore
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, OperationalError, connection
 from django.http import HttpRequest
 from starlette.requests import Request
 
@@ -115,7 +115,11 @@ def require_somewhere(grant: Grant, action: str) -> None:
 
 
 def _with_database(work: Callable[[], Result]) -> Result:
-    """Run `work`; a connection that broke is closed, so that the next call makes a new one."""
+    """Run `work`; once more on a new connection if the old one broke (the database was started again)."""
+    try:
+        return work()
+    except OperationalError:
+        connection.close()
     try:
         return work()
     except DatabaseError:

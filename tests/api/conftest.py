@@ -8,11 +8,12 @@ from pathlib import Path
 
 import httpx
 import pytest
+from starlette.applications import Starlette
 
 from broker.client import AsyncAdmin
 from broker.remoting.service import BrokerService
 from console import credentials
-from console.api.app import create_application
+from console.api.app import Rooms, create_application
 from tests.client.running import small_store
 
 MakeToken = Callable[..., str]
@@ -44,13 +45,26 @@ async def service(tmp_path: Path) -> AsyncIterator[BrokerService]:
 
 
 @pytest.fixture
-async def anonymous(service: BrokerService, transactional_db: None) -> AsyncIterator[httpx.AsyncClient]:
+async def application(service: BrokerService, transactional_db: None) -> AsyncIterator[Starlette]:
+    """The REST application."""
+    made = create_application(service.namesrv_address)
+    yield made
+    await made.state.rooms.close()
+
+
+@pytest.fixture
+def rooms(application: Starlette) -> Rooms:
+    """What the application keeps."""
+    kept: Rooms = application.state.rooms
+    return kept
+
+
+@pytest.fixture
+async def anonymous(application: Starlette) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the REST application without a token."""
-    application = create_application(service.namesrv_address)
     transport = httpx.ASGITransport(application, raise_app_exceptions=True)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         yield client
-    await application.state.rooms.close()
 
 
 @pytest.fixture

@@ -7,11 +7,13 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import httpx
 import pytest
 import uvicorn
 
+from broker.client import AsyncAdmin
 from broker.remoting.service import BrokerService
-from console.api import reading
+from console.api import reading, room
 from console.api.app import create_application
 
 
@@ -110,3 +112,14 @@ async def test_a_broker_that_is_away_is_a_clear_error_until_it_is_back(service: 
         status, problem = await connection.answer()
         await connection.close()
         assert (status, problem["code"]) == (503, "broker_unreachable")
+
+
+async def test_more_than_is_taken_at_once_is_told_to_wait(
+    api: httpx.AsyncClient, admin: AsyncAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "MAX_MESSAGES_UNDER_WAY", 2)
+    messages = {"messages": [{"body": "x"}] * 3}
+    answer = await api.post("/api/v1/topics/orders/messages:batch", json=messages)
+    assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (429, "too_many_requests", "1")
+    assert (await admin.runtime())["commitLogMaxOffset"] == "0"
+    assert (await api.post("/api/v1/topics/orders/messages", json={"body": "x"})).status_code == 201

@@ -14,6 +14,7 @@ from django.db import connection
 from django.utils import timezone
 
 from console import credentials
+from console.api.app import Rooms
 from console.api.grants import CACHE_S
 from console.models import ApiToken
 from tests.api.conftest import MakeToken
@@ -81,6 +82,15 @@ async def test_a_revoked_token_is_refused_within_a_second(api: httpx.AsyncClient
     while (await api.get("/api/v1/groups")).status_code == 200:
         assert time.monotonic() - revoked < 1.0
     assert CACHE_S < 1.0
+
+
+async def test_a_database_connection_that_broke_is_made_anew(
+    anonymous: httpx.AsyncClient, rooms: Rooms, token: str
+) -> None:
+    assert (await anonymous.get("/api/v1/groups", headers=bearer(token))).status_code == 200
+    grants = rooms.get().grants
+    await grants._in_thread(lambda: connection.connection.close())
+    assert await grants._in_thread(lambda: credentials.grant_of(token)) is not None
 
 
 def test_a_dump_of_the_database_holds_no_token(token: str) -> None:
