@@ -156,7 +156,8 @@ class Mirror:
                 cursor.execute("SET LOCAL synchronous_commit TO off")
             histories = watch.observe(changes, samples)
             self._advance(state, watch, changes, begin_ms)
-            kinds = write(changes, state, histories, watch.meet(changes))
+            moved = watch.without_still_levels(changes)
+            kinds = write(moved, state, histories, watch.meet(moved))
         if kinds and self._announcer is not None:
             self._announcer.announce(state.sequence, kinds)
         return Round(state.sequence, changes.as_of_ms, frozenset(kinds), changes.polling, "queues" in changes.complete)

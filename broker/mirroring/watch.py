@@ -15,6 +15,13 @@ from .source import SCHEDULE_TOPIC
 #: a longer silence between two readings is a gap: its growth belongs to no slot and its dues are sampled
 GAP_MS = 2 * SLOT_MS
 
+#: columns of a level that come from the broker
+_SHOWN = tuple(
+    column.attname
+    for column in ScheduleLevel._meta.concrete_fields
+    if column.name not in ("id", "broker", "level", "marks")
+)
+
 Range = tuple[int, int]
 
 
@@ -41,6 +48,8 @@ class Watch:
     lanes: dict[int, LaneMemory] = field(default_factory=dict)
     #: connected consumers by group, -1 where the row does not know
     members: dict[str, int] = field(default_factory=dict)
+    #: what the level rows hold, marks left out
+    levels: dict[int, tuple[object, ...]] = field(default_factory=dict)
 
     @classmethod
     def load(cls, broker: str, now_ms: int) -> Watch:
@@ -73,6 +82,16 @@ class Watch:
             if (topic.name, queue_id) not in told and (topic.name, queue_id) not in known
         ]
         return replace(changes, queues=(*changes.queues, *empty))
+
+    def without_still_levels(self, changes: Changes) -> Changes:
+        """Levels are told with every reading: keep those that moved. Marks of the others wait in memory."""
+        moved = []
+        for row in changes.levels:
+            shown = tuple(getattr(row, name) for name in _SHOWN)
+            if "levels" in changes.complete or self.levels.get(row.level) != shown:
+                self.levels[row.level] = shown
+                moved.append(row)
+        return replace(changes, levels=tuple(moved))
 
     def meet(self, changes: Changes) -> dict[str, int]:
         """Groups whose number of connected consumers is new; sets `members` of the group rows."""

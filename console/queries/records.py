@@ -56,6 +56,12 @@ def message(message_id: str, topic: str | None = None) -> MessagePage:
     )
 
 
+def raw_body(message_id: str, topic: str | None = None) -> bytes | None:
+    """The body as it is stored, compressed or not; None when there is no such message or no broker to ask."""
+    opened, _ = ask(lambda admin: _open(admin, message_id.strip(), topic), source="", requests=(33, 12))
+    return None if opened is None else opened.body
+
+
 def messages(topic: str, key: str, limit: int = 64) -> MessageSearch:
     """Messages of `topic` that carry `key` (or have this unique id), newest first; parked ones of that topic too."""
     here = mirrored()
