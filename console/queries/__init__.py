@@ -6,7 +6,7 @@ from console.queries.catalogue import topic, topics
 from console.queries.lane_pages import lane
 from console.queries.progress import group, groups
 from console.queries.queue_pages import queue_messages
-from console.queries.records import message, messages, raw_body, raw_body
+from console.queries.records import message, messages, raw_body
 from console.queries.schedule import lanes
 from console.queries.summary import overview
 
@@ -19,7 +19,6 @@ __all__ = [
     "messages",
     "overview",
     "queue_messages",
-    "raw_body",
     "raw_body",
     "topic",
     "topics",

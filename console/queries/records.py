@@ -8,7 +8,7 @@ from console.queries.bodies import body_of
 from console.queries.hops import SCHEDULE_TOPIC, Trail, hops_of
 from console.queries.mirrored import mirrored
 from console.queries.shapes.evidence import Evidence, StaleReason
-from console.queries.shapes.messages import Found, MessagePage, MessageSearch
+from console.queries.shapes.messages import Found, MessagePage
 
 #: by offset id, by key, queue entries, delay offsets
 MESSAGE_REQUESTS = (33, 12, 321, 45)
@@ -54,19 +54,6 @@ def message(message_id: str, topic: str | None = None) -> MessagePage:
         properties_bytes=sum(len(name.encode()) + len(text.encode()) + 2 for name, text in opened.properties.items()),
         body=body_of(opened.body, opened.sys_flag),
     )
-
-
-def raw_body(message_id: str, topic: str | None = None) -> bytes | None:
-    """The body as it is stored, compressed or not; None when there is no such message or no broker to ask."""
-    opened, _ = ask(lambda admin: _open(admin, message_id.strip(), topic), source="", requests=(33, 12))
-    return None if opened is None else opened.body
-
-
-def messages(topic: str, key: str, limit: int = 64) -> MessageSearch:
-    """Messages of `topic` that carry `key` (or have this unique id), newest first; parked ones of that topic too."""
-    here = mirrored()
-    found, evidence = ask(lambda admin: _search(admin, topic, key, limit), source=here.name, requests=SEARCH_REQUESTS)
-    return MessageSearch(evidence, here.now_ms, topic, key, tuple(found or ()), limit)
 
 
 def raw_body(message_id: str, topic: str | None = None) -> bytes | None:
