@@ -8,7 +8,7 @@ from console.queries.bodies import body_of
 from console.queries.hops import SCHEDULE_TOPIC, Trail, hops_of
 from console.queries.mirrored import mirrored
 from console.queries.shapes.evidence import Evidence, StaleReason
-from console.queries.shapes.messages import Found, MessagePage
+from console.queries.shapes.messages import Found, MessagePage, MessageSearch
 
 #: by offset id, by key, queue entries, delay offsets
 MESSAGE_REQUESTS = (33, 12, 321, 45)
@@ -62,6 +62,13 @@ def raw_body(message_id: str, topic: str | None = None) -> bytes | None:
         lambda admin: _open(admin, message_id.strip(), topic), source=mirrored().name, requests=MESSAGE_REQUESTS
     )
     return opened.body if opened is not None else None
+
+
+def messages(topic: str, key: str, limit: int = 64) -> MessageSearch:
+    """Messages of `topic` that carry `key` (or have this unique id), newest first; parked ones of that topic too."""
+    here = mirrored()
+    found, evidence = ask(lambda admin: _search(admin, topic, key, limit), source=here.name, requests=SEARCH_REQUESTS)
+    return MessageSearch(evidence, here.now_ms, topic, key, tuple(found or ()), limit)
 
 
 def _search(admin: Admin, topic: str, key: str, limit: int) -> list[Found]:
