@@ -23,8 +23,8 @@ _V1_NAMES = {
     "maxReconsumeTimes": "l", "batch": "m", "bname": "n",
 }  # fmt: skip
 
-#: code, language, version, opaque, flag, remark length, ext length
-_START = Struct(">hbhiiii").unpack_from
+#: serialisation and header length, code, language, version, opaque, flag, remark length, ext length
+_START = Struct(">Ihbhiiii").unpack_from
 _FIELDS_AT = 25
 _QUEUE_NAME = b"\0\x01e\0\0\0"
 #: what follows the digits of the queue id: f of one digit, g of 13, h of one, i shorter than 64 KiB
@@ -91,15 +91,15 @@ class SendShortcut:
         f, sys_flag, g, born_ms, h, flag, i, length = _MIDDLE.unpack_from(frame, middle)
         queue_id = frame[prefix_end + 1 : middle]
         end = start + length
-        body_at = 4 + int.from_bytes(frame[1:4], "big")
+        word, _, _, _, opaque, frame_flag, remark_length, ext_length = _START(frame)
+        body_at = 4 + (word & 0xFFFFFF)
         if (
             (f, g, h, i) != _MIDDLE_NAMES
             or not (queue_id.isdigit() and born_ms.isdigit() and 48 <= sys_flag <= 57 and 48 <= flag <= 57)
             or frame[end:body_at] not in self._suffixes
+            or remark_length
+            or ext_length != body_at - _FIELDS_AT
         ):
-            return None
-        _, _, _, opaque, frame_flag, remark_length, ext_length = _START(frame, 4)
-        if remark_length or ext_length != body_at - _FIELDS_AT:
             return None
         return (
             opaque, frame_flag, topic, int(queue_id), sys_flag - 48, int(born_ms), flag - 48, frame[start:end],

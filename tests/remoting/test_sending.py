@@ -73,6 +73,13 @@ async def test_a_message_without_a_unique_id_is_given_one(peer: Peer) -> None:
     assert all(len(key) == 32 for key in keys)
 
 
+async def test_the_answer_to_a_delayed_send_says_when_it_is_due(service: BrokerService, peer: Peer) -> None:
+    answers = [await peer.send("T", b"later", UNIQUE + "DELAY\x012\x02") for _ in range(3)]
+    due_ms = [str(entry.tags_code) for entry in service.engine.entries("SCHEDULE_TOPIC_XXXX", 1, 0, 3)]
+    assert [answer.ext["escDueMs"] for answer in answers] == due_ms
+    assert {answer.ext["queueId"] for answer in answers} == {"0"}
+
+
 async def test_a_oneway_send_is_stored_and_not_answered(peer: Peer) -> None:
     for _ in range(3):
         await peer.client.oneway(peer.address, Request.SEND_MESSAGE_V2, send_ext("T", UNIQUE), b"quiet")
