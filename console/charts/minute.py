@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from console.charts.scale import nice_ceiling, place
 
 WIDTH, HEIGHT, FOOT = 1140, 102, 92
-_BAR = 19
+_BAR = 18
+_SCALE = 1080
 
 
 def minute_svg(counts: Sequence[int], *, start_s: int, label: str, now: str, peak_text: str) -> str:
@@ -17,20 +18,20 @@ def minute_svg(counts: Sequence[int], *, start_s: int, label: str, now: str, pea
     parts = [f'<svg class="c mw" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">']
     for share in (0, 0.5, 1):
         y = FOOT - 72 * share
-        parts.append(f'<path class="ax" d="M0 {place(y)}H{WIDTH}"/>')
+        parts.append(f'<path class="ax" d="M0 {place(y)}H{_SCALE}"/>')
         if share:
-            parts.append(f'<text x="{WIDTH}" y="{place(y - 3)}" class="te">{_count(top * share)}/s</text>')
+            parts.append(f'<text x="{_SCALE + 8}" y="{place(y + 4)}">{_count(top * share)}/s</text>')
     for index, count in enumerate(counts):
         if count:
             high = max(1.5, 72 * count / top)
             level = 5 if count == peak else 3 if count > peak / 2 else 2
             parts.append(
-                f'<rect class="h{level}" x="{index * _BAR + 1}" y="{place(FOOT - high)}" width="17" '
+                f'<rect class="h{level}" x="{index * _BAR + 1}" y="{place(FOOT - high)}" width="16" '
                 f'height="{place(high)}" rx="1.5"/>'
             )
     if peak:
         at = list(counts).index(peak) * _BAR + _BAR / 2
-        anchor = "te" if at > WIDTH * 0.7 else "" if at < WIDTH * 0.2 else "tm"
+        anchor = "te" if at > _SCALE * 0.75 else "" if at < _SCALE * 0.2 else "tm"
         parts.append(f'<text x="{place(at)}" y="11" class="b {anchor}">{peak_text}</text>')
     parts.append(f'<text x="0" y="{HEIGHT + 2}" class="b">{now}</text>')
     for index in range(1, len(counts)):
