@@ -15,6 +15,8 @@ ANSWER_TIMEOUT_S = 30
 START_TIMEOUT_S = 60
 FAST_START = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8"]
 Event = dict[str, Any]
+#: Where figures are taken, the JVM compiles as it does in production.
+MEASURED = ["-Xms512m", "-Xmx512m", "-Dfile.encoding=UTF-8"]
 
 
 class Program:
@@ -23,11 +25,26 @@ class Program:
     numbers = itertools.count(1)
 
     def __init__(
-        self, main: str, arguments: Sequence[str], *, version: str, work: Path, properties: Sequence[str] = ()
+        self,
+        main: str,
+        arguments: Sequence[str],
+        *,
+        version: str,
+        work: Path,
+        properties: Sequence[str] = (),
+        fast_start: bool = True,
     ) -> None:
         label = f"{main.lower()}-{next(Program.numbers)}"
         home = [f"-Duser.home={work / label}", *(f"-D{value}" for value in properties)]
-        command = [jars.tool("java"), *FAST_START, *home, "-cp", jars.classpath(version), main, *arguments]
+        command = [
+            jars.tool("java"),
+            *(FAST_START if fast_start else MEASURED),
+            *home,
+            "-cp",
+            jars.classpath(version),
+            main,
+            *arguments,
+        ]
         self.child = Child(command, log=work / f"{label}.err")
         self._seen = 0
         self.await_event("started", timeout_s=START_TIMEOUT_S)

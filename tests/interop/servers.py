@@ -45,6 +45,8 @@ class Server(Protocol):
     @property
     def pid(self) -> int: ...
     def start(self) -> None: ...
+    def prepare(self) -> None: ...
+    def launch(self) -> Child: ...
     def stop(self) -> int: ...
     def kill(self) -> None: ...
 
@@ -75,7 +77,13 @@ class ApacheServer:
         return self._broker.pid
 
     def start(self) -> None:
-        """Start both JVMs (the name server only once) and wait for the broker's own word that it is up."""
+        """Start both JVMs and wait for the broker's own word that it is up."""
+        self.prepare()
+        self.launch().wait_for(says("boot success"), START_TIMEOUT_S, "the broker")
+        await_registration(self.namesrv, START_TIMEOUT_S)
+
+    def prepare(self) -> None:
+        """Start the name server and write the broker's settings."""
         (self.work / "conf").mkdir(parents=True, exist_ok=True)
         if self._namesrv is None:
             settings = self.work / "namesrv.conf"
@@ -84,10 +92,13 @@ class ApacheServer:
             self._namesrv.wait_for(says("boot success"), START_TIMEOUT_S, "the name server")
         settings = self.work / "broker.conf"
         settings.write_text("".join(f"{name}={value}\n" for name, value in self._settings().items()))
+
+    def launch(self) -> Child:
+        """Start the broker's JVM without waiting for anything."""
         heap = [self.shape.heap, "-XX:MaxDirectMemorySize=2g", "-XX:+UseG1GC"]
-        self._broker = self._java("broker", "broker.BrokerStartup", heap, ["-c", str(settings), "-n", self.namesrv])
-        self._broker.wait_for(says("boot success"), START_TIMEOUT_S, "the broker")
-        await_registration(self.namesrv, START_TIMEOUT_S)
+        arguments = ["-c", str(self.work / "broker.conf"), "-n", self.namesrv]
+        self._broker = self._java("broker", "broker.BrokerStartup", heap, arguments)
+        return self._broker
 
     def stop(self) -> int:
         """Stop the broker cleanly, then the name server."""
@@ -167,6 +178,15 @@ class EscapementServer:
 
     def start(self) -> None:
         """Start the process and wait until it says that it listens."""
+        self.prepare()
+        self.launch().wait_for(says("name service"), START_TIMEOUT_S, "our broker")
+
+    def prepare(self) -> None:
+        """Make the directory of its log."""
+        self.work.mkdir(parents=True, exist_ok=True)
+
+    def launch(self) -> Child:
+        """Start the process without waiting for anything."""
         arguments = [
             *("--root", str(self.root), "--port", str(self._broker_port), "--namesrv-port", str(self._namesrv_port)),
             *("--flush", self.shape.flush, "--segment-size-bytes", str(self.shape.segment_size_bytes)),
@@ -174,11 +194,10 @@ class EscapementServer:
             *("--index-slots", str(self.shape.index_slots), "--index-entries", str(self.shape.index_entries)),
             *("--delay-levels", self.shape.delay_levels),
         ]
-        self.work.mkdir(parents=True, exist_ok=True)
         env = {"PYTHONUNBUFFERED": "1", "PYTHONPATH": str(jars.REPOSITORY)}
         command = [sys.executable, "-m", "broker.remoting", *arguments]
         self._child = Child(command, log=self.work / "broker.err", env=env)
-        self._child.wait_for(says("name service"), START_TIMEOUT_S, "our broker")
+        return self._child
 
     def stop(self) -> int:
         """TERM and the exit status: 0 is a clean stop."""

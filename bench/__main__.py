@@ -1,0 +1,38 @@
+"""`python -m bench [name ...] [--quick]`: measure, print ratios, write docs/BENCHMARKS.md."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import UTC, datetime
+
+from bench import lateness, report, send, storage
+from bench.rows import keep
+
+MEASUREMENTS = {"send": send, "lateness": lateness, "storage": storage}
+
+
+def main() -> int:
+    """Run the named measurements, or all; the exit code tells whether every target holds."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="name", help=f"one of {', '.join(MEASUREMENTS)}; all by default")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it works; nothing is kept")
+    parser.add_argument("--messages", type=int, default=0, help="how many messages `storage` stores")
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in MEASUREMENTS]
+    if unknown:
+        parser.error(f"no measurement is called {unknown[0]}")
+    holds = True
+    for name in options.names or MEASUREMENTS:
+        print(f"measuring {name}", file=sys.stderr)
+        section = MEASUREMENTS[name].measure(options, datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))
+        report.show(section)
+        holds = holds and all(row.holds is not False for row in section.rows)
+        if not options.quick:
+            keep(section)
+            report.write()
+    return 0 if holds else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""Results as text for the terminal and as docs/BENCHMARKS.md."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+from bench.rows import REPOSITORY, Row, Section, kept
+
+DOCUMENT = REPOSITORY / "docs" / "BENCHMARKS.md"
+ORDER = ["send", "lateness", "storage", "rest", "page"]
+INTRODUCTION = """# Benchmarks
+
+Figures of one machine, side by side with Apache RocketMQ 5.5.0 where it has the same thing. `make bench` measures all
+and writes this page; `python -m bench send` (or `lateness`, `storage`, `rest`, `page`) measures one part, `--quick` in
+small. Client and broker share the machine; everything goes over loopback.
+
+Words: **lateness** is the time of arrival in the consumer's handler minus due (the parked record's store time plus its
+level's delay). **Memory** is the anonymous memory (`RssAnon`) of the broker's process, page cache not counted.
+**Ready** is the first send answered after the start of the process. **Ratio** is ours / theirs, in the same run with
+the same client, medians, the JVMs warmed up.
+"""
+
+
+def machine() -> list[str]:
+    """Shape of the machine and versions."""
+    memory_kb = int(Path("/proc/meminfo").read_text().split()[1])
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr.splitlines()
+    shape = f"{os.cpu_count()} cores ({processor()}), {memory_kb / (1 << 20):.0f} GB of memory"
+    return [
+        f"{shape}, {platform.system()} {platform.release()}",
+        f"Python {platform.python_version()}; {java[0] if java else 'no Java'}; Apache RocketMQ 5.5.0",
+    ]
+
+
+def processor() -> str:
+    """The model's name, where the kernel tells it."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def verdict(row: Row) -> str:
+    """Whether the target holds, as a word."""
+    return {True: "yes", False: "no", None: ""}[row.holds]
+
+
+def table(section: Section) -> list[str]:
+    """A section's rows as a Markdown table."""
+    lines = ["| | Escapement | Apache RocketMQ | Ratio | Target | Holds |", "|---|---|---|---|---|---|"]
+    lines += [
+        f"| {row.name} | {row.ours} | {row.theirs} | {row.ratio} | {row.target} | {verdict(row)} |"
+        for row in section.rows
+    ]
+    return lines
+
+
+def show(section: Section) -> None:
+    """Print a section."""
+    print(f"\n{section.title}\n")
+    print("\n".join([*table(section), *section.notes]), flush=True)
+
+
+def write() -> None:
+    """Write the document from all results that are kept."""
+    sections = sorted(kept(), key=lambda section: ORDER.index(section.name))
+    lines = [INTRODUCTION, "Machine:", "", *(f"- {line}" for line in machine()), ""]
+    for section in sections:
+        lines += [f"## {section.title}", "", section.definition, "", *table(section), ""]
+        lines += [
+            *(f"- {note}" for note in section.notes),
+            f"- Measured {section.measured_at}: `{section.command}`.",
+            "",
+        ]
+    DOCUMENT.write_text("\n".join(lines))
