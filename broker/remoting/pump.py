@@ -62,6 +62,7 @@ class Pump:
         self._tick_timer: asyncio.TimerHandle | None = None
         self._tick_ms: int | None = None
         self._upkeep_timer: asyncio.TimerHandle | None = None
+        self._upkeep_trouble = ""
 
     @property
     def has_failed(self) -> bool:
@@ -159,10 +160,13 @@ class Pump:
     def _upkept(self, job: UpkeepJob, error: OSError | None) -> None:
         self._is_upkeeping = False
         self._engine.upkept(job, error, self._clock())
-        if error is not None:
-            logger.error("upkeep failed: %s", error)
-            if self._engine.health().state == "FAILED":
-                self._fail(f"saving the store's state failed: {error}", [])
+        if error is None:
+            return
+        if str(error) != self._upkeep_trouble:
+            self._upkeep_trouble = str(error)
+            logger.error("upkeep failed (said once, until it fails otherwise): %s", error)
+        if self._engine.health().state == "FAILED":
+            self._fail(f"saving the store's state failed: {error}", [])
 
     def _fail(self, reason: str, lost: list[Ticket]) -> None:
         self._idle.set()

@@ -117,15 +117,16 @@ async def test_a_disk_that_fails_to_sync_ends_all_promises(config: EngineConfig)
 
 
 async def test_a_full_disk_refuses_sends_and_lets_consumers_drain(config: EngineConfig) -> None:
-    files = SimulatedFiles(capacity_bytes=20 << 20)
-    async with served(broker_of(replace(config, disk_refuse_ratio=0.99), files)) as peer:
+    files = SimulatedFiles(capacity_bytes=3 << 20)
+    small = replace(config, segment_size_bytes=1 << 20, disk_refuse_ratio=0.99)
+    async with served(broker_of(small, files)) as peer:
         await peer.create_topic("T")
         sent = 0
-        while (answer := await peer.send("T", b"x" * (1 << 20), UNIQUE)).code == Answer.SUCCESS:
+        while (answer := await peer.send("T", b"x" * (1 << 16), UNIQUE)).code == Answer.SUCCESS:
             sent += 1
             assert sent < 100
         assert answer.code == Answer.SERVICE_NOT_AVAILABLE
-        assert sent > 5
+        assert sent > 0
         drained = 0
         while (pulled := await peer.pull("T", drained)).code == Answer.SUCCESS:
             drained = int(pulled.ext["nextBeginOffset"])
