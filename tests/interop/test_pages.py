@@ -1,0 +1,95 @@
+"""The console's pages on an Apache RocketMQ broker: lanes, a lane, a message with both its records, topics, groups."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from broker.client import Admin, Producer
+from broker.mirror import Mirror
+from console import queries
+from console.queries.asking import admin as page_admin
+from console.queries.shapes.lanes import LaneState
+from console.queries.shapes.messages import HopKind
+from tests.interop.servers import Server
+
+TOPIC = "PagesTopic"
+
+
+@pytest.fixture
+def mirror(apache: Server, transactional_db: None, settings: Any) -> Iterator[Mirror]:
+    settings.ESCAPEMENT_NAMESRV = apache.namesrv
+    with Admin(apache.namesrv) as admin:
+        admin.create_topic(TOPIC, queues=1)
+        follower = Mirror(admin)
+        yield follower
+        follower.close()
+    page_admin().close()
+
+
+@pytest.fixture
+def producer(apache: Server, mirror: Mirror) -> Iterator[Producer]:
+    with Producer(group="pages", namesrv=apache.namesrv) as client:
+        yield client
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        threading.Event().wait(0.2)
+
+
+def test_lanes_and_a_lane(mirror: Mirror, producer: Producer) -> None:
+    sent = [producer.send(TOPIC, f"{number}", delay_level=18, keys=[f"k{number}"]) for number in range(40)]
+
+    def waiting() -> bool:
+        mirror.run_once()
+        return queries.lanes().lanes[17].backlog == 40
+
+    until(waiting)
+    lanes = queries.lanes()
+    assert lanes.evidence.requests == (202, 45, 321)
+    assert not lanes.evidence.stale
+    lane = lanes.lanes[17]
+    assert lane.state is LaneState.WAITING
+    assert lane.next_due_ms is not None
+    assert lane.persisted_offset is None
+    assert lane.lateness_p99_ms is None
+    assert lane.spread is not None
+    assert sum(lane.spread.counts) + lane.spread.beyond == 40
+    page = queries.lane(18)
+    assert [message.keys for message in page.messages] == [(f"k{number}",) for number in range(40)]
+    assert [message.unique_key for message in page.messages] == [result.message_id for result in sent]
+    assert {message.real_topic for message in page.messages} == {TOPIC}
+    parked = queries.message(page.messages[0].offset_message_id or "")
+    assert parked.pending
+    assert parked.due_ms == lane.next_due_ms
+
+
+def test_a_delivered_message_has_both_its_records(mirror: Mirror, producer: Producer) -> None:
+    sent = producer.send(TOPIC, "soon", delay_level=1)
+    until(lambda: len(queries.message(sent.message_id, TOPIC).hops) == 2)
+    page = queries.message(sent.message_id, TOPIC)
+    assert [hop.kind for hop in page.hops] == [HopKind.PARKED, HopKind.RELEASED]
+    assert not page.pending
+
+
+def test_topics_and_overview(mirror: Mirror, producer: Producer) -> None:
+    producer.send(TOPIC, "now")
+
+    def stored() -> bool:
+        mirror.run_once()
+        row = next((row for row in queries.topics(search=TOPIC).rows if row.name == TOPIC), None)
+        return row is not None and (row.messages or 0) > 0
+
+    until(stored)
+    overview = queries.overview()
+    assert overview.mirror.state == "polling"
+    assert overview.brokers[0].state == "UNKNOWN"
+    assert overview.brokers[0].version.startswith("V5")
+    assert overview.brokers[0].started_ms is not None
