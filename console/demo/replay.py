@@ -30,6 +30,7 @@ SAVE_S = 5.0
 REPORT_S = 15.0
 MOST_AT_ONCE = 200
 PRODUCER_GROUP = "airport"
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,8 @@ class Replay:
                     if topic not in known:
                         await self._admin.create_topic(topic, queues=4)
                 self._delays_ms = await self._admin.delay_levels()
+                lanes = await self._admin.topic_stats(SCHEDULE_TOPIC)
+                self._lanes_are_new = not any(lane.max_offset for lane in lanes.queues)
                 return True
             except ClientError as error:
                 self._tell(f"waiting for the broker: {error}")
@@ -97,7 +100,7 @@ class Replay:
         self._tell(f"{'goes on' if before else 'begins'} at {self._when(self._start)}, {self._options.speed:g}x")
         return Schedule(
             lambda index: flights_of(self._days, index), self._delays_ms, self._options.speed, self._start,
-            warm=before is None,
+            warm=before is None or self._lanes_are_new,
         )  # fmt: skip
 
     def _minute(self) -> float:

@@ -17,7 +17,7 @@ from django.core.management import CommandError, call_command
 from broker.client import Admin
 from console.demo import download
 from console.demo.plan import TOPICS
-from console.demo.progress import load
+from console.demo.progress import Progress, load, save
 from console.demo.replay import Options, Replay
 from console.management.commands.demo import minute_of
 from tests.client.running import BrokerThread, small_store
@@ -111,6 +111,14 @@ def test_a_first_start_fills_the_lanes_and_a_second_one_goes_on(tmp_path: Path, 
         assert again is not None
         assert again.minute >= kept.minute
         assert parked(admin) - before < 100
+
+
+def test_lanes_of_a_broker_that_lost_its_store_are_filled_again(tmp_path: Path, directory: Path) -> None:
+    save(directory / "progress.json", Progress(5000.0, 1234))
+    with BrokerThread(small_store(tmp_path, "1s 30s 1m 10m 30m 1h 2h")) as broker, Admin(broker.namesrv) as admin:
+        with Run(Options(broker.namesrv, directory)) as replay:
+            replay.says("goes on at day 4 of the year, 11:20")
+            eventually(lambda: parked(admin) > 120)
 
 
 def test_messages_wait_here_while_the_broker_is_away(tmp_path: Path, directory: Path) -> None:
