@@ -107,6 +107,10 @@ class Admin:
         """The newest record of the topic with this unique id, or None."""
         return _run(self._core.message_by_unique_id(topic, unique_id))
 
+    def records_by_unique_id(self, topic: str, unique_id: str, max_count: int = 32) -> list[Message]:
+        """Every record of the topic with this unique id, newest first."""
+        return _run(self._core.records_by_unique_id(topic, unique_id, max_count))
+
     def changes(self, token: str) -> dict[str, Any]:
         """What changed since `token` ("" for everything); raises NotSupported."""
         return _run(self._core.changes(token))

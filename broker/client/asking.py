@@ -162,8 +162,12 @@ class AsyncAdmin:
 
     async def message_by_unique_id(self, topic: str, unique_id: str) -> Message | None:
         """The newest record of the topic with this unique id, or None."""
-        found = await self._query(topic, unique_id, 32, 0, _WHOLE_TIME_MS, unique=True)
+        found = await self.records_by_unique_id(topic, unique_id)
         return found[0] if found else None
+
+    async def records_by_unique_id(self, topic: str, unique_id: str, max_count: int = 32) -> list[Message]:
+        """Every record of the topic with this unique id, newest first: a message can be parked more than once."""
+        return await self._query(topic, unique_id, max_count, 0, _WHOLE_TIME_MS, unique=True)
 
     async def _query(
         self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, *, unique: bool

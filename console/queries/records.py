@@ -150,7 +150,7 @@ def _kin(admin: Admin, trail: Trail) -> list[Message]:
     for topic in trail.topics:
         if trail.opened.unique_key:
             try:
-                found += admin.messages_by_key(topic, trail.opened.unique_key, RECORDS_LIMIT)
+                found += admin.records_by_unique_id(topic, trail.opened.unique_key, RECORDS_LIMIT)
             except RouteNotFound:
                 continue
     source = trail.opened.properties.get("ESC_SOURCE", "")
