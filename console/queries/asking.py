@@ -25,6 +25,12 @@ def admin() -> Admin:
     return _admin(settings.ESCAPEMENT_NAMESRV)
 
 
+def hang_up() -> None:
+    """End the connections; the next question makes new ones."""
+    admin().close()
+    _admin.cache_clear()
+
+
 def ask(
     question: Callable[[Admin], Answer], *, source: str, requests: tuple[int, ...], exact: bool = True
 ) -> tuple[Answer | None, Evidence]:
@@ -39,7 +45,7 @@ def ask(
 def _reason(error: ClientError) -> StaleReason:
     if isinstance(error, Timeout):
         return StaleReason.BROKER_SLOW
-    if isinstance(error, (BrokerUnreachable)):
+    if isinstance(error, BrokerUnreachable):
         return StaleReason.BROKER_UNREACHABLE
     if isinstance(error, (RouteNotFound, InvalidArgument)):
         return StaleReason.NOT_THERE

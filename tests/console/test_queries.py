@@ -14,7 +14,7 @@ import pytest
 from broker.client import Admin, Consumer, Producer
 from broker.mirror import Mirror
 from console import queries
-from console.queries.asking import admin as page_admin
+from console.queries.asking import hang_up
 from console.queries.shapes.dues import BUCKETS
 from console.queries.shapes.evidence import StaleReason
 from console.queries.shapes.groups import GroupState
@@ -44,7 +44,7 @@ def site(tmp_path: Path, transactional_db: None, settings: Any) -> Iterator[Site
             made = Site(broker, admin, producer)
             yield made
             made.mirror.close()
-        page_admin().close()
+        hang_up()
 
 
 def test_before_the_mirror_all_is_unknown(db: None) -> None:

@@ -12,7 +12,7 @@ import pytest
 from broker.client import Admin, Producer
 from broker.mirror import Mirror
 from console import queries
-from console.queries.asking import admin as page_admin
+from console.queries.asking import hang_up
 from console.queries.shapes.lanes import LaneState
 from console.queries.shapes.messages import HopKind
 from tests.interop.servers import Server
@@ -28,7 +28,7 @@ def mirror(apache: Server, transactional_db: None, settings: Any) -> Iterator[Mi
         follower = Mirror(admin)
         yield follower
         follower.close()
-    page_admin().close()
+    hang_up()
 
 
 @pytest.fixture
