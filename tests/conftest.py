@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -10,6 +12,10 @@ from pathlib import Path
 
 # Before Django reads its settings: a test run leaves nothing in the var/ of a real run.
 os.environ["ESCAPEMENT_VAR"] = tempfile.mkdtemp(prefix="escapement-tests-")
+atexit.register(shutil.rmtree, os.environ["ESCAPEMENT_VAR"], ignore_errors=True)
+# The embedded PostgreSQL keeps its lock there; without it, in one file that all users of a machine would share.
+os.environ["XDG_RUNTIME_DIR"] = os.environ["ESCAPEMENT_VAR"]
+Path(os.environ["XDG_RUNTIME_DIR"], "python_PostgresServer").mkdir()
 for _name in ("DATABASE_URL", "REDIS_URL", "ESCAPEMENT_NAMESRV"):
     os.environ.pop(_name, None)
 
