@@ -6,10 +6,10 @@ import argparse
 import sys
 from datetime import UTC, datetime
 
-from bench import lateness, report, send, storage
+from bench import lateness, page, report, rest, send, storage
 from bench.rows import keep
 
-MEASUREMENTS = {"send": send, "lateness": lateness, "storage": storage}
+MEASUREMENTS = {"send": send, "lateness": lateness, "storage": storage, "rest": rest, "page": page}
 
 
 def main() -> int:

@@ -1,0 +1,71 @@
+"""REST sends with wrk: single durable ones, and batches of 100."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+from bench.house import house
+from bench.peers import work_directory
+from bench.rows import Row, Section
+
+TITLE = "REST sends"
+DEFINITION = (
+    "`wrk` with 32 connections and 2 threads against the one public port of the whole house (PostgreSQL, Valkey, "
+    "broker, mirror, web on the same machine), every message on disk before its answer (201). Bodies of 128 bytes. "
+    "{seconds} s after a warm-up of {warm} s."
+)
+SCRIPT = """wrk.method = "POST"
+wrk.headers["Content-Type"] = "application/json"
+wrk.headers["Authorization"] = "Bearer {token}"
+wrk.body = [==[{body}]==]
+"""
+RATE = re.compile(r"Requests/sec:\s+([\d.]+)")
+P99 = re.compile(r"99%\s+(\S+)")
+BATCH = 100
+SINGLE_TARGET, BATCH_TARGET = 5_000, 50_000
+
+
+def measure(options: Namespace, at: str) -> Section:
+    """One house for both."""
+    warm, seconds = (2, 4) if options.quick else (5, 20)
+    body = {"body": "x" * 128}
+    with work_directory() as base, house(base) as one:
+        token = one.manage("token", "create", "bench", "--publish", "*").splitlines()[-1]
+        topic = f"{one.base}/api/v1/topics/Rest/messages"
+        single, single_p99 = wrk(base, topic, token, body, warm, seconds)
+        batches, batch_p99 = wrk(base, f"{topic}:batch", token, {"messages": [body] * BATCH}, warm, seconds)
+    rows = [
+        row("single sends", single, single_p99, SINGLE_TARGET),
+        row(f"messages in batches of {BATCH}", batches * BATCH, batch_p99, BATCH_TARGET),
+    ]
+    definition = DEFINITION.format(seconds=seconds, warm=warm)
+    return Section("rest", TITLE, definition, "python -m bench rest", at, rows, [])
+
+
+def row(name: str, rate: float, p99: str, target: int) -> Row:
+    """A rate that must be reached."""
+    return Row(name, f"{rate:,.0f}/s (p99 {p99})", target=f">= {target:,}/s", holds=rate >= target)
+
+
+def wrk(base: Path, url: str, token: str, body: object, warm_s: int, seconds: int) -> tuple[float, str]:
+    """Requests/s and p99 latency; raises when any answer was not 2xx."""
+    program = shutil.which("wrk")
+    if program is None:
+        raise RuntimeError("wrk is not on the PATH: install it (apt-get install wrk)")
+    script = base / "send.lua"
+    script.write_text(SCRIPT.format(token=token, body=json.dumps(body)))
+    output = ""
+    for duration in (warm_s, seconds):
+        command = [program, "-t2", "-c32", f"-d{duration}s", "--latency", "--timeout", "10s", "-s", str(script), url]
+        output = subprocess.run(command, capture_output=True, text=True, timeout=duration + 60, check=True).stdout
+    print(f"  {url}\n{output}", file=sys.stderr)
+    rate, p99 = RATE.search(output), P99.search(output)
+    if rate is None or p99 is None or "Non-2xx" in output or "Socket errors" in output:
+        raise RuntimeError(f"wrk: {output}")
+    return float(rate[1]), p99[1]
