@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 from starlette.responses import Response
 
@@ -17,9 +19,22 @@ HEADERS = {
 }
 
 
+_RAW_HEADERS = [
+    (name.encode(), text.encode()) for name, text in (HEADERS | {"content-type": "application/json"}).items()
+]
+
+
+class JsonAnswer(Response):
+    """JSON whose headers, but for the length, were made once for all."""
+
+    def init_headers(self, headers: Mapping[str, str] | None = None) -> None:
+        """Set what goes over the wire."""
+        self.raw_headers = [*_RAW_HEADERS, (b"content-length", b"%d" % len(self.body))]
+
+
 def json_answer(value: msgspec.Struct, status: int = 200) -> Response:
     """A value of a schema as JSON."""
-    return Response(_encode(value), status, HEADERS, "application/json")
+    return JsonAnswer(_encode(value), status)
 
 
 def problem_answer(error: Exception, *, allow: str | None = None) -> Response:
