@@ -1,0 +1,161 @@
+"""What a person with a browser sees: every page, both themes, by keys, live, and after the connection was lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import BrowserContext, ConsoleMessage, Page, expect
+
+from broker.mirroring.announcer import Announcer
+from tests.browser.conftest import Web
+from tests.console.stage import Stage
+
+PAGES = {
+    "overview": "/",
+    "schedule": "/schedule/",
+    "lane": "/schedule/17/",
+    "topics": "/topics/",
+    "topic": "/topics/orders/",
+    "queue": "/topics/orders/0/",
+    "groups": "/groups/",
+    "messages": "/messages/?topic=orders&q=late-1",
+}
+
+
+def opened(context: BrowserContext, address: str) -> tuple[Page, list[str]]:
+    """The page, and everything the browser complained about."""
+    page = context.new_page()
+    complaints: list[str] = []
+
+    def heard(message: ConsoleMessage) -> None:
+        if message.type == "error":
+            complaints.append(message.text)
+
+    page.on("console", heard)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}") or dialog.dismiss())
+    page.goto(address)
+    return page, complaints
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", list(PAGES))
+def test_a_page_is_clean_in_both_themes(
+    stage: Stage, web: Web, context: BrowserContext, shots: Path | None, name: str, scheme: str
+) -> None:
+    stage.fill()
+    stage.consume()
+    page, complaints = opened(context, web.address + PAGES[name])
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    expect(page.locator("h1")).to_have_count(1)
+    results = Axe().run(page)
+    grave = [v["id"] for v in results.response["violations"] if v["impact"] in ("serious", "critical")]
+    if shots:
+        page.screenshot(path=shots / f"{name}-{scheme}.png", full_page=True)
+    assert grave == []
+    assert page.evaluate("violations") == []
+    assert complaints == []
+
+
+@pytest.mark.parametrize("name", list(PAGES))
+def test_a_page_fits_a_telephone(
+    stage: Stage, web: Web, context: BrowserContext, shots: Path | None, name: str
+) -> None:
+    stage.fill()
+    page, _ = opened(context, web.address + PAGES[name])
+    page.set_viewport_size({"width": 320, "height": 700})
+    if shots:
+        page.screenshot(path=shots / f"{name}-320.png", full_page=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+
+
+def test_hostile_messages_run_nothing(stage: Stage, web: Web, context: BrowserContext) -> None:
+    stage.fill()
+    for path in ("/topics/orders/0/", "/schedule/17/"):
+        page, complaints = opened(context, web.address + path)
+        links = page.locator("main tbody a[href^='/messages/']")
+        addresses = [links.nth(index).get_attribute("href") for index in range(min(links.count(), 8))]
+        for address in addresses:
+            page.goto(web.address + str(address))
+            assert page.evaluate("violations") == []
+        assert complaints == []
+
+
+def test_everything_is_reached_by_keys(stage: Stage, web: Web, context: BrowserContext) -> None:
+    stage.fill()
+    page, _ = opened(context, web.address + "/")
+    page.keyboard.press("s")
+    expect(page.locator("h1")).to_have_text("SCHEDULE_TOPIC_XXXX")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_contain_text("Level 2")
+    page.keyboard.press("?")
+    expect(page.locator("#help")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#help")).to_be_hidden()
+    page.keyboard.press("/")
+    expect(page.locator("#find")).to_be_focused()
+    page.keyboard.type("s")
+    expect(page.locator("#find")).to_have_value("s")
+    page.keyboard.press("Escape")
+    page.keyboard.press("p")
+    expect(page.locator("h1")).to_have_text("Topics")
+
+
+def test_a_live_frame_changes_digits_and_nothing_else(
+    stage: Stage, web: Web, context: BrowserContext, teller: Announcer
+) -> None:
+    stage.fill()
+    page, complaints = opened(context, web.address + "/schedule/")
+    expect(page.locator("#live")).to_contain_text("Live")
+    page.set_viewport_size({"width": 1440, "height": 500})
+    page.locator("#lane-3 a").focus()
+    page.evaluate("window.scrollTo(0, 120)")
+    expect(page.locator("#lane-16 td").nth(1)).to_have_text("12")
+    stage.producer.send("orders", "x", delay_level=16)
+    stage.mirror.run_once()
+    expect(page.locator("#lane-16 td").nth(1)).to_have_text("13")
+    expect(page.locator("#lane-3 a")).to_be_focused()
+    assert page.evaluate("window.scrollY") == 120
+    assert page.evaluate("violations") == []
+    assert complaints == []
+
+
+def test_a_lost_connection_is_said_and_made_good(stage: Stage, web: Web, context: BrowserContext) -> None:
+    stage.fill()
+    page, _ = opened(context, web.address + "/schedule/")
+    expect(page.locator("#live")).to_contain_text("Live")
+    web.stop()
+    expect(page.locator("#live")).to_contain_text("Stale since")
+    stage.producer.send("orders", "x", delay_level=16)
+    stage.mirror.run_once()
+    web.start()
+    expect(page.locator("#live")).to_contain_text("Live", timeout=20_000)
+    expect(page.locator("#lane-16 td").nth(1)).to_have_text("13")
+
+
+def test_light_and_dark_are_remembered(web: Web, context: BrowserContext) -> None:
+    page, _ = opened(context, web.address + "/")
+    before = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.keyboard.press("t")
+    after = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert before != after
+    page.reload()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == after
+
+
+def test_signing_in_with_a_wrong_password_says_so(web: Web, context: BrowserContext) -> None:
+    context.clear_cookies()
+    page, complaints = opened(context, web.address + "/schedule/")
+    page.fill("[name=username]", "operator")
+    page.fill("[name=password]", "wrong")
+    page.click("button.go")
+    expect(page.locator("[role=alert]")).to_be_visible()
+    page.fill("[name=username]", "operator")
+    page.fill("[name=password]", "a long secret")
+    page.click("button.go")
+    expect(page.locator("h1")).to_have_text("SCHEDULE_TOPIC_XXXX")
+    assert complaints == []
