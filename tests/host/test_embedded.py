@@ -1,0 +1,88 @@
+"""The embedded servers as processes of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.host.houses import wait_until
+
+ROOT = Path(__file__).parents[2]
+START_S = 60.0
+Start = Callable[[Path], "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start_postgres(var: Path) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "console.house.embedded", "postgres"],
+            cwd=ROOT,
+            env=os.environ | {"ESCAPEMENT_VAR": str(var)},
+            stdin=subprocess.DEVNULL,
+        )
+        processes.append(process)
+        wait_until(lambda: answers(var) or process.poll() is not None, START_S)
+        assert process.poll() is None
+        return process
+
+    yield start_postgres
+    for process in processes:
+        process.terminate()
+        process.wait(START_S)
+
+
+def answers(var: Path) -> bool:
+    address = var / "database-url"
+    if not address.exists():
+        return False
+    try:
+        psycopg.connect(address.read_text().strip()).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def postmaster(var: Path) -> int:
+    return int((var / "postgres" / "postmaster.pid").read_text().splitlines()[0])
+
+
+def test_sigterm_stops_the_server_itself(start: Start, tmp_path: Path) -> None:
+    process = start(tmp_path / "var")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(START_S) == 0
+    assert not answers(tmp_path / "var")
+
+
+def test_it_starts_where_the_path_is_too_long_for_a_socket(start: Start, tmp_path: Path) -> None:
+    var = tmp_path / ("long" * 25) / "var"
+    var.parent.mkdir()
+    start(var)
+    assert answers(var)
+
+
+def test_it_ends_with_an_error_when_the_server_dies(start: Start, tmp_path: Path) -> None:
+    process = start(tmp_path / "var")
+    os.kill(postmaster(tmp_path / "var"), signal.SIGKILL)
+    assert process.wait(START_S) == 1
+
+
+def test_it_starts_over_the_pid_file_of_a_killed_server_whose_number_is_in_use(start: Start, tmp_path: Path) -> None:
+    var = tmp_path / "var"
+    process = start(var)
+    pid_file = var / "postgres" / "postmaster.pid"
+    as_it_was = pid_file.read_text()
+    process.send_signal(signal.SIGTERM)
+    process.wait(START_S)
+    pid_file.write_text(as_it_was.replace(as_it_was.splitlines()[0], str(os.getpid()), 1))
+    start(var)
+    assert answers(var)
