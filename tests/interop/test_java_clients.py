@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.programs import JavaConsumer, JavaProducer, Program
+from broker.client import Admin
+from tests.interop.programs import JavaConsumer, JavaProducer, Program, read_all
 from tests.interop.servers import Server
+from tests.interop.waiting import wait_until
 
 pytestmark = pytest.mark.parametrize("version", ["5.5.0", "4.9.8"])
 Producers = Callable[..., JavaProducer]
@@ -103,6 +105,19 @@ def test_rejected_message_comes_again_through_the_retry_topic(
     assert second["body"] == first["body"]
     # The first retry waits at level 3 of the default table: 10 s.
     assert 10_000 <= second["storeMs"] - first["arrivedMs"] + 50 < 10_000 + LATENESS_LIMIT_MS
+
+
+def test_message_that_may_not_be_retried_becomes_a_dead_letter(
+    server: Server, version: str, producers: Producers, consume: Consume, topic: str, group: str, tmp_path: Path
+) -> None:
+    sent = producers(server, version).send(topic, "hopeless", keys="k")
+    consume(server, group, topic, version=version, mode="reject-all").receive(1)
+    dead = f"%DLQ%{group}"
+    with Admin(server.namesrv) as admin:
+        assert wait_until(lambda: sum(queue.max_offset for queue in admin.topic_stats(dead).queues) == 1)
+    letter = read_all(server.namesrv, [dead], work=tmp_path, version=version)[dead][0]
+    assert (letter["msgId"], letter["body"]) == (sent["msgId"], "hopeless")
+    assert letter["properties"]["RETRY_TOPIC"] == topic
 
 
 def test_two_consumers_share_the_queues_and_the_second_gives_its_own_back(

@@ -14,7 +14,8 @@ import org.apache.rocketmq.common.message.MessageExt;
 
 /**
  * Receives with DefaultMQPushConsumer (clustering) until standard input ends: name server, group, topic, expression,
- * mode (concurrent, orderly, or reject-N: the first N deliveries of each message are answered RECONSUME_LATER),
+ * mode (concurrent, orderly, reject-N: the first N deliveries of each message are answered RECONSUME_LATER, reject-all:
+ * all are, and none is to be retried),
  * instance name. Prints one JSON line a message and one whenever the assigned queues change. Heartbeats come each
  * second: Apache RocketMQ refuses pulls whose subscription is newer than the last heartbeat (code 25).
  */
@@ -36,7 +37,11 @@ public final class Consume {
                 return ConsumeOrderlyStatus.SUCCESS;
             });
         } else {
-            int rejected = args[4].startsWith("reject-") ? Integer.parseInt(args[4].substring(7)) : 0;
+            if (args[4].equals("reject-all")) {
+                consumer.setMaxReconsumeTimes(0);
+            }
+            int rejected = args[4].equals("reject-all") ? Integer.MAX_VALUE : 
+                args[4].startsWith("reject-") ? Integer.parseInt(args[4].substring(7)) : 0;
             consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
                 messages.forEach(Consume::print);
                 return messages.get(0).getReconsumeTimes() < rejected
