@@ -139,7 +139,11 @@ class AsyncAdmin:
         """The message at a byte address of the commit log; raises BrokerRefused if none begins there."""
         ext = {"offset": str(position), "topic": topic}
         answer = await self._ask(Request.VIEW_MESSAGE_BY_ID, ext, address=address)
-        return read_record(answer.body)
+        try:
+            return read_record(answer.body)
+        except BadAnswer:
+            # Apache RocketMQ answers success and whatever bytes are there
+            raise BrokerRefused(Answer.QUERY_NOT_FOUND, f"No whole record begins at position {position}.") from None
 
     async def message_by_offset_id(self, offset_message_id: str) -> Message:
         """The message with RocketMQ's offset id. Only brokers that the name server lists are asked: the address in
