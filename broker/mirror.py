@@ -1,4 +1,5 @@
-"""The mirror: the one writer of the mirror rows. It follows one broker through remoting, like any client.
+"""The mirror: the one writer of the mirror rows. It follows one broker through remoting, like any client: the first
+master by name, where a name service knows several.
 
 A round = ask for what changed since the token, write rows and token in one transaction, tell the pages. Whatever
 happens in between, the next round begins at the token that is in the database: a crash repeats, it never loses.

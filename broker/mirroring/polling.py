@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 
 from ..client.errors import BrokerRefused, RouteNotFound
-from ..client.types import TopicStats
+from ..client.types import QueueStats
 from ..models import Broker, ConsumerGroup, ConsumerOffset, Queue, ScheduleLevel, Topic
 from .changes import Changes, is_system_group, is_system_topic
 from .source import SCHEDULE_TOPIC, Source
@@ -70,7 +70,8 @@ class Poller:
                 attributes=dict(topic.attributes),
                 is_system=is_system_topic(topic.name),
             )
-            for topic in {topic.name: topic for topic in self._source.topics()}.values()
+            for topic in self._source.topics()
+            if topic.broker == broker
         )
         groups = tuple(
             ConsumerGroup(
@@ -83,7 +84,8 @@ class Poller:
                 consume_message_orderly=group.orderly,
                 is_system=is_system_group(group.name),
             )
-            for group in {group.name: group for group in self._source.groups()}.values()
+            for group in self._source.groups()
+            if group.broker == broker
         )
         self._topics = _turns(self._topics, [topic.name for topic in topics])
         self._groups = _turns(self._groups, [group.name for group in groups if not group.is_system])
@@ -105,7 +107,7 @@ class Poller:
 
     def _queues(self, broker: str) -> Iterator[Queue]:
         for topic in _next(self._topics, TOPICS_A_READING):
-            for part in self._stats(topic).queues:
+            for part in self._stats(broker, topic):
                 yield Queue(
                     broker_id=broker,
                     topic=topic,
@@ -115,11 +117,13 @@ class Poller:
                     last_ms=part.last_update_ms or None,
                 )
 
-    def _stats(self, topic: str) -> TopicStats:
+    def _stats(self, broker: str, topic: str) -> list[QueueStats]:
+        """Queues of the topic on this broker; a cluster has queues of the same number on each."""
         try:
-            return self._source.topic_stats(topic)
+            stats = self._source.topic_stats(topic)
         except (BrokerRefused, RouteNotFound):
-            return TopicStats(topic, ())
+            return []
+        return [part for part in stats.queues if part.queue.broker == broker]
 
     def _offsets(self, broker: str) -> Iterator[ConsumerOffset]:
         for group in _next(self._groups, GROUPS_A_READING):
@@ -128,7 +132,7 @@ class Poller:
             except (BrokerRefused, RouteNotFound):
                 continue
             for part in stats.queues:
-                if part.consumer_offset >= 0:
+                if part.queue.broker == broker and part.consumer_offset >= 0:
                     yield ConsumerOffset(
                         broker_id=broker,
                         group=group,
@@ -138,7 +142,7 @@ class Poller:
                     )
 
     def _levels(self, broker: str) -> Iterator[ScheduleLevel]:
-        ends = {part.queue.queue_id: part for part in self._stats(SCHEDULE_TOPIC).queues}
+        ends = {part.queue.queue_id: part for part in self._stats(broker, SCHEDULE_TOPIC)}
         released = self._source.delay_offsets()
         for level, delay_ms in enumerate(self._delays_ms, start=1):
             row = ScheduleLevel(broker_id=broker, level=level, delay_ms=delay_ms)

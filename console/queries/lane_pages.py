@@ -22,15 +22,16 @@ def lane(level: int, offset: int | None = None, count: int = PAGE_COUNT) -> Lane
     here = mirrored()
     row = next((row for row in levels(here) if row.level == level), None)
     count = min(max(count, 1), MAX_PAGE_COUNT)
-    drawn = lane_of(row, here, here.histories("level", [str(level)])[str(level)]) if row else None
-    asked = offset if offset is not None else (row.delay_offset if row else None)
-    page, evidence = ask(
-        lambda admin: _read(admin, level, offset, count), source=here.name, requests=PAGE_REQUESTS, exact=True
-    )
-    if page is None or level < 1:
-        return LanePage(evidence, here.now_ms, here.name, drawn, asked or 0, count, (), None, None, None, None)
+    if row is None:
+        evidence = here.evidence(polled_by=PAGE_REQUESTS)
+        return LanePage(evidence, here.now_ms, here.name, None, offset or 0, count, (), None, None, None, None)
+    drawn = lane_of(row, here, here.histories("level", [str(level)])[str(level)])
+    asked = row.delay_offset or 0 if offset is None else offset
+    page, evidence = ask(lambda admin: _read(admin, level, offset, count), source=here.name, requests=PAGE_REQUESTS)
+    if page is None:
+        return LanePage(evidence, here.now_ms, here.name, drawn, asked, count, (), None, None, None, None)
     released, entries, records = page
-    first = entries.entries[0].offset if entries.entries else (asked or 0)
+    first = entries.entries[0].offset if entries.entries else asked
     by_offset = {record.queue_offset: record for record in records}
     messages = tuple(_parked(entry, by_offset.get(entry.offset), released) for entry in entries.entries)
     after = first + len(messages)

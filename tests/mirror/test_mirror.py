@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, connection, connections
 
 from broker.client import Admin, BrokerUnreachable, ClientError, Producer
 from broker.mirror import Mirror
@@ -21,6 +23,8 @@ from broker.models import (
     ScheduleLevel,
     Topic,
 )
+from console import queries
+from console.queries.shapes.evidence import StaleReason
 from tests.mirror.running import RunningBroker, running_broker
 
 COMPARED = (Topic, Queue, ConsumerGroup, ConsumerOffset, ScheduleLevel)
@@ -177,6 +181,36 @@ def test_rows_are_read_only_for_everybody_else(db: None, model: Any) -> None:
     ):
         with pytest.raises(MirrorReadOnlyError, match="only the mirror writes"):
             write()
+
+
+def test_a_running_mirror_says_why_it_stands_still(transactional_db: None, tmp_path: Any) -> None:
+    stop = threading.Event()
+    with running_broker(tmp_path / "store") as broker, Admin(broker.namesrv) as admin:
+        thread = threading.Thread(target=followed_until, args=(admin, stop))
+        thread.start()
+        until(lambda: MirrorState.objects.exists())
+        assert not queries.lanes().evidence.stale
+        broker.stop()
+        until(lambda: MirrorState.objects.get().error != "")
+        stop.set()
+        thread.join(20)
+    evidence = queries.lanes().evidence
+    assert evidence.stale_reason is StaleReason.BROKER_UNREACHABLE
+    assert evidence.detail == MirrorState.objects.get().error
+
+
+def followed_until(admin: Admin, stop: threading.Event) -> None:
+    Mirror(admin).run(stop)
+    connections.close_all()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    for _ in range(400):
+        if condition():
+            return
+        pause.wait(0.05)
+    raise AssertionError("it did not happen")
 
 
 def test_unreachable_is_a_client_error() -> None:
