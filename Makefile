@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export DJANGO_SETTINGS_MODULE := console.settings
 
-.PHONY: help run test check bench interop soak format pins database-url redis-url needs interop-needs
+.PHONY: help run test check bench interop soak format pins database-url redis-url needs interop-needs bench-needs
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /: /' | awk -F': ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -24,7 +24,7 @@ check: .venv/.dev  ## format, lint, types, direction of imports, house rules
 interop: .venv/.dev interop-needs  ## official Java clients and Apache RocketMQ on either side
 	$(BIN)/python -m pytest -m interop tests/interop
 
-bench: .venv/.dev interop-needs  ## side by side with Apache RocketMQ, printed as ratios
+bench: .venv/.dev bench-needs  ## side by side with Apache RocketMQ, printed as ratios
 	$(BIN)/python -m bench
 
 soak: .venv/.dev  ## the long form of the crash and property tests
@@ -48,6 +48,9 @@ redis-url: .venv/.runtime  ## print the address of the embedded Valkey
 
 needs:
 	@console/house/debian-packages chromium fonts-noto-cjk gettext
+
+bench-needs: interop-needs
+	@console/house/debian-packages wrk
 
 interop-needs:
 	@console/house/debian-packages openjdk-17-jdk-headless maven

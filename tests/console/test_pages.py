@@ -26,7 +26,7 @@ PUBLIC = {"login", "logout", "healthz"}
 
 
 def text(response: object) -> str:
-    return unescape(re.sub(r"<[^>]+>", " ", response.content.decode()))  # type: ignore[attr-defined]
+    return unescape(re.sub(r"<[^>]+>", " ", response.content.decode()))
 
 
 def words(response: object) -> str:
@@ -74,7 +74,7 @@ def test_a_page_shows_what_the_broker_holds_and_is_small(stage: Stage, operator:
 
 @pytest.mark.parametrize("path", ["/", "/schedule/", "/topics/", "/groups/", "/messages/"])
 def test_a_page_without_a_broker_says_so_in_place(operator: Client, path: str, settings: object) -> None:
-    settings.ESCAPEMENT_NAMESRV = "127.0.0.1:1"  # type: ignore[attr-defined]
+    settings.ESCAPEMENT_NAMESRV = "127.0.0.1:1"
     response = operator.get(path)
     assert response.status_code == 200
 

@@ -54,7 +54,7 @@ def test_a_clean_stop_leaves_nothing_to_recover() -> None:
 def test_what_was_acknowledged_is_there_after_a_crash(kind: str) -> None:
     files = SimulatedFiles()
     before = picture(worked(files))
-    again = open_engine(files.crash(PowerLoss(kind)))  # type: ignore[arg-type]
+    again = open_engine(files.crash(PowerLoss(kind)))
     assert picture(again) == before
 
 
