@@ -53,7 +53,7 @@ def test_a_page_is_clean_in_both_themes(
     stage.fill()
     stage.consume()
     page, complaints = opened(context, web.address + PAGES[name])
-    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    page.emulate_media(color_scheme=scheme)
     expect(page.locator("h1")).to_have_count(1)
     results = Axe().run(page)
     grave = [v["id"] for v in results.response["violations"] if v["impact"] in ("serious", "critical")]
