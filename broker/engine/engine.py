@@ -14,17 +14,17 @@ from __future__ import annotations
 from typing import Any
 
 from .config import EngineConfig
-from .disk import json_file
 from .disk.files import File, Files, join
 from .errors import DiskFull, StoreClosed, StoreFailed
 from .follow import changes_since, level_json
 from .health import Health, assess
 from .intake import Intake
-from .schedule import Schedule
+from .schedule import Schedule, saved_offsets
 from .store.consumequeue import QueueEntry
+from .store.mending import Mender
 from .store.reader import Pulled, Reader
-from .store.recovery import Recovery, adopt_topic_names
-from .store.retention import removable, remove_oldest
+from .store.recovery import Recovery
+from .store.retention import expire
 from .store.store import Store
 from .store.ticket import SyncJob, Ticket
 from .store.upkeep import NO_ROOM, Upkeep, UpkeepJob
@@ -41,8 +41,8 @@ class Engine:
         self._files = files
         self._lock = lock
         self._store = Store(config, files)
-        self._reader = Reader(self._store)
-        self.schedule = Schedule(self._store, self._release)
+        self._reader = Reader(self._store, mender := Mender(self._store, files))
+        self.schedule = Schedule(self._store, mender, lambda *release: self._intake.release(*release))
         self._intake = Intake(self._store, self.schedule)
         self._upkeep = Upkeep(self._store)
         self._started_ms = now_ms
@@ -80,15 +80,9 @@ class Engine:
         store.offsets.load()
         recovery = Recovery(store, self.schedule.heard)
         recovery.run(checkpoint, was_clean=was_clean, topics_known=topics_known)
-        self.schedule.resume(
-            json_file.load(self._files, join(self.config.root, "config", "delayOffset.json"), _delay_offsets) or {}
-        )
-        self.schedule.resume(
-            {int(level): offset for level, offset in (checkpoint.level_offsets if checkpoint else {}).items()}
-        )
+        self.schedule.resume(saved_offsets(self._files, self.config.root, checkpoint))
         self.schedule.start()
         self._records_recovered = recovery.records_walked
-        adopt_topic_names(store)
 
     # sending
 
@@ -145,9 +139,6 @@ class Engine:
             self._refuse()
         return self._intake.send_back(position, group, delay_level, max_reconsume_times, now_ms, owner)
 
-    def _release(self, *release: Any) -> Ticket:
-        return self._intake.release(*release)
-
     def _refuse(self) -> None:
         if self._failure is not None:
             raise StoreFailed(f"Writing to disk failed ({self._failure}); restart the broker, it will check its log.")
@@ -196,8 +187,7 @@ class Engine:
             return None
         if not self._retention_ms <= now_ms < self._retention_ms + _RETENTION_INTERVAL_MS:
             self._retention_ms = now_ms
-            if count := removable(self._store, now_ms, self.schedule.oldest_position):
-                remove_oldest(self._store, count)
+            expire(self._store, now_ms, self.schedule.oldest_position)
         return self._upkeep.take(now_ms, self.schedule.offsets())
 
     def upkept(self, job: UpkeepJob, error: OSError | None, now_ms: int) -> None:
@@ -308,8 +298,3 @@ class Engine:
     def schedule_json(self, now_ms: int) -> dict[str, Any]:
         """Return the body of request 14001."""
         return {"nowMs": now_ms, "levels": [level_json(level) for level in self.schedule.status(now_ms)]}
-
-
-def _delay_offsets(saved: dict[str, Any]) -> dict[int, int]:
-    """Return the next offset by level that ``delayOffset.json`` holds."""
-    return {int(level): int(offset) for level, offset in (saved.get("offsetTable") or {}).items()}

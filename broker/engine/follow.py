@@ -10,7 +10,8 @@ from dataclasses import asdict
 from typing import Any
 
 from .health import Health
-from .schedule import LevelStatus, Schedule
+from .levels import LevelStatus
+from .schedule import Schedule
 from .store.consumequeue import ConsumeQueue
 from .store.store import Store
 from .store.topics import SCHEDULE_TOPIC

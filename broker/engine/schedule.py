@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Any
 
 from .config import parse_delay_levels
+from .disk import json_file
+from .disk.files import Files, join
 from .errors import CorruptRecord, EngineError, RecordNotFound, StoreRefused
 from .lateness import Lateness
+from .levels import DelayLevel, LevelStatus
 from .message import Message, decode
 from .properties import (
     DELAY,
@@ -28,8 +31,10 @@ from .properties import (
     format_properties,
     parse_properties,
 )
+from .store.checkpoint import Checkpoint
 from .store.consumequeue import QueueEntry
 from .store.facts import Facts
+from .store.mending import Mender
 from .store.store import Store
 from .store.ticket import SyncJob, Ticket
 from .store.topics import SCHEDULE_TOPIC
@@ -40,34 +45,6 @@ RELEASES_PER_TICK = 500
 _READ_AHEAD = 512
 #: Retry after the store refused a release.
 _REFUSED_PAUSE_MS = 100
-
-
-@dataclass(frozen=True, slots=True)
-class DelayLevel:
-    """A level, counted from 1, and how long it delays."""
-
-    number: int
-    delay_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class LevelStatus:
-    """One level as an operator sees it. Lateness: visible to consumers minus due, of the last five minutes."""
-
-    number: int
-    delay_ms: int
-    min_offset: int
-    offset: int
-    max_offset: int
-    persisted_offset: int
-    persisted_ms: int | None
-    next_due_ms: int | None
-    oldest_store_ms: int | None
-    released_total: int
-    released_per_s: float
-    lateness_p50_ms: float | None
-    lateness_p99_ms: float | None
-    early_total: int
 
 
 class Lane:
@@ -111,8 +88,11 @@ class Lane:
 class Schedule:
     """Parks and releases. ``release(message, topic, queue_id, facts, now_ms)`` appends it to its real topic."""
 
-    def __init__(self, store: Store, release: Callable[[Message, str, int, Facts, int], Ticket]) -> None:
+    def __init__(
+        self, store: Store, mender: Mender, release: Callable[[Message, str, int, Facts, int], Ticket]
+    ) -> None:
         self._store = store
+        self._mender = mender
         self._release = release
         delays = parse_delay_levels(store.config.delay_levels)
         self.levels = tuple(DelayLevel(number, delay_ms) for number, delay_ms in enumerate(delays, 1))
@@ -214,6 +194,8 @@ class Schedule:
                 return None
             lane.ahead.extend(queue.entries(lane.next_offset, _READ_AHEAD))
             if not lane.ahead:
+                if self._mender.mend(queue, lane.next_offset, lane.next_offset + 1):
+                    return self._next_due(lane, now_ms)
                 # the entries are gone with their file: go on where the queue begins
                 lane.next_offset = max(lane.next_offset + 1, queue.min_offset)
                 return now_ms
@@ -229,8 +211,10 @@ class Schedule:
             return
         entry = lane.ahead[0]
         try:
-            record = self._store.record_at(entry.position, entry.size)
-            message = decode(record, verify=False)
+            message = self._mender.message_of(SCHEDULE_TOPIC, lane.level - 1, lane.next_offset)
+            if message.position != entry.position:
+                lane.ahead.clear()  # the entry was damaged, its due time too
+                return
             topic = message.properties.get(REAL_TOPIC)
             queue_id = message.properties.get(REAL_QUEUE_ID, "")
             if topic is None or not queue_id.isdigit():
@@ -297,3 +281,15 @@ class Schedule:
             lateness_p99_ms=lane.lateness.percentile(now_ms, 0.99),
             early_total=lane.early_total,
         )
+
+
+def saved_offsets(files: Files, root: str, checkpoint: Checkpoint | None) -> dict[int, int]:
+    """Return the next offset to release by level: what ``delayOffset.json`` or the checkpoint says, the further one."""
+
+    def read(saved: dict[str, Any]) -> dict[int, int]:
+        return {int(level): int(offset) for level, offset in (saved.get("offsetTable") or {}).items()}
+
+    offsets = json_file.load(files, join(root, "config", "delayOffset.json"), read) or {}
+    for level, offset in (checkpoint.level_offsets if checkpoint else {}).items():
+        offsets[int(level)] = max(offset, offsets.get(int(level), 0))
+    return offsets

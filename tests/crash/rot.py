@@ -102,12 +102,22 @@ class RotCampaign:
             assert _same_log(before, disk), "a refused store was changed"
             self.outcomes["refused"] += 1
             return
+        if self._looks_expired(mutation):
+            self.outcomes["as if expired"] += 1
+            return
         lost = self._damaged_positions(mutation)
         self._check_served(driver, lost)
         if mutation.what != "gone":  # a first segment that is gone looks as if its time had come
             self._check_reported(driver, lost)
         self._check_released(driver, lost)
         self.outcomes[driver.engine.health().state] += 1
+
+    def _looks_expired(self, mutation: Mutation) -> bool:
+        """Tell whether the first of several files of a queue is gone: so retention leaves a queue, too."""
+        folder = mutation.path.rpartition("/")[0]
+        others = [path for path in self.files if path.startswith(f"{folder}/") and path > mutation.path]
+        is_first = mutation.path == min(path for path in self.files if path.startswith(f"{folder}/"))
+        return mutation.what == "gone" and "/consumequeue/" in folder and is_first and bool(others)
 
     def _open(self, disk: SimulatedFiles) -> Driver | None:
         """Return the opened store, None if it was refused with a reason."""

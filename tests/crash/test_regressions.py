@@ -128,3 +128,53 @@ def test_a_queue_whose_messages_all_expired_goes_on_counting_after_a_restart():
     again = open_engine(files, clock=driver.clock)
     assert again.engine.queue_bounds("idle", 0) == (8, 8)
     assert again.send("idle", b"next").queue_offset == 8
+
+
+def test_damage_to_the_last_records_of_a_cleanly_stopped_store_frees_neither_their_place_nor_their_offsets():
+    """Taken for an unfinished end, they would be cut off and their offsets given to other messages."""
+    files = SimulatedFiles()
+    driver = open_engine(files)
+    driver.engine.topics.ensure("orders", 1)
+    driver.send("orders", b"kept")
+    damaged = driver.send("orders", b"damaged")
+    driver.close()
+    files.flip("/store/commitlog/00000000000000000000", 8 * (damaged.position + 120))
+    after = open_engine(files)
+    assert len(after.engine.pull("orders", 0, 0, 10, 10_000).records) == 1
+    found = after.engine.health().damaged
+    assert [(place.start, place.end) for place in found] == [(damaged.position, damaged.position + damaged.size)]
+    assert after.send("orders", b"next").queue_offset == 2
+    assert after.bodies("orders") == [b"kept", b"next"]
+
+
+def test_a_damaged_queue_entry_is_put_right_from_the_log():
+    files = SimulatedFiles()
+    driver = open_engine(files)
+    driver.engine.topics.ensure("orders", 1)
+    for number in range(20):
+        driver.send("orders", b"%d" % number)
+    driver.close()
+    path = "/store/consumequeue/orders/0/00000000000000000160"
+    sound = files.contents()[path]
+    files.replace(path, sound[:40] + bytes(60) + sound[100:])
+    after = open_engine(files)
+    pulled = after.engine.pull("orders", 0, 0, 32, 1 << 20)
+    assert len(pulled.records) == 20
+    assert after.engine.health().state == "OK"
+    assert files.contents()[path] == sound
+
+
+def test_a_parked_message_whose_queue_entry_is_damaged_is_released_and_not_early():
+    files = SimulatedFiles()
+    driver = open_engine(files)
+    driver.engine.topics.ensure("orders", 1)
+    ticket = driver.send("orders", b"parked", DELAY="3")
+    driver.close()
+    path = "/store/consumequeue/SCHEDULE_TOPIC_XXXX/2/00000000000000000000"
+    files.replace(path, bytes(len(files.contents()[path])))
+    after = open_engine(files, clock=driver.clock)
+    after.advance(9_999)
+    assert after.bodies("orders") == []
+    after.advance(10)
+    released = after.readable("orders")[0]
+    assert (released.body, released.store_ms) == (b"parked", ticket.due_ms)

@@ -121,6 +121,10 @@ class ConsumeQueue:
         first = offset - offset % self.file_entries
         return join(self.directory, f"{first * ENTRY_SIZE:020d}")
 
+    def forget_handle(self, offset: int) -> None:
+        """Close the file of an entry, which is about to be written or made anew."""
+        self._handles.forget(self.path_of(offset))
+
     # writing, by upkeep
 
     def unwritten(self) -> QueueWrite | None:
@@ -144,7 +148,8 @@ class ConsumeQueue:
         while low < high:
             middle = (low + high) // 2
             found = self.entries(middle, 1)
-            if found and found[0].position < position:
+            # a damaged entry must not make those before it look expired
+            if found and found[0].size > 0 and 0 <= found[0].position < position:
                 low = middle + 1
             else:
                 high = middle

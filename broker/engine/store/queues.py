@@ -80,7 +80,7 @@ class Queues:
         for start in reversed(starts):
             base = start // ENTRY_SIZE
             queue.start_at(base, base + self.file_entries)
-            count = self._sound_count(queue, log, base, below)
+            count = self._sound_count(queue, log, base, below, cut)
             if count or start == starts[0]:
                 end = base + count
                 break
@@ -102,11 +102,12 @@ class Queues:
                     "this number cannot be changed on an existing store."
                 )
 
-    def _sound_count(self, queue: ConsumeQueue, log: CommitLog, base: int, below: int) -> int:
+    def _sound_count(self, queue: ConsumeQueue, log: CommitLog, base: int, below: int, cut: bool) -> int:
         """Return how many entries of one file are of records below a position.
 
         What was made durable together with the checkpoint forms a prefix. Behind it may be anything a power loss
-        left, so the border found by halving is checked against the log itself.
+        left, so the border found by halving is checked against the log itself. After a clean stop nothing is left
+        there, and an entry without a sound record means that the record is damaged.
         """
         low, high = 0, self.file_entries
         while low < high:
@@ -116,7 +117,7 @@ class Queues:
                 low = middle + 1
             else:
                 high = middle
-        while low and not self._is_real(queue, log, base + low - 1, below):
+        while cut and low and not self._is_real(queue, log, base + low - 1, below):
             low -= 1
         return low
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import struct
 from enum import Enum
 from typing import NamedTuple
 
 from ..errors import RecordNotFound, TopicNotFound
+from ..layout import MIN_RECORD_SIZE
 from ..message import is_sound
 from .commitlog import MAX_RECORD_SIZE
 from .consumequeue import ConsumeQueue, QueueEntry
+from .mending import Mender
 from .store import Store
 
+#: queue id, flag, queue offset: where a record says it stands (layout.HEAD from byte 12)
+_STANDS = struct.Struct(">iiq")
 #: Entries looked at in one pull, however few of them match the filter.
 _SCAN_ENTRIES = 4096
 #: A run of records is read at once up to this size.
@@ -41,8 +46,9 @@ class Pulled(NamedTuple):
 class Reader:
     """Answers questions about queues; changes nothing but the list of damage found."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, mender: Mender) -> None:
         self._store = store
+        self._mender = mender
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """Return (min, max) offset; (0, 0) for a queue that never held a message. Raises TopicNotFound."""
@@ -65,7 +71,8 @@ class Reader:
     ) -> Pulled:
         """Return the records from ``offset`` on whose tags code is wanted (None: all), at least one if there is one.
 
-        Damaged records are stepped over and reported in the store's health. Raises TopicNotFound.
+        Damaged entries are put right, damaged records stepped over and reported in the store's health. Raises
+        TopicNotFound.
         """
         queue = self._queue(topic, queue_id)
         if queue is None or queue.max_offset == 0:
@@ -76,26 +83,37 @@ class Reader:
         if offset >= high:
             status = PullStatus.NO_MESSAGE if offset == high else PullStatus.OFFSET_OVERFLOW
             return Pulled(status, high, low, high, [])
+        first = offset
         entries = queue.entries(offset, max_count if tags_codes is None else _SCAN_ENTRIES)
-        records: list[bytes] = []
         size = 0
         wanted: list[QueueEntry] = []
+        offsets: list[int] = []
         for entry in entries:
             if tags_codes is None or entry.tags_code in tags_codes:
                 if len(wanted) >= max_count or (wanted and size + entry.size > max_bytes):
                     break
                 wanted.append(entry)
+                offsets.append(offset)
                 size += entry.size
             offset += 1
         if not entries:
             offset += 1
-        records = self.records_of(wanted)
+        records, bad = self._records_of(wanted, offsets, queue_id)
+        if bad or not entries:
+            if self._mender.mend(queue, first, offset):
+                return self.pull(topic, queue_id, first, max_count, max_bytes, tags_codes)
+            for entry in bad:
+                if self._mender.may_be_meant(entry):
+                    self._store.note_damage(entry.position, entry.position + entry.size)
         status = PullStatus.FOUND if records else PullStatus.NO_MATCH
         return Pulled(status, offset, low, high, records)
 
-    def records_of(self, entries: list[QueueEntry]) -> list[bytes]:
-        """Return the sound records of these entries; records that follow one another are read together."""
+    def _records_of(
+        self, entries: list[QueueEntry], offsets: list[int], queue_id: int
+    ) -> tuple[list[bytes], list[QueueEntry]]:
+        """Return the sound records of these entries, read together where they can be, and the entries without one."""
         records: list[bytes] = []
+        bad: list[QueueEntry] = []
         at = 0
         while at < len(entries):
             first = entries[at]
@@ -104,24 +122,26 @@ class Reader:
             while stop < len(entries) and entries[stop].position == end and end - first.position < _RUN_BYTES:
                 end += entries[stop].size
                 stop += 1
-            self._read_run(entries[at:stop], records)
+            for entry, offset, record in zip(
+                entries[at:stop], offsets[at:stop], self._run(entries[at:stop]), strict=True
+            ):
+                stands = _STANDS.unpack_from(record, 12)[::2] if len(record) > MIN_RECORD_SIZE else None
+                if stands == (queue_id, offset) and is_sound(record, entry.position) is None:
+                    records.append(record)
+                else:
+                    bad.append(entry)
             at = stop
-        return records
+        return records, bad
 
-    def _read_run(self, entries: list[QueueEntry], records: list[bytes]) -> None:
+    def _run(self, entries: list[QueueEntry]) -> list[bytes]:
+        """Return what stands where these entries lead, one after another in the log; nothing where that is no place."""
         start = entries[0].position
         size = min(entries[-1].position + entries[-1].size - start, _RUN_BYTES + MAX_RECORD_SIZE)
         try:
-            data = self._store.log.chain.read(start, size)
+            data = self._store.log.chain.read(start, size) if size > 0 else b""
         except RecordNotFound:
-            return
-        for entry in entries:
-            at = entry.position - start
-            record = data if len(entries) == 1 else data[at : at + entry.size]
-            if is_sound(record, entry.position) is None:
-                records.append(record)
-            else:
-                self._store.note_damage(entry.position, entry.position + entry.size)
+            data = b""
+        return [data[entry.position - start : entry.position - start + entry.size] for entry in entries]
 
     def offset_at_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         """Return the offset of the first message stored at or after a moment, else the end. Raises TopicNotFound."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..config import parse_delay_levels
 from ..disk.files import join
 from ..errors import CorruptRecord, EngineError, StoreUnsupported
 from ..message import Message, decode
@@ -24,7 +23,7 @@ from .checkpoint import Checkpoint, DamagedRange
 from .consumequeue import ConsumeQueue
 from .facts import Facts
 from .store import Store
-from .topics import SCHEDULE_TOPIC, SYSTEM_PREFIX, SYSTEM_TOPICS, Topic
+from .topics import SYSTEM_PREFIX, SYSTEM_TOPICS, Topic
 
 #: How far behind bytes that are no record a later record is looked for: more than is ever written between two syncs.
 LOOK_AHEAD_BYTES = 64 << 20
@@ -38,7 +37,6 @@ class Recovery:
     def __init__(self, store: Store, released: Callable[[int], None]) -> None:
         self._store = store
         self._released = released
-        self._delays_ms = parse_delay_levels(store.config.delay_levels)
         self._missing_topics: dict[str, Topic] = {}
         self._lost: DamagedRange | None = None
         self.records_walked = 0
@@ -51,8 +49,8 @@ class Recovery:
         log.end_position = log.chain.end_position
         if checkpoint is not None and checkpoint.position > log.chain.end_position:
             raise StoreUnsupported(
-                f"The log ends at {log.chain.end_position:,}, but {checkpoint.position:,} was reached: a segment is "
-                "missing at its end. Restore it from a copy, or remove escapement.checkpoint to go on without what it held."
+                f"The log ends at {log.chain.end_position:,}, it was at {checkpoint.position:,}: a segment is missing. "
+                "Restore it from a copy, or remove escapement.checkpoint to go on without what it held."
             )
         if topics_known:
             self._sweep_deleted_topics()
@@ -63,6 +61,10 @@ class Recovery:
         if checkpoint is not None:
             store.damaged = [DamagedRange(a, b) for a, b in checkpoint.damaged if b > log.min_position]
         end = self._walk(start, topics_known)
+        if checkpoint is not None and end < checkpoint.position:
+            # durable once, so this is damage and not an unfinished end
+            store.note_damage(end, checkpoint.position)
+            end = checkpoint.position
         if not was_clean:
             self._rewrite(start, end)
         self._zero_behind(end, was_clean=was_clean)
@@ -70,6 +72,7 @@ class Recovery:
         store.visible_position = end
         if self._missing_topics:
             store.topics.put_many(list(self._missing_topics.values()))
+        adopt_topic_names(store)
 
     # 1 and 2
 
@@ -183,18 +186,9 @@ class Recovery:
         while queue.end_offset < offset:
             lost = self._lost or DamagedRange(message.position, message.position + 1)
             queue.append(lost.start, max(1, min(lost.end - lost.start, 0x7FFFFFFF)), 0)
-        queue.append(message.position, message.size, self.tags_code_of(message))
+        queue.append(message.position, message.size, self._store.tags_code_of(message))
         queue.max_offset = queue.end_offset
         return True
-
-    def tags_code_of(self, message: Message) -> int:
-        """Return the tags code; for a parked record it is the moment it is due."""
-        if message.topic != SCHEDULE_TOPIC:
-            return self._store.tags_code(message.tags)
-        level = message.properties.get("DELAY", "")
-        number = int(level) if level.isascii() and level.isdigit() and len(level) < 10 else 0
-        delay_ms = self._delays_ms[min(number, len(self._delays_ms)) - 1] if number else 1000
-        return message.store_ms + delay_ms
 
     def _topic_is_known(self, message: Message, topics_known: bool) -> bool:
         """Remember topics that the table has lost; records of a deleted topic stay out of the queues."""

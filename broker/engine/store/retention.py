@@ -15,6 +15,12 @@ from .store import Store
 _SEGMENTS_PER_PASS = 4
 
 
+def expire(store: Store, now_ms: int, pinned_position: Callable[[], int | None]) -> None:
+    """Remove the segments whose time has come. Raises OSError."""
+    if count := removable(store, now_ms, pinned_position):
+        remove_oldest(store, count)
+
+
 def removable(store: Store, now_ms: int, pinned_position: Callable[[], int | None]) -> int:
     """Return how many of the oldest segments may be removed now. ``pinned_position`` is asked only if some are old."""
     border_ms = now_ms - int(store.config.retention_hours * 3_600_000)

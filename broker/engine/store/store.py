@@ -6,10 +6,11 @@ says that the log holds it durably (flush=sync) or at all (flush=async).
 
 from __future__ import annotations
 
-from ..config import EngineConfig
+from ..config import EngineConfig, parse_delay_levels
 from ..disk.files import Files, join
 from ..errors import CorruptRecord, RecordNotFound, StoreBusy
-from ..message import encode, pack_host, record_size, string_hash
+from ..message import Message, encode, pack_host, record_size, string_hash
+from ..properties import DELAY
 from .changes import Changes
 from .checkpoint import CheckpointFile, DamagedRange
 from .commitlog import CommitLog
@@ -19,7 +20,7 @@ from .index import Index
 from .offsets import ConsumerOffsets
 from .queues import Queues
 from .ticket import SyncJob, Ticket
-from .topics import Topics
+from .topics import SCHEDULE_TOPIC, Topics
 
 #: Ranges of damage remembered one by one; more are the same news.
 _DAMAGE_LIMIT = 1000
@@ -56,6 +57,7 @@ class Store:
         self._pending_bytes = 0
         self._pending_limit_bytes = config.pending_limit_bytes
         self._sync_batch_bytes = config.sync_batch_bytes
+        self._delays_ms = parse_delay_levels(config.delay_levels)
         self._tags: dict[str, int] = {}
         self._topic_bytes: dict[str, bytes] = {}
 
@@ -148,6 +150,14 @@ class Store:
                 self._tags.clear()
             code = self._tags[tags] = string_hash(tags)
         return code
+
+    def tags_code_of(self, message: Message) -> int:
+        """Return what the queue entry of a stored record says; for a parked one it is the moment it is due."""
+        if message.topic != SCHEDULE_TOPIC:
+            return self.tags_code(message.tags)
+        level = message.properties.get(DELAY, "")
+        number = int(level) if level.isascii() and level.isdigit() and len(level) < 10 else 0
+        return message.store_ms + (self._delays_ms[min(number, len(self._delays_ms)) - 1] if number else 1000)
 
     def note_release(self, level: int, next_offset: int, due_ms: int) -> None:
         """Say that the record just appended releases one of a delay level."""
