@@ -56,28 +56,28 @@ def postmaster(var: Path) -> int:
     return int((var / "postgres" / "postmaster.pid").read_text().splitlines()[0])
 
 
-def test_sigterm_stops_the_server_itself(start: Start, tmp_path: Path) -> None:
-    process = start(tmp_path / "var")
+def test_sigterm_stops_the_server_itself(start: Start, reachable: Path) -> None:
+    process = start(reachable / "var")
     process.send_signal(signal.SIGTERM)
     assert process.wait(START_S) == 0
-    assert not answers(tmp_path / "var")
+    assert not answers(reachable / "var")
 
 
-def test_it_starts_where_the_path_is_too_long_for_a_socket(start: Start, tmp_path: Path) -> None:
-    var = tmp_path / ("long" * 25) / "var"
+def test_it_starts_where_the_path_is_too_long_for_a_socket(start: Start, reachable: Path) -> None:
+    var = reachable / ("long" * 25) / "var"
     var.parent.mkdir()
     start(var)
     assert answers(var)
 
 
-def test_it_ends_with_an_error_when_the_server_dies(start: Start, tmp_path: Path) -> None:
-    process = start(tmp_path / "var")
-    os.kill(postmaster(tmp_path / "var"), signal.SIGKILL)
+def test_it_ends_with_an_error_when_the_server_dies(start: Start, reachable: Path) -> None:
+    process = start(reachable / "var")
+    os.kill(postmaster(reachable / "var"), signal.SIGKILL)
     assert process.wait(START_S) == 1
 
 
-def test_it_starts_over_the_pid_file_of_a_killed_server_whose_number_is_in_use(start: Start, tmp_path: Path) -> None:
-    var = tmp_path / "var"
+def test_it_starts_over_the_pid_file_of_a_killed_server_whose_number_is_in_use(start: Start, reachable: Path) -> None:
+    var = reachable / "var"
     process = start(var)
     pid_file = var / "postgres" / "postmaster.pid"
     as_it_was = pid_file.read_text()

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,12 +96,13 @@ class Home:
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
-    home = Home(tmp_path_factory.mktemp("home") / "var")
-    home.run()
-    yield home
-    if home.process.poll() is None:
-        home.press_ctrl_c()
+def home() -> Iterator[Home]:
+    with tempfile.TemporaryDirectory(prefix="escapement-home-", ignore_cleanup_errors=True) as directory:
+        home = Home(Path(directory) / "var")
+        home.run()
+        yield home
+        if home.process.poll() is None:
+            home.press_ctrl_c()
 
 
 def log_in(home: Home) -> httpx.Response:
