@@ -20,12 +20,13 @@ _RATIOS = (4, 2, 1)
 class IndexCheck:
     """Is told of each record in log order, and walks beside it the entries of all index files: they have that order."""
 
-    def __init__(self, files: Files, directory: str, report: Report) -> None:
+    def __init__(self, files: Files, directory: str, sizes: tuple[int, int] | None, report: Report) -> None:
+        """``sizes``: slots and entries a file; None: found out from the files themselves, if one can."""
         self._files = files
         self._directory = directory
         self._report = report
         self._paths = [join(directory, name) for name in files.list(directory) if name.isdigit()]
-        self._sizes = self._find_sizes()
+        self._sizes = sizes or self._find_sizes()
         self._groups = groupby(self._entries(), key=itemgetter(1))
         self._position = -1
         self._hashes: list[int] = []

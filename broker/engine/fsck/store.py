@@ -7,13 +7,14 @@ from ..disk.files import Files, join
 from ..errors import CorruptRecord
 from ..message import Message, decode, string_hash
 from ..properties import TAGS
-from ..store.checkpoint import CheckpointFile
+from ..store.checkpoint import Checkpoint, CheckpointFile
 from ..store.topics import SCHEDULE_TOPIC
 from .index import IndexCheck
 from .log import LogCheck
 from .queues import QueueCheck
 from .report import Damage, Report
 
+_CHECKPOINT = "escapement.checkpoint"
 _TABLES = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")
 
 
@@ -25,7 +26,9 @@ def check_store(files: Files, root: str) -> Report:
     report = Report()
     log = LogCheck(files, directory)
     queues = QueueCheck(files, join(root, "consumequeue"), report)
-    index = IndexCheck(files, join(root, "index"), report)
+    checkpoint = CheckpointFile(files, join(root, _CHECKPOINT), join(root, "checkpoint")).load()
+    sizes = (checkpoint.index_slots, checkpoint.index_entries) if checkpoint and checkpoint.index_slots else None
+    index = IndexCheck(files, join(root, "index"), sizes, report)
     for position, record in log.records():
         report.counts["records"] += 1
         report.counts["record bytes"] += len(record)
@@ -41,7 +44,7 @@ def check_store(files: Files, root: str) -> Report:
     report.damages += [Damage(*damage) for damage in log.damaged]
     queues.finish(log.min_position, [(start, end) for _, start, end, _ in log.damaged])
     index.finish(log.end_position)
-    _check_end(files, root, log, report)
+    _check_end(files, root, checkpoint, log, report)
     _check_tables(files, root, report)
     if not files.exists(join(root, "abort")):
         # it was stopped cleanly, so nothing may be left to do
@@ -66,18 +69,15 @@ def _index_hashes(message: Message) -> list[int]:
     return [value if value < 1 << 31 else 0 for value in hashes]
 
 
-def _check_end(files: Files, root: str, log: LogCheck, report: Report) -> None:
+def _check_end(files: Files, root: str, checkpoint: Checkpoint | None, log: LogCheck, report: Report) -> None:
     """Compare the end of the log with what the checkpoint promises."""
     if log.loose is not None:
         path, start, end = log.loose
         report.unfinished.append(Damage(path, start, end, "bytes behind the last record"))
-    path = join(root, "escapement.checkpoint")
-    if not files.exists(path):
-        return
-    checkpoint = CheckpointFile(files, path, join(root, "checkpoint")).load()
-    if checkpoint is None:
+    path = join(root, _CHECKPOINT)
+    if checkpoint is None and files.exists(path):
         report.damages.append(Damage(path, 0, 0, "neither slot can be read"))
-    elif checkpoint.position > log.end_position:
+    elif checkpoint is not None and checkpoint.position > log.end_position:
         why = f"the log ends here, the checkpoint says {checkpoint.position:,}"
         report.damages.append(Damage(join(root, "commitlog"), log.end_position, checkpoint.position, why))
 

@@ -49,6 +49,8 @@ class Checkpoint:
     clean: bool = False
     segment_size: int = 0
     queue_file_entries: int = 0
+    index_slots: int = 0
+    index_entries: int = 0
     store_ms: int = 0
 
     def to_bytes(self) -> bytes:

@@ -141,6 +141,8 @@ class Upkeep:
             clean=clean,
             segment_size=store.log.chain.segment_size,
             queue_file_entries=store.queues.file_entries,
+            index_slots=store.config.index_slots,
+            index_entries=store.config.index_entries,
             store_ms=store.visible_ms,
         )
         table = {str(level): offset for level, offset in delay_offsets.items()}
