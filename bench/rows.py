@@ -39,7 +39,9 @@ class Section:
 def compared(name: str, ours: float, theirs: float, unit: str, target: str, holds: Callable[[float], bool]) -> Row:
     """A row with a ratio; `holds` judges the ratio."""
     ratio = ours / theirs if theirs else 0.0
-    return Row(name, f"{ours:,.0f} {unit}", f"{theirs:,.0f} {unit}", f"{ratio:.2f}", target, holds(ratio))
+    return Row(
+        name, f"{ours:,.0f} {unit}", f"{theirs:,.0f} {unit}", f"{ratio:.2f}", target, holds(ratio) if target else None
+    )
 
 
 def keep(section: Section) -> None:

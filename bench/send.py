@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import statistics
 import sys
 from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.peers import running, work_directory
@@ -18,10 +21,21 @@ TITLE = "Sends: RocketMQ's own benchmark producer"
 DEFINITION = (
     "`org.apache.rocketmq.example.benchmark.Producer -w 64 -s 128`: 64 threads, one message of 128 bytes a request, "
     "one connection, binary headers. Both brokers run all the time; the producer goes A B A B. It reports each 10 s; "
-    "the first {skip} reports of a turn are warm-up. sync: answered after the data is on disk."
+    "the first {skip} reports of a turn are warm-up. sync: answered after the data is on disk. Processor time is that "
+    "of the broker's process, user and system."
 )
 REPORT_MS = 10_000
 RATE = re.compile(r"Send TPS: (\d+).*Send Failed: (\d+).*Response Failed: (\d+)")
+Look = Callable[[list[str]], list[re.Match[str]] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one run of the producer showed after its warm-up."""
+
+    rates: list[int]
+    failed: int
+    processor_us: float
 
 
 def measure(options: Namespace, at: str) -> Section:
@@ -30,39 +44,69 @@ def measure(options: Namespace, at: str) -> Section:
     rows: list[Row] = []
     notes: list[str] = []
     for flush in ("sync", "async"):
-        rates: dict[str, list[int]] = {"escapement": [], "apache": []}
+        taken: dict[str, list[Turn]] = {"escapement": [], "apache": []}
         with work_directory() as base:
             with running("escapement", base, flush) as ours, running("apache", base, flush) as theirs:
                 for _ in range(turns):
                     for server in (ours, theirs):
-                        rates[server.name] += turn(server, base, skip, take)
-        medians = {name: statistics.median(values) for name, values in rates.items()}
-        rows.append(
-            compared(f"flush {flush}", medians["escapement"], medians["apache"], "sends/s", ">= 1.0", lambda r: r >= 1)
-        )
-        notes.append(f"flush {flush}, reports: ours {rates['escapement']}, theirs {rates['apache']}")
+                        taken[server.name].append(turn(server, base, skip, take))
+        rows += compare(flush, taken["escapement"], taken["apache"])
+        notes += [f"flush {flush}, {name}: {describe(values)}" for name, values in taken.items()]
     return Section("send", TITLE, DEFINITION.format(skip=skip), "python -m bench send", at, rows, notes)
 
 
-def turn(server: Server, base: Path, skip: int, take: int) -> list[int]:
-    """Sends/s of the reports after the warm-up."""
+def compare(flush: str, ours: list[Turn], theirs: list[Turn]) -> list[Row]:
+    """The ratio of the medians of all reports, and the processor time a send costs each broker."""
+    rate = [statistics.median(rate for one in turns for rate in one.rates) for turns in (ours, theirs)]
+    cost = [statistics.median(one.processor_us for one in turns) for turns in (ours, theirs)]
+    return [
+        compared(f"flush {flush}", rate[0], rate[1], "sends/s", ">= 1.0", lambda ratio: ratio >= 1),
+        compared(f"flush {flush}, broker's processor time", cost[0], cost[1], "us/send", "", lambda _: True),
+    ]
+
+
+def describe(turns: list[Turn]) -> str:
+    """All reports, and failures if there were any."""
+    failed = sum(one.failed for one in turns)
+    return f"reports {[rate for one in turns for rate in one.rates]}" + (f", {failed} sends failed" if failed else "")
+
+
+def turn(server: Server, base: Path, skip: int, take: int) -> Turn:
+    """One run of the producer."""
     library = f"{jars.library(jars.APACHE_VERSION)}/*"
     arguments = ["-n", server.namesrv, "-t", "BenchmarkTest", "-w", "64", "-s", "128", "-ri", str(REPORT_MS)]
     options = ["-Xms512m", "-Xmx512m", f"-Duser.home={base}"]
     main = "org.apache.rocketmq.example.benchmark.Producer"
     child = Child([jars.tool("java"), *options, "-cp", library, main, *arguments], log=base / "producer.err")
-    wanted = skip + take
+    try:
+        before = child.wait_for(reports(skip), (skip + 3) * REPORT_MS / 1000 + 20, "the warm-up")
+        begin_s = processor_s(server.pid)
+        after = child.wait_for(reports(skip + take), (take + 3) * REPORT_MS / 1000, "the reports")
+        used_s = processor_s(server.pid) - begin_s
+    finally:
+        child.kill()
+    rates = [int(match[1]) for match in after[skip:]]
+    done = Turn(rates, failures(after[-1]) - failures(before[-1]), used_s * 1e6 / (sum(rates) * REPORT_MS / 1000))
+    print(f"  {server.name} {server.shape.flush}: {done}", file=sys.stderr)
+    return done
+
+
+def reports(wanted: int) -> Look:
+    """The first reports of the producer, once there are so many."""
 
     def look(lines: list[str]) -> list[re.Match[str]] | None:
         found = [match for match in map(RATE.search, lines) if match]
-        return found if len(found) >= wanted else None
+        return found[:wanted] if len(found) >= wanted else None
 
-    try:
-        reports = child.wait_for(look, (wanted + 3) * REPORT_MS / 1000 + 20, f"{wanted} reports")
-    finally:
-        child.kill()
-    failed = sum(int(number) for match in reports for number in match.groups()[1:])
-    print(f"  {server.name} {server.shape.flush}: {[int(m[1]) for m in reports]}, {failed} failed", file=sys.stderr)
-    if failed:
-        raise RuntimeError(f"{server.name}: {failed} sends failed")
-    return [int(match[1]) for match in reports[skip:]]
+    return look
+
+
+def failures(report: re.Match[str]) -> int:
+    """Failed sends and failed answers since the producer's start."""
+    return int(report[2]) + int(report[3])
+
+
+def processor_s(pid: int) -> float:
+    """User and system time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
