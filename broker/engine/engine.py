@@ -166,6 +166,10 @@ class Engine:
         self.schedule.synced(job, now_ms)
         return tickets
 
+    def abandoned(self) -> list[Ticket]:
+        """Return the tickets that a failed store will never write, once: their senders are to be told."""
+        return self._store.abandon() if self._failure is not None else []
+
     def take_arrivals(self) -> set[tuple[str, int]]:
         """Return (topic, queue id) of the queues that became longer since the last call."""
         arrivals = self._store.arrivals

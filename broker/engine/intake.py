@@ -197,7 +197,14 @@ class Intake:
         return 1 if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) else self._store.config.default_topic_queues
 
     def _put_again(
-        self, message: Message, topic: str, queue_id: int, facts: Facts, now_ms: int, reconsume_times: int | None = None
+        self,
+        message: Message,
+        topic: str,
+        queue_id: int,
+        facts: Facts,
+        now_ms: int,
+        reconsume_times: int | None = None,
+        owner: object = None,
     ) -> Ticket:
         store = self._store
         return store.append(
@@ -213,6 +220,7 @@ class Intake:
             store_ms=now_ms,
             reconsume_times=message.reconsume_times if reconsume_times is None else reconsume_times,
             prepared_position=message.prepared_position,
+            owner=owner,
         )
 
     def send_back(
@@ -238,6 +246,6 @@ class Intake:
         level = int(kept[DELAY])
         facts = Facts(format_properties(kept), kept.get(UNIQUE_KEY), kept.get(TAGS), kept.get(KEYS), level)
         if not level:
-            return self._put_again(message, topic, 0, facts, now_ms, times)
+            return self._put_again(message, topic, 0, facts, now_ms, times, owner)
         sent = (message.flag, message.sys_flag, message.born_ms, pack_host(*message.born_host), times)
         return self._park(topic, 0, message.body, facts, sent, now_ms, owner)

@@ -118,7 +118,10 @@ class Pump:
         now_ms = self._clock()
         tickets = self._engine.synced(job, error, now_ms)
         if error is not None:
-            self._fail(f"writing the log failed: {error}", job.tickets)
+            self._fail(f"writing the log failed: {error}", [*job.tickets, *self._engine.abandoned()])
+            return
+        if self._has_failed:
+            self._failed("the store failed while it was written", job.tickets)
             return
         if self._is_inline:
             self._idle.set()
@@ -166,7 +169,7 @@ class Pump:
             self._upkeep_trouble = str(error)
             logger.error("upkeep failed (said once, until it fails otherwise): %s", error)
         if self._engine.health().state == "FAILED":
-            self._fail(f"saving the store's state failed: {error}", [])
+            self._fail(f"saving the store's state failed: {error}", self._engine.abandoned())
 
     def _fail(self, reason: str, lost: list[Ticket]) -> None:
         self._idle.set()

@@ -32,6 +32,6 @@ def lane(request: HttpRequest, level: int) -> HttpResponse:
         "here": "schedule",
         "live": f"lane/{level}" if offset is None else f"lane/{level}?offset={offset}",
         "previous_level": level - 1 or None,
-        "next_level": level + 1 if queries.lane(level + 1, None).lane is not None else None,
+        "next_level": level + 1 if level < queries.highest_level() else None,
     }
     return render(request, "schedule/lane.html", context)

@@ -7,12 +7,13 @@ from console.queries.lane_pages import lane
 from console.queries.progress import group, groups
 from console.queries.queue_pages import queue_messages
 from console.queries.records import message, messages, raw_body
-from console.queries.schedule import lanes
+from console.queries.schedule import highest_level, lanes
 from console.queries.summary import overview
 
 __all__ = [
     "group",
     "groups",
+    "highest_level",
     "lane",
     "lanes",
     "message",

@@ -36,6 +36,12 @@ def lanes() -> Lanes:
     return Lanes(exact, here.now_ms, here.name, figures(here, drawn), drawn, minute, placed)
 
 
+def highest_level() -> int:
+    """The number of the last level, 0 while none is known."""
+    here = mirrored()
+    return ScheduleLevel.objects.filter(broker=here.name).count()
+
+
 def levels(here: Mirrored) -> list[ScheduleLevel]:
     """The rows, level 1 first."""
     return list(ScheduleLevel.objects.filter(broker=here.name).order_by("level"))

@@ -9,6 +9,7 @@ import pytest
 from broker.engine.engine import Engine
 from broker.engine.errors import (
     BodyTooLarge,
+    DiskFull,
     EngineError,
     FeatureMissing,
     InvalidDelayLevel,
@@ -182,3 +183,48 @@ def test_a_pull_honours_count_size_and_tags(driver: Driver) -> None:
     nothing = engine.pull("orders", 0, 0, 32, 1 << 20, frozenset({12345}))
     assert (nothing.status, nothing.next_offset) == (PullStatus.NO_MATCH, 10)
     assert engine.pull("orders", 0, 11, 1, 1).status is PullStatus.OFFSET_OVERFLOW
+
+
+def test_what_a_failed_store_will_never_write_is_given_back_once(driver: Driver) -> None:
+    engine = driver.engine
+    driver.append("orders", b"out", owner="first")
+    job = engine.take_sync(1)
+    assert job is not None
+    driver.append("orders", b"behind it", owner="second")
+    assert engine.abandoned() == []
+    engine.synced(job, OSError(errno.EIO, "I/O error"), 1)
+    assert [ticket.owner for ticket in engine.abandoned()] == ["second"]
+    assert engine.abandoned() == []
+
+
+def fill(driver: Driver) -> None:
+    for _ in range(20):
+        driver.send("orders", b"x" * (1 << 20))
+
+
+def test_no_room_for_the_next_segment_refuses_nothing_that_fits_this_one() -> None:
+    files = SimulatedFiles()
+    driver = open_engine(files, segment_size_bytes=16 << 20, max_body_bytes=1 << 20)
+    driver.engine.topics.ensure("orders", 1)
+    driver.send("orders", b"first")
+    files.fail(Fault("allocate", error=errno.ENOSPC, forever=True))
+    driver.clock.advance(60_000)
+    job = driver.engine.take_upkeep(driver.clock.now_ms)
+    assert job is not None
+    job.run()
+    driver.engine.upkept(job, None, driver.clock.now_ms)
+    driver.send("orders", b"second")
+    assert driver.engine.health().state == "OK"
+    with pytest.raises(DiskFull):
+        fill(driver)
+    files.fail()
+    driver.clock.advance(60_000)
+    driver.upkeep()
+    driver.send("orders", b"third")
+    assert driver.bodies("orders")[-1] == b"third"
+
+
+def test_the_sender_of_a_message_given_back_for_good_is_answered(driver: Driver) -> None:
+    ticket = driver.send("orders", b"poison")
+    driver.engine.send_back(ticket.position, "billing", -1, 16, driver.clock.now_ms, "asker")
+    assert [done.owner for done in driver.settle()] == ["asker"]

@@ -205,6 +205,12 @@ class Store:
             self._pending_bytes -= sum(ticket.size for ticket in job.tickets)
         return job.tickets
 
+    def abandon(self) -> list[Ticket]:
+        """Return the tickets of everything that was appended and will never be written."""
+        jobs = [*self._closed_jobs, self._open_job]
+        self._closed_jobs, self._open_job = [], SyncJob()
+        return [ticket for job in jobs for ticket in job.tickets]
+
     @property
     def pending_bytes(self) -> int:
         """Bytes appended that are not visible yet."""

@@ -19,6 +19,8 @@ from .store import Store
 #: The disk has no room; it may have again.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _DISK_CHECK_INTERVAL_MS = 1_000
+#: On a full disk the next segment is tried again after so long.
+_SEGMENT_RETRY_MS = 1_000
 
 
 @dataclass(slots=True)
@@ -52,7 +54,16 @@ class UpkeepJob:
             atomic.save(self.files, path, content)
         self.disk_ratio = self.files.used_ratio(self.store.config.root)
         if self.segment is not None:
-            self.store.log.make_segment(self.segment)
+            self._make_segment(self.segment)
+
+    def _make_segment(self, position: int) -> None:
+        """Make the next segment ahead of its need; no room for it is no reason to refuse what still fits this one."""
+        try:
+            self.store.log.make_segment(position)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+        else:
             self.made_segment = True
 
     def _write_derived(self) -> None:
@@ -83,6 +94,7 @@ class Upkeep:
         self._save_ms = 0
         self._sync_ms = 0
         self._disk_ms = 0
+        self._segment_ms = 0
         self.disk_ratio = 0.0
 
     def take(self, now_ms: int, delay_offsets: dict[int, int]) -> UpkeepJob | None:
@@ -102,12 +114,14 @@ class Upkeep:
         if _passed(self._save_ms, config.save_interval_ms, now_ms):
             self.add_saves(job)
             self._save_ms = now_ms
-        job.segment = store.log.wanted_segment()
+        if _passed(self._segment_ms, _SEGMENT_RETRY_MS, now_ms):
+            job.segment = store.log.wanted_segment()
         checks_disk = _passed(self._disk_ms, _DISK_CHECK_INTERVAL_MS, now_ms)
         if not (job.sync_positions or job.checkpoint or job.saves or job.segment is not None or checks_disk):
             return None
         if job.segment is not None:
             store.log.begin_segment(job.segment)
+            self._segment_ms = now_ms
         self._sync_ms = now_ms
         self._disk_ms = now_ms
         self._out = job

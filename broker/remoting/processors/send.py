@@ -159,14 +159,14 @@ class SendProcessor:
         if group is None:
             raise RequestRefused(Answer.SUBSCRIPTION_GROUP_NOT_EXIST, f"Consumer group {name!r} does not exist.")
         most = whole(ext, "maxReconsumeTimes", -1, low=-1, high=INT_MAX)
-        ticket = self._engine.send_back(
+        self._engine.send_back(
             whole(ext, "offset", low=0),
             name,
             whole(ext, "delayLevel", 0, low=-1, high=INT_MAX),
             group.retry_max_times if most < 0 else most,
             self._state.clock(),
+            None if request.is_oneway else _AnsweredOwner(connection, request),
         )
-        ticket.owner = None if request.is_oneway else _AnsweredOwner(connection, request)
         return None
 
 
