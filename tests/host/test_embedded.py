@@ -20,7 +20,7 @@ Start = Callable[[Path], "subprocess.Popen[bytes]"]
 
 
 @pytest.fixture
-def start() -> Iterator[Start]:
+def start(reachable: Path) -> Iterator[Start]:
     processes: list[subprocess.Popen[bytes]] = []
 
     def start_postgres(var: Path) -> subprocess.Popen[bytes]:
