@@ -7,8 +7,13 @@ from collections.abc import Mapping
 from ..codec import Command
 from ..codes import Request
 from ..jsonbody import json_body
+from ..memory import anonymous_bytes
 from ..server import Connection, Handler
 from ..state import BrokerState
+
+#: What this broker calls itself; clients compare the protocol's version (request 28), people read this one.
+VERSION = "Escapement 0.1"
+_LOOK_INTERVAL_MS = 5_000
 
 
 class ScheduleProcessor:
@@ -17,6 +22,8 @@ class ScheduleProcessor:
     def __init__(self, state: BrokerState) -> None:
         self._state = state
         self._engine = state.engine
+        self._looked_ms = 0
+        self._rss_bytes: int | None = None
 
     def handlers(self) -> Mapping[int, Handler]:
         """Request code -> handler."""
@@ -32,8 +39,13 @@ class ScheduleProcessor:
         return request.answer(body=json_body({"dataVersion": version, "offsetTable": offsets}))
 
     def _changes(self, _: Connection, request: Command) -> Command:
-        changes = self._engine.changes_since(request.ext.get("token", ""), self._state.clock())
-        return request.answer(body=json_body({**changes, "members": self._state.clients.consumer_counts()}))
+        now_ms = self._state.clock()
+        changes = self._engine.changes_since(request.ext.get("token", ""), now_ms)
+        if not self._looked_ms <= now_ms < self._looked_ms + _LOOK_INTERVAL_MS:
+            self._looked_ms, self._rss_bytes = now_ms, anonymous_bytes()
+        broker = {**changes["broker"], "version": VERSION, "rssBytes": self._rss_bytes}
+        members = self._state.clients.consumer_counts()
+        return request.answer(body=json_body({**changes, "broker": broker, "members": members}))
 
     def _status(self, _: Connection, request: Command) -> Command:
         return request.answer(body=json_body(self._engine.schedule_json(self._state.clock())))
