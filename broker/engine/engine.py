@@ -19,11 +19,11 @@ from .errors import DiskFull, StoreClosed, StoreFailed
 from .follow import changes_since, level_json
 from .health import Health, assess
 from .intake import Intake
-from .schedule import Schedule, saved_offsets
+from .opening import open_store
+from .schedule import Schedule
 from .store.consumequeue import QueueEntry
 from .store.mending import Mender
 from .store.reader import Pulled, Reader
-from .store.recovery import Recovery
 from .store.retention import expire
 from .store.store import Store
 from .store.ticket import SyncJob, Ticket
@@ -61,28 +61,11 @@ class Engine:
         lock = files.lock(join(config.root, "lock"))
         try:
             engine = cls(config, files, lock, now_ms)
-            engine._recover()
+            engine._records_recovered = open_store(engine._store, engine.schedule)
         except BaseException:
             lock.close()
             raise
         return engine
-
-    def _recover(self) -> None:
-        store = self._store
-        abort = join(self.config.root, "abort")
-        checkpoint = store.checkpoints.load()
-        was_clean = checkpoint is not None and checkpoint.clean and not self._files.exists(abort)
-        if not self._files.exists(abort):
-            self._files.open(abort, create=True).close()
-            self._files.sync_directory(self.config.root)
-        topics_known = store.topics.load()
-        store.groups.load()
-        store.offsets.load()
-        recovery = Recovery(store, self.schedule.heard)
-        recovery.run(checkpoint, was_clean=was_clean, topics_known=topics_known)
-        self.schedule.resume(saved_offsets(self._files, self.config.root, checkpoint))
-        self.schedule.start()
-        self._records_recovered = recovery.records_walked
 
     # sending
 

@@ -70,6 +70,7 @@ class Recovery:
         self._zero_behind(end, was_clean=was_clean)
         log.end_position = log.durable_position = end
         store.visible_position = end
+        store.visible_index_mark = store.index.mark()
         if self._missing_topics:
             store.topics.put_many(list(self._missing_topics.values()))
         adopt_topic_names(store)

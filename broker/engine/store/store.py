@@ -50,6 +50,7 @@ class Store:
         self.damaged: list[DamagedRange] = []
         #: all below it is visible; what a checkpoint may name
         self.visible_position = 0
+        self.visible_index_mark = ("", 1)
         self.visible_ms = 0
         self._open_job = SyncJob()
         self._closed_jobs: list[SyncJob] = []
@@ -173,6 +174,7 @@ class Store:
             return
         job.writes = writes
         job.end_position = writes.end_position
+        job.index_mark = self.index.mark()
         job.sync = self.config.flush == "sync"
         self._closed_jobs.append(job)
         self._open_job = SyncJob()
@@ -194,6 +196,7 @@ class Store:
         if job.sync:
             self.log.durable_position = job.end_position
         self.visible_position = job.end_position
+        self.visible_index_mark = job.index_mark
         self.visible_ms = job.store_ms
         touch = self.changes.touch
         for queue, end in job.queue_ends.items():

@@ -60,7 +60,7 @@ class Ticket:
 class SyncJob:
     """One group commit. ``run`` may be called in any thread; everything else belongs to the engine."""
 
-    __slots__ = ("end_position", "queue_ends", "released", "store_ms", "sync", "tickets", "writes")
+    __slots__ = ("end_position", "index_mark", "queue_ends", "released", "store_ms", "sync", "tickets", "writes")
 
     def __init__(self) -> None:
         self.writes: Writes | None = None
@@ -71,6 +71,8 @@ class SyncJob:
         #: (level, next offset, due_ms) of releases in it
         self.released: list[tuple[int, int, int]] = []
         self.end_position = 0
+        #: how far the index has come with it
+        self.index_mark = ("", 1)
         self.store_ms = 0
 
     def run(self) -> None:

@@ -141,7 +141,7 @@ class Upkeep:
         writes = [queue.unwritten() for queue in store.queues.all()]
         job.queue_writes = [write for write in writes if write is not None]
         job.index_writes = store.index.take()
-        index_name, index_number = store.index.mark()
+        index_name, index_number = store.visible_index_mark
         count, total = store.queues.used()
         job.delay_offsets = delay_offsets
         job.checkpoint = Checkpoint(
