@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from broker.engine.fsck import check_store
 from broker.engine.testing import ManualClock, PowerLoss, SimulatedFiles
 from broker.engine.testing.driver import open_engine
 
@@ -99,6 +100,10 @@ class Campaign:
                 for driver in (recovered, rebuilt):
                     found = driver.engine.find(sent.topic, key, begin_ms=0, end_ms=1 << 60, max_count=4, now_ms=now_ms)
                     assert found == [sent.ticket.position], f"I8: key {key} leads to {found}"
+        if recovered.engine.health().state == "OK":
+            recovered.close()
+            report = check_store(disk, "/store")
+            assert not report.damages, f"I8: fsck after a clean stop finds {report.damages}"
         self.rebuilt += 1
 
     def report(self, name: str) -> str:

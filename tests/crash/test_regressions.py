@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker.engine.fsck import check_store
 from broker.engine.testing import PowerLoss, SimulatedFiles, open_engine
 
 
@@ -178,3 +179,26 @@ def test_a_parked_message_whose_queue_entry_is_damaged_is_released_and_not_early
     after.advance(10)
     released = after.readable("orders")[0]
     assert (released.body, released.store_ms) == (b"parked", ticket.due_ms)
+
+
+def test_the_checkpoint_does_not_vouch_for_the_index_of_messages_still_under_way():
+    """Else recovery indexes them again, or leaves keys of messages that never were."""
+    files = SimulatedFiles()
+    driver = open_engine(files)
+    driver.engine.topics.ensure("orders", 1)
+    driver.send("orders", b"durable", KEYS="a")
+    driver.append("orders", b"under way", KEYS="b")
+    driver.clock.advance(10_000)
+    driver.upkeep()
+    for loss in (PowerLoss("all"), PowerLoss("kill")):
+        disk = files.crash(loss)
+        after = open_engine(disk, clock=driver.clock)
+        after.send("orders", b"next", KEYS="c")
+        after.close()
+        assert check_store(disk, "/store").damages == []
+    job = driver.engine.take_sync(driver.clock.now_ms)
+    assert job is not None
+    job.run()
+    disk = files.crash(PowerLoss("kill"))
+    open_engine(disk, clock=driver.clock).close()
+    assert check_store(disk, "/store").damages == []
