@@ -147,7 +147,7 @@ CONTENT_SECURITY_POLICY = {
 # --- language and files -----------------------------------------------------------------------------------------------
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", _("English")), ("zh-hans", _("Simplified Chinese"))]
-LOCALE_PATHS = [ROOT / "locale"]
+LOCALE_PATHS = [ROOT / "console" / "locale"]
 USE_I18N = True
 USE_TZ = True
 TIME_ZONE = "UTC"

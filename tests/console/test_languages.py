@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCE = ROOT / "locale" / "zh_Hans" / "LC_MESSAGES" / "django.po"
+SOURCE = ROOT / "console" / "locale" / "zh_Hans" / "LC_MESSAGES" / "django.po"
 
 
 def entries(text: str) -> dict[str, str]:
@@ -43,7 +43,7 @@ def test_names_in_a_sentence_stay_in_its_translation() -> None:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    for name in ("console", "broker", "templates", "locale"):
+    for name in ("console", "broker", "templates"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "*.mo"))
     shutil.copy(ROOT / "manage.py", tmp_path)
     return tmp_path
@@ -54,7 +54,7 @@ def test_no_sentence_of_the_code_is_missing(copy: Path) -> None:
 
     command = [sys.executable, "manage.py", "makemessages", "-l", "zh_Hans", "--no-location", "--no-obsolete"]
     subprocess.run(command, cwd=copy, check=True, capture_output=True)
-    made = copy / "locale" / "zh_Hans" / "LC_MESSAGES" / "django.po"
+    made = copy / "console" / "locale" / "zh_Hans" / "LC_MESSAGES" / "django.po"
     assert set(entries(made.read_text(encoding="utf-8"))) == set(entries(SOURCE.read_text(encoding="utf-8")))
 
 

@@ -72,5 +72,5 @@ def test_every_module_reads_annotations_late() -> None:
 
 def test_the_top_level_is_the_one_that_was_drawn() -> None:
     directories = {path.relative_to(ROOT).parts[0] for path in tracked() if path.parent != ROOT}
-    drawn = {".ci", "bench", "broker", "console", "docs", "locale", "requirements", "spark", "static", "templates"}
+    drawn = {".ci", "bench", "broker", "console", "docs", "requirements", "spark", "static", "templates"}
     assert directories <= drawn | {"tests"}
