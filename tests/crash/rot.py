@@ -106,9 +106,9 @@ class RotCampaign:
             self.outcomes["as if expired"] += 1
             return
         lost = self._damaged_positions(mutation)
-        self._check_served(driver, lost)
+        self.check_served(driver, lost)
         if mutation.what != "gone":  # a first segment that is gone looks as if its time had come
-            self._check_reported(driver, lost)
+            self.check_reported(driver, lost)
         self._check_released(driver, lost)
         self.outcomes[driver.engine.health().state] += 1
 
@@ -141,7 +141,8 @@ class RotCampaign:
                 lost[message.position] = message.size
         return lost
 
-    def _check_served(self, driver: Driver, lost: dict[int, int]) -> None:
+    def check_served(self, driver: Driver, lost: dict[int, int]) -> None:
+        """Every record but the lost ones is served at its place, and nothing else."""
         served: dict[tuple[str, int, int], bytes] = {}
         for topic, queue_id in self._queues():
             low, high = driver.engine.queue_bounds(topic, queue_id)
@@ -164,7 +165,8 @@ class RotCampaign:
                 assert served[place] == message.body, f"wrong body at {place}"
         assert served.keys() <= self.places.keys(), f"{served.keys() - self.places.keys()} were never sent"
 
-    def _check_reported(self, driver: Driver, lost: dict[int, int]) -> None:
+    def check_reported(self, driver: Driver, lost: dict[int, int]) -> None:
+        """Exactly the lost records are reported."""
         health = driver.engine.health()
         reported = {damage.start for damage in health.damaged}
         covered = [p for p in lost if any(damage.start <= p < damage.end for damage in health.damaged)]

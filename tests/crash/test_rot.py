@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from broker.engine.testing import SimulatedFiles
+from broker.engine.testing import ManualClock, SimulatedFiles, open_engine
 
 from . import golden
 from .rot import RotCampaign, mutations
@@ -60,3 +60,21 @@ def test_damage_to_a_store_of_apache_rocketmq_costs_at_most_the_records_it_hit(n
     campaign = their_store(name)
     attack(campaign, seed=2, per_file=8, spare="/commitlog/")
     say(campaign.report(f"R6 ({name})"))
+
+
+def test_damage_in_the_log_is_stepped_over_when_all_else_is_built_from_it():
+    """No checkpoint, no queues, no index: the walk through the log meets the damage and goes on behind it."""
+    campaign = our_store(seed=5)
+    campaign.pending.clear()
+    derived = ("/store/consumequeue/", "/store/index/", "/store/escapement.checkpoint")
+    bare = {path: content for path, content in campaign.files.items() if not path.startswith(derived)}
+    positions = sorted(message.position for message in campaign.places.values())
+    for position in positions[:-1]:
+        disk = SimulatedFiles()
+        disk.load(bare)
+        segment = position - position % 4096
+        disk.flip(f"/store/commitlog/{segment:020d}", 8 * (position - segment + 100))
+        driver = open_engine(disk, clock=ManualClock(campaign.now_ms))
+        size = next(message.size for message in campaign.places.values() if message.position == position)
+        campaign.check_served(driver, {position: size})
+        campaign.check_reported(driver, {position: size})

@@ -150,5 +150,5 @@ class Workload:
 
     def _body(self) -> bytes:
         self._number += 1
-        length = self.random.choice((0, 3, 100, 700))
+        length = self.random.choice((0, 3, 100, 700, 1_500))
         return b"%05d" % self._number + self.random.randbytes(length)

@@ -114,12 +114,16 @@ class Reader:
         """Return the sound records of these entries, read together where they can be, and the entries without one."""
         records: list[bytes] = []
         bad: list[QueueEntry] = []
+        segment_size = self._store.log.chain.segment_size
         at = 0
         while at < len(entries):
             first = entries[at]
             end = first.position + first.size
             stop = at + 1
-            while stop < len(entries) and entries[stop].position == end and end - first.position < _RUN_BYTES:
+            # an entry that stands for a lost end of a segment leads up to the next one: a run stays in one segment
+            while stop < len(entries) and entries[stop].position == end and end % segment_size:
+                if end - first.position >= _RUN_BYTES:
+                    break
                 end += entries[stop].size
                 stop += 1
             for entry, offset, record in zip(
