@@ -34,6 +34,7 @@ class EngineConfig:
     flush_interval_ms: int = 500
     sync_batch_bytes: int = 8 * MEBIBYTE
     checkpoint_interval_ms: int = 5_000
+    checkpoint_bytes: int = 64 * MEBIBYTE
     save_interval_ms: int = 1_000
 
     # formats; segment size, queue entries, index sizes must stay what they were when the store was made

@@ -124,3 +124,17 @@ def test_changes_are_told_once() -> None:
     assert [(queue["topic"], queue["max"]) for queue in some["queues"]] == [("orders", 21)]
     assert some["deletedTopics"] == ["BenchmarkTest"]
     assert driver.engine.changes_since("1-1", driver.clock.now_ms)["full"]
+
+
+def test_a_checkpoint_comes_with_the_amount_too_so_that_recovery_stays_short() -> None:
+    files = SimulatedFiles()
+    driver = open_engine(files, checkpoint_interval_ms=3_600_000, checkpoint_bytes=4_000)
+    driver.engine.topics.ensure("orders", 1)
+    driver.upkeep()
+    for _ in range(40):
+        driver.append("orders", b"x" * 200)
+        driver.settle()
+        driver.upkeep()
+    again = open_engine(files.crash(PowerLoss("all")))
+    assert len(again.bodies("orders")) == 40
+    assert 0 < again.engine.health().records_recovered <= 15

@@ -90,6 +90,7 @@ class Upkeep:
         self._store = store
         self._out: UpkeepJob | None = None
         self._checkpoint_ms = 0
+        self._checkpoint_position = store.visible_position
         self._checkpoint_state: tuple[int, dict[int, int]] | None = None
         self._save_ms = 0
         self._sync_ms = 0
@@ -104,7 +105,10 @@ class Upkeep:
             return None
         job = UpkeepJob(store, store.files)
         state = (store.visible_position, delay_offsets)
-        wanted = _passed(self._checkpoint_ms, config.checkpoint_interval_ms, now_ms) and state != self._checkpoint_state
+        wanted = state != self._checkpoint_state and (
+            _passed(self._checkpoint_ms, config.checkpoint_interval_ms, now_ms)
+            or store.visible_position - self._checkpoint_position >= config.checkpoint_bytes
+        )
         syncs = config.flush == "async" and store.log.durable_position < store.visible_position
         if syncs and (wanted or _passed(self._sync_ms, config.flush_interval_ms, now_ms)):
             self._add_sync(job)
@@ -185,6 +189,7 @@ class Upkeep:
             for index_write in job.index_writes:
                 store.index.wrote(index_write)
             self._checkpoint_state = (job.checkpoint.position, job.delay_offsets or {})
+            self._checkpoint_position = job.checkpoint.position
         else:
             for index_write in job.index_writes:
                 store.index.failed(index_write)
