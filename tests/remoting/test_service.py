@@ -160,3 +160,19 @@ async def test_a_store_that_cannot_be_opened_is_said_so_by_the_program(service: 
     _, errors = await asyncio.wait_for(program.communicate(), 20)
     assert program.returncode == 1
     assert b"Another broker" in errors
+
+
+async def test_who_does_not_wait_for_the_disk_is_answered_before_it(config: EngineConfig) -> None:
+    files = SimulatedFiles()
+    service = BrokerService(config, broker_port=0, namesrv_port=0, files=files, on_failed=lambda reason: None)
+    await service.start()
+    client = RemotingClient()
+    try:
+        peer = Peer(client, service.address)
+        await peer.send("T", properties="UNIQ_KEY\x01A\x02WAIT\x01true\x02")
+        files.fail(Fault("sync", forever=True, path_part="commitlog"))
+        answer = await peer.send("T", properties="UNIQ_KEY\x01B\x02WAIT\x01false\x02")
+        assert (answer.code, answer.ext["queueOffset"]) == (Answer.SUCCESS, "1")
+    finally:
+        await client.close()
+        await service.stop()

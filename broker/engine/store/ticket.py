@@ -51,6 +51,21 @@ class Ticket:
         self.due_ms = due_ms
         self.unique_key = unique_key
 
+    def answered_to(self, owner: object) -> Ticket:
+        """Return the same ticket with another owner: for senders who do not wait until it is durable."""
+        return Ticket(
+            owner,
+            self.topic,
+            self.queue_id,
+            self.queue_offset,
+            self.position,
+            self.size,
+            self.store_ms,
+            self.store_host,
+            self.due_ms,
+            self.unique_key,
+        )
+
     @property
     def offset_message_id(self) -> str:
         """RocketMQ's offset message id of the record."""

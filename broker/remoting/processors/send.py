@@ -15,7 +15,7 @@ from ..codes import Answer, Request
 from ..errors import RequestRefused
 from ..fields import INT_MAX, text, whole
 from ..sendheader import SendHeader, SendShortcut, read_send_header
-from ..sendreply import TRACE_FIELDS, reply_command
+from ..sendreply import TRACE_FIELDS, SendReplies, reply_command
 from ..server import Connection, Handler
 from ..state import BrokerState
 from ..uniquekey import UniqueKeys
@@ -36,6 +36,7 @@ class SendProcessor:
         self._state = state
         self._engine = state.engine
         self._shortcut = SendShortcut()
+        self._replies = SendReplies()
         self._keys = UniqueKeys(pack_host(state.config.host, state.config.port), state.clock())
         self._added = {**TRACE_FIELDS, "CLUSTER": state.config.cluster_name}
         self._added_bytes = format_properties(self._added)
@@ -62,6 +63,7 @@ class SendProcessor:
             or b"UNIQ_KEY\x01" not in properties
             or b"CLUSTER" in properties
             or b"MSG_REGION" in properties
+            or b"WAIT\x01false" in properties
             or properties[-1:] != b"\x02"
         ):
             return False
@@ -122,11 +124,15 @@ class SendProcessor:
         if not properties.get("UNIQ_KEY"):
             properties["UNIQ_KEY"] = self._keys.make(now_ms)
         properties.update(self._added)
-        self._engine.append(
+        owner, waits = _owner(connection, request), properties.get("WAIT") != "false"
+        ticket = self._engine.append(
             topic, queue_id, request.body, format_properties(properties), flag=header.flag, sys_flag=header.sys_flag,
             born_ms=header.born_ms, born_host=connection.born_host, reconsume_times=header.reconsume_times,
-            now_ms=now_ms, owner=_owner(connection, request),
+            now_ms=now_ms, owner=owner if waits else None,
         )  # fmt: skip
+        if not waits:
+            # the sender chose not to wait for the disk: it is answered now, the message goes its way all the same
+            self._replies.write([ticket.answered_to(owner)])
 
     def _is_dead(self, header: SendHeader, now_ms: int) -> bool:
         """True if a consumer gives back what it may not try any more (SendMessageProcessor.handleRetryAndDLQ)."""
