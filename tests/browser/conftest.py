@@ -35,7 +35,8 @@ document.addEventListener("securitypolicyviolation", (e) => violations.push(e.vi
 """
 
 
-@pytest.fixture(scope="session")
+# not longer than these tests: while Playwright runs it keeps an event loop in this thread, and no other may run there
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=list(ARGUMENTS))
