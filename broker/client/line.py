@@ -21,6 +21,8 @@ from .errors import BrokerUnreachable, ClientError, Timeout
 from .stored import Stored, read_stored
 
 CONNECT_TIMEOUT_S = 3.0
+#: Written ahead of a broker that reads slowly; asyncio's 64 KiB would make large batches take turns.
+WRITE_AHEAD_BYTES = 4 << 20
 #: How often requests without an answer are looked through: a timeout is at most this late.
 SWEEP_S = 0.25
 
@@ -93,9 +95,10 @@ class Line(asyncio.Protocol):
         self._outgoing += (start, fields, body)
         if not self._flush_planned:
             self._flush_planned = True
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self.flush)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write what was handed over now, instead of at the end of this turn of the loop."""
         self._flush_planned = False
         outgoing, self._outgoing = self._outgoing, []
         if self._transport is not None and outgoing:
@@ -113,6 +116,7 @@ class Line(asyncio.Protocol):
         """asyncio: the connection is there."""
         # uvloop's transports have the methods but not the base class
         self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=WRITE_AHEAD_BYTES)
 
     def data_received(self, data: bytes) -> None:
         """asyncio: bytes came; every whole answer goes to who waits for it."""
@@ -154,7 +158,7 @@ class Line(asyncio.Protocol):
 
     def close(self) -> None:
         """End the connection after what was handed over is written."""
-        self._flush()
+        self.flush()
         if self._transport is not None:
             self._transport.close()
 

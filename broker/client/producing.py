@@ -151,6 +151,8 @@ class AsyncProducer:
             await line.room()
         for nth, (way, message) in enumerate(zip(ways, messages, strict=True)):
             lines[way.address].ask(SEND, _fields(way, message), message.body, timeout_ms, answer_to(nth))
+        for line in lines.values():
+            line.flush()  # the broker works on these while the next batch is read here
         await done
         if any(isinstance(result, ClientError) for result in results):
             self._forget(topic)

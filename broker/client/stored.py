@@ -15,9 +15,11 @@ from typing import NamedTuple
 
 _SHORT = re.compile(
     rb"\x01...\0\0...(....)....\0\0\0\0....\0\x05msgId\0\0\0.([0-9A-F]+)\0\x07queueId\0\0\0.(\d+)"
-    rb"\0\x0bqueueOffset\0\0\0.(\d+)\0\x0dtransactionId\0(?!.*escDueMs)",
+    rb"\0\x0bqueueOffset\0\0\0.(\d+)\0\x0dtransactionId\0",
     re.DOTALL,
 ).match
+#: how such an answer ends; a delayed message's due time would stand behind it
+_END = b"\0\x08TRACE_ON\0\0\0\x04true"
 
 
 class Stored(NamedTuple):
@@ -30,7 +32,7 @@ class Stored(NamedTuple):
 
 def read_stored(frame: bytes) -> tuple[int, Stored] | None:
     """Opaque and place if this is such an answer, else None."""
-    match = _SHORT(frame)
+    match = _SHORT(frame) if frame.endswith(_END) else None
     if match is None:
         return None
     opaque, offset_message_id, queue_id, queue_offset = match.groups()

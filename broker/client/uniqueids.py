@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import os
 import secrets
-import threading
 import time
 
 _MONTH_MS = 31 * 24 * 3600 * 1000
@@ -21,11 +20,10 @@ class UniqueIds:
     """Makes ids that no other call makes; safe for threads and after fork."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._reset()
+        os.register_at_fork(after_in_child=self._reset)
 
     def _reset(self) -> None:
-        self._process = os.getpid()
         self._prefix = secrets.token_bytes(10).hex().upper()
         self._count = itertools.count(secrets.randbelow(0x10000))
         self._started_s = time.monotonic()
@@ -33,10 +31,6 @@ class UniqueIds:
 
     def next_id(self) -> str:
         """The next id; the clock part never goes back, the counter separates ids of one millisecond."""
-        if os.getpid() != self._process:
-            with self._lock:
-                if os.getpid() != self._process:
-                    self._reset()
         serial = next(self._count)
         moment = self._base_ms + int((time.monotonic() - self._started_s) * 1000)
         return f"{self._prefix}{moment & 0xFFFFFFFF:08X}{serial & 0xFFFF:04X}"

@@ -32,6 +32,9 @@ Express = Callable[["Connection", bytes, int], bool]
 
 LONGEST_REMARK = 4096
 
+MOST_FRAMES_A_TURN = 128
+"""Frames of one connection handled before others have their turn."""
+
 LONGEST_CORKED_BYTES = 4096
 """Answers up to this size wait for the others of the same read; larger ones are written at once, so that a peer that
 asks much in one read is stopped by its own unread answers."""
@@ -103,9 +106,7 @@ class Server:
     def sweep(self, now_ms: int) -> None:
         """Closes connections with a frame begun too long ago, and those that were silent for too long."""
         for connection in list(self.connections):
-            reason = connection.overdue(now_ms)
-            if reason is not None:
-                connection.close_because(reason)
+            connection.close_if_overdue(now_ms)
 
     def respond(self, connection: Connection, request: Command) -> Command | None:
         """The answer to one request: what its handler says, or the error that came of it."""
@@ -183,7 +184,9 @@ class Connection(asyncio.Protocol):
             frames = buffer.feed(data)
             if begins or frames:
                 self._frame_begun_ms = now_ms
-            if frames:
+            if self._backlog:
+                self._backlog.extend(frames)
+            elif frames:
                 self._handle(frames, now_ms)
         except BadFrame as error:
             self.close_because(str(error))
@@ -194,8 +197,10 @@ class Connection(asyncio.Protocol):
         self._corked = []
         try:
             for index, frame in enumerate(frames):
-                if self.is_paused:
+                if self.is_paused or index >= MOST_FRAMES_A_TURN:
                     self._backlog.extend(frames[index:])
+                    if not self.is_paused:
+                        asyncio.get_running_loop().call_soon(self._go_on)
                     return
                 if express is None or not express(self, frame, now_ms):
                     self._handle_one(decode(frame))
@@ -203,6 +208,17 @@ class Connection(asyncio.Protocol):
             waiting, self._corked = self._corked, None
             if waiting:
                 self.write(b"".join(waiting))
+
+    def _go_on(self) -> None:
+        """The next slice of what was read: disk, answers and other clients had their turn in between."""
+        if self._backlog and self.is_open and not self.is_paused:
+            frames = list(self._backlog)
+            self._backlog.clear()
+            try:
+                self._handle(frames, self.server.clock())
+            except BadFrame as error:
+                self.close_because(str(error))
+            self.server.after_read()
 
     def _handle_one(self, command: Command) -> None:
         if command.is_response:
@@ -251,18 +267,17 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.pause_reading()
 
-    def overdue(self, now_ms: int) -> str | None:
-        """Why this connection is to be closed now, or None."""
+    def close_if_overdue(self, now_ms: int) -> None:
+        """Ends this connection if a frame takes too long, or nobody speaks; silence is no news, clients come again."""
         limits = self.server.limits
         if self._frames.partial_bytes and now_ms - self._frame_begun_ms >= limits.frame_timeout_ms:
-            return f"a frame was begun and not finished within {limits.frame_timeout_ms} ms"
-        if now_ms - self._last_read_ms >= limits.idle_timeout_ms:
-            return f"nothing was received for {limits.idle_timeout_ms} ms"
-        return None
+            self.close_because(f"a frame was begun and not finished within {limits.frame_timeout_ms} ms")
+        elif now_ms - self._last_read_ms >= limits.idle_timeout_ms:
+            self.close_because(f"nothing was received for {limits.idle_timeout_ms} ms", logging.DEBUG)
 
-    def close_because(self, reason: str) -> None:
+    def close_because(self, reason: str, level: int = logging.WARNING) -> None:
         """Logs the reason and ends this connection alone."""
-        logger.warning("%s: closing the connection of %s: %s", self.server.name, self.address, reason)
+        logger.log(level, "%s: closing the connection of %s: %s", self.server.name, self.address, reason)
         self._backlog.clear()
         self.abort()
 

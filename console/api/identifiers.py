@@ -15,8 +15,10 @@ from functools import lru_cache
 
 from .errors import InvalidIdentifier
 
+_from_hex = bytes.fromhex
+_to_base64 = binascii.b2a_base64
 _PREFIX = "m1"
-_HEX_ID = re.compile(r"[0-9A-F]{32}\Z")
+_is_hex_id = re.compile(r"[0-9A-F]{32}\Z").match
 _LONGEST = 600
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
@@ -36,10 +38,9 @@ class MessageIdentifier:
 
 def written(broker: str, topic: str, position: int, unique_key: str) -> str:
     """The id as text."""
-    is_hex = _HEX_ID.match(unique_key)
-    key = b"\0" + bytes.fromhex(unique_key) if is_hex else b"\1" + unique_key.encode()
+    key = b"\0" + _from_hex(unique_key) if _is_hex_id(unique_key) else b"\1" + unique_key.encode()
     raw = position.to_bytes(8, "big") + _place(broker, topic) + key
-    return _PREFIX + binascii.b2a_base64(raw, newline=False).translate(_URL_SAFE, b"=").decode()
+    return _PREFIX + _to_base64(raw, newline=False).translate(_URL_SAFE, b"=").decode()
 
 
 @lru_cache(4096)
