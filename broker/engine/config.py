@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Literal
 
 from .errors import StoreUnsupported
@@ -68,6 +69,12 @@ class EngineConfig:
             )
         if self.flush not in ("sync", "async"):
             raise StoreUnsupported(f"flush is 'sync' or 'async', not {self.flush!r}.")
+        try:
+            ip_address(self.host)
+        except ValueError:
+            raise StoreUnsupported(
+                f"The advertised host {self.host!r} is no IP address; records hold addresses."
+            ) from None
         parse_delay_levels(self.delay_levels)
 
 

@@ -5,9 +5,9 @@ The layout is drawn in ``layout.py``.
 
 from __future__ import annotations
 
-import socket
 import struct
 from dataclasses import dataclass
+from ipaddress import IPv6Address
 from zlib import crc32
 
 from .errors import CorruptRecord, InvalidProperties
@@ -94,15 +94,19 @@ class Message:
 
 
 def pack_host(address: str, port: int) -> bytes:
-    """Return a host as 4 or 16 address bytes and 4 bytes of port."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    return socket.inet_pton(family, address) + U32.pack(port)
+    """Return a host as 4 or 16 address bytes and 4 bytes of port; raises ValueError."""
+    if ":" in address:
+        return IPv6Address(address).packed + U32.pack(port)
+    packed = bytes(map(int, address.split(".")))
+    if len(packed) != 4:
+        raise ValueError(f"{address[:60]!r} is no address.")
+    return packed + U32.pack(port)
 
 
 def unpack_host(host: bytes) -> tuple[str, int]:
     """Return (address, port) of 8 (IPv4) or 20 (IPv6) bytes."""
-    family = socket.AF_INET if len(host) == 8 else socket.AF_INET6
-    return socket.inet_ntop(family, host[:-4]), U32.unpack(host[-4:])[0]
+    address = ".".join(map(str, host[:4])) if len(host) == 8 else str(IPv6Address(host[:-4]))
+    return address, U32.unpack(host[-4:])[0]
 
 
 def offset_message_id(store_host: bytes, position: int) -> str:

@@ -138,3 +138,8 @@ def test_a_checkpoint_comes_with_the_amount_too_so_that_recovery_stays_short() -
     again = open_engine(files.crash(PowerLoss("all")))
     assert len(again.bodies("orders")) == 40
     assert 0 < again.engine.health().records_recovered <= 15
+
+
+def test_a_host_that_is_no_address_is_refused() -> None:
+    with pytest.raises(StoreUnsupported, match="no IP address"):
+        EngineConfig("/store", host="localhost")

@@ -11,8 +11,6 @@ from tests.house.sources import ROOT, own_python, place, tree
 
 ENGINE = ROOT / "broker" / "engine"
 WORLD = {"time", "threading", "socket", "asyncio", "random", "os", "subprocess", "select", "datetime", "secrets"}
-#: What a module of the world offers that is a pure function of its arguments.
-PURE = {"socket": {"AF_INET", "AF_INET6", "inet_pton", "inet_ntop"}}
 #: The one seam to the disk.
 DISK = ENGINE / "disk" / "files.py"
 
@@ -28,15 +26,6 @@ def imports(path: Path) -> Iterator[tuple[int, str, int]]:
 
 def engine_files() -> list[Path]:
     return [path for path in own_python() if path.is_relative_to(ENGINE)]
-
-
-def is_pure_use(path: Path, module: str) -> bool:
-    used = {
-        node.attr
-        for node in ast.walk(tree(path))
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == module
-    }
-    return bool(used) and used <= PURE.get(module, set())
 
 
 def is_test_kit(path: Path) -> bool:
@@ -59,7 +48,6 @@ def test_the_engine_knows_no_clock_no_network_and_no_thread() -> None:
         for path in engine_files()
         for line, module, level in imports(path)
         if level == 0 and module.partition(".")[0] in WORLD and path != DISK and not is_test_kit(path)
-        if not is_pure_use(path, module)
     ]
     assert worldly == []
 
