@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.engine.fsck import check_store
-from broker.engine.testing import PowerLoss, SimulatedFiles, open_engine
+from broker.engine.testing import Fault, PowerLoss, SimulatedFiles, open_engine
 
 
 def test_a_lost_release_is_made_again_although_a_later_one_of_the_same_write_survived():
@@ -201,4 +201,47 @@ def test_the_checkpoint_does_not_vouch_for_the_index_of_messages_still_under_way
     job.run()
     disk = files.crash(PowerLoss("kill"))
     open_engine(disk, clock=driver.clock).close()
+    assert check_store(disk, "/store").damages == []
+
+
+def test_zeroing_the_end_of_the_log_never_changes_a_segment_s_size():
+    """Cut and grown again, a segment was short when the power went in between, and the store did not open any more."""
+    files = SimulatedFiles()
+    driver = open_engine(files)
+    driver.engine.topics.ensure("orders", 1)
+    driver.send("orders", b"kept")
+    position = driver.engine.health().log_end_position
+    path = "/store/commitlog/00000000000000000000"
+    disk = files.crash(PowerLoss("kill"))
+    content = disk.contents()[path]
+    disk.replace(path, content[:position] + b"torn" * 50 + content[position + 200 :])
+    disk.fail(
+        Fault("truncate", path_part="commitlog", forever=True), Fault("allocate", path_part="commitlog", forever=True)
+    )
+    after = open_engine(disk)
+    assert after.bodies("orders") == [b"kept"]
+    assert disk.contents()[path][position:] == bytes(len(content) - position)
+
+
+def test_a_message_lost_before_a_restored_segment_end_leaves_a_filler_in_its_queue():
+    """Its zeros look like a segment that ended there: the gap in the queue must lead nowhere."""
+    files = SimulatedFiles()
+    driver = open_engine(files)
+    driver.engine.topics.ensure("orders", 1)
+    tickets = [driver.send("orders", b"%02d" % number + b"x" * 500) for number in range(12)]
+    second = next(index for index, ticket in enumerate(tickets) if ticket.position >= 4096)
+    lost = tickets[second - 1]
+    path = "/store/commitlog/00000000000000000000"
+    disk = files.crash(PowerLoss("kill"))
+    disk.replace(path, disk.contents()[path][: lost.position] + bytes(4096 - lost.position))
+    for name in ("escapement.checkpoint", "abort"):
+        disk.remove(f"/store/{name}")
+    disk.remove_directory("/store/consumequeue")
+    after = open_engine(disk, clock=driver.clock)
+    expected = [b"%02d" % number + b"x" * 500 for number in range(12) if number != second - 1]
+    assert after.bodies("orders") == expected
+    pulled = after.engine.pull("orders", 0, 0, 32, 1 << 20)
+    assert (len(pulled.records), pulled.next_offset) == (11, 12)
+    assert after.engine.health().damaged == ()
+    after.close()
     assert check_store(disk, "/store").damages == []

@@ -14,6 +14,9 @@ from __future__ import annotations
 from ..errors import RecordNotFound, StoreUnsupported
 from .files import File, Files, directory_of, join
 
+#: Bytes zeroed at a time.
+_ZERO_BYTES = 1 << 20
+
 
 def segment_name(position: int) -> str:
     """Return the file name of the segment that starts at ``position``."""
@@ -130,8 +133,11 @@ class Chain:
         self.end_position = max(self._segments, default=0) + (self.segment_size if self._segments else 0)
         if self.has(position):
             file, at = self.file_at(position)
-            file.truncate(at)
-            file.allocate(self.segment_size)
+            # zeros are written, not made by cutting: a power loss between cut and growth would leave a short segment
+            for start in range(at, self.segment_size, _ZERO_BYTES):
+                size = min(_ZERO_BYTES, self.segment_size - start)
+                if file.read(size, start).count(0) != size:
+                    file.write(bytes(size), start)
             file.sync()
         self._files.sync_directory(self.directory)
 

@@ -17,6 +17,8 @@ from ..disk.handles import Handles
 
 ENTRY = struct.Struct(">qiq")
 ENTRY_SIZE = ENTRY.size
+#: Size of an entry that stands for nothing (ConsumeQueue.fillPreBlank).
+FILLER_SIZE = 0x7FFFFFFF
 
 
 class QueueEntry(NamedTuple):

@@ -10,7 +10,7 @@ from ..errors import RecordNotFound, TopicNotFound
 from ..layout import MIN_RECORD_SIZE
 from ..message import is_sound
 from .commitlog import MAX_RECORD_SIZE
-from .consumequeue import ConsumeQueue, QueueEntry
+from .consumequeue import FILLER_SIZE, ConsumeQueue, QueueEntry
 from .mending import Mender
 from .store import Store
 
@@ -89,7 +89,7 @@ class Reader:
         wanted: list[QueueEntry] = []
         offsets: list[int] = []
         for entry in entries:
-            if tags_codes is None or entry.tags_code in tags_codes:
+            if entry.size != FILLER_SIZE and (tags_codes is None or entry.tags_code in tags_codes):
                 if len(wanted) >= max_count or (wanted and size + entry.size > max_bytes):
                     break
                 wanted.append(entry)

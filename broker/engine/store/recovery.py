@@ -20,7 +20,7 @@ from ..errors import CorruptRecord, EngineError, StoreUnsupported
 from ..message import Message, decode
 from ..properties import SOURCE
 from .checkpoint import Checkpoint, DamagedRange
-from .consumequeue import ConsumeQueue
+from .consumequeue import FILLER_SIZE, ConsumeQueue
 from .facts import Facts
 from .store import Store
 from .topics import SYSTEM_PREFIX, SYSTEM_TOPICS, Topic
@@ -185,8 +185,11 @@ class Recovery:
         elif offset > end and end == queue.min_offset:
             queue.start_at(offset, offset)
         while queue.end_offset < offset:
-            lost = self._lost or DamagedRange(message.position, message.position + 1)
-            queue.append(lost.start, max(1, min(lost.end - lost.start, 0x7FFFFFFF)), 0)
+            # what was lost before a segment's restored end left no trace in the log: RocketMQ's filler stands for it
+            start, size = message.position, FILLER_SIZE
+            if self._lost is not None:
+                start, size = self._lost.start, max(1, min(self._lost.end - self._lost.start, FILLER_SIZE))
+            queue.append(start, size, 0)
         queue.append(message.position, message.size, self._store.tags_code_of(message))
         queue.max_offset = queue.end_offset
         return True
