@@ -175,7 +175,7 @@ class Engine:
         if not self._retention_ms <= now_ms < self._retention_ms + _RETENTION_INTERVAL_MS:
             self._retention_ms = now_ms
             expire(self._store, now_ms, self.schedule.oldest_position)
-        return self._upkeep.take(now_ms, self.schedule.offsets())
+        return self._upkeep.take(now_ms, self.schedule.offsets(), may_checkpoint=not self.schedule.has_gaps)
 
     def upkept(self, job: UpkeepJob, error: OSError | None, now_ms: int) -> None:
         """Take over what an upkeep job did. A full disk is waited out, any other error is final."""
@@ -207,12 +207,14 @@ class Engine:
             job.run()
             self.synced(job, None, now_ms)
         last = UpkeepJob(self._store, self._files)
-        self._upkeep.add_checkpoint(last, self.schedule.offsets(), clean=True)
+        if not self.schedule.has_gaps:
+            self._upkeep.add_checkpoint(last, self.schedule.offsets(), clean=True)
         self._upkeep.add_saves(last)
         last.run()
         self._upkeep.done(last, failed=False)
-        self._files.remove(join(self.config.root, "abort"))
-        self._files.sync_directory(self.config.root)
+        if last.checkpointed:
+            self._files.remove(join(self.config.root, "abort"))
+            self._files.sync_directory(self.config.root)
 
     # reading
 

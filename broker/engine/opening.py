@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from .disk.files import join
-from .schedule import Schedule, saved_offsets
+from typing import Any
+
+from .disk import json_file
+from .disk.files import Files, join
+from .schedule import Schedule
+from .store.checkpoint import Checkpoint
 from .store.recovery import Recovery
 from .store.store import Store
 
@@ -28,3 +32,15 @@ def open_store(store: Store, schedule: Schedule) -> int:
     schedule.resume(saved_offsets(files, root, checkpoint))
     schedule.start()
     return recovery.records_walked
+
+
+def saved_offsets(files: Files, root: str, checkpoint: Checkpoint | None) -> dict[int, int]:
+    """Return the next offset to release by level: what ``delayOffset.json`` or the checkpoint says, the further one."""
+
+    def read(saved: dict[str, Any]) -> dict[int, int]:
+        return {int(level): int(offset) for level, offset in (saved.get("offsetTable") or {}).items()}
+
+    offsets = json_file.load(files, join(root, "config", "delayOffset.json"), read) or {}
+    for level, offset in (checkpoint.level_offsets if checkpoint else {}).items():
+        offsets[int(level)] = max(offset, offsets.get(int(level), 0))
+    return offsets

@@ -11,11 +11,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 from .config import parse_delay_levels
-from .disk import json_file
-from .disk.files import Files, join
 from .errors import CorruptRecord, EngineError, RecordNotFound, StoreRefused
 from .lateness import Lateness
 from .levels import DelayLevel, LevelStatus
@@ -31,7 +28,6 @@ from .properties import (
     format_properties,
     parse_properties,
 )
-from .store.checkpoint import Checkpoint
 from .store.consumequeue import QueueEntry
 from .store.facts import Facts
 from .store.mending import Mender
@@ -83,6 +79,14 @@ class Lane:
         while self.offset in self.gone:
             self.gone.remove(self.offset)
             self.offset += 1
+        while self.next_offset < self.offset:
+            self.step()
+
+    def step(self) -> None:
+        """Go on behind the head."""
+        if self.ahead:
+            self.ahead.popleft()
+        self.next_offset += 1
 
 
 class Schedule:
@@ -149,6 +153,14 @@ class Schedule:
         used = (lane for lane in self._lanes if self._store.queues.get(SCHEDULE_TOPIC, lane.level - 1))
         return {lane.level: lane.offset for lane in used}
 
+    @property
+    def has_gaps(self) -> bool:
+        """Tell whether a release is out while an earlier one of its level was lost, and not made again yet.
+
+        Progress as one offset cannot say so: until it is made good only the log knows, so no checkpoint may pass it.
+        """
+        return any(lane.gone for lane in self._lanes)
+
     def persisted(self, offsets: dict[int, int], now_ms: int) -> None:
         """Note what is saved on disk."""
         for lane in self._lanes:
@@ -207,7 +219,7 @@ class Schedule:
         if not lane.ahead:
             return
         if lane.next_offset in lane.gone:
-            self._step(lane)
+            lane.step()
             return
         entry = lane.ahead[0]
         try:
@@ -220,7 +232,7 @@ class Schedule:
             if topic is None or not queue_id.isdigit():
                 raise CorruptRecord(entry.position, "it does not say where it belongs")
         except (RecordNotFound, CorruptRecord):
-            self._step(lane)
+            lane.step()
             return
         properties = {**message.properties, SOURCE: str(entry.position)}
         stored = format_properties(properties)
@@ -230,14 +242,10 @@ class Schedule:
         except StoreRefused:
             raise
         except EngineError:
-            self._step(lane)
+            lane.step()
             return
-        self._step(lane)
+        lane.step()
         self._store.note_release(lane.level, lane.next_offset, entry.tags_code)
-
-    def _step(self, lane: Lane) -> None:
-        lane.ahead.popleft()
-        lane.next_offset += 1
 
     def synced(self, job: SyncJob, now_ms: int) -> None:
         """Count releases that are visible now."""
@@ -281,15 +289,3 @@ class Schedule:
             lateness_p99_ms=lane.lateness.percentile(now_ms, 0.99),
             early_total=lane.early_total,
         )
-
-
-def saved_offsets(files: Files, root: str, checkpoint: Checkpoint | None) -> dict[int, int]:
-    """Return the next offset to release by level: what ``delayOffset.json`` or the checkpoint says, the further one."""
-
-    def read(saved: dict[str, Any]) -> dict[int, int]:
-        return {int(level): int(offset) for level, offset in (saved.get("offsetTable") or {}).items()}
-
-    offsets = json_file.load(files, join(root, "config", "delayOffset.json"), read) or {}
-    for level, offset in (checkpoint.level_offsets if checkpoint else {}).items():
-        offsets[int(level)] = max(offset, offsets.get(int(level), 0))
-    return offsets

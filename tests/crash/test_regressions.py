@@ -245,3 +245,29 @@ def test_a_message_lost_before_a_restored_segment_end_leaves_a_filler_in_its_que
     assert after.engine.health().damaged == ()
     after.close()
     assert check_store(disk, "/store").damages == []
+
+
+def test_a_release_known_from_the_log_is_not_made_again_when_those_before_it_were():
+    """Of three releases in one write only the last survived; the clock was set back, so its turn comes later again."""
+    files = SimulatedFiles()
+    driver = open_engine(files)
+    driver.engine.topics.ensure("orders", 1)
+    start_ms = driver.clock.now_ms
+    for number in range(3):
+        driver.send("orders", b"%d" % number + b"x" * 300, DELAY="1")
+        driver.clock.advance(300)
+    driver.clock.advance(2_000)
+    position = driver.engine.health().log_end_position
+    driver.engine.tick(driver.clock.now_ms)
+    driver.settle()
+    third = driver.engine.entries("orders", 0, 2, 1)[0].position
+    path = f"/store/commitlog/{0:020d}"
+    disk = files.crash(PowerLoss("kill"))
+    content = disk.contents()[path]
+    assert third < len(content)
+    disk.replace(path, content[:position] + bytes(third - position) + content[third:])
+    driver.clock.now_ms = start_ms + 1_300
+    after = open_engine(disk, clock=driver.clock)
+    after.tick()
+    after.advance(5_000)
+    assert sorted(body[:1] for body in after.bodies("orders")) == [b"0", b"1", b"2"]

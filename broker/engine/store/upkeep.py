@@ -98,16 +98,20 @@ class Upkeep:
         self._segment_ms = 0
         self.disk_ratio = 0.0
 
-    def take(self, now_ms: int, delay_offsets: dict[int, int]) -> UpkeepJob | None:
+    def take(self, now_ms: int, delay_offsets: dict[int, int], *, may_checkpoint: bool = True) -> UpkeepJob | None:
         """Return the next job, None while one is out or nothing is to be done."""
         store, config = self._store, self._store.config
         if self._out is not None:
             return None
         job = UpkeepJob(store, store.files)
         state = (store.visible_position, delay_offsets)
-        wanted = state != self._checkpoint_state and (
-            _passed(self._checkpoint_ms, config.checkpoint_interval_ms, now_ms)
-            or store.visible_position - self._checkpoint_position >= config.checkpoint_bytes
+        wanted = (
+            may_checkpoint
+            and state != self._checkpoint_state
+            and (
+                _passed(self._checkpoint_ms, config.checkpoint_interval_ms, now_ms)
+                or store.visible_position - self._checkpoint_position >= config.checkpoint_bytes
+            )
         )
         syncs = config.flush == "async" and store.log.durable_position < store.visible_position
         if syncs and (wanted or _passed(self._sync_ms, config.flush_interval_ms, now_ms)):
