@@ -1,6 +1,6 @@
-"""The jars of the official clients and of Apache RocketMQ, and our Java programs compiled against them.
+"""The jars of the official clients, of Apache RocketMQ and of Redisson, and our Java programs compiled against them.
 
-Maven copies the dependencies of the two committed poms once into a cache directory outside git; a `.complete` file
+Maven copies the dependencies of the committed poms once into a cache directory outside git; a `.complete` file
 marks a finished copy. Nothing is skipped when Java or a jar is missing: the caller fails with what to install.
 """
 
@@ -10,14 +10,32 @@ import hashlib
 import os
 import shutil
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 JAVA_SOURCES = Path(__file__).parent / "java"
 REPOSITORY = Path(__file__).parents[2]
-CLIENT_VERSIONS = {"5.5.0": "current", "4.9.8": "legacy"}
 APACHE_VERSION = "5.5.0"
 COPY_TIMEOUT_S = 300
 COMPILE_TIMEOUT_S = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One version of a Java product: where its pom and the programs that use it stand below `java/`."""
+
+    product: str
+    pom: str
+    sources: str
+
+
+#: By version number, which no two products share.
+RELEASES = {
+    "5.5.0": Release("rocketmq", "current", "src"),
+    "4.9.8": Release("rocketmq", "legacy", "src"),
+    "4.7.0": Release("redisson", "redisson/current", "redisson/src"),
+    "3.16.8": Release("redisson", "redisson/legacy", "redisson/src"),
+}
 
 
 class JavaMissing(RuntimeError):
@@ -38,10 +56,11 @@ def tool(name: str) -> str:
 
 
 def library(version: str) -> Path:
-    """Directory with all jars of one RocketMQ version, copied by Maven on first use."""
-    target = cache_directory() / f"rocketmq-{version}"
+    """Directory with all jars of one version, copied by Maven on first use."""
+    release = RELEASES[version]
+    target = cache_directory() / f"{release.product}-{version}"
     if not (target / ".complete").exists():
-        pom = JAVA_SOURCES / CLIENT_VERSIONS[version] / "pom.xml"
+        pom = JAVA_SOURCES / release.pom / "pom.xml"
         run(
             [tool("mvn"), "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={target}"],
             COPY_TIMEOUT_S,
@@ -52,7 +71,7 @@ def library(version: str) -> Path:
 
 def classpath(version: str) -> str:
     """Class path with our programs, compiled against this version, and all its jars."""
-    sources = sorted((JAVA_SOURCES / "src").glob("*.java"))
+    sources = sorted((JAVA_SOURCES / RELEASES[version].sources).glob("*.java"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
     jars = f"{library(version)}/*"
     classes = cache_directory() / f"classes-{version}-{digest}"
