@@ -22,6 +22,7 @@ from .intake import Intake
 from .opening import open_store
 from .schedule import Schedule
 from .store.consumequeue import QueueEntry
+from .store.derived import Derived
 from .store.mending import Mender
 from .store.reader import Pulled, Reader
 from .store.retention import expire
@@ -44,7 +45,9 @@ class Engine:
         self._reader = Reader(self._store, mender := Mender(self._store, files))
         self.schedule = Schedule(self._store, mender, lambda *release: self._intake.release(*release))
         self._intake = Intake(self._store, self.schedule)
-        self._upkeep = Upkeep(self._store)
+        #: each hears of its records, keeps its progress with the checkpoint, and acts when the time comes
+        self._services: tuple[Derived, ...] = (self.schedule,)
+        self._upkeep = Upkeep(self._store, self._services)
         self._started_ms = now_ms
         self._failure: str | None = None
         self._closed = False
@@ -61,7 +64,7 @@ class Engine:
         lock = files.lock(join(config.root, "lock"))
         try:
             engine = cls(config, files, lock, now_ms)
-            engine._records_recovered = open_store(engine._store, engine.schedule)
+            engine._records_recovered = open_store(engine._store, engine._services, now_ms)
         except BaseException:
             lock.close()
             raise
@@ -146,7 +149,8 @@ class Engine:
         if self._failure is not None:
             return []
         tickets = self._store.synced(job)
-        self.schedule.synced(job, now_ms)
+        for service, notes in job.notes.items():
+            service.synced(notes, now_ms)
         return tickets
 
     def abandoned(self) -> list[Ticket]:
@@ -166,7 +170,8 @@ class Engine:
             return None
         if self._store.pending_bytes > 2 * self.config.sync_batch_bytes:
             return now_ms + 1
-        return self.schedule.tick(now_ms)
+        moments = [moment for service in self._services if (moment := service.tick(now_ms)) is not None]
+        return min(moments, default=None)
 
     def take_upkeep(self, now_ms: int) -> UpkeepJob | None:
         """Return work to do beside the messages; call this every few hundred ms."""
@@ -174,14 +179,12 @@ class Engine:
             return None
         if not self._retention_ms <= now_ms < self._retention_ms + _RETENTION_INTERVAL_MS:
             self._retention_ms = now_ms
-            expire(self._store, now_ms, self.schedule.oldest_position)
-        return self._upkeep.take(now_ms, self.schedule.offsets(), may_checkpoint=not self.schedule.has_gaps)
+            expire(self._store, now_ms, self._services)
+        return self._upkeep.take(now_ms)
 
     def upkept(self, job: UpkeepJob, error: OSError | None, now_ms: int) -> None:
         """Take over what an upkeep job did. A full disk is waited out, any other error is final."""
-        self._upkeep.done(job, failed=error is not None)
-        if job.checkpointed and job.delay_offsets is not None:
-            self.schedule.persisted(job.delay_offsets, now_ms)
+        self._upkeep.done(job, now_ms, failed=error is not None)
         if error is not None and error.errno in NO_ROOM:
             self._upkeep.disk_ratio = 1.0
         elif error is not None:
@@ -207,11 +210,11 @@ class Engine:
             job.run()
             self.synced(job, None, now_ms)
         last = UpkeepJob(self._store, self._files)
-        if not self.schedule.has_gaps:
-            self._upkeep.add_checkpoint(last, self.schedule.offsets(), clean=True)
+        if self._upkeep.may_checkpoint:
+            self._upkeep.add_checkpoint(last, clean=True)
         self._upkeep.add_saves(last)
         last.run()
-        self._upkeep.done(last, failed=False)
+        self._upkeep.done(last, now_ms, failed=False)
         if last.checkpointed:
             self._files.remove(join(self.config.root, "abort"))
             self._files.sync_directory(self.config.root)

@@ -9,14 +9,16 @@ recovery sees in the log what went out already, and repeats nothing.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from .config import parse_delay_levels
+from .disk import json_file
+from .disk.files import join
 from .errors import CorruptRecord, EngineError, RecordNotFound, StoreRefused
-from .lateness import Lateness
+from .lanes import Lane, ProgressWrite
 from .levels import DelayLevel, LevelStatus
-from .message import Message, decode
+from .message import Message
 from .properties import (
     DELAY,
     KEYS,
@@ -28,11 +30,10 @@ from .properties import (
     format_properties,
     parse_properties,
 )
-from .store.consumequeue import QueueEntry
 from .store.facts import Facts
 from .store.mending import Mender
 from .store.store import Store
-from .store.ticket import SyncJob, Ticket
+from .store.ticket import Ticket
 from .store.topics import SCHEDULE_TOPIC
 
 #: Messages released in one tick, so that a herd does not keep the broker from answering.
@@ -43,54 +44,11 @@ _READ_AHEAD = 512
 _REFUSED_PAUSE_MS = 100
 
 
-class Lane:
-    """The progress of one level. ``next_offset`` is released next, all below ``offset`` is durably out."""
-
-    __slots__ = (
-        "ahead",
-        "delay_ms",
-        "early_total",
-        "gone",
-        "lateness",
-        "level",
-        "next_offset",
-        "offset",
-        "persisted_ms",
-        "persisted_offset",
-        "released_total",
-    )
-
-    def __init__(self, level: int, delay_ms: int) -> None:
-        self.level = level
-        self.delay_ms = delay_ms
-        self.next_offset = 0
-        self.offset = 0
-        self.persisted_offset = 0
-        self.persisted_ms: int | None = None
-        self.released_total = 0
-        self.early_total = 0
-        self.lateness = Lateness()
-        self.ahead: deque[QueueEntry] = deque()
-        #: offsets from ``offset`` on that are out already: recovery found their releases in the log
-        self.gone: set[int] = set()
-
-    def pass_gone(self) -> None:
-        """Count what recovery found released, as far as nothing before it is missing."""
-        while self.offset in self.gone:
-            self.gone.remove(self.offset)
-            self.offset += 1
-        while self.next_offset < self.offset:
-            self.step()
-
-    def step(self) -> None:
-        """Go on behind the head."""
-        if self.ahead:
-            self.ahead.popleft()
-        self.next_offset += 1
-
-
 class Schedule:
     """Parks and releases. ``release(message, topic, queue_id, facts, now_ms)`` appends it to its real topic."""
+
+    name = "levels"
+    topics = frozenset({SCHEDULE_TOPIC})
 
     def __init__(
         self, store: Store, mender: Mender, release: Callable[[Message, str, int, Facts, int], Ticket]
@@ -102,6 +60,7 @@ class Schedule:
         self.levels = tuple(DelayLevel(number, delay_ms) for number, delay_ms in enumerate(delays, 1))
         self._lanes = [Lane(level.number, level.delay_ms) for level in self.levels]
         self._refused_until_ms = 0
+        self._path = join(store.config.root, "config", "delayOffset.json")
 
     # parking
 
@@ -121,25 +80,29 @@ class Schedule:
         """Return when a message stored now on a level is due."""
         return store_ms + self._lanes[level - 1].delay_ms
 
-    # progress
+    # progress (see store/derived.py)
 
-    def resume(self, offsets: dict[int, int]) -> None:
-        """Take over progress from disk: next offset by level; what recovery heard may be further."""
+    def resume(self, saved: dict[str, int] | None, *, whole: bool) -> None:
+        """Take over the next offset to release by level: what delayOffset.json or the checkpoint says."""
+
+        def read(content: dict[str, Any]) -> dict[int, int]:
+            return {int(level): int(offset) for level, offset in (content.get("offsetTable") or {}).items()}
+
+        offsets = json_file.load(self._store.files, self._path, read) or {}
         for lane in self._lanes:
-            lane.next_offset = max(lane.next_offset, offsets.get(lane.level, 0))
+            lane.next_offset = max(offsets.get(lane.level, 0), (saved or {}).get(str(lane.level), 0))
 
-    def heard(self, position: int) -> None:
-        """Hear from recovery that the record parked at ``position`` went out."""
-        try:
-            message = decode(self._store.log.record_at(position))
-        except (RecordNotFound, CorruptRecord):
-            return
-        if message.topic == SCHEDULE_TOPIC and 0 <= message.queue_id < len(self._lanes):
+    def walked(self, message: Message) -> None:
+        """Nothing to do: what is parked stands in the queues."""
+
+    def heard(self, parked: Message) -> None:
+        """Hear from recovery that a parked record went out."""
+        if 0 <= parked.queue_id < len(self._lanes):
             # one by one: of releases written together a power loss may take the first and leave the second
-            self._lanes[message.queue_id].gone.add(message.queue_offset)
+            self._lanes[parked.queue_id].gone.add(parked.queue_offset)
 
-    def start(self) -> None:
-        """Fit progress to what the queues hold; called once after recovery."""
+    def start(self, now_ms: int) -> None:
+        """Fit progress to what the queues hold."""
         for lane in self._lanes:
             queue = self._store.queues.get(SCHEDULE_TOPIC, lane.level - 1)
             low, high = (queue.min_offset, queue.max_offset) if queue else (0, 0)
@@ -148,24 +111,28 @@ class Schedule:
             lane.pass_gone()
             lane.next_offset = lane.persisted_offset = lane.offset
 
-    def offsets(self) -> dict[int, int]:
+    def state(self) -> dict[str, int]:
         """Return the next offset by level, as far as it is durable, of levels that were ever used."""
         used = (lane for lane in self._lanes if self._store.queues.get(SCHEDULE_TOPIC, lane.level - 1))
-        return {lane.level: lane.offset for lane in used}
+        return {str(lane.level): lane.offset for lane in used}
+
+    def writes(self, *, clean: bool) -> ProgressWrite:
+        """Return ``delayOffset.json`` as of now."""
+        return ProgressWrite(self._path, self.state(), self.persisted)
 
     @property
-    def has_gaps(self) -> bool:
-        """Tell whether a release is out while an earlier one of its level was lost, and not made again yet.
+    def may_checkpoint(self) -> bool:
+        """Tell whether no release is out while an earlier one of its level was lost, and not made again yet.
 
         Progress as one offset cannot say so: until it is made good only the log knows, so no checkpoint may pass it.
         """
-        return any(lane.gone for lane in self._lanes)
+        return not any(lane.gone for lane in self._lanes)
 
-    def persisted(self, offsets: dict[int, int], now_ms: int) -> None:
+    def persisted(self, offsets: dict[str, int], now_ms: int) -> None:
         """Note what is saved on disk."""
         for lane in self._lanes:
-            if lane.level in offsets:
-                lane.persisted_offset = offsets[lane.level]
+            if (offset := offsets.get(str(lane.level))) is not None:
+                lane.persisted_offset = offset
                 lane.persisted_ms = now_ms
 
     def oldest_position(self) -> int | None:
@@ -245,11 +212,11 @@ class Schedule:
             lane.step()
             return
         lane.step()
-        self._store.note_release(lane.level, lane.next_offset, entry.tags_code)
+        self._store.note(self, (lane.level, lane.next_offset, entry.tags_code))
 
-    def synced(self, job: SyncJob, now_ms: int) -> None:
-        """Count releases that are visible now."""
-        for level, next_offset, due_ms in job.released:
+    def synced(self, notes: Sequence[tuple[int, int, int]], now_ms: int) -> None:
+        """Count releases that are visible now: (level, next offset, due_ms)."""
+        for level, next_offset, due_ms in notes:
             lane = self._lanes[level - 1]
             lane.offset = next_offset
             lane.pass_gone()
@@ -257,7 +224,7 @@ class Schedule:
             lane.lateness.add(now_ms, now_ms - due_ms)
             if now_ms < due_ms:
                 lane.early_total += 1
-        for level in {level for level, _, _ in job.released}:
+        for level in {level for level, _, _ in notes}:
             self._store.changes.touch("level", level)
 
     # seeing

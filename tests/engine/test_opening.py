@@ -34,7 +34,7 @@ def picture(driver: Driver) -> list[object]:
         driver.readable("SCHEDULE_TOPIC_XXXX", 2),
         [engine.find("orders", f"k{n}", begin_ms=0, end_ms=now_ms, max_count=5, now_ms=now_ms) for n in range(40)],
         engine.topics.get("orders"),
-        engine.schedule.offsets(),
+        engine.schedule.state(),
     ]
 
 

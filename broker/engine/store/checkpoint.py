@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import asdict, dataclass, field
+from typing import Any
 from zlib import crc32
 
 from ..disk.files import Files, directory_of
@@ -44,7 +45,8 @@ class Checkpoint:
     queue_total: int = 0
     index_name: str = ""
     index_number: int = 1
-    level_offsets: dict[str, int] = field(default_factory=dict)
+    #: by name of the service: what it wants to be told when it resumes
+    states: dict[str, Any] = field(default_factory=dict)
     damaged: tuple[tuple[int, int], ...] = ()
     clean: bool = False
     segment_size: int = 0

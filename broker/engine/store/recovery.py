@@ -2,7 +2,7 @@
 
     1  choose where to start: the checkpoint's position, else the beginning of the log
     2  open queues and index up to there; if they do not match the checkpoint, start at the beginning after all
-    3  walk the log from there to its end: fill queues and index, hear of releases; step over bytes that are no record
+    3  walk the log from there to its end: fill queues and index, tell the services; step over bytes that are no record
        if sound records follow, otherwise the log ends there
     4  write the walked part again and sync it (a page that failed to reach the disk may look fine in the cache),
        make everything behind the end read as zero
@@ -13,14 +13,15 @@ among the bytes lost, and nothing readable is dropped: it is not known which sen
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from ..disk.files import join
-from ..errors import CorruptRecord, EngineError, StoreUnsupported
+from ..errors import CorruptRecord, EngineError, RecordNotFound, StoreUnsupported
 from ..message import Message, decode
 from ..properties import SOURCE
 from .checkpoint import Checkpoint, DamagedRange
 from .consumequeue import FILLER_SIZE, ConsumeQueue
+from .derived import Derived
 from .facts import Facts
 from .store import Store
 from .topics import SYSTEM_PREFIX, SYSTEM_TOPICS, Topic
@@ -32,11 +33,12 @@ _REWRITE_BYTES = 1 << 20
 
 
 class Recovery:
-    """One run over a store. ``released`` is called with the position of each parked record that went out."""
+    """One run over a store; the services hear of what it finds."""
 
-    def __init__(self, store: Store, released: Callable[[int], None]) -> None:
+    def __init__(self, store: Store, services: Sequence[Derived]) -> None:
         self._store = store
-        self._released = released
+        self._services = services
+        self._by_topic = {topic: service for service in services for topic in service.topics}
         self._missing_topics: dict[str, Topic] = {}
         self._lost: DamagedRange | None = None
         self.records_walked = 0
@@ -58,6 +60,9 @@ class Recovery:
             self._adopt_topics_of_queues()
         start = self._open_derived(checkpoint, was_clean)
         self.start_position = start
+        kept = checkpoint.states if checkpoint is not None else {}
+        for service in self._services:
+            service.resume(kept.get(service.name), whole=checkpoint is None or start != checkpoint.position)
         if checkpoint is not None:
             store.damaged = [DamagedRange(a, b) for a, b in checkpoint.damaged if b > log.min_position]
         end = self._walk(start, topics_known)
@@ -160,7 +165,7 @@ class Recovery:
         # also where the topic was deleted since: what went out does not go out again
         source = message.properties.get(SOURCE, "")
         if source.isdigit():
-            self._released(int(source))
+            self._tell_source(int(source))
         if not self._topic_is_known(message, topics_known):
             return
         queue = store.queues.ensure(message.topic, message.queue_id)
@@ -171,6 +176,17 @@ class Recovery:
         store.visible_ms = message.store_ms
         facts = Facts(b"", message.unique_key, message.tags, properties.get("KEYS"))
         store.add_to_index(message.topic, facts, message.position, message.store_ms)
+        if (service := self._by_topic.get(message.topic)) is not None:
+            service.walked(message)
+
+    def _tell_source(self, position: int) -> None:
+        """Tell a service that one of its parked records went out."""
+        try:
+            parked = decode(self._store.log.record_at(position))
+        except (RecordNotFound, CorruptRecord):
+            return
+        if (service := self._by_topic.get(parked.topic)) is not None:
+            service.heard(parked)
 
     def _put_entry(self, queue: ConsumeQueue, message: Message) -> bool:
         """Place the entry where the record says; False if an older life of the topic had it."""

@@ -6,23 +6,24 @@ messages that are not released, and (unless switched off) messages that a group 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from itertools import pairwise
 
+from .derived import Derived
 from .store import Store
 
 #: Segments removed in one pass.
 _SEGMENTS_PER_PASS = 4
 
 
-def expire(store: Store, now_ms: int, pinned_position: Callable[[], int | None]) -> None:
+def expire(store: Store, now_ms: int, services: Sequence[Derived]) -> None:
     """Remove the segments whose time has come. Raises OSError."""
-    if count := removable(store, now_ms, pinned_position):
+    if count := removable(store, now_ms, services):
         remove_oldest(store, count)
 
 
-def removable(store: Store, now_ms: int, pinned_position: Callable[[], int | None]) -> int:
-    """Return how many of the oldest segments may be removed now. ``pinned_position`` is asked only if some are old."""
+def removable(store: Store, now_ms: int, services: Sequence[Derived]) -> int:
+    """Return how many of the oldest segments may be removed now. The services are asked only if some are old."""
     border_ms = now_ms - int(store.config.retention_hours * 3_600_000)
     ends = []
     for start, following in pairwise(store.log.chain.segments()):
@@ -33,8 +34,10 @@ def removable(store: Store, now_ms: int, pinned_position: Callable[[], int | Non
         ends.append(following)
     if not ends:
         return 0
-    pinned = pinned_position()
-    pin = store.visible_position if pinned is None else min(pinned, store.visible_position)
+    pin = store.visible_position
+    for service in services:
+        pinned = service.oldest_position()
+        pin = pin if pinned is None else min(pin, pinned)
     if store.config.keep_unconsumed:
         pin = min(pin, oldest_unconsumed(store))
     return min(sum(end <= pin for end in ends), _SEGMENTS_PER_PASS)

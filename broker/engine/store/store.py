@@ -6,6 +6,8 @@ says that the log holds it durably (flush=sync) or at all (flush=async).
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..config import EngineConfig, parse_delay_levels
 from ..disk.files import Files, join
 from ..errors import CorruptRecord, RecordNotFound, StoreBusy
@@ -14,6 +16,7 @@ from ..properties import DELAY
 from .changes import Changes
 from .checkpoint import CheckpointFile, DamagedRange
 from .commitlog import CommitLog
+from .derived import Derived
 from .facts import Facts
 from .groups import Groups
 from .index import Index
@@ -160,10 +163,10 @@ class Store:
         number = int(level) if level.isascii() and level.isdigit() and len(level) < 10 else 0
         return message.store_ms + (self._delays_ms[min(number, len(self._delays_ms)) - 1] if number else 1000)
 
-    def note_release(self, level: int, next_offset: int, due_ms: int) -> None:
-        """Say that the record just appended releases one of a delay level."""
+    def note(self, derived: Derived, value: Any) -> None:
+        """Have a service told ``value`` when the record just appended is visible."""
         job = self._open_job if self._open_job.tickets else self._closed_jobs[-1]
-        job.released.append((level, next_offset, due_ms))
+        job.notes.setdefault(derived, []).append(value)
 
     # group commit
 

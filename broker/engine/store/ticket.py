@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..message import offset_message_id
 from .commitlog import Writes
 from .consumequeue import ConsumeQueue
+from .derived import Derived
 
 
 class Ticket:
@@ -75,7 +78,7 @@ class Ticket:
 class SyncJob:
     """One group commit. ``run`` may be called in any thread; everything else belongs to the engine."""
 
-    __slots__ = ("end_position", "index_mark", "queue_ends", "released", "store_ms", "sync", "tickets", "writes")
+    __slots__ = ("end_position", "index_mark", "notes", "queue_ends", "store_ms", "sync", "tickets", "writes")
 
     def __init__(self) -> None:
         self.writes: Writes | None = None
@@ -83,8 +86,8 @@ class SyncJob:
         self.tickets: list[Ticket] = []
         #: how far each touched queue becomes visible
         self.queue_ends: dict[ConsumeQueue, int] = {}
-        #: (level, next offset, due_ms) of releases in it
-        self.released: list[tuple[int, int, int]] = []
+        #: what the services are to be told when it is visible
+        self.notes: dict[Derived, list[Any]] = {}
         self.end_position = 0
         #: how far the index has come with it
         self.index_mark = ("", 1)

@@ -7,12 +7,15 @@ the order of durability: log, then queues and index, then the checkpoint that vo
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from ..disk import atomic, json_file
-from ..disk.files import Files, join
+from ..disk import atomic
+from ..disk.files import Files
 from .checkpoint import Checkpoint
 from .consumequeue import QueueWrite, write_entries
+from .derived import Derived, DerivedWrite
 from .indexfile import IndexWrite
 from .store import Store
 
@@ -34,7 +37,7 @@ class UpkeepJob:
     queue_writes: list[QueueWrite] = field(default_factory=list)
     index_writes: list[IndexWrite] = field(default_factory=list)
     checkpoint: Checkpoint | None = None
-    delay_offsets: dict[int, int] | None = None
+    derived_writes: list[DerivedWrite] = field(default_factory=list)
     saves: list[tuple[str, bytes]] = field(default_factory=list)
     offsets_version: int | None = None
     segment: int | None = None
@@ -48,6 +51,8 @@ class UpkeepJob:
             self.store.log.sync_all(self.sync_positions)
         if self.checkpoint is not None:
             self._write_derived()
+            for write in self.derived_writes:
+                write.run(self.files)
             self.store.checkpoints.save(self.checkpoint)
             self.checkpointed = True
         for path, content in self.saves:
@@ -86,38 +91,38 @@ class UpkeepJob:
 class Upkeep:
     """Decides when what is done, and takes over the results."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, services: Sequence[Derived]) -> None:
         self._store = store
+        self._services = services
         self._out: UpkeepJob | None = None
         self._checkpoint_ms = 0
         self._checkpoint_position = store.visible_position
-        self._checkpoint_state: tuple[int, dict[int, int]] | None = None
+        self._checkpoint_state: tuple[int, dict[str, Any]] | None = None
         self._save_ms = 0
         self._sync_ms = 0
         self._disk_ms = 0
         self._segment_ms = 0
         self.disk_ratio = 0.0
 
-    def take(self, now_ms: int, delay_offsets: dict[int, int], *, may_checkpoint: bool = True) -> UpkeepJob | None:
+    def take(self, now_ms: int) -> UpkeepJob | None:
         """Return the next job, None while one is out or nothing is to be done."""
         store, config = self._store, self._store.config
         if self._out is not None:
             return None
         job = UpkeepJob(store, store.files)
-        state = (store.visible_position, delay_offsets)
         wanted = (
-            may_checkpoint
-            and state != self._checkpoint_state
-            and (
+            (
                 _passed(self._checkpoint_ms, config.checkpoint_interval_ms, now_ms)
                 or store.visible_position - self._checkpoint_position >= config.checkpoint_bytes
             )
+            and self.may_checkpoint
+            and (store.visible_position, self._states()) != self._checkpoint_state
         )
         syncs = config.flush == "async" and store.log.durable_position < store.visible_position
         if syncs and (wanted or _passed(self._sync_ms, config.flush_interval_ms, now_ms)):
             self._add_sync(job)
         if wanted:
-            self.add_checkpoint(job, delay_offsets, clean=False)
+            self.add_checkpoint(job, clean=False)
             self._checkpoint_ms = now_ms
         if _passed(self._save_ms, config.save_interval_ms, now_ms):
             self.add_saves(job)
@@ -135,13 +140,21 @@ class Upkeep:
         self._out = job
         return job
 
+    @property
+    def may_checkpoint(self) -> bool:
+        """Tell whether every service can be told by a checkpoint what it did."""
+        return all(service.may_checkpoint for service in self._services)
+
+    def _states(self) -> dict[str, Any]:
+        return {service.name: service.state() for service in self._services}
+
     def _add_sync(self, job: UpkeepJob) -> None:
         log = self._store.log
         start, size = log.chain.segment_start(log.durable_position), log.chain.segment_size
         job.sync_positions = list(range(start, self._store.visible_position, size))
         job.durable_position = self._store.visible_position
 
-    def add_checkpoint(self, job: UpkeepJob, delay_offsets: dict[int, int], *, clean: bool) -> None:
+    def add_checkpoint(self, job: UpkeepJob, *, clean: bool) -> None:
         """Add everything derived, and the checkpoint that vouches for it."""
         store = self._store
         if store.config.flush == "async":
@@ -151,14 +164,15 @@ class Upkeep:
         job.index_writes = store.index.take()
         index_name, index_number = store.visible_index_mark
         count, total = store.queues.used()
-        job.delay_offsets = delay_offsets
+        writes_of_services = [service.writes(clean=clean) for service in self._services]
+        job.derived_writes = [write for write in writes_of_services if write is not None]
         job.checkpoint = Checkpoint(
             position=store.visible_position,
             queue_count=count,
             queue_total=total,
             index_name=index_name,
             index_number=index_number,
-            level_offsets={str(level): offset for level, offset in delay_offsets.items()},
+            states=self._states(),
             damaged=tuple((known.start, known.end) for known in store.damaged),
             clean=clean,
             segment_size=store.log.chain.segment_size,
@@ -167,10 +181,6 @@ class Upkeep:
             index_entries=store.config.index_entries,
             store_ms=store.visible_ms,
         )
-        table = {str(level): offset for level, offset in delay_offsets.items()}
-        version = {"counter": sum(delay_offsets.values()), "stateVersion": 0, "timestamp": 0}
-        content = json_file.dump({"dataVersion": version, "offsetTable": table})
-        job.saves.append((join(store.config.root, "config", "delayOffset.json"), content))
 
     def add_saves(self, job: UpkeepJob) -> None:
         """Add the tables that changed."""
@@ -179,7 +189,7 @@ class Upkeep:
             job.offsets_version, content = taken
             job.saves.append((self._store.offsets.path, content))
 
-    def done(self, job: UpkeepJob, *, failed: bool) -> None:
+    def done(self, job: UpkeepJob, now_ms: int, *, failed: bool) -> None:
         """Take over what a job achieved."""
         store = self._store
         self._out = None
@@ -192,11 +202,13 @@ class Upkeep:
                 write.queue.wrote(write)
             for index_write in job.index_writes:
                 store.index.wrote(index_write)
-            self._checkpoint_state = (job.checkpoint.position, job.delay_offsets or {})
+            self._checkpoint_state = (job.checkpoint.position, job.checkpoint.states)
             self._checkpoint_position = job.checkpoint.position
         else:
             for index_write in job.index_writes:
                 store.index.failed(index_write)
+        for derived_write in job.derived_writes:
+            derived_write.done(saved=job.checkpointed, now_ms=now_ms)
         if job.sync_positions and (job.checkpointed or not failed):
             store.log.durable_position = max(store.log.durable_position, job.durable_position)
         if job.offsets_version is not None and not failed:

@@ -34,7 +34,7 @@ class ScheduleProcessor:
         }
 
     def _delay_offsets(self, _: Connection, request: Command) -> Command:
-        offsets = {str(level): offset for level, offset in self._engine.schedule.offsets().items()}
+        offsets = self._engine.schedule.state()
         version = {"counter": 0, "stateVersion": 0, "timestamp": self._state.clock()}
         return request.answer(body=json_body({"dataVersion": version, "offsetTable": offsets}))
 
