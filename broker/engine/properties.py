@@ -18,6 +18,9 @@ ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
 WAIT = "WAIT"
 #: Ours: position of the parked record that this one releases, so that recovery knows it went out.
 SOURCE = "ESC_SOURCE"
+#: Written by the broker alone: what a client sends under these names (it may pass on a message it received) is dropped,
+#: or it could make recovery believe that a parked message went out.
+RESERVED = frozenset({SOURCE})
 
 
 def parse_properties(raw: bytes) -> dict[str, str]:

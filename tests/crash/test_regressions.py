@@ -271,3 +271,17 @@ def test_a_release_known_from_the_log_is_not_made_again_when_those_before_it_wer
     after.tick()
     after.advance(5_000)
     assert sorted(body[:1] for body in after.bodies("orders")) == [b"0", b"1", b"2"]
+
+
+def test_a_client_cannot_make_recovery_believe_that_a_parked_message_went_out():
+    files = SimulatedFiles()
+    driver = open_engine(files)
+    driver.engine.topics.ensure("orders", 1)
+    parked = driver.append("orders", b"parked", DELAY="3")
+    driver.append("orders", b"forged", ESC_SOURCE=str(parked.position), KEYS="k")
+    driver.settle()
+    after = open_engine(files.crash(PowerLoss("kill")), clock=driver.clock)
+    after.advance(10_000)
+    assert after.bodies("orders") == [b"forged", b"parked"]
+    forged = after.readable("orders")[0]
+    assert "ESC_SOURCE" not in forged.properties

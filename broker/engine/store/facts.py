@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from ..errors import FeatureMissing, InvalidDelayLevel, InvalidProperties
-from ..properties import DELAY, KEYS, TAGS, UNIQUE_KEY
+from ..properties import DELAY, KEYS, RESERVED, TAGS, UNIQUE_KEY, format_properties, parse_properties
 
 _WELL_FORMED = re.compile("(?:[^\x01\x02]+\x01[^\x02]*+\x02)*+").fullmatch
 #: Marks of messages that wait for a moment; taken as ordinary ones they would be delivered too early.
@@ -24,7 +24,10 @@ class Facts(NamedTuple):
 
 
 def facts_of(raw: bytes) -> Facts:
-    """Read properties. Raises InvalidProperties, InvalidDelayLevel, FeatureMissing."""
+    """Read properties, without those that only the broker writes.
+
+    Raises InvalidProperties, InvalidDelayLevel, FeatureMissing.
+    """
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
@@ -34,6 +37,9 @@ def facts_of(raw: bytes) -> Facts:
         raw += b"\x02"
     if _WELL_FORMED(text) is None:
         raise InvalidProperties
+    if "ESC_" in text and any(_value(text, name) is not None for name in RESERVED):
+        raw = format_properties({name: value for name, value in parse_properties(raw).items() if name not in RESERVED})
+        text = raw.decode()
     level = 0
     if "DELAY" in text and (value := _value(text, DELAY)) is not None:
         level = _delay_level(value)
