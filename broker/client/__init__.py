@@ -6,10 +6,23 @@ from .admin import Admin
 from .asking import AsyncAdmin
 from .consumer import Consumer
 from .consuming import AsyncConsumer
-from .errors import BrokerRefused, BrokerUnreachable, ClientError, InvalidArgument, NotSupported, RouteNotFound, Timeout
+from .errors import (
+    BrokerRefused,
+    BrokerUnreachable,
+    ClientError,
+    InvalidArgument,
+    NotSupported,
+    RouteNotFound,
+    ScheduleKeyTaken,
+    Timeout,
+    TimerLimit,
+    TimerPast,
+    TimerTooFar,
+)
 from .outgoing import Outgoing, prepare
 from .producer import Producer
 from .producing import AsyncProducer
+from .timers import TimerTarget
 from .types import Message, SendResult
 
 __all__ = [
@@ -27,7 +40,12 @@ __all__ = [
     "Outgoing",
     "Producer",
     "RouteNotFound",
+    "ScheduleKeyTaken",
     "SendResult",
     "Timeout",
+    "TimerLimit",
+    "TimerPast",
+    "TimerTarget",
+    "TimerTooFar",
     "prepare",
 ]

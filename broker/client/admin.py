@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from .asking import AsyncAdmin
 from .eventloop import event_loop_thread
+from .timers import (
+    Action,
+    SteeredAll,
+    TimerCheckpoint,
+    TimerForecast,
+    TimerLife,
+    TimerMetric,
+    TimerPage,
+    TimersPaused,
+    TimerStatus,
+    TimerTarget,
+    TimerWheel,
+)
 from .types import (
     Broker,
     ConsumeStats,
@@ -118,6 +131,52 @@ class Admin:
     def schedule_status(self) -> list[dict[str, Any]]:
         """All delay levels with their figures; raises NotSupported."""
         return _run(self._core.schedule_status())
+
+    def timers(
+        self, from_ms: int, to_ms: int, *, topic: str | None = None, key: str | None = None, limit: int = 100,
+        cursor: str | None = None, address: str | None = None,
+    ) -> TimerPage:  # fmt: skip
+        """Timers due from `from_ms` to before `to_ms`, by due time; raises NotSupported."""
+        return _run(
+            self._core.timers(from_ms, to_ms, topic=topic, key=key, limit=limit, cursor=cursor, address=address)
+        )
+
+    def timer_wheel(self, from_ms: int, to_ms: int, step_ms: int) -> TimerWheel:
+        """The wheel from one moment to another; raises NotSupported."""
+        return _run(self._core.timer_wheel(from_ms, to_ms, step_ms))
+
+    def timer_forecast(self, from_ms: int, to_ms: int, step_ms: int) -> TimerForecast:
+        """How many timers are due when, and which will be late; raises NotSupported."""
+        return _run(self._core.timer_forecast(from_ms, to_ms, step_ms))
+
+    def timer_status(self) -> TimerStatus:
+        """The timers as a whole; raises NotSupported."""
+        return _run(self._core.timer_status())
+
+    def timer(self, target: TimerTarget, *, address: str | None = None) -> TimerLife:
+        """Where one timer is, and what happened to it; raises NotSupported."""
+        return _run(self._core.timer(target, address=address))
+
+    def steer_timers(
+        self, action: Action, targets: Sequence[TimerTarget], *, reason: str = "", due_ms: int | None = None,
+        reference: str | None = None, address: str | None = None,
+    ) -> SteeredAll:  # fmt: skip
+        """Cancel, reschedule or deliver now, up to 1,000 at once; raises NotSupported."""
+        return _run(
+            self._core.steer_timers(action, targets, reason=reason, due_ms=due_ms, reference=reference, address=address)
+        )
+
+    def pause_timers(self, paused: bool) -> TimersPaused:
+        """Release no timers any more, or go on; raises NotSupported."""
+        return _run(self._core.pause_timers(paused))
+
+    def timer_checkpoint(self) -> TimerCheckpoint:
+        """How far the broker's timers are."""
+        return _run(self._core.timer_checkpoint())
+
+    def timer_metrics(self) -> tuple[TimerMetric, ...]:
+        """Pending timers by real topic."""
+        return _run(self._core.timer_metrics())
 
     def create_topic(
         self, name: str, *, queues: int = 4, permission: int = 6, attributes: Mapping[str, str] | None = None

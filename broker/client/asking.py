@@ -1,7 +1,7 @@
 """The asynchronous admin: what brokers know about topics, groups, queues, levels and messages.
 
-The one implementation; `Admin` is its synchronous face. Only RocketMQ's own requests are used, but for `changes` and
-`schedule_status`, which raise NotSupported where the broker is not Escapement.
+The one implementation; `Admin` is its synchronous face. Only RocketMQ's own requests are used, but for `changes`,
+`schedule_status` and most of what is asked about timers: they raise NotSupported where the broker is not Escapement.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from .errors import BadAnswer, BrokerRefused, BrokerUnreachable, InvalidArgument
 from .leniency import read_object
 from .reader import PULL_BYTES
 from .records import read_record, split_records
-from .session import Session
+from .session import DEFAULT_TIMEOUT_MS, Session
+from .timerasking import TimerQuestions
 from .types import (
     Broker,
     ConsumeStats,
@@ -37,7 +38,7 @@ _WITH_SUBSCRIPTION = 4
 _WHOLE_TIME_MS = 2**62
 
 
-class AsyncAdmin:
+class AsyncAdmin(TimerQuestions):
     """Asks the brokers of one name server; `broker` names the one for questions that only one can answer."""
 
     def __init__(self, namesrv: str = "127.0.0.1:9876", broker: str | None = None) -> None:
@@ -240,17 +241,17 @@ class AsyncAdmin:
         return chosen
 
     async def _ask(
-        self, code: int, ext: Mapping[str, str] | None = None, *, topic: str | None = None,
-        accept: Collection[int] = (Answer.SUCCESS,), address: str | None = None,
+        self, code: int, ext: Mapping[str, str] | None = None, body: bytes = b"", *, topic: str | None = None,
+        accept: Collection[int] = (Answer.SUCCESS,), address: str | None = None, timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> Response:  # fmt: skip
         """Ask the broker at `address`, or the one of this admin; of a topic's question, one that has the topic."""
         if address is not None:
-            return await self._session.ask(address, code, ext, accept=accept)
+            return await self._session.ask(address, code, ext, body, accept=accept, timeout_ms=timeout_ms)
         chosen = await self._chosen()
         address = chosen[0].address
         if self._broker is None and len(chosen) > 1 and topic is not None and topic not in names.BROKER_TOPICS:
             address = (await self._addresses_of(topic) or [address])[0]
-        return await self._session.ask(address, code, ext, accept=accept)
+        return await self._session.ask(address, code, ext, body, accept=accept, timeout_ms=timeout_ms)
 
     async def close(self) -> None:
         """End the connections; idempotent."""

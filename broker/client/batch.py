@@ -16,6 +16,7 @@ from .types import MessageQueue, SendResult
 
 _FRONT = Struct(">iiiii")
 _SHORT = Struct(">H")
+_DELAYS = ("\x02DELAY\x01", "\x02TIMER_DELIVER_MS\x01", "\x02TIMER_DELAY_MS\x01")
 
 
 def body(messages: Sequence[Outgoing]) -> bytes:
@@ -24,7 +25,7 @@ def body(messages: Sequence[Outgoing]) -> bytes:
         raise InvalidArgument("A batch needs at least one message.", field="messages")
     parts: list[bytes] = []
     for message in messages:
-        if "DELAY\x01" in message.properties:
+        if any(mark in message.properties for mark in _DELAYS):
             raise InvalidArgument("Messages of a batch cannot be delayed; send them one by one.", field="delay_level")
         properties = message.properties.encode()
         size = _FRONT.size + len(message.body) + _SHORT.size + len(properties)

@@ -4,7 +4,11 @@ ClientError
 ├── InvalidArgument       refused here, before anything was sent; nothing was stored
 ├── RouteNotFound         the name server knows no such topic
 ├── BrokerRefused         the broker answered with a code other than success
-│   └── NotSupported      ... because it does not know the request
+│   ├── NotSupported      ... because it does not know the request
+│   ├── ScheduleKeyTaken  ... because a message with this schedule key waits already
+│   ├── TimerTooFar       ... because the moment is further away than it takes
+│   ├── TimerPast         ... because the moment is past, and the sender did not want that
+│   └── TimerLimit        ... because it takes no more timers, or no more for this moment
 ├── BrokerUnreachable     no connection; a send that meets it may or may not be stored
 ├── Timeout               no answer in time; a send that meets it may or may not be stored
 ├── BadAnswer             the broker's answer cannot be read
@@ -53,6 +57,25 @@ class BrokerRefused(ClientError):
 
 class NotSupported(BrokerRefused):
     """The broker does not know this request (code 3): ask a broker that does, or do without."""
+
+
+class ScheduleKeyTaken(BrokerRefused):
+    """A message with this schedule key waits already: replace it, keep it, or choose another key."""
+
+    #: when the one that waits is due, epoch ms; None if the broker did not say
+    due_ms: int | None = None
+
+
+class TimerTooFar(BrokerRefused):
+    """The moment is further away than the broker takes."""
+
+
+class TimerPast(BrokerRefused):
+    """The moment is past, and the sender asked to have that refused (reject_past)."""
+
+
+class TimerLimit(BrokerRefused):
+    """The broker takes no more timers, or no more for this moment."""
 
 
 class BrokerUnreachable(ClientError):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Unpack
 
 import msgspec
 
 from . import names
 from .errors import InvalidArgument
+from .timing import Timing, timing_properties
 from .uniqueids import unique_ids
 
 
@@ -32,8 +34,9 @@ def prepare(
     delay_level: int = 0,
     wait_for_disk: bool = True,
     group: str | None = None,
+    **timing: Unpack[Timing],
 ) -> Outgoing:
-    """Check everything a caller gives and make the message; raises InvalidArgument."""
+    """Check everything a caller gives and make the message; `timing` is explained there. Raises InvalidArgument."""
     raw = _body(body)
     unique_id = unique_ids.next_id()
     parts = [f"UNIQ_KEY\x01{unique_id}\x02WAIT\x01{'true' if wait_for_disk else 'false'}\x02"]
@@ -45,6 +48,8 @@ def prepare(
     if delay_level:
         names.check_delay_level(delay_level)
         parts.append(f"DELAY\x01{delay_level}\x02")
+    if timing:
+        parts.append(timing_properties(timing, delay_level))
     if properties:
         names.check_properties(properties)
         parts.extend([f"{name}\x01{text}\x02" for name, text in properties.items()])

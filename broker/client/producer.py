@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from .eventloop import event_loop_thread
 from .outgoing import Outgoing, prepare
 from .producing import DEFAULT_GROUP, AsyncProducer
+from .timing import Timing
 from .types import SendResult
 
 
@@ -43,9 +44,10 @@ class Producer:
         delay_level: int = 0,
         queue_id: int | None = None,
         timeout_ms: int = 3000,
+        **timing: Unpack[Timing],
     ) -> SendResult:
-        """Send one message and wait until the broker has it."""
-        message = prepare(body, tag=tag, keys=keys, properties=properties, delay_level=delay_level)
+        """Send one message and wait until the broker has it; `timing` says when it is delivered (see Timing)."""
+        message = prepare(body, tag=tag, keys=keys, properties=properties, delay_level=delay_level, **timing)
         return event_loop_thread.run(self._core.send_prepared(topic, message, queue_id=queue_id, timeout_ms=timeout_ms))
 
     def send_batch(
@@ -66,10 +68,15 @@ class Producer:
         properties: Mapping[str, str] | None = None,
         delay_level: int = 0,
         queue_id: int | None = None,
+        **timing: Unpack[Timing],
     ) -> None:
         """Send without waiting for an answer: whether it arrived is not told."""
-        message = prepare(body, tag=tag, keys=keys, properties=properties, delay_level=delay_level)
+        message = prepare(body, tag=tag, keys=keys, properties=properties, delay_level=delay_level, **timing)
         event_loop_thread.run(self._core.send_oneway(topic, message, queue_id=queue_id))
+
+    def recall(self, topic: str, handle: str, *, timeout_ms: int = 3000) -> str:
+        """Take back a timer that was not delivered yet; returns its unique id. See AsyncProducer.recall."""
+        return event_loop_thread.run(self._core.recall(topic, handle, timeout_ms=timeout_ms))
 
     def close(self) -> None:
         """End the connections; idempotent."""

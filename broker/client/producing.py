@@ -6,10 +6,11 @@ import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self, cast
+from typing import Literal, Self, Unpack, cast
 
 from ..remoting.client import Response
 from ..remoting.codes import Answer, Request
+from ..remoting.recall import BadHandle, read_handle
 from . import batch, names
 from .destinations import Destination, Destinations, find_destinations
 from .errors import BrokerRefused, BrokerUnreachable, ClientClosed, ClientError, InvalidArgument
@@ -18,6 +19,7 @@ from .line import Answered, Lines, Outcome
 from .outgoing import Outgoing, prepare
 from .session import Session, refusal
 from .stored import Stored
+from .timing import Timing
 from .types import SendResult
 
 #: Stored, with less safety than was asked for (ResponseCode of 5.5.0).
@@ -72,9 +74,13 @@ class AsyncProducer:
         delay_level: int = 0,
         queue_id: int | None = None,
         timeout_ms: int = 3000,
+        **timing: Unpack[Timing],
     ) -> SendResult:
-        """Send one message and wait until the broker has it; raises ClientError."""
-        message = prepare(body, tag=tag, keys=keys, properties=properties, delay_level=delay_level)
+        """Send one message and wait until the broker has it; `timing` says when it is delivered (see Timing).
+
+        Raises ClientError, of a timer also ScheduleKeyTaken, TimerTooFar, TimerPast and TimerLimit.
+        """
+        message = prepare(body, tag=tag, keys=keys, properties=properties, delay_level=delay_level, **timing)
         return await self.send_prepared(topic, message, queue_id=queue_id, timeout_ms=timeout_ms)
 
     async def send_prepared(
@@ -177,6 +183,26 @@ class AsyncProducer:
         await line.room()
         line.tell(SEND, _fields(destination, message), message.body)
 
+    async def recall(self, topic: str, handle: str, *, timeout_ms: int = 3000) -> str:
+        """Take back a timer by the handle that its send was answered with; returns its unique id.
+
+        Raises InvalidArgument for what is no handle of this topic, BrokerRefused with code 604 when it is too late.
+        Apache RocketMQ only notes the wish: whether a message was found, it does not say.
+        """
+        names.check_writable_topic(topic)
+        try:
+            wanted = read_handle(handle)
+        except BadHandle as error:
+            raise InvalidArgument(f"handle {handle[:80]!r} is not valid: {error}.", field="handle") from None
+        if wanted.topic != topic:
+            raise InvalidArgument(f"The handle is of topic {wanted.topic!r}, not {topic!r}.", field="topic")
+        address = (await self._session.route(topic)).addresses.get(wanted.broker)
+        if address is None:
+            raise InvalidArgument(f"The handle names broker {wanted.broker!r}, which lacks the topic.", field="handle")
+        ext = {"producerGroup": self.group, "topic": topic, "recallHandle": handle, "bname": wanted.broker}
+        answer = await self._session.ask(address, Request.RECALL_MESSAGE, ext, timeout_ms=timeout_ms)
+        return answer.ext.get("msgId", wanted.unique_key)
+
     async def _destination(
         self, topic: str, group: str | None, queue_id: int | None = None, *, avoid: Destination | None = None
     ) -> Destination:
@@ -241,8 +267,9 @@ def _full_result(destination: Destination, message: Outgoing, outcome: Response)
     ext = outcome.ext
     queue = destination.queue
     due = ext.get("escDueMs")
+    conflict = ext.get("escConflict")
     return SendResult(
-        message.unique_id,
+        ext.get("transactionId", "") if conflict == "kept" else message.unique_id,
         ext.get("msgId", ""),
         queue.topic,
         queue.broker,
@@ -250,4 +277,6 @@ def _full_result(destination: Destination, message: Outgoing, outcome: Response)
         int(ext.get("queueOffset", -1)),
         status,
         int(due) if due is not None else None,
+        ext.get("recallHandle"),
+        cast(Literal["replaced", "kept"], conflict) if conflict in ("replaced", "kept") else None,
     )

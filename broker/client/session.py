@@ -20,7 +20,11 @@ from .errors import (
     InvalidArgument,
     NotSupported,
     RouteNotFound,
+    ScheduleKeyTaken,
     Timeout,
+    TimerLimit,
+    TimerPast,
+    TimerTooFar,
 )
 from .leniency import read_object
 from .types import Broker, Route
@@ -29,6 +33,13 @@ from .types import Broker, Route
 ROUTE_AGE_S = 30.0
 MASTERS_AGE_S = 5.0
 DEFAULT_TIMEOUT_MS = 3000
+#: What Escapement gives as `escError` beside RocketMQ's code, which is the same for many reasons.
+_REASONS: Mapping[str, type[BrokerRefused]] = {
+    "schedule_key_taken": ScheduleKeyTaken,
+    "timer_too_far": TimerTooFar,
+    "timer_past": TimerPast,
+    "timer_limit": TimerLimit,
+}
 
 
 def addresses_of(namesrv: str) -> tuple[str, ...]:
@@ -160,7 +171,11 @@ def refusal(answer: Response) -> BrokerRefused:
     """The error that says what the broker's answer says."""
     if answer.code == Answer.REQUEST_CODE_NOT_SUPPORTED:
         return NotSupported(answer.code, answer.remark)
-    return BrokerRefused(answer.code, answer.remark)
+    refused = _REASONS.get(answer.ext.get("escError", ""), BrokerRefused)(answer.code, answer.remark)
+    due = answer.ext.get("escDueMs", "")
+    if isinstance(refused, ScheduleKeyTaken) and due.isdigit():
+        refused.due_ms = int(due)
+    return refused
 
 
 def _unreachable(address: str, error: RemotingError) -> BrokerUnreachable:

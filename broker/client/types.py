@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import msgspec
 
@@ -46,6 +47,8 @@ class SendResult(msgspec.Struct, frozen=True):
 
     `status`: SEND_OK, FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE (stored, less safely).
     `due_ms`: when a delayed message is due, as the broker said; None if it is not delayed or the broker told nothing.
+    `recall_handle`: names a timer to `Producer.recall`. `conflict`: `replaced` if this message took the place of one
+    with its schedule key, `kept` if that one stays: then all ids and places here are those of the one that stays.
     """
 
     message_id: str
@@ -56,6 +59,8 @@ class SendResult(msgspec.Struct, frozen=True):
     queue_offset: int
     status: str = "SEND_OK"
     due_ms: int | None = None
+    recall_handle: str | None = None
+    conflict: Literal["replaced", "kept"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
