@@ -153,12 +153,12 @@ class Admin:
         """The timers as a whole; raises NotSupported."""
         return _run(self._core.timer_status())
 
-    def timer(self, target: TimerTarget, *, address: str | None = None) -> TimerLife:
+    def timer(self, target: TimerTarget | Mapping[str, Any], *, address: str | None = None) -> TimerLife:
         """Where one timer is, and what happened to it; raises NotSupported."""
         return _run(self._core.timer(target, address=address))
 
     def steer_timers(
-        self, action: Action, targets: Sequence[TimerTarget], *, reason: str = "", due_ms: int | None = None,
+        self, action: Action, targets: Sequence[TimerTarget | Mapping[str, Any]], *, reason: str = "", due_ms: int | None = None,
         reference: str | None = None, address: str | None = None,
     ) -> SteeredAll:  # fmt: skip
         """Cancel, reschedule or deliver now, up to 1,000 at once; raises NotSupported."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from struct import Struct
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -72,23 +72,20 @@ class TimerQuestions(ABC):
         """The timers as a whole: pending, backlog, totals, lateness, limits, clock steps."""
         return _read(await self._ask(Request.GET_TIMER_STATUS), TimerStatus)
 
-    async def timer(self, target: TimerTarget, *, address: str | None = None) -> TimerLife:
+    async def timer(self, target: TimerTarget | Mapping[str, Any], *, address: str | None = None) -> TimerLife:
         """Where one timer is, and what happened to it."""
-        target.check()
-        body = msgspec.json.encode(target)
+        body = msgspec.json.encode(TimerTarget.of(target))
         return _read(await self._ask(Request.GET_TIMER, body=body, address=address), TimerLife)
 
     async def steer_timers(
-        self, action: Action, targets: Sequence[TimerTarget], *, reason: str = "", due_ms: int | None = None,
+        self, action: Action, targets: Sequence[TimerTarget | Mapping[str, Any]], *, reason: str = "", due_ms: int | None = None,
         reference: str | None = None, address: str | None = None,
     ) -> SteeredAll:  # fmt: skip
         """Cancel, reschedule (to `due_ms`, or to each target's own) or deliver now; up to 1,000 at once, each with a
         result of its own in the same order. Answered when it is durable."""
         if not 1 <= len(targets) <= MOST_TARGETS:
             raise InvalidArgument(f"{len(targets)} targets are not valid: 1 to {MOST_TARGETS:,}.", field="targets")
-        for target in targets:
-            target.check()
-        asked: dict[str, object] = {"action": action, "reason": reason, "targets": list(targets)}
+        asked: dict[str, object] = {"action": action, "reason": reason, "targets": [*map(TimerTarget.of, targets)]}
         asked |= {name: value for name, value in (("dueMs", due_ms), ("reference", reference)) if value is not None}
         answer = await self._ask(
             Request.STEER_TIMERS, body=msgspec.json.encode(asked), address=address, timeout_ms=_STEER_TIMEOUT_MS

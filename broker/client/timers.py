@@ -6,9 +6,10 @@ All values are frozen and read straight from the answers' JSON, whose names are 
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
-from msgspec import Struct, field
+from msgspec import Struct, ValidationError, convert, field
 
 from .errors import InvalidArgument
 
@@ -33,7 +34,7 @@ class Timer(Struct, frozen=True, rename="camel"):
     message_id: str
     size_bytes: int = field(name="size", default=0)
     unique_key: str | None = None
-    keys: str | None = None
+    keys: list[str] = []
     tags: str | None = None
     schedule_key: str | None = None
     store_ms: int = 0
@@ -47,7 +48,7 @@ class TimerPage(Struct, frozen=True, rename="camel"):
     are more; go on with `cursor`. `scanned` counts what was looked at."""
 
     now_ms: int
-    timers: list[Timer] = field(name="items")
+    items: list[Timer]
     cursor: str | None = None
     scanned: int = 0
     complete: bool = True
@@ -181,7 +182,7 @@ class TimerForecast(Struct, frozen=True, rename="camel"):
     capacity_per_s: float | None = None
 
 
-class TimerTarget(Struct, frozen=True, rename="camel", omit_defaults=True):
+class TimerTarget(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
     """Which timer: by `position`, by `topic` and `schedule_key`, by `topic` and `unique_key`, by recall `handle`, or by
     offset `message_id`. `due_ms` is its own new moment when it is rescheduled."""
 
@@ -192,6 +193,16 @@ class TimerTarget(Struct, frozen=True, rename="camel", omit_defaults=True):
     handle: str | None = None
     message_id: str | None = None
     due_ms: int | None = None
+
+    @classmethod
+    def of(cls, given: TimerTarget | Mapping[str, Any]) -> TimerTarget:
+        """A checked target, from one or from its fields as they are on the wire; raises InvalidArgument."""
+        try:
+            target = given if isinstance(given, cls) else convert(dict(given), cls)
+        except ValidationError as error:
+            raise InvalidArgument(f"This does not name a timer: {error}.", field="target") from None
+        target.check()
+        return target
 
     def check(self) -> None:
         """Raise InvalidArgument unless exactly one name of a timer is given, with its topic where it takes one."""
