@@ -158,8 +158,8 @@ class Admin:
         return _run(self._core.timer(target, address=address))
 
     def steer_timers(
-        self, action: Action, targets: Sequence[TimerTarget | Mapping[str, Any]], *, reason: str = "", due_ms: int | None = None,
-        reference: str | None = None, address: str | None = None,
+        self, action: Action, targets: Sequence[TimerTarget | Mapping[str, Any]], *, reason: str = "",
+        due_ms: int | None = None, reference: str | None = None, address: str | None = None,
     ) -> SteeredAll:  # fmt: skip
         """Cancel, reschedule or deliver now, up to 1,000 at once; raises NotSupported."""
         return _run(

@@ -78,8 +78,8 @@ class TimerQuestions(ABC):
         return _read(await self._ask(Request.GET_TIMER, body=body, address=address), TimerLife)
 
     async def steer_timers(
-        self, action: Action, targets: Sequence[TimerTarget | Mapping[str, Any]], *, reason: str = "", due_ms: int | None = None,
-        reference: str | None = None, address: str | None = None,
+        self, action: Action, targets: Sequence[TimerTarget | Mapping[str, Any]], *, reason: str = "",
+        due_ms: int | None = None, reference: str | None = None, address: str | None = None,
     ) -> SteeredAll:  # fmt: skip
         """Cancel, reschedule (to `due_ms`, or to each target's own) or deliver now; up to 1,000 at once, each with a
         result of its own in the same order. Answered when it is durable."""

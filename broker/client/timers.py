@@ -198,7 +198,7 @@ class TimerTarget(Struct, frozen=True, rename="camel", omit_defaults=True, forbi
     def of(cls, given: TimerTarget | Mapping[str, Any]) -> TimerTarget:
         """A checked target, from one or from its fields as they are on the wire; raises InvalidArgument."""
         try:
-            target = given if isinstance(given, cls) else convert(dict(given), cls)
+            target = given if isinstance(given, TimerTarget) else convert(given, cls)
         except ValidationError as error:
             raise InvalidArgument(f"This does not name a timer: {error}.", field="target") from None
         target.check()
