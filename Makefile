@@ -53,7 +53,7 @@ bench-needs: interop-needs
 	@console/house/debian-packages wrk
 
 interop-needs:
-	@console/house/debian-packages openjdk-17-jdk-headless maven
+	@console/house/debian-packages openjdk-17-jdk-headless maven redis-tools
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
