@@ -10,12 +10,12 @@ from pathlib import Path
 from bench.rows import REPOSITORY, Row, Section, kept
 
 DOCUMENT = REPOSITORY / "docs" / "BENCHMARKS.md"
-ORDER = ["send", "lateness", "storage", "rest", "page"]
+ORDER = ["send", "lateness", "storage", "rest", "page", "redisson"]
 INTRODUCTION = """# Benchmarks
 
 Figures of one machine, side by side with Apache RocketMQ 5.5.0 where it has the same thing. `make bench` measures all
-and writes this page; `python -m bench send` (or `lateness`, `storage`, `rest`, `page`) measures one part, `--quick` in
-small. Client and broker share the machine; everything goes over loopback.
+and writes this page; `python -m bench send` (or `lateness`, `storage`, `rest`, `page`, `redisson`) measures one part, `--quick` in
+small. Client and server share the machine; everything goes over loopback.
 
 Words: **lateness** is the time of arrival in the consumer's handler minus due (the parked record's store time plus its
 level's delay). **Memory** is the anonymous memory (`RssAnon`) of the broker's process, page cache not counted.
@@ -50,7 +50,7 @@ def verdict(row: Row) -> str:
 
 def table(section: Section) -> list[str]:
     """A section's rows as a Markdown table."""
-    lines = ["| | Escapement | Apache RocketMQ | Ratio | Target | Holds |", "|---|---|---|---|---|---|"]
+    lines = [f"| | Escapement | {section.peer} | Ratio | Target | Holds |", "|---|---|---|---|---|---|"]
     lines += [
         f"| {row.name} | {row.ours} | {row.theirs} | {row.ratio} | {row.target} | {verdict(row)} |"
         for row in section.rows

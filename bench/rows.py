@@ -13,7 +13,7 @@ RESULTS = REPOSITORY / "var" / "bench"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure; `theirs` and `ratio` (ours / theirs) are empty where Apache RocketMQ has no such thing."""
+    """One figure; `theirs` and `ratio` (ours / theirs) are empty where the other side has no such thing."""
 
     name: str
     ours: str
@@ -34,6 +34,7 @@ class Section:
     measured_at: str
     rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    peer: str = "Apache RocketMQ"
 
 
 def compared(name: str, ours: float, theirs: float, unit: str, target: str, holds: Callable[[float], bool]) -> Row:
