@@ -13,9 +13,9 @@ DOCUMENT = REPOSITORY / "docs" / "BENCHMARKS.md"
 ORDER = ["send", "lateness", "storage", "rest", "page", "redisson"]
 INTRODUCTION = """# Benchmarks
 
-Figures of one machine, side by side with Apache RocketMQ 5.5.0 where it has the same thing. `make bench` measures all
-and writes this page; `python -m bench send` (or `lateness`, `storage`, `rest`, `page`, `redisson`) measures one part, `--quick` in
-small. Client and server share the machine; everything goes over loopback.
+Figures of one machine, side by side with Apache RocketMQ 5.5.0 or Redisson 4.7.0 where it has the same thing.
+`make bench` measures all and writes this page; `python -m bench send` (or `lateness`, `storage`, `rest`, `page`,
+`redisson`) measures one part, `--quick` in small. Client and server share the machine; everything goes over loopback.
 
 Words: **lateness** is the time of arrival in the consumer's handler minus due (the parked record's store time plus its
 level's delay). **Memory** is the anonymous memory (`RssAnon`) of the broker's process, page cache not counted.
@@ -31,7 +31,7 @@ def machine() -> list[str]:
     shape = f"{os.cpu_count()} cores ({processor()}), {memory_kb / (1 << 20):.0f} GB of memory"
     return [
         f"{shape}, {platform.system()} {platform.release()}",
-        f"Python {platform.python_version()}; {java[0] if java else 'no Java'}; Apache RocketMQ 5.5.0",
+        f"Python {platform.python_version()}; {java[0] if java else 'no Java'}; Apache RocketMQ 5.5.0; Redisson 4.7.0",
     ]
 
 
