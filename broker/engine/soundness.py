@@ -52,6 +52,19 @@ def is_sound(record: bytes, position: int) -> str | None:
     return _check_ends(record, at + body_length, magic)
 
 
+def stands_here(record: bytes, position: int, queue_id: int, offset: int) -> bool:
+    """Tell whether the bytes are the whole undamaged record of this position and place in a queue."""
+    size = len(record)
+    if size < MIN_RECORD_SIZE:
+        return False
+    total, magic, _, own_queue_id, _, own_offset, own_position, _, _ = HEAD.unpack_from(record)
+    if own_queue_id != queue_id or own_offset != offset or own_position != position or total != size:
+        return False
+    if magic == MAGIC_V1 and record[size - CRC_SIZE : size - 11] == CRC_NAME:
+        return record[size - CRC_SIZE :] == crc_property(crc32(memoryview(record)[: size - CRC_SIZE]))
+    return is_sound(record, position) is None
+
+
 def _almost_has_checksum(record: bytes) -> bool:
     """Tell whether a record ends with what was ``__CRC32#`` before a bit or two flipped."""
     fixed = record[-CRC_SIZE:-11] + record[-1:]
