@@ -6,6 +6,10 @@ from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from console.operations.rows import AuditEntry, Operation, OperationItem
+
+__all__ = ["ApiToken", "AuditEntry", "Operation", "OperationItem"]
+
 
 class ApiToken(models.Model):
     """A token of the REST interface. Only a hash is kept; the token itself is shown once, when it is made.

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from django.conf import settings
 
-from broker.client import Admin, BrokerUnreachable, ClientError, InvalidArgument, RouteNotFound, Timeout
+from broker.client import Admin, BrokerUnreachable, ClientError, InvalidArgument, NotSupported, RouteNotFound, Timeout
 from console.queries.clock import now_ms
 from console.queries.shapes.evidence import Evidence, StaleReason
 
@@ -47,6 +47,8 @@ def _reason(error: ClientError) -> StaleReason:
         return StaleReason.BROKER_SLOW
     if isinstance(error, BrokerUnreachable):
         return StaleReason.BROKER_UNREACHABLE
+    if isinstance(error, NotSupported):
+        return StaleReason.NOT_SUPPORTED
     if isinstance(error, (RouteNotFound, InvalidArgument)):
         return StaleReason.NOT_THERE
     return StaleReason.BROKER_REFUSED

@@ -16,6 +16,7 @@ class StaleReason(TextChoices):
     BROKER_UNREACHABLE = "broker-unreachable", _("the broker cannot be reached")
     BROKER_SLOW = "broker-slow", _("the broker did not answer in time")
     BROKER_REFUSED = "broker-refused", _("the broker refused to answer")
+    NOT_SUPPORTED = "not-supported", _("the broker does not know this request")
     NOT_THERE = "not-there", _("the broker has no such thing")
 
 

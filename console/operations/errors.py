@@ -1,0 +1,66 @@
+"""What can be wrong with an operation, as one tree.
+
+OperationError
+├── NotAllowed          the person or token may not do this
+├── InvalidParameter    a field is wrong; `field` names it
+├── ReasonMissing       no reason was given
+├── NotTyped            many are hit and the number was not typed
+├── PreviewStale        what was shown is too old to be confirmed: look again
+├── TooMany             more match than one operation may touch
+└── NotPossible         the state of the operation, or the broker, does not allow it
+"""
+
+from __future__ import annotations
+
+
+class OperationError(Exception):
+    """The operation cannot be done."""
+
+    field: str | None = None
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (self.__doc__ or "").strip())
+
+
+class NotAllowed(OperationError):
+    """You may not do this; ask an administrator for the permission."""
+
+    def __init__(self, permission: str) -> None:
+        super().__init__(f"This needs the permission {permission}; ask an administrator for it.")
+        self.permission = permission
+
+
+class InvalidParameter(OperationError):
+    """A field is not valid."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class ReasonMissing(OperationError):
+    """Say why: the reason is kept in the audit."""
+
+    field = "reason"
+
+
+class NotTyped(OperationError):
+    """Type the number of messages to confirm."""
+
+    field = "typed"
+
+
+class PreviewStale(OperationError):
+    """The preview is too old; it was counted again: look, and confirm once more."""
+
+
+class TooMany(OperationError):
+    """More match than one operation may touch."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"More than {limit:,} match; narrow the filter and do it in parts.")
+        self.limit = limit
+
+
+class NotPossible(OperationError):
+    """This cannot be done now."""

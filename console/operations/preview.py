@@ -1,0 +1,38 @@
+"""What an operation would hit, as it is shown and kept: numbers and codes only, the words are the page's."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """`at_ms` is the broker's clock: what is stored later is not touched."""
+
+    at_ms: int
+    #: how many would be hit; None: not known (a field is missing)
+    count: int | None
+    #: a few of them: topic, name, due_ms, position
+    examples: list[dict[str, Any]] = field(default_factory=list)
+    #: [topic, count], the most first
+    topics: list[list[Any]] = field(default_factory=list)
+    first_due_ms: int | None = None
+    last_due_ms: int | None = None
+    #: measured release rate; None: not known
+    capacity_per_s: float | None = None
+    #: already due at the moment that they are moved to
+    met_count: int | None = None
+    #: how late the last one would be
+    last_late_ms: int | None = None
+    #: what the broker could not tell: codes
+    missing: list[str] = field(default_factory=list)
+
+    def as_row(self) -> dict[str, Any]:
+        """For Operation.preview."""
+        return asdict(self)
+
+    @classmethod
+    def of_row(cls, row: dict[str, Any]) -> Preview:
+        """From Operation.preview."""
+        return cls(**row)

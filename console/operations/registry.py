@@ -1,0 +1,22 @@
+"""Every kind of operation by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from console.operations.errors import InvalidParameter
+from console.operations.kind import Kind
+from console.operations.pausing import PauseTimers, ResumeTimers
+from console.operations.steering import CancelTimers, DeliverTimersNow, RescheduleTimers
+
+KINDS: Mapping[str, Kind] = {
+    kind.name: kind for kind in (CancelTimers(), RescheduleTimers(), DeliverTimersNow(), PauseTimers(), ResumeTimers())
+}
+
+
+def kind_of(name: str) -> Kind:
+    """The kind with this name; raises InvalidParameter."""
+    found = KINDS.get(name)
+    if found is None:
+        raise InvalidParameter("kind", f"There is no operation {name[:60]!r}; there are: {', '.join(KINDS)}.")
+    return found

@@ -1,0 +1,164 @@
+"""Rows of operations: the operation, what it touches one by one, and the audit, which only ever grows."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, NoReturn
+
+from django.conf import settings
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+
+class Operation(models.Model):
+    """One thing that somebody does. Its id is made before its form is sent, so that a second click is the same one."""
+
+    class State(models.TextChoices):
+        """How far it is."""
+
+        DRAFT = "draft", _("previewed")
+        QUEUED = "queued", _("waiting to run")
+        RUNNING = "running", _("running")
+        DONE = "done", _("done")
+        ABORTED = "aborted", _("stopped")
+        FAILED = "failed", _("failed")
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    kind = models.CharField(_("kind"), max_length=64)
+    state = models.CharField(_("state"), max_length=16, choices=State.choices, default=State.DRAFT)
+    #: what it is to do, as its kind understands it
+    parameters = models.JSONField(_("parameters"), default=dict)
+    #: what was shown before it was confirmed (console.operations.preview.Preview)
+    preview = models.JSONField(_("preview"), default=dict)
+    previewed_at = models.DateTimeField(_("previewed"), null=True)
+    reason = models.TextField(_("reason"), blank=True)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+    #: kept when the user is deleted
+    actor = models.CharField(_("by"), max_length=150)
+    created_at = models.DateTimeField(_("created"), auto_now_add=True)
+    started_at = models.DateTimeField(_("started"), null=True)
+    finished_at = models.DateTimeField(_("finished"), null=True)
+    #: when its runner was last alive
+    beat_at = models.DateTimeField(null=True)
+    #: items counted when it ran; None before
+    total = models.IntegerField(null=True)
+    done = models.IntegerField(default=0)
+    #: outcome -> how many
+    results = models.JSONField(default=dict)
+    is_abort_wanted = models.BooleanField(default=False)
+    error = models.TextField(blank=True)
+
+    class Meta:
+        verbose_name = _("operation")
+        verbose_name_plural = _("operations")
+        ordering = ["-created_at"]
+        indexes = [models.Index(fields=["-created_at"], name="operation_newest")]
+        permissions = [
+            ("steer_timers", _("Can cancel, move and deliver timers")),
+            ("pause_timers", _("Can pause and resume all timers")),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} by {self.actor}"
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing more happens by itself."""
+        return self.state in (self.State.DONE, self.State.ABORTED, self.State.FAILED)
+
+    @property
+    def is_under_way(self) -> bool:
+        """Confirmed and not over."""
+        return self.state in (self.State.QUEUED, self.State.RUNNING)
+
+    @property
+    def left(self) -> int:
+        """Items that were not touched."""
+        return max(0, (self.total or 0) - self.done)
+
+
+class OperationItem(models.Model):
+    """One thing that an operation touches. An empty outcome: not touched yet."""
+
+    operation = models.ForeignKey(Operation, models.CASCADE, related_name="items")
+    number = models.IntegerField()
+    target = models.JSONField()
+    #: what people call it: topic, key, due_ms
+    label = models.JSONField(default=dict)
+    outcome = models.CharField(max_length=32, blank=True)
+    result = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ["number"]
+        default_permissions = ()
+        constraints = [models.UniqueConstraint(fields=["operation", "number"], name="item_once")]
+        indexes = [
+            models.Index(fields=["operation", "number"], condition=models.Q(outcome=""), name="item_untouched"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.operation_id} {self.number}: {self.outcome or 'waiting'}"
+
+
+class AuditEntryKeptError(TypeError):
+    """Audit entries are written once: they are neither changed nor deleted."""
+
+    def __init__(self) -> None:
+        super().__init__(" ".join((self.__doc__ or "").split()))
+
+
+class KeptQuerySet(models.QuerySet["AuditEntry"]):
+    """Reads and additions."""
+
+    def update(self, **kwargs: Any) -> NoReturn:
+        """Refused."""
+        raise AuditEntryKeptError
+
+    def delete(self) -> NoReturn:
+        """Refused."""
+        raise AuditEntryKeptError
+
+
+class AuditEntry(models.Model):
+    """Who did what, when, why, and what came of it. Never changed by the console."""
+
+    class What(models.TextChoices):
+        """What happened."""
+
+        CONFIRMED = "confirmed", _("confirmed")
+        FINISHED = "finished", _("finished")
+        ABORTED = "aborted", _("asked to stop")
+        CONTINUED = "continued", _("asked to go on")
+        DENIED = "denied", _("was not allowed")
+
+    at = models.DateTimeField(_("when"), auto_now_add=True)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+    actor = models.CharField(_("who"), max_length=150)
+    what = models.CharField(_("what"), max_length=16, choices=What.choices)
+    kind = models.CharField(_("kind"), max_length=64)
+    #: kept as text: the entry outlives the operation
+    operation = models.UUIDField(null=True, db_index=True)
+    reason = models.TextField(_("why"), blank=True)
+    #: parameters and outcome counts
+    result = models.JSONField(_("result"), default=dict)
+
+    objects = KeptQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = _("audit entry")
+        verbose_name_plural = _("audit entries")
+        ordering = ["-at", "-id"]
+        default_permissions = ("view",)
+
+    def __str__(self) -> str:
+        return f"{self.actor} {self.what} {self.kind}"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Once."""
+        if not self._state.adding:
+            raise AuditEntryKeptError
+        super().save(*args, **kwargs)
+
+    def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refused."""
+        raise AuditEntryKeptError

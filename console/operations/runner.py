@@ -1,0 +1,111 @@
+"""Runs a confirmed operation batch by batch: each batch is recorded before the next, so that what is lost goes on."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from broker.client import ClientError
+from console.operations.errors import OperationError
+from console.operations.kind import BATCH, ItemResult, Kind
+from console.operations.preview import Preview
+from console.operations.registry import kind_of
+from console.operations.rows import AuditEntry, Operation, OperationItem
+
+logger = logging.getLogger(__name__)
+
+#: a runner that gave no sign for so long is gone: a batch takes 15 s at most
+LOST_AFTER = timedelta(seconds=60)
+
+
+def run(number: uuid.UUID) -> None:
+    """Run it, if nobody else does; errors are in its row, not raised."""
+    if not _claim(number):
+        return
+    row = Operation.objects.get(pk=number)
+    kind = kind_of(row.kind)
+    try:
+        if row.total is None:
+            _count_again(row, kind)
+        _work(row, kind)
+    except (ClientError, OperationError) as error:
+        fail(number, str(error))
+    except Exception as error:
+        logger.exception("operation %s failed", number)
+        fail(number, f"{type(error).__name__}; the log of the worker has the rest.")
+
+
+def fail(number: uuid.UUID, error: str) -> None:
+    """It ends here; what was not touched can be touched later."""
+    _finish(Operation.objects.get(pk=number), Operation.State.FAILED, error)
+
+
+def is_lost(row: Operation) -> bool:
+    """It is said to run, but its runner gives no sign."""
+    alive = row.beat_at or row.started_at
+    return row.state == Operation.State.RUNNING and (alive is None or timezone.now() - alive > LOST_AFTER)
+
+
+def _claim(number: uuid.UUID) -> bool:
+    """One runner at a time: the row says who may."""
+    now = timezone.now()
+    free = Q(state=Operation.State.QUEUED) | Q(state=Operation.State.RUNNING, beat_at__lt=now - LOST_AFTER)
+    claimed = Operation.objects.filter(free, pk=number).update(state=Operation.State.RUNNING, beat_at=now)
+    Operation.objects.filter(pk=number, started_at=None).update(started_at=now)
+    return claimed == 1
+
+
+def _count_again(row: Operation, kind: Kind) -> None:
+    """What was previewed may have fired meanwhile: what is hit is decided now, and kept."""
+    found = kind.targets(row.parameters, Preview.of_row(row.preview))
+    items = [
+        OperationItem(operation=row, number=number, target=dict(each.target), label=dict(each.label))
+        for number, each in enumerate(found, 1)
+    ]
+    with transaction.atomic():
+        OperationItem.objects.bulk_create(items, batch_size=1_000)
+        row.total = len(items)
+        row.save(update_fields=["total"])
+
+
+def _work(row: Operation, kind: Kind) -> None:
+    while True:
+        batch = list(row.items.filter(outcome="")[:BATCH])
+        if not batch:
+            _finish(row, Operation.State.DONE)
+            return
+        if Operation.objects.values_list("is_abort_wanted", flat=True).get(pk=row.pk):
+            _finish(row, Operation.State.ABORTED)
+            return
+        results = kind.act(row.parameters, row.reason, [item.target for item in batch])
+        _record(row, batch, results)
+
+
+def _record(row: Operation, batch: Sequence[OperationItem], results: Sequence[ItemResult]) -> None:
+    for item, result in zip(batch, results, strict=True):
+        item.outcome, item.result = result.outcome, dict(result.result)
+    counts = Counter(row.results) + Counter(result.outcome for result in results)
+    with transaction.atomic():
+        OperationItem.objects.bulk_update(batch, ["outcome", "result"], batch_size=BATCH)
+        row.done += len(batch)
+        row.results = dict(counts)
+        row.beat_at = timezone.now()
+        row.save(update_fields=["done", "results", "beat_at"])
+
+
+def _finish(row: Operation, state: Operation.State, error: str = "") -> None:
+    row.state, row.error, row.finished_at = state, error, timezone.now()
+    with transaction.atomic():
+        row.save(update_fields=["state", "error", "finished_at"])
+        AuditEntry.objects.create(
+            user_id=row.created_by_id, actor=row.actor, what=AuditEntry.What.FINISHED, kind=row.kind,
+            operation=row.pk, reason=row.reason,
+            result={"state": str(state), "outcomes": row.results, "done": row.done, "total": row.total, "error": error},
+        )  # fmt: skip

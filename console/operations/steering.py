@@ -1,0 +1,205 @@
+"""Cancel, move and deliver timers: the named ones, or all that match a filter."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from broker.client import Admin, ClientError, NotSupported
+from broker.client.timers import Action, Steered
+from console.operations.actor import STEER_TIMERS
+from console.operations.errors import InvalidParameter, TooMany
+from console.operations.kind import LIMIT, ItemResult, Kind, Target
+from console.operations.preview import Preview
+from console.operations.recalling import recall
+from console.operations.selection import checked_selection, filter_of
+from console.queries import asking
+from console.queries.shapes.timers import TimerRow
+from console.queries.timer_finding import Found, find_named, find_timers
+from console.queries.timer_reading import target_of
+
+EXAMPLES = 5
+TOPICS = 10
+#: a preview counts for so long at most; the run counts to the end
+PREVIEW_PATIENCE_S = 3.0
+
+
+class SteerTimers(Kind):
+    """What the three have in common."""
+
+    permission = STEER_TIMERS
+    action: ClassVar[Action]
+
+    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """The selection alone."""
+        return checked_selection(parameters)
+
+    def preview(self, parameters: Mapping[str, Any]) -> Preview:
+        """Count, examples, topics, and what the broker will have to release at once."""
+        admin = asking.admin()
+        found = self._find(admin, parameters, PREVIEW_PATIENCE_S)
+        rows, count = found.rows, len(found.rows) if "filter" in parameters else len(parameters["targets"])
+        if count > LIMIT:
+            raise TooMany(LIMIT)
+        topics = Counter(row.topic for row in rows).most_common(TOPICS)
+        capacity, missing = _capacity(admin)
+        met, late = self.load(admin, parameters, count, capacity)
+        return Preview(
+            at_ms=found.now_ms,
+            count=count,
+            examples=[label_of(row) for row in rows[:EXAMPLES]],
+            topics=[[topic, number] for topic, number in topics],
+            first_due_ms=min((row.due_ms for row in rows), default=None),
+            last_due_ms=max((row.due_ms for row in rows), default=None),
+            capacity_per_s=capacity,
+            met_count=met,
+            last_late_ms=late,
+            missing=[*missing, *([] if found.is_whole else ["count"]), *(["polled"] if found.is_polled else [])],
+        )
+
+    def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
+        """What matches now and was there when it was previewed; a named one stays, whatever became of it."""
+        found = self._find(asking.admin(), parameters, None)
+        if "filter" in parameters:
+            rows = [row for row in found.rows if row.store_ms is None or row.store_ms <= preview.at_ms]
+            if len(rows) > LIMIT:
+                raise TooMany(LIMIT)
+            return [self._target({"position": row.position}, row, parameters) for row in rows]
+        return [
+            self._target(target, row, parameters)
+            for target, row in zip(parameters["targets"], found.named, strict=True)
+        ]
+
+    def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
+        """One request to the broker; on an Apache RocketMQ broker a recall each."""
+        admin = asking.admin()
+        try:
+            answer = admin.steer_timers(self.action, [target_of(target) for target in targets], reason=reason)
+        except NotSupported:
+            if self.action != "cancel":
+                return [ItemResult("refused", {"error": "not-supported"}) for _ in targets]
+            return recall(admin, targets)
+        return [result_of(steered) for steered in answer.results]
+
+    def load(
+        self, admin: Admin, parameters: Mapping[str, Any], count: int, capacity: float | None
+    ) -> tuple[int | None, int | None]:
+        """What is due already at the moment that they are moved to, and how late the last one would be."""
+        return None, None
+
+    def moved_to(self, row: TimerRow | None, parameters: Mapping[str, Any]) -> int | None:
+        """The new moment of a timer, None if it keeps its own."""
+        return None
+
+    def _target(self, target: Mapping[str, Any], row: TimerRow | None, parameters: Mapping[str, Any]) -> Target:
+        due_ms = self.moved_to(row, parameters)
+        named = {**target, "dueMs": due_ms} if due_ms is not None else dict(target)
+        return Target(named, label_of(row) if row is not None else {"name": _name_of(target)})
+
+    def _find(self, admin: Admin, parameters: Mapping[str, Any], patience_s: float | None) -> Found:
+        if "filter" in parameters:
+            return find_timers(admin, filter_of(parameters["filter"]), most=LIMIT + 1, patience_s=patience_s)
+        return find_named(admin, parameters["targets"])
+
+
+class CancelTimers(SteerTimers):
+    """They are not delivered."""
+
+    name = "timers.cancel"
+    action = "cancel"
+    is_final = True
+
+
+class DeliverTimersNow(SteerTimers):
+    """They are released at once."""
+
+    name = "timers.deliver_now"
+    action = "deliver_now"
+    is_final = True
+
+    def load(
+        self, admin: Admin, parameters: Mapping[str, Any], count: int, capacity: float | None
+    ) -> tuple[int | None, int | None]:
+        """All of them at once."""
+        return None, round(1000 * count / capacity) if capacity else None
+
+
+class RescheduleTimers(SteerTimers):
+    """They are due at another moment: `due_ms` for all, or `shift_ms` later (earlier if negative) each."""
+
+    name = "timers.reschedule"
+    action = "reschedule"
+    needs_moment = True
+
+    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """The selection and one of the two."""
+        checked = checked_selection(parameters)
+        given = {name: parameters[name] for name in ("due_ms", "shift_ms") if parameters.get(name) is not None}
+        if len(given) > 1:
+            raise InvalidParameter("moment", "Give a moment or a span, not both.")
+        for name, number in given.items():
+            if not isinstance(number, int) or isinstance(number, bool) or abs(number) >= 2**53:
+                raise InvalidParameter("moment", f"{name} is a whole number of milliseconds.")
+        own = all("dueMs" in target for target in checked.get("targets", [{}]))
+        return {**checked, **given, **({"is_own": True} if own and not given else {})}
+
+    def preview(self, parameters: Mapping[str, Any]) -> Preview:
+        """As long as the moment is not known, the number of them is not asked to be confirmed."""
+        shown = super().preview(parameters)
+        if any(name in parameters for name in ("due_ms", "shift_ms", "is_own")):
+            return shown
+        return Preview.of_row({**shown.as_row(), "count": None, "met_count": shown.count})
+
+    def load(
+        self, admin: Admin, parameters: Mapping[str, Any], count: int, capacity: float | None
+    ) -> tuple[int | None, int | None]:
+        """The second that all of them are moved to."""
+        due_ms = parameters.get("due_ms")
+        if due_ms is None:
+            return None, None
+        second = due_ms - due_ms % 1000
+        try:
+            met = sum(bucket.count for bucket in admin.timer_wheel(second, second + 1000, 1000).buckets)
+        except ClientError:
+            return None, None
+        late = round(1000 * (met + count) / capacity) if capacity and met + count > capacity else None
+        return met, late
+
+    def moved_to(self, row: TimerRow | None, parameters: Mapping[str, Any]) -> int | None:
+        """The moment of all, or its own moved by the span."""
+        if "due_ms" in parameters:
+            moment: int = parameters["due_ms"]
+            return moment
+        if row is None or "shift_ms" not in parameters:
+            return None
+        return max(1, row.due_ms + parameters["shift_ms"])
+
+
+def label_of(row: TimerRow) -> dict[str, Any]:
+    """What people see of a timer."""
+    return {"topic": row.topic, "name": row.name[:200], "due_ms": row.due_ms, "position": row.position}
+
+
+def result_of(steered: Steered) -> ItemResult:
+    """The broker's answer to one target, without what it does not say."""
+    fields = {
+        "position": steered.position, "new_position": steered.new_position, "topic": steered.topic,
+        "unique_key": steered.unique_key, "schedule_key": steered.schedule_key, "due_ms": steered.due_ms,
+        "previous_due_ms": steered.previous_due_ms, "delivered_ms": steered.delivered_ms,
+        "message_id": steered.message_id, "error": steered.error,
+    }  # fmt: skip
+    return ItemResult(steered.outcome, {name: value for name, value in fields.items() if value is not None})
+
+
+def _name_of(target: Mapping[str, Any]) -> str:
+    return next(
+        str(target[name]) for name in ("scheduleKey", "uniqueKey", "messageId", "handle", "position") if name in target
+    )
+
+
+def _capacity(admin: Admin) -> tuple[float | None, list[str]]:
+    try:
+        return admin.timer_status().capacity_per_s, []
+    except ClientError:
+        return None, ["capacity"]

@@ -1,0 +1,86 @@
+"""The wheel and the forecast as stretches of slots, from answers that leave out what is empty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from broker.client import Admin
+from broker.client.timers import WheelBucket
+from console.queries.shapes.evidence import Evidence
+from console.queries.shapes.timers import Forecast, Herd, Stretch, TimerFilter, TimerRow, Wheel, WheelSlot
+from console.queries.timer_reading import all_timers
+from console.queries.timer_zoom import DAY, HOUR, MINUTE, SECOND, Window
+
+#: the rings: span and slot
+RINGS = ((MINUTE, SECOND), (HOUR, MINUTE), (DAY, HOUR))
+#: timers of one second that are placed by their millisecond
+WITHIN_SECOND = 5_000
+_UNSAID = Evidence("", None, True)
+
+
+def wheel_of(admin: Admin, window: Window, now_ms: int) -> Wheel:
+    """Three rings from now on and the stretch; raises ClientError. Evidence is the caller's."""
+    second, hour = now_ms - now_ms % SECOND, now_ms - now_ms % MINUTE
+    near = admin.timer_wheel(second, second + MINUTE, SECOND)
+    # a day in minutes gives the hour's ring and the day's
+    far = admin.timer_wheel(hour, hour + DAY, MINUTE)
+    rings = (
+        stretch_of(near.buckets, second, MINUTE, SECOND),
+        stretch_of(far.buckets, hour, HOUR, MINUTE),
+        stretch_of(far.buckets, hour, DAY, HOUR),
+    )
+    zoom = window.zoom
+    if zoom.step_ms < SECOND:
+        strip, beyond, rolls = _second(admin, window), None, near.rolls
+    else:
+        asked = admin.timer_wheel(window.start_ms, window.end_ms, zoom.step_ms)
+        strip, beyond, rolls = (
+            stretch_of(asked.buckets, window.start_ms, zoom.span_ms, zoom.step_ms), asked.far, asked.rolls
+        )  # fmt: skip
+    return Wheel(
+        evidence=_UNSAID, rings=rings, strip=strip, rolls=tuple((roll.roll_ms, roll.count) for roll in rolls),
+        beyond=beyond, read_ms=near.read_ms or None, precision_ms=near.precision_ms, slots=near.slots,
+    )  # fmt: skip
+
+
+def forecast_of(admin: Admin, window: Window) -> Forecast:
+    """What is due in the stretch and its herds; raises ClientError. Evidence is the caller's."""
+    step_ms = max(window.zoom.step_ms, SECOND)
+    found = admin.timer_forecast(window.start_ms, window.end_ms, step_ms)
+    slots = (WheelBucket(bucket.start_ms, bucket.count) for bucket in found.buckets)
+    herds = tuple(
+        Herd(herd.due_ms, herd.count, herd.last_late_ms, tuple((each.topic, each.count) for each in herd.topics))
+        for herd in found.herds
+    )
+    stretch = stretch_of(slots, window.start_ms, window.zoom.span_ms, step_ms)
+    return Forecast(_UNSAID, stretch, found.capacity_per_s, herds)
+
+
+def stretch_of(buckets: Iterable[WheelBucket], start_ms: int, span_ms: int, step_ms: int) -> Stretch:
+    """Slots without gaps; bytes of a slot are known only if those of all its parts are."""
+    length = span_ms // step_ms
+    counts = [0] * length
+    sizes: list[int | None] = [0] * length
+    for bucket in buckets:
+        at = (bucket.start_ms - start_ms) // step_ms
+        if 0 <= at < length:
+            counts[at] += bucket.count
+            known = sizes[at]
+            sizes[at] = None if known is None or bucket.size_bytes is None else known + bucket.size_bytes
+    slots = (
+        WheelSlot(start_ms + index * step_ms, count, size if count else 0)
+        for index, (count, size) in enumerate(zip(counts, sizes, strict=True))
+    )
+    return Stretch(start_ms, step_ms, tuple(slots))
+
+
+def stretch_of_rows(rows: Sequence[TimerRow], start_ms: int, span_ms: int, step_ms: int) -> Stretch:
+    """The same from timers themselves."""
+    return stretch_of((WheelBucket(row.due_ms, 1, row.size_bytes) for row in rows), start_ms, span_ms, step_ms)
+
+
+def _second(admin: Admin, window: Window) -> Stretch:
+    """Below a second the wheel knows nothing: the timers themselves say it, as many as are looked at."""
+    wanted = TimerFilter(from_ms=window.start_ms, to_ms=window.end_ms)
+    rows, _ = all_timers(admin, wanted, most=WITHIN_SECOND)
+    return stretch_of_rows(rows, window.start_ms, window.zoom.span_ms, window.zoom.step_ms)
