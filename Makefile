@@ -12,7 +12,7 @@ run: .venv/.runtime  ## install, start everything and the demonstration; Ctrl-C 
 	@$(BIN)/python manage.py house
 
 test: .venv/.dev needs  ## every test but the ones against Apache RocketMQ
-	$(BIN)/python -m pytest -m "not interop and not soak"
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not interop and not soak"
 
 check: .venv/.dev  ## format, lint, types, direction of imports, house rules
 	$(BIN)/ruff format --check .
