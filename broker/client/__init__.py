@@ -23,6 +23,9 @@ from .outgoing import Outgoing, prepare
 from .producer import Producer
 from .producing import AsyncProducer
 from .timers import TimerTarget
+from .transaction import Decision, Half, HalfNotSafe, TransactionListener, TransactionResult
+from .transaction_producer import TransactionProducer
+from .transaction_producing import AsyncTransactionProducer
 from .types import Message, SendResult
 
 __all__ = [
@@ -30,10 +33,14 @@ __all__ = [
     "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
+    "AsyncTransactionProducer",
     "BrokerRefused",
     "BrokerUnreachable",
     "ClientError",
     "Consumer",
+    "Decision",
+    "Half",
+    "HalfNotSafe",
     "InvalidArgument",
     "Message",
     "NotSupported",
@@ -47,5 +54,8 @@ __all__ = [
     "TimerPast",
     "TimerTarget",
     "TimerTooFar",
+    "TransactionListener",
+    "TransactionProducer",
+    "TransactionResult",
     "prepare",
 ]

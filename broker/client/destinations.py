@@ -20,6 +20,8 @@ BORROWED_AGE_S = 2.0
 #: ResponseCode.NO_PERMISSION
 NO_PERMISSION = 16
 DEFAULT_QUEUES = 4
+#: MessageSysFlag.TRANSACTION_PREPARED_TYPE of 5.5.0: the send is a transaction's half.
+PREPARED_FLAG = 4
 #: Name of the time of birth, whose text has 13 digits until the year 2286; then the flag, and the properties' name.
 _BORN_FIELD = b"\0\x01g\0\0\0\x0d"
 _FLAG_FIELD = encode_fields({"h": "0"}) + b"\0\x01i"
@@ -27,17 +29,22 @@ _FLAG_FIELD = encode_fields({"h": "0"}) + b"\0\x01i"
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """One queue to send to; `before` and `after` are the encoded fields around what changes with each message."""
+    """One queue to send to; `before` and `after` are the encoded fields around what changes with each message.
+
+    `before_half` is `before` with the sysFlag of a transaction's half.
+    """
 
     queue: MessageQueue
     address: str
     before: bytes
     after: bytes
+    before_half: bytes
 
-    def fields(self, born_ms: int, properties: str) -> bytes:
+    def fields(self, born_ms: int, properties: str, *, half: bool = False) -> bytes:
         """The encoded fields of a send of one message (SendMessageRequestHeaderV2)."""
         stored = properties.encode()
-        return b"%b%d%b%b%b%b" % (self.before, born_ms, _FLAG_FIELD, len(stored).to_bytes(4, "big"), stored, self.after)
+        before = self.before_half if half else self.before
+        return b"%b%d%b%b%b%b" % (before, born_ms, _FLAG_FIELD, len(stored).to_bytes(4, "big"), stored, self.after)
 
 
 class Destinations:
@@ -84,7 +91,8 @@ def _destination(group: str, queue: MessageQueue, address: str) -> Destination:
     # the order of the fields is the official client's: brokers may know it by heart
     before = {"a": group, "b": queue.topic, "c": TEMPLATE_TOPIC, "d": str(DEFAULT_QUEUES), "e": str(queue.queue_id)}
     after = {"j": "0", "k": "false", "m": "false", "n": queue.broker}
-    return Destination(queue, address, encode_fields(before | {"f": "0"}) + _BORN_FIELD, encode_fields(after))
+    plain, half = (encode_fields(before | {"f": str(flag)}) + _BORN_FIELD for flag in (0, PREPARED_FLAG))
+    return Destination(queue, address, plain, encode_fields(after), half)
 
 
 async def find_destinations(session: Session, group: str, topic: str) -> Destinations:

@@ -19,6 +19,8 @@ from .subscription import Subscription
 logger = logging.getLogger(__name__)
 
 INTERVAL_S = 30.0
+#: After a beat that did not reach every broker.
+RETRY_S = 3.0
 GOODBYE_TIMEOUT_MS = 1000
 
 
@@ -64,21 +66,24 @@ class Heartbeat:
     async def _beat(self) -> None:
         while self._task is not None:
             self._nudge.clear()
-            await self.send_once()
+            reached = await self.send_once()
             try:
-                async with asyncio.timeout(INTERVAL_S):
+                async with asyncio.timeout(INTERVAL_S if reached else RETRY_S):
                     await self._nudge.wait()
             except TimeoutError:
                 continue
 
-    async def send_once(self) -> None:
-        """One heartbeat to each broker; one that cannot be reached is tried again at the next beat."""
+    async def send_once(self) -> bool:
+        """One heartbeat to each broker; True if it reached all, one that it did not is tried again at the next beat."""
         body = msgspec.json.encode(self._about())
+        reached = True
         for address in sorted(self._addresses):
             try:
                 await self._session.ask(address, Request.HEART_BEAT, body=body)
             except ClientError as error:
                 logger.info("heartbeat to %s failed: %s", address, error)
+                reached = False
+        return reached
 
     def _about(self) -> dict[str, object]:
         consumers = []

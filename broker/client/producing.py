@@ -119,7 +119,7 @@ class AsyncProducer:
         def answered(outcome: Outcome) -> None:
             if answer.done():
                 return
-            result = _result(destination, message, outcome)
+            result = result_of(destination, message, outcome)
             if isinstance(result, ClientError):
                 answer.set_exception(result)
             else:
@@ -145,7 +145,7 @@ class AsyncProducer:
         def answer_to(nth: int) -> Answered:
             def answered(outcome: Outcome) -> None:
                 nonlocal left
-                results[nth] = _result(ways[nth], messages[nth], outcome)
+                results[nth] = result_of(ways[nth], messages[nth], outcome)
                 left -= 1
                 if not left and not done.done():
                     done.set_result(None)
@@ -244,7 +244,8 @@ def _fields(destination: Destination, message: Outgoing) -> bytes:
     return destination.fields(time.time_ns() // 1_000_000, message.properties)
 
 
-def _result(destination: Destination, message: Outgoing, outcome: Outcome) -> SendResult | ClientError:
+def result_of(destination: Destination, message: Outgoing, outcome: Outcome) -> SendResult | ClientError:
+    """What a broker's answer to a send means."""
     if type(outcome) is Stored:
         queue = destination.queue
         return SendResult(

@@ -1,0 +1,195 @@
+"""The asynchronous transaction producer: halves, their decisions, answers to checks. It belongs to one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Self, cast
+
+from ..engine.message import parse_offset_message_id
+from ..remoting.codec import Command
+from ..remoting.codes import Request
+from .destinations import Destination
+from .errors import BadAnswer, BrokerUnreachable, ClientError, InvalidArgument
+from .line import Line, Outcome
+from .outgoing import Outgoing
+from .producing import RETRY_PAUSE_S, SEND, AsyncProducer, result_of
+from .transaction import Checker, Decision, Half, HalfNotSafe, TransactionListener, TransactionResult, as_half
+from .transaction_checks import Checks, Confirmed
+from .types import SendResult
+
+logger = logging.getLogger(__name__)
+
+#: How often the name server is asked for brokers that have come: each must know this producer to ask it.
+LOOK_S = 30.0
+LOOK_SOON_S = 2.0
+
+
+class AsyncTransactionProducer(AsyncProducer):
+    """Sends halves and decides them; answers brokers that ask, from `start` (or the first half) on.
+
+    Who answers is `check`, or a `listener` that also does the local work of send_in_transaction.
+
+    A producer group must be able to answer for every half that any of its producers has sent: a broker may ask
+    another one. `confirmed` is told of each answer that a broker has taken.
+    """
+
+    def __init__(
+        self, group: str, namesrv: str = "127.0.0.1:9876", *, check: Checker | None = None,
+        listener: TransactionListener | None = None, confirmed: Confirmed | None = None, retries: int = 2,
+    ) -> None:  # fmt: skip
+        if (check is None) == (listener is None):
+            raise InvalidArgument("Give either check or listener: who answers when the broker asks?", field="check")
+        super().__init__(group, namesrv, retries=retries)
+        self._listener = listener
+        checker = listener.check if listener is not None else cast(Checker, check)
+        self._checks = Checks(self._session, group, checker, confirmed)
+        self._session.register(Request.CHECK_TRANSACTION_STATE, self._asked)
+        self._session.on_lost(lambda address: self._heartbeat.nudge())
+        self._looking: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def start(self) -> None:
+        """Tell every broker of the name server that this producer is there, so that it is asked; idempotent."""
+        if self._looking is None:
+            with suppress(ClientError):  # a broker that is not there yet is looked for again
+                await self._look_once()
+            self._looking = asyncio.get_running_loop().create_task(self._look())
+
+    async def _look(self) -> None:
+        pause_s = LOOK_SOON_S
+        while True:
+            await asyncio.sleep(pause_s)
+            try:
+                await self._look_once()
+                pause_s = LOOK_S
+            except ClientError as error:
+                logger.info("group %s finds no broker: %s", self.group, error)
+                pause_s = LOOK_SOON_S
+
+    async def _look_once(self) -> None:
+        self._heartbeat.reach(broker.address for broker in await self._session.masters())
+
+    def _asked(self, address: str, request: Command) -> None:
+        self._checks.take(address, request)
+
+    async def send_half(
+        self, topic: str, message: Outgoing, *, marks: Mapping[str, str] | None = None, queue_id: int | None = None,
+        timeout_ms: int = 3000,
+    ) -> Half:  # fmt: skip
+        """Send a half (see `prepare`); raises ClientError, and then nothing may be shown to consumers.
+
+        It is tried again only while it was certainly not stored: a second half would be a second message.
+        """
+        await self.start()
+        half = as_half(message, self.group, marks)
+        destination, line = await self._line(topic, half, queue_id, timeout_ms)
+        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+        def answered(outcome: Outcome) -> None:
+            if not answer.done():
+                answer.set_result(outcome)
+
+        fields = destination.fields(time.time_ns() // 1_000_000, half.properties, half=True)
+        line.ask(SEND, fields, half.body, timeout_ms, answered)
+        result = result_of(destination, half, await answer)
+        if isinstance(result, ClientError):
+            self._forget(topic)
+            raise result
+        sent = self._half(destination, result)
+        if result.status != "SEND_OK":  # as the official client: what is less safe than asked for is not executed
+            with suppress(ClientError):
+                await self.end(sent, Decision.ROLLBACK)
+            raise HalfNotSafe(result.status)
+        return sent
+
+    async def _line(
+        self, topic: str, half: Outgoing, queue_id: int | None, timeout_ms: int
+    ) -> tuple[Destination, Line]:
+        """An open connection to where the half goes; only this part is tried again."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_ms / 1000
+        failed: Destination | None = None
+        for attempt in range(self._retries + 1):
+            pause_s = RETRY_PAUSE_S * 2**attempt
+            try:
+                failed = destination = await self._destination(topic, half.group, queue_id, avoid=failed)
+                line = await self._lines.to(destination.address)
+                await line.room()
+                return destination, line
+            except BrokerUnreachable:
+                if attempt == self._retries or self._closed or loop.time() + pause_s >= deadline_s:
+                    raise
+            self._forget(topic)
+            await asyncio.sleep(pause_s)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _half(self, destination: Destination, sent: SendResult) -> Half:
+        try:
+            position = parse_offset_message_id(sent.offset_message_id)[2]
+        except ValueError:
+            raise BadAnswer(f"The half's id {sent.offset_message_id[:60]!r} cannot be read.") from None
+        return Half(
+            sent.message_id, sent.topic, self.group, sent.broker, destination.address, sent.queue_offset, position
+        )
+
+    async def end(self, half: Half, decision: Decision, *, timeout_ms: int = 3000) -> None:
+        """Decide a half and wait for the broker's word; raises ClientError if it did not take the decision.
+
+        A decision that is lost is no harm: the broker asks. UNKNOWN is told but not answered.
+        """
+        if decision is Decision.UNKNOWN:
+            await self._session.tell(half.address, Request.END_TRANSACTION, half.ending(decision))
+            return
+        await self._session.ask(half.address, Request.END_TRANSACTION, half.ending(decision), timeout_ms=timeout_ms)
+
+    async def end_all(
+        self, halves: Sequence[Half], decision: Decision, *, timeout_ms: int = 3000
+    ) -> list[ClientError | None]:
+        """Decide many at once; None for each that its broker has taken, else why not."""
+        ended = (self.end(half, decision, timeout_ms=timeout_ms) for half in halves)
+        outcomes = await asyncio.gather(*ended, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException) and not isinstance(outcome, ClientError):
+                raise outcome
+        return [outcome if isinstance(outcome, ClientError) else None for outcome in outcomes]
+
+    async def send_in_transaction(
+        self, topic: str, message: Outgoing, argument: Any = None, *, queue_id: int | None = None,
+        timeout_ms: int = 3000,
+    ) -> TransactionResult:  # fmt: skip
+        """Send a half, have the listener do the local work, decide as it says; RocketMQ's sendMessageInTransaction.
+
+        Raises what the listener raises: then nothing is decided, and the broker asks the listener's `check`.
+        """
+        if self._listener is None:
+            raise InvalidArgument(
+                "send_in_transaction needs a listener; this producer has only a check.", field="listener"
+            )
+        half = await self.send_half(topic, message, queue_id=queue_id, timeout_ms=timeout_ms)
+        if inspect.iscoroutinefunction(self._listener.execute):
+            said = await self._listener.execute(half, argument)
+        else:
+            said = await asyncio.to_thread(cast(Any, self._listener.execute), half, argument)
+        decision = Decision(said)
+        try:
+            await self.end(half, decision)
+        except ClientError as error:
+            logger.warning("%s of %s did not reach the broker, which will ask: %s", decision.name, half, error)
+            return TransactionResult(half, decision, is_confirmed=False)
+        return TransactionResult(half, decision, is_confirmed=decision is not Decision.UNKNOWN)
+
+    async def close(self) -> None:
+        """Say good-bye to the brokers and end all connections; idempotent."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+        await self._checks.close()
+        await super().close()
