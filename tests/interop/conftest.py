@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.interop.programs import JavaConsumer, JavaProducer, Program
+from tests.interop.redis_servers import RedisServer
+from tests.interop.redisson import CURRENT, LEGACY, JavaQueues
 from tests.interop.servers import SERVERS, Server, StoreShape
 
 NUMBERS = itertools.count(1)
@@ -101,6 +104,32 @@ def consume(tmp_path: Path) -> Iterator[Callable[..., JavaConsumer]]:
     yield start
     for one in started:
         one.child.kill()
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A Redis that one JVM with the real Redisson works on; the tests share both, each with queues of its own."""
+
+    server: RedisServer
+    java: JavaQueues
+
+
+@pytest.fixture(scope="session", params=[("valkey", CURRENT), ("valkey", LEGACY), ("redis", CURRENT)], ids="-".join)
+def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    """Each Redis with each Redisson that changes anything: the packing is the older one's, scripts run on both."""
+    kind, version = request.param
+    work = tmp_path_factory.mktemp("redisson")
+    server = RedisServer(work / kind, kind).start()
+    java = JavaQueues(server.url, version=version, work=work)
+    yield Shared(server, java)
+    java.child.kill()
+    server.kill()
+
+
+@pytest.fixture
+def queue() -> str:
+    """A queue name that no other test uses."""
+    return f"queue-{next(NUMBERS)}"
 
 
 def running(kind: str, base: Path) -> Iterator[Server]:

@@ -128,5 +128,5 @@ class JavaQueues(Program):
 
     def await_collected(self, queue: str, count: int, timeout_s: float = 60) -> list[tuple[Any, int]]:
         """The same, once there are `count`, or at the deadline whatever there is."""
-        wait_until(lambda: len(self.collected(queue)) >= count, timeout_s)
+        wait_until(lambda: self.call("traffic.count", queue) >= count, timeout_s)
         return self.collected(queue)

@@ -28,8 +28,9 @@ final class Traffic {
             case "traffic.take":
                 return take(command);
             case "traffic.taken":
-                String name = command.get("queue").textValue();
-                return new ArrayList<>(taken.getOrDefault(name, new ConcurrentLinkedQueue<>()));
+                return new ArrayList<>(arrivals(command));
+            case "traffic.count":
+                return arrivals(command).size();
             default:
                 throw new IllegalArgumentException("no operation is called " + command.get("op"));
         }
@@ -65,8 +66,7 @@ final class Traffic {
 
     /** Takes until the end of the process; with `say`, each arrival is an event "taken". */
     private Object take(JsonNode command) {
-        String name = command.get("queue").textValue();
-        ConcurrentLinkedQueue<List<Object>> into = taken.computeIfAbsent(name, unused -> new ConcurrentLinkedQueue<>());
+        ConcurrentLinkedQueue<List<Object>> into = arrivals(command);
         RBlockingDeque<Object> target = queues.target(command);
         while (true) {
             try {
@@ -80,6 +80,10 @@ final class Traffic {
                 DelayedQueues.print(event("interrupted").put("error", error.toString()));
             }
         }
+    }
+
+    private ConcurrentLinkedQueue<List<Object>> arrivals(JsonNode command) {
+        return taken.computeIfAbsent(command.get("queue").textValue(), unused -> new ConcurrentLinkedQueue<>());
     }
 
     private static ObjectNode event(String name) {
