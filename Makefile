@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export DJANGO_SETTINGS_MODULE := console.settings
 
-.PHONY: help run test check bench interop soak format pins database-url redis-url needs interop-needs bench-needs
+.PHONY: help run dashboards test check bench interop soak format pins database-url redis-url needs interop-needs bench-needs
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /: /' | awk -F': ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -11,10 +11,13 @@ help:  ## list the targets
 run: .venv/.runtime  ## install, start everything and the demonstration; Ctrl-C stops it, again resumes
 	@$(BIN)/python manage.py house
 
-test: .venv/.dev needs  ## every test but the ones against Apache RocketMQ
+dashboards: .venv/.spark  ## install what the dashboards need: PySpark, and Java where there is none
+	@java -version >/dev/null 2>&1 || console/house/debian-packages openjdk-17-jre-headless
+
+test: .venv/.dev .venv/.spark needs  ## every test but the ones against Apache RocketMQ
 	$(BIN)/python -m pytest -n auto --dist loadfile -m "not interop and not soak"
 
-check: .venv/.dev  ## format, lint, types, direction of imports, house rules
+check: .venv/.dev .venv/.spark  ## format, lint, types, direction of imports, house rules
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -47,7 +50,7 @@ redis-url: .venv/.runtime  ## print the address of the embedded Valkey
 	@$(BIN)/python manage.py house --print redis-url
 
 needs:
-	@console/house/debian-packages chromium fonts-noto-cjk gettext
+	@console/house/debian-packages chromium fonts-noto-cjk gettext openjdk-17-jdk-headless
 
 bench-needs: interop-needs
 	@console/house/debian-packages wrk
@@ -61,6 +64,11 @@ $(BIN)/python:
 	@$(PYTHON) -m venv .venv
 
 .venv/.runtime: requirements/runtime.txt | $(BIN)/python
+	@echo "installing what is pinned in $<"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+.venv/.spark: requirements/spark.txt .venv/.runtime
 	@echo "installing what is pinned in $<"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@

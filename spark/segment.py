@@ -1,0 +1,164 @@
+"""One segment of the log, from its first byte to the end of what is durable, as Arrow batches.
+
+    read a window → follow the sizes from record to record → decode them together → go on behind the last whole one
+
+Bytes that are no sound record become one row that says so, up to the next sound record. The log ends at zeros or at a
+torn record, unless the end is known to be further on: then what is missing was durable once, and is damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from broker.engine.layout import BLANK_SIZE, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE, PREFIX
+from broker.engine.message import is_sound
+
+from .decode import decode_records
+from .fields import Longs, Window
+from .rows import batch_of, damage
+from .selection import Selection
+
+WINDOW_BYTES = 8 << 20
+#: No record is larger: a body of 4 MiB or what a broker was allowed beyond it, with its properties (engine, commitlog).
+LARGEST_BYTES = 64 << 20
+#: How far behind bytes that are no record a later one is looked for where the end is unknown (engine, recovery).
+LOOK_AHEAD_BYTES = 64 << 20
+_MARKS = (MAGIC_V1.to_bytes(4, "big"), MAGIC_V2.to_bytes(4, "big"))
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Bytes [begin, end) of the log, inside the segment that ends at ``segment_end``.
+
+    ``bounded``: the end is known to be durable, or a later segment holds records; so everything before it was there.
+    """
+
+    begin: int
+    end: int
+    segment_end: int
+    bounded: bool
+
+
+#: (position, count) -> bytes from there, fewer at the end of the segment.
+Read = Callable[[int, int], bytes]
+
+
+def read_stretch(read: Read, stretch: Stretch, selection: Selection) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a stretch. Raises OSError."""
+    position, size, end = stretch.begin, WINDOW_BYTES, stretch.end
+    while position < end:
+        asked = min(size, end - position)
+        window = Window(read(position, asked), position)
+        starts, sizes, missing = _follow(window, stretch.segment_end)
+        batches, count = decode_records(window, starts, sizes, selection)
+        yield from batches
+        if count:
+            position += int(starts[count - 1] + sizes[count - 1])
+        if position >= end:
+            return
+        if count == len(starts):
+            if missing is not None and position + missing <= end and window.size == asked:
+                size = max(missing, WINDOW_BYTES)  # the record goes on behind the window
+                continue
+            if missing is None and _is_blank(window, position, stretch):
+                return
+        following = _next_sound(read, position, stretch)
+        if following is None and not _lost(read, position, stretch):
+            return
+        gap = (end if following is None else following) - position
+        yield batch_of([damage(position, gap, _why(read, position, stretch))], selection)
+        position += gap
+        size = WINDOW_BYTES
+
+
+def _follow(window: Window, segment_end: int) -> tuple[Longs, Longs, int | None]:
+    """Follow sizes from the window's first byte.
+
+    Returns starts and sizes of whole records, and the bytes needed from the next start on if the window ends before a
+    record does; None if no record starts there.
+    """
+    starts: list[int] = []
+    sizes: list[int] = []
+    at, end, data, unpack = 0, window.size, window.data, PREFIX.unpack_from
+    while True:  # the padding behind the window ends this: it is no magic
+        size, magic = unpack(data, at)
+        following = at + size
+        if (magic != MAGIC_V1 and magic != MAGIC_V2) or following > end or size < MIN_RECORD_SIZE:
+            break
+        starts.append(at)
+        sizes.append(size)
+        at = following
+    missing: int | None = None
+    if end - at < BLANK_SIZE:
+        missing = BLANK_SIZE
+    elif magic in (MAGIC_V1, MAGIC_V2) and end - at < size <= min(LARGEST_BYTES, segment_end - window.position - at):
+        missing = size
+    return np.array(starts, np.int64), np.array(sizes, np.int64), missing
+
+
+def _is_blank(window: Window, position: int, stretch: Stretch) -> bool:
+    """Tell whether the segment ends here with a BLANK."""
+    at = position - window.position
+    if window.size - at < BLANK_SIZE:
+        return False
+    size, magic = PREFIX.unpack_from(window.data, at)
+    return bool(magic == MAGIC_BLANK and size == stretch.segment_end - position)
+
+
+def _next_sound(read: Read, position: int, stretch: Stretch) -> int | None:
+    """Return where the first sound record behind ``position`` begins, None if the stretch holds none."""
+    at = position + 1
+    stop = stretch.end if stretch.bounded else min(stretch.end, position + LOOK_AHEAD_BYTES)
+    while at < stop:
+        chunk = read(at, min(WINDOW_BYTES, stretch.segment_end - at))
+        if not chunk:
+            return None
+        if chunk.count(0) != len(chunk):
+            found = [_sound_in(read, chunk, at, mark, stretch) for mark in _MARKS]
+            if candidates := [place for place in found if place is not None]:
+                return min(candidates)
+        if len(chunk) < WINDOW_BYTES:
+            return None
+        at += len(chunk) - 2 * PREFIX.size  # a mark may lie across the edge of two chunks
+    return None
+
+
+def _sound_in(read: Read, chunk: bytes, base: int, mark: bytes, stretch: Stretch) -> int | None:
+    at = chunk.find(mark, 4)
+    while at >= 0:
+        candidate = base + at - 4
+        size = PREFIX.unpack_from(chunk, at - 4)[0]
+        whole = MIN_RECORD_SIZE <= size <= min(LARGEST_BYTES, stretch.end - candidate)
+        if whole and not is_sound(read(candidate, size), candidate):
+            return candidate
+        at = chunk.find(mark, at + 1)
+    return None
+
+
+def _lost(read: Read, position: int, stretch: Stretch) -> bool:
+    """Tell whether bytes behind which nothing sound comes were durable once; else the log ends here."""
+    if not stretch.bounded:
+        return False
+    if stretch.end < stretch.segment_end:
+        return True
+    # only zeros up to the next segment: the BLANK got lost, no record did
+    at = position
+    while at < stretch.end and (chunk := read(at, min(WINDOW_BYTES, stretch.end - at))):
+        if chunk.count(0) != len(chunk):
+            return True
+        at += len(chunk)
+    return False
+
+
+def _why(read: Read, position: int, stretch: Stretch) -> str:
+    head = read(position, min(PREFIX.size, stretch.end - position))
+    if len(head) < PREFIX.size or head[4:8] not in _MARKS:
+        return "no record starts here"
+    size = PREFIX.unpack(head)[0]
+    if not MIN_RECORD_SIZE <= size <= min(LARGEST_BYTES, stretch.end - position):
+        return "its size does not fit"
+    return is_sound(read(position, size), position) or "its size does not fit"

@@ -1,0 +1,81 @@
+"""What of each record is wanted: the less, the faster. Columns and their types."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+#: Columns that every row has, `corrupt` among them: what is wrong with the bytes, null for a sound record.
+HEAD: dict[str, pa.DataType] = {
+    "position": pa.int64(),
+    "size": pa.int64(),
+    "topic": pa.string(),
+    "queue_id": pa.int32(),
+    "queue_offset": pa.int64(),
+    "flag": pa.int32(),
+    "sys_flag": pa.int32(),
+    "born_ms": pa.int64(),
+    "store_ms": pa.int64(),
+    "reconsume_times": pa.int32(),
+    "prepared_position": pa.int64(),
+    "body_size": pa.int32(),
+    "corrupt": pa.string(),
+}
+#: Group ``hosts``: ``address:port``, ``[address]:port`` for IPv6.
+HOSTS: dict[str, pa.DataType] = {"born_host": pa.string(), "store_host": pa.string()}
+#: Group ``names``: what the usual properties say. ``keys`` is as stored, separated by spaces.
+NAMES: dict[str, pa.DataType] = {
+    "tag": pa.string(),
+    "keys": pa.string(),
+    "unique_key": pa.string(),
+    "delay_level": pa.int64(),
+    "real_topic": pa.string(),
+    "real_queue_id": pa.int64(),
+    "due_ms": pa.int64(),
+    "source_position": pa.int64(),
+}
+GROUPS = ("hosts", "names", "properties", "body")
+#: RocketMQ's ``messageDelayLevel`` when nobody changed it (MessageStoreConfig).
+DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+_UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Groups of columns, further properties as columns of their own, whose bodies, and how much is checked.
+
+    ``body_topics`` limits bodies to these topics (empty: all of them). ``inflate``: bodies as the sender had them
+    instead of as stored. ``delays_ms``: delay of each level, level 1 first.
+    """
+
+    groups: frozenset[str] = frozenset({"names"})
+    extract: tuple[str, ...] = ()
+    body_topics: frozenset[str] = frozenset()
+    inflate: bool = False
+    delays_ms: tuple[int, ...] = ()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, in their order."""
+        columns = dict(HEAD)
+        if "hosts" in self.groups:
+            columns |= HOSTS
+        if "names" in self.groups:
+            columns |= NAMES
+        columns |= {column_of(name): pa.string() for name in self.extract}
+        if "properties" in self.groups:
+            columns["properties"] = pa.map_(pa.string(), pa.string())
+        if "body" in self.groups:
+            columns["body"] = pa.binary()
+        return pa.schema(list(columns.items()))
+
+
+def column_of(name: str) -> str:
+    """Return the column in which a property asked for by name stands."""
+    return "property_" + name.strip("_").lower()
+
+
+def delays_of(levels: str) -> tuple[int, ...]:
+    """Return the delay in ms of each level of a ``messageDelayLevel``, level 1 first. Raises ValueError, KeyError."""
+    return tuple(int(word[:-1]) * _UNITS_MS[word[-1]] for word in levels.split())
