@@ -26,15 +26,15 @@ class Release:
 
     product: str
     pom: str
-    sources: str
+    sources: tuple[str, ...]
 
 
 #: By version number, which no two products share.
 RELEASES = {
-    "5.5.0": Release("rocketmq", "current", "src"),
-    "4.9.8": Release("rocketmq", "legacy", "src"),
-    "4.7.0": Release("redisson", "redisson/current", "redisson/src"),
-    "3.16.8": Release("redisson", "redisson/legacy", "redisson/src"),
+    "5.5.0": Release("rocketmq", "current", ("src", "since5")),
+    "4.9.8": Release("rocketmq", "legacy", ("src",)),
+    "4.7.0": Release("redisson", "redisson/current", ("redisson/src",)),
+    "3.16.8": Release("redisson", "redisson/legacy", ("redisson/src",)),
 }
 
 
@@ -71,7 +71,8 @@ def library(version: str) -> Path:
 
 def classpath(version: str) -> str:
     """Class path with our programs, compiled against this version, and all its jars."""
-    sources = sorted((JAVA_SOURCES / RELEASES[version].sources).glob("*.java"))
+    folders = [JAVA_SOURCES / folder for folder in RELEASES[version].sources]
+    sources = [path for folder in folders for path in sorted(folder.glob("*.java"))]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
     jars = f"{library(version)}/*"
     classes = cache_directory() / f"classes-{version}-{digest}"
