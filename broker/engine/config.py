@@ -52,6 +52,11 @@ class EngineConfig:
     max_properties_bytes: int = 32_767
     pending_limit_bytes: int = 256 * MEBIBYTE
 
+    # transactions (BrokerConfig.transactionTimeOut, transactionCheckInterval, transactionCheckMax)
+    transaction_timeout_ms: int = 6_000
+    transaction_interval_ms: int = 30_000
+    transaction_checks: int = 15
+
     # retention
     retention_hours: float = 72
     keep_unconsumed: bool = True
@@ -66,6 +71,10 @@ class EngineConfig:
         ):
             raise StoreUnsupported(
                 "Segment, queue and index sizes must be positive; a segment has at least 1,024 bytes."
+            )
+        if self.transaction_timeout_ms < 0 or self.transaction_interval_ms < 1 or not 0 < self.transaction_checks < 256:
+            raise StoreUnsupported(
+                "A transaction's time-out is 0 ms or more, the interval of checks at least 1 ms, their number 1 to 255."
             )
         if self.flush not in ("sync", "async"):
             raise StoreUnsupported(f"flush is 'sync' or 'async', not {self.flush!r}.")

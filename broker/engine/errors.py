@@ -14,6 +14,9 @@ EngineError
 ├── TopicNotWritable
 ├── TopicNotReadable
 ├── GroupNotFound
+├── TransactionNotFound
+├── TransactionMismatch         the half message is another one than the request says
+├── TransactionDecided          the opposite was decided already
 ├── StoreRefused                the store takes nothing now; nothing was written
 │   ├── DiskFull
 │   ├── StoreFailed
@@ -140,6 +143,38 @@ class GroupNotFound(EngineError):
             f"Consumer group {group!r} does not exist; it is created by its first consumer or by an administrator."
         )
         self.group = group
+
+
+class TransactionNotFound(EngineError):
+    """There is no such half message."""
+
+    def __init__(self, offset: int, position: int) -> None:
+        super().__init__(
+            f"There is no half message with offset {offset} at position {position}: it was never stored here, or it "
+            "was removed with its segment. Nothing was changed."
+        )
+        self.offset = offset
+        self.position = position
+
+
+class TransactionMismatch(EngineError):
+    """The half message is another one than the request says."""
+
+    def __init__(self, offset: int, what: str) -> None:
+        super().__init__(f"The half message with offset {offset} is not the one meant: {what}. Nothing was changed.")
+        self.offset = offset
+
+
+class TransactionDecided(EngineError):
+    """The opposite was decided already, and a decision is final."""
+
+    def __init__(self, offset: int, word: str, by: str, at_ms: int | None) -> None:
+        who = f" by {by}" if by else ""
+        when = f" at {at_ms} ms" if at_ms is not None else ""
+        super().__init__(f"The half message with offset {offset} was {word}{who}{when}; a decision is final.")
+        self.offset = offset
+        self.by = by
+        self.at_ms = at_ms
 
 
 class StoreRefused(EngineError):

@@ -16,6 +16,16 @@ REAL_QUEUE_ID = "REAL_QID"
 RETRY_TOPIC = "RETRY_TOPIC"
 ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
 WAIT = "WAIT"
+PRODUCER_GROUP = "PGROUP"
+#: "true" on a half message, and still there on its copy once it is committed.
+TRANSACTION_PREPARED = "TRAN_MSG"
+TRANSACTION_ID = "__transactionId__"
+CHECK_IMMUNITY_S = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+#: On a half that Apache RocketMQ put back, and on one that was parked.
+CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
+PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
+#: Ours: position of the half message that this record of TRANS_CHECK_MAX_TIME_TOPIC is a copy of.
+PARKED_HALF = "ESC_PARKED"
 #: Ours: position of the parked record that this one releases, so that recovery knows it went out.
 SOURCE = "ESC_SOURCE"
 #: Written by the broker alone: what a client sends under these names (it may pass on a message it received) is dropped,

@@ -15,6 +15,12 @@ READ = 4
 WRITE = 2
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+#: Halves whose producer was asked as often as allowed.
+PARKED_HALF_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+#: Ours: how often producers were asked (engine/transaction/notes.py).
+CHECKS_TOPIC = "rmq_sys_esc_checks"
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
 #: TopicValidator.SYSTEM_TOPIC_SET with the number of queues each has, where the broker makes it itself.
@@ -22,9 +28,10 @@ SYSTEM_TOPICS: Mapping[str, int] = {
     "TBW102": 8,
     SCHEDULE_TOPIC: 18,
     "BenchmarkTest": 1024,
-    "RMQ_SYS_TRANS_HALF_TOPIC": 1,
-    "RMQ_SYS_TRANS_OP_HALF_TOPIC": 1,
-    "TRANS_CHECK_MAX_TIME_TOPIC": 1,
+    HALF_TOPIC: 1,
+    OP_TOPIC: 1,
+    PARKED_HALF_TOPIC: 1,
+    CHECKS_TOPIC: 1,
     "SELF_TEST_TOPIC": 1,
     "OFFSET_MOVED_EVENT": 1,
     "RMQ_SYS_TRACE_TOPIC": 1,
@@ -34,9 +41,10 @@ SYSTEM_PREFIX = "rmq_sys_"
 NOT_FOR_CLIENTS = frozenset(
     {
         SCHEDULE_TOPIC,
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
+        HALF_TOPIC,
+        OP_TOPIC,
+        PARKED_HALF_TOPIC,
+        CHECKS_TOPIC,
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
         "rmq_sys_wheel_timer",

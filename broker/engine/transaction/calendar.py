@@ -1,0 +1,66 @@
+"""When which half is to be looked at next: offsets by tenth of a second, eight bytes each.
+
+The calendar goes by a clock of its own that never goes back, so a wall clock that is set back makes nothing wait
+longer: ``planned`` turns a moment of the wall clock into one of the calendar's, ``wall`` turns it back.
+"""
+
+from __future__ import annotations
+
+from array import array
+from heapq import heappop, heappush
+
+#: Offsets of so long a time share a page; they are looked at when it is over, so never early and at most this late.
+_PAGE_MS = 100
+
+
+class Calendar:
+    """Offsets and the moment each is due. An offset may stand here more than once, or be long decided: ask."""
+
+    def __init__(self) -> None:
+        self._pages: dict[int, array[int]] = {}
+        self._order: list[int] = []
+        self._seen_ms = 0
+        #: how far the wall clock was set back in all
+        self._ahead_ms = 0
+
+    def planned(self, wall_ms: int) -> int:
+        """Return the calendar's moment for one of the wall clock."""
+        return wall_ms + self._ahead_ms
+
+    def wall(self, planned_ms: int) -> int:
+        """Return the wall clock's moment for one of the calendar."""
+        return planned_ms - self._ahead_ms
+
+    def put(self, offset: int, planned_ms: int) -> None:
+        """Have an offset looked at from a moment (of the calendar) on."""
+        number = planned_ms // _PAGE_MS
+        page = self._pages.get(number)
+        if page is None:
+            page = self._pages[number] = array("q")
+            heappush(self._order, number)
+        page.append(offset)
+
+    def see(self, now_ms: int) -> int:
+        """Hear what the wall clock says; return the calendar's moment."""
+        if now_ms < self._seen_ms:
+            self._ahead_ms += self._seen_ms - now_ms
+        self._seen_ms = now_ms
+        return now_ms + self._ahead_ms
+
+    def take(self, now_ms: int, count: int) -> list[int]:
+        """Return up to ``count`` offsets whose moment has come, oldest first."""
+        over = self.see(now_ms) // _PAGE_MS
+        taken: list[int] = []
+        while self._order and self._order[0] < over and len(taken) < count:
+            page = self._pages[self._order[0]]
+            room = count - len(taken)
+            taken += page[:room]
+            if len(page) > room:
+                del page[:room]
+            else:
+                del self._pages[heappop(self._order)]
+        return taken
+
+    def next_ms(self) -> int | None:
+        """Return when (on the wall clock) ``take`` has something to give, None if it never has."""
+        return self.wall((self._order[0] + 1) * _PAGE_MS) if self._order else None

@@ -1,0 +1,214 @@
+"""The open half messages, in little memory: some 40 bytes each, ordered by offset and so by position too.
+
+Rows stand in chunks of columns, so that one that is decided is taken out of a short column and nothing else moves.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+#: Rows of a chunk when it is split; taking one out of 1,024 costs less than finding it.
+_CHUNK_ROWS = 1024
+
+# what is going on with a row (bits)
+#: The time for a check has come; nobody was asked yet.
+DUE = 1
+#: Its copy is appended and its op record is not visible yet.
+COMMITTING = 2
+#: Its op record is not visible yet.
+ROLLING_BACK = 4
+#: Its copy for the parked ones is not visible yet.
+PARKING = 8
+#: Decided, or about to be parked: not to be asked about any more.
+ENDING = COMMITTING | ROLLING_BACK | PARKING
+
+
+class Half(NamedTuple):
+    """One open half message. ``next_ms``: when (in the calendar) to look at it; ``checks``: how often it was asked."""
+
+    offset: int
+    position: int
+    store_ms: int
+    next_ms: int
+    checks: int
+    group: str
+    flags: int
+
+
+class Chunk:
+    """Some rows, by column."""
+
+    __slots__ = ("checks", "flags", "groups", "next_ms", "offsets", "positions", "store_ms")
+
+    def __init__(self) -> None:
+        self.offsets = array("q")
+        self.positions = array("q")
+        self.store_ms = array("q")
+        self.next_ms = array("q")
+        self.checks = array("H")
+        self.groups = array("I")
+        self.flags = bytearray()
+
+    def columns(self) -> tuple[array[int], array[int], array[int], array[int], array[int], array[int], bytearray]:
+        """Return all columns, offsets first."""
+        return self.offsets, self.positions, self.store_ms, self.next_ms, self.checks, self.groups, self.flags
+
+    def insert(self, at: int, row: Iterable[int]) -> None:
+        """Put a row in at an index."""
+        for column, value in zip(self.columns(), row, strict=True):
+            column.insert(at, value)
+
+    def split(self) -> Chunk:
+        """Move the upper half of the rows to a new chunk."""
+        upper = Chunk()
+        middle = len(self.offsets) // 2
+        for column, other in zip(self.columns(), upper.columns(), strict=True):
+            other.extend(column[middle:])
+            del column[middle:]
+        return upper
+
+
+class GroupNames:
+    """Producer groups as small numbers, as long as one of their halves is open."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._names: list[str] = []
+        self._counts: list[int] = []
+        self._free: list[int] = []
+
+    def take(self, name: str) -> int:
+        """Return a group's number, one more half of it is open."""
+        number = self._numbers.get(name)
+        if number is None:
+            if self._free:
+                number = self._free.pop()
+                self._names[number], self._counts[number] = name, 0
+            else:
+                number = len(self._names)
+                self._names.append(name)
+                self._counts.append(0)
+            self._numbers[name] = number
+        self._counts[number] += 1
+        return number
+
+    def drop(self, number: int) -> None:
+        """One half of a group is no longer open."""
+        self._counts[number] -= 1
+        if not self._counts[number]:
+            del self._numbers[self._names[number]]
+            self._free.append(number)
+
+    def name(self, number: int) -> str:
+        """Return the name of a group in use."""
+        return self._names[number]
+
+    def counts(self) -> dict[str, int]:
+        """Return how many halves of each group are open."""
+        return {name: self._counts[number] for name, number in self._numbers.items()}
+
+
+class OpenHalves:
+    """All open half messages, by half offset."""
+
+    def __init__(self) -> None:
+        self._chunks: list[Chunk] = []
+        self._firsts: list[int] = []
+        self._count = 0
+        self.groups = GroupNames()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(
+        self, offset: int, position: int, store_ms: int, next_ms: int, group: str, checks: int = 0, flags: int = 0
+    ) -> None:
+        """Take one in; one that is there already stays as it is."""
+        if not self._chunks:
+            self._chunks.append(Chunk())
+            self._firsts.append(offset)
+        number = max(bisect_right(self._firsts, offset) - 1, 0)
+        chunk = self._chunks[number]
+        offsets = chunk.offsets
+        at = len(offsets) if not offsets or offset > offsets[-1] else bisect_left(offsets, offset)
+        if at < len(offsets) and offsets[at] == offset:
+            return
+        if at == len(offsets) >= _CHUNK_ROWS and number == len(self._chunks) - 1:
+            chunk = Chunk()
+            self._chunks.append(chunk)
+            self._firsts.append(offset)
+            number, at = number + 1, 0
+        chunk.insert(at, (offset, position, store_ms, next_ms, checks, self.groups.take(group), flags))
+        self._count += 1
+        self._firsts[number] = chunk.offsets[0]
+        if len(chunk.offsets) >= 2 * _CHUNK_ROWS:
+            upper = chunk.split()
+            self._chunks.insert(number + 1, upper)
+            self._firsts.insert(number + 1, upper.offsets[0])
+
+    def place(self, offset: int) -> tuple[Chunk, int] | None:
+        """Return the chunk and index of a half, None if it is not open."""
+        number = bisect_right(self._firsts, offset) - 1
+        if number < 0:
+            return None
+        chunk = self._chunks[number]
+        at = bisect_left(chunk.offsets, offset)
+        return (chunk, at) if at < len(chunk.offsets) and chunk.offsets[at] == offset else None
+
+    def get(self, offset: int) -> Half | None:
+        """Return an open half, or None."""
+        found = self.place(offset)
+        return self._row(*found) if found else None
+
+    def mark(self, offset: int, flags: int) -> None:
+        """Set what is going on with a half; one that is not open is left so."""
+        if found := self.place(offset):
+            found[0].flags[found[1]] = flags
+
+    def remove(self, offset: int) -> bool:
+        """Take one out; False if it is not there."""
+        number = bisect_right(self._firsts, offset) - 1
+        if number < 0:
+            return False
+        chunk = self._chunks[number]
+        at = bisect_left(chunk.offsets, offset)
+        if at == len(chunk.offsets) or chunk.offsets[at] != offset:
+            return False
+        self.groups.drop(chunk.groups[at])
+        for column in chunk.columns():
+            del column[at]
+        self._count -= 1
+        if not chunk.offsets:
+            del self._chunks[number], self._firsts[number]
+        elif at == 0:
+            self._firsts[number] = chunk.offsets[0]
+        return True
+
+    def chunks(self) -> list[Chunk]:
+        """Return all chunks in order; not to be changed."""
+        return self._chunks
+
+    def since(self, offset: int) -> Iterator[Half]:
+        """Yield open halves from an offset on; nothing may be added or removed meanwhile."""
+        number = max(bisect_right(self._firsts, offset) - 1, 0)
+        for chunk in self._chunks[number:]:
+            for at in range(bisect_left(chunk.offsets, offset), len(chunk.offsets)):
+                yield self._row(chunk, at)
+
+    def first(self) -> Half | None:
+        """Return the oldest one."""
+        return self._row(self._chunks[0], 0) if self._chunks else None
+
+    def _row(self, chunk: Chunk, at: int) -> Half:
+        return Half(
+            chunk.offsets[at],
+            chunk.positions[at],
+            chunk.store_ms[at],
+            chunk.next_ms[at],
+            chunk.checks[at],
+            self.groups.name(chunk.groups[at]),
+            chunk.flags[at],
+        )

@@ -1,0 +1,67 @@
+"""Note records: what happened to open halves beside a decision. They are ours; RocketMQ has no such topic.
+
+    topic rmq_sys_esc_checks, queue 0
+    tag "check"      body 12:3,15:1,    half offset and how often it was asked about by now, each followed by a comma
+    tag "resume"     body 12,15,        half offsets that were parked and are open again; who and why in ESC_DECIDERS
+
+One record holds the checks of one moment. The store time of the record is when they were sent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ..properties import TAGS, WAIT
+from .ops import DECIDERS
+
+CHECK_TAG = "check"
+RESUME_TAG = "resume"
+#: Halves named by one record: at most some 60 KiB of body.
+_MOST_NAMES = 4096
+_NAME_LENGTH = 200
+
+
+class NoteRecord(NamedTuple):
+    """Body and properties of a note record."""
+
+    body: bytes
+    properties: dict[str, str]
+
+
+def check_records(counts: Sequence[tuple[int, int]]) -> Iterator[NoteRecord]:
+    """Yield records that say how often each of these halves (offset, count) was asked about."""
+    for at in range(0, len(counts), _MOST_NAMES):
+        body = "".join([f"{offset}:{count}," for offset, count in counts[at : at + _MOST_NAMES]])
+        yield NoteRecord(body.encode(), {WAIT: "true", TAGS: CHECK_TAG})
+
+
+def resume_record(offset: int, by: str, reason: str) -> NoteRecord:
+    """Return the record that opens a parked half again."""
+    deciders = json.dumps([[by[:_NAME_LENGTH], reason[:_NAME_LENGTH]]])
+    return NoteRecord(b"%d," % offset, {WAIT: "true", TAGS: RESUME_TAG, DECIDERS: deciders})
+
+
+def read_checks(body: bytes) -> list[tuple[int, int]]:
+    """Return (offset, count) of a record with tag "check"."""
+    pairs = [word.split(b":") for word in body.split(b",") if word]
+    return [(int(pair[0]), int(pair[1])) for pair in pairs if len(pair) == 2 and _is_number(*pair)]
+
+
+def read_resumed(body: bytes) -> list[int]:
+    """Return the offsets of a record with tag "resume"."""
+    return [int(word) for word in body.split(b",") if _is_number(word)]
+
+
+def read_decider(properties: dict[str, str]) -> tuple[str, str]:
+    """Return who and why of a record with tag "resume"."""
+    try:
+        who, why = json.loads(properties.get(DECIDERS, ""))[0]
+        return str(who), str(why)
+    except (ValueError, TypeError, IndexError):
+        return "", ""
+
+
+def _is_number(*words: bytes) -> bool:
+    return all(word.isdigit() and len(word) < 19 for word in words)
