@@ -11,6 +11,10 @@ from typing import Any, Literal
 
 from msgspec import Struct, ValidationError, convert, field
 
+# For those who look into a recall handle before they use it.
+from ..remoting.recall import BadHandle as BadHandle
+from ..remoting.recall import RecallHandle as RecallHandle
+from ..remoting.recall import read_handle as read_handle
 from .errors import InvalidArgument
 
 Outcome = Literal[

@@ -87,6 +87,59 @@ class MessageNotFound(RequestError):
     """No message with this id is stored (any more)."""
 
 
+class InvalidMoment(RequestError):
+    """This is no moment."""
+
+    def __init__(self, message: str, field: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class ZoneMissing(InvalidMoment):
+    """A time without a zone may mean any of 38 moments."""
+
+
+class MomentPast(InvalidMoment):
+    """The moment is past, and the request asked to have that refused."""
+
+
+class TimerError(RequestError):
+    """The timer is not as it would have to be; `due_ms` and `delivered_ms` say how it is, where that is known."""
+
+    def __init__(self, message: str, *, due_ms: int | None = None, delivered_ms: int | None = None) -> None:
+        super().__init__(message)
+        self.due_ms = due_ms
+        self.delivered_ms = delivered_ms
+
+
+class TimerUnknown(TimerError):
+    """No timer of that name is known (any more)."""
+
+
+class AlreadyDelivered(TimerError):
+    """The message was delivered before."""
+
+
+class AlreadyCancelled(TimerError):
+    """The timer was cancelled before."""
+
+
+class TimerRefused(TimerError):
+    """The broker refused this for this timer."""
+
+
+class NoOperation(RequestError):
+    """There is no operation with this number."""
+
+
+class OperationRefused(RequestError):
+    """The operation cannot be done; nothing was changed."""
+
+
+class TooManyMatch(RequestError):
+    """More timers match than one operation may touch."""
+
+
 class TooManyRequests(RequestError):
     """More messages are under way than are taken at once."""
 
@@ -131,6 +184,17 @@ RULES: dict[type[Exception], Rule] = {
     AddressNotFound: Rule(404, "not_found", "Not found", "All addresses are listed in /api/docs."),
     MethodNotAllowed: Rule(405, "method_not_allowed", "Method not allowed", "The header Allow lists what is."),
     MessageNotFound: Rule(404, "message_not_found", "Message not found", "It may have passed its retention time."),
+    InvalidMoment: Rule(422, "invalid_moment", "Not a moment", "Give RFC 3339 with a zone, or epoch milliseconds."),
+    ZoneMissing: Rule(422, "zone_missing", "Zone missing", "End the time with Z or an offset such as +01:00."),
+    MomentPast: Rule(422, "moment_past", "Moment is past", "Choose a later one, or leave reject_past out."),
+    TimerError: Rule(409, "timer_conflict", "Timer conflict", "Look at the timer, then decide."),
+    TimerUnknown: Rule(404, "timer_unknown", "Timer unknown", "Check the name; it may have passed its retention."),
+    AlreadyDelivered: Rule(409, "already_delivered", "Already delivered", "Its consumers have it; undo it there."),
+    AlreadyCancelled: Rule(409, "already_cancelled", "Already cancelled", "Send the message again if it is wanted."),
+    TimerRefused: Rule(422, "timer_refused", "Refused for this timer", "Correct what the detail names."),
+    NoOperation: Rule(404, "operation_unknown", "Operation unknown", "Use the number that the request answered."),
+    OperationRefused: Rule(422, "operation_refused", "Operation refused", "Correct what the detail names."),
+    TooManyMatch: Rule(422, "too_many_match", "Too many match", "Narrow the filter and do it in parts."),
     TooManyRequests: Rule(429, "too_many_requests", "Too many requests", "Wait for answers before sending more.", 1),
     NotBuilt: Rule(501, "not_built", "Not built yet", "Leave it out, or use what /api/docs lists as built."),
     TokensUnreadable: Rule(503, "tokens_unreadable", "Tokens unreadable", "Try again; check the database.", 2),
@@ -138,6 +202,16 @@ RULES: dict[type[Exception], Rule] = {
     client.InvalidArgument: Rule(400, "invalid_message", "Invalid message", "Correct the field that is named."),
     client.RouteNotFound: Rule(404, "topic_not_found", "Topic not found", "Create the topic, or check its name."),
     client.NotSupported: Rule(501, "not_supported", "Not supported", "This broker does not know the request."),
+    client.ScheduleKeyTaken: Rule(
+        409, "schedule_key_taken", "Schedule key taken", "Send with on_conflict=replace or keep, or use another key."
+    ),
+    client.TimerTooFar: Rule(
+        422, "too_far", "Moment too far away", "Choose an earlier moment; the detail has the limit."
+    ),
+    client.TimerPast: Rule(422, "moment_past", "Moment is past", "Choose a later one, or leave reject_past out."),
+    client.TimerLimit: Rule(
+        429, "timer_limit", "Too many timers", "Wait until some are due, or choose another moment.", 5
+    ),
     client.BrokerUnreachable: Rule(
         503, "broker_unreachable", "Broker unreachable", "Try again; the message may be stored, compare its key.", 1
     ),
@@ -165,7 +239,8 @@ DISK_FULL = Rule(507, "disk_full", "Disk full", "Free space on the broker's disk
 
 
 class Problem(msgspec.Struct, omit_defaults=True):
-    """A problem+json body (RFC 9457). `field` names the part of the request that is wrong, where there is one."""
+    """A problem+json body (RFC 9457). `field` names the part of the request that is wrong, where there is one; `due_ms`
+    and `delivered_ms` say what is known of the timer in the way, ms since 1970."""
 
     type: str
     title: str
@@ -174,6 +249,8 @@ class Problem(msgspec.Struct, omit_defaults=True):
     detail: str
     remedy: str
     field: str | None = None
+    due_ms: int | None = None
+    delivered_ms: int | None = None
 
 
 def rule_for(error: Exception) -> Rule:
@@ -182,7 +259,7 @@ def rule_for(error: Exception) -> Rule:
         if error.code == Answer.SERVICE_NOT_AVAILABLE and any(words in error.remark for words in DISK_FULL_WORDS):
             return DISK_FULL
         particular = REFUSALS.get(error.code)
-        if particular is not None:
+        if particular is not None and type(error) is client.BrokerRefused:
             return particular
     for kind in type(error).__mro__:
         rule = RULES.get(kind)
@@ -196,5 +273,5 @@ def problem_for(error: Exception) -> tuple[Rule, Problem]:
     rule = rule_for(error)
     known = isinstance(error, RequestError | client.ClientError)
     detail = str(error) if known else str(Unexpected())
-    field = getattr(error, "field", None) if known else None
-    return rule, Problem(f"/api/docs#{rule.code}", rule.title, rule.status, rule.code, detail, rule.remedy, field)
+    about = {name: getattr(error, name, None) if known else None for name in ("field", "due_ms", "delivered_ms")}
+    return rule, Problem(f"/api/docs#{rule.code}", rule.title, rule.status, rule.code, detail, rule.remedy, **about)

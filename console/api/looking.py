@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable
-from typing import Literal
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,10 +18,13 @@ from .answer import json_answer
 from .errors import InvalidIdentifier, InvalidParameter, MessageNotFound
 from .grants import require, require_somewhere
 from .identifiers import MessageIdentifier, parse
+from .life import TIMER_TOPIC, Life, State, is_delete, is_timer, life_of
 from .room import Room
 from .schemas import FoundMessage, GroupList, GroupRow, LevelList, LevelRow, RecordPlace, TopicList, TopicRow
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+#: Topics where messages of other topics wait.
+_PARKING = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC})
 _OFFSET_ID = re.compile(r"(?:[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56})\Z")
 #: Codes with which brokers say that nothing begins at a position (ours; Apache RocketMQ answers SYSTEM_ERROR).
 _NOT_THERE = (Answer.QUERY_NOT_FOUND, Answer.SYSTEM_ERROR)
@@ -30,7 +32,7 @@ _NOT_THERE = (Answer.QUERY_NOT_FOUND, Answer.SYSTEM_ERROR)
 
 async def message(request: Request, grant: Grant, room: Room) -> Response:
     """One message by our id, by RocketMQ's offset id, or by its unique id with ?topic=."""
-    _only_parameters(request, "topic")
+    only_parameters(request, "topic")
     text: str = request.path_params["id"]
     topic = request.query_params.get("topic")
     if text.startswith("m1"):
@@ -39,14 +41,14 @@ async def message(request: Request, grant: Grant, room: Room) -> Response:
         check_topic(topic)
         require(grant, READ, topic)
         broker, found = "", await _by_unique_id(topic, text, room)
-    elif _OFFSET_ID.match(text):
-        broker, found = "", await _by_offset_id(text.upper(), room)
+    elif is_offset_id(text):
+        broker, found = "", await by_offset_id(text.upper(), room)
     else:
         raise InvalidIdentifier("This is neither an id of ours nor an offset id; a unique id needs its ?topic=.")
-    real_topic = _real_topic(found)
-    if not grant.allows(READ, real_topic):
+    topic = real_topic(found)
+    if not grant.allows(READ, topic):
         raise MessageNotFound
-    return json_answer(await _shown(found, real_topic, broker or await _broker_of(found, room), room))
+    return json_answer(await _shown(found, topic, broker or await _broker_of(found, room), room))
 
 
 async def _by_identifier(wanted: MessageIdentifier, grant: Grant, room: Room) -> tuple[str, Message]:
@@ -58,7 +60,7 @@ async def _by_identifier(wanted: MessageIdentifier, grant: Grant, room: Room) ->
         if error.code in _NOT_THERE:
             raise MessageNotFound from None
         raise
-    if found.unique_key != wanted.unique_key or _real_topic(found) != wanted.topic:
+    if found.unique_key != wanted.unique_key or real_topic(found) != wanted.topic:
         raise MessageNotFound
     return wanted.broker, found
 
@@ -67,12 +69,21 @@ async def _by_unique_id(topic: str, unique_id: str, room: Room) -> Message:
     found = await room.admin.message_by_unique_id(topic, unique_id)
     if found is None:
         found = await room.admin.message_by_unique_id(SCHEDULE_TOPIC, unique_id)
-    if found is None or _real_topic(found) != topic:
+    if found is None:
+        timers = await room.admin.records_by_unique_id(TIMER_TOPIC, unique_id)
+        found = next((each for each in timers if not is_delete(each) and real_topic(each) == topic), None)
+    if found is None or real_topic(found) != topic:
         raise MessageNotFound
     return found
 
 
-async def _by_offset_id(offset_id: str, room: Room) -> Message:
+def is_offset_id(text: str) -> bool:
+    """Whether this has the form of an offset id."""
+    return _OFFSET_ID.match(text) is not None
+
+
+async def by_offset_id(offset_id: str, room: Room) -> Message:
+    """The message with this offset id; raises MessageNotFound."""
     try:
         return await room.admin.message_by_offset_id(offset_id)
     except BrokerRefused as error:
@@ -89,30 +100,39 @@ async def _broker_of(found: Message, room: Room) -> str:
     return (await room.admin.brokers())[0].name
 
 
-def _real_topic(found: Message) -> str:
-    return found.properties.get("REAL_TOPIC", found.topic) if found.topic == SCHEDULE_TOPIC else found.topic
+def real_topic(found: Message) -> str:
+    """The topic that a message was sent to, also while it waits elsewhere."""
+    return found.properties.get("REAL_TOPIC", found.topic) if found.topic in _PARKING else found.topic
 
 
 async def _shown(found: Message, topic: str, broker: str, room: Room) -> FoundMessage:
     unique = found.unique_key
+    if is_timer(found):
+        life = await life_of(found, topic, await room.admin.address_of(broker), room)
+        return _described(found, topic, broker, life)
     records = [found]
     if unique is not None and (found.topic == SCHEDULE_TOPIC or "DELAY" in found.properties):
         other = topic if found.topic == SCHEDULE_TOPIC else SCHEDULE_TOPIC
         twin = await room.admin.message_by_unique_id(other, unique)
-        if twin is not None and _real_topic(twin) == topic:
+        if twin is not None and real_topic(twin) == topic:
             records.append(twin)
     parked = next((each for each in records if each.topic == SCHEDULE_TOPIC), None)
-    state: Literal["stored", "waiting", "delivered"] = "stored"
+    state: State = "stored"
     if parked is not None:
         state = "delivered" if len(records) > 1 else "waiting"
+    due_ms = await _due_ms(parked, broker, room) if parked is not None else None
+    return _described(found, topic, broker, Life(state, due_ms, records))
+
+
+def _described(found: Message, topic: str, broker: str, life: Life) -> FoundMessage:
     text = _text(found.body)
     return FoundMessage(
-        id=str(MessageIdentifier(broker, topic, found.position, unique or "")),
-        message_id=unique,
+        id=str(MessageIdentifier(broker, topic, found.position, found.unique_key or "")),
+        message_id=found.unique_key,
         offset_message_id=found.offset_message_id,
         topic=topic,
         broker=broker,
-        state=state,
+        state=life.state,
         body=text,
         body_base64=None if text is not None else base64.b64encode(found.body).decode(),
         tag=found.tags,
@@ -120,8 +140,8 @@ async def _shown(found: Message, topic: str, broker: str, room: Room) -> FoundMe
         properties=dict(found.properties),
         born_ms=found.born_ms,
         reconsume_times=found.reconsume_times,
-        due_ms=await _due_ms(parked, broker, room) if parked is not None else None,
-        records=_places(records),
+        due_ms=life.due_ms,
+        records=_places(life.records),
     )
 
 
@@ -150,7 +170,8 @@ async def _due_ms(parked: Message, broker: str, room: Room) -> int | None:
     return first.tags_code if first is not None and first.position == parked.position else None
 
 
-def _only_parameters(request: Request, *names: str) -> None:
+def only_parameters(request: Request, *names: str) -> None:
+    """Raise InvalidParameter for any other parameter in the address."""
     for name in request.query_params:
         if name not in names:
             raise InvalidParameter(f"There is no parameter {name[:100]!r} here.")
@@ -158,7 +179,7 @@ def _only_parameters(request: Request, *names: str) -> None:
 
 async def topics(request: Request, grant: Grant, room: Room) -> Response:
     """The topics that the token may read."""
-    _only_parameters(request)
+    only_parameters(request)
     require_somewhere(grant, READ)
     rows = [
         TopicRow(
@@ -173,7 +194,7 @@ async def topics(request: Request, grant: Grant, room: Room) -> Response:
 
 async def groups(request: Request, grant: Grant, room: Room) -> Response:
     """The consumer groups."""
-    _only_parameters(request)
+    only_parameters(request)
     require_somewhere(grant, READ)
     rows = [
         GroupRow(
@@ -187,7 +208,7 @@ async def groups(request: Request, grant: Grant, room: Room) -> Response:
 
 async def levels(request: Request, grant: Grant, room: Room) -> Response:
     """The delay levels and what waits on each."""
-    _only_parameters(request)
+    only_parameters(request)
     require_somewhere(grant, READ)
     delays = await room.admin.delay_levels()
     released = await room.admin.delay_offsets()

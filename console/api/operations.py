@@ -11,9 +11,10 @@ from starlette.responses import Response
 
 from console.credentials import PUBLISH, READ, Grant
 
-from . import looking, sending
+from . import looking, scheduling, sending, waiting
 from .room import Room
 from .schemas import FoundMessage, GroupList, LevelList, NewMessage, NewMessages, Sent, SentBatch, TopicList
+from .timerschemas import Forecast, NewMoment, PauseState, ScheduleChange, TimerRows, TimerTotals, Wheel
 
 Handler = Callable[[Request, Grant, Room], Awaitable[Response]]
 
@@ -32,31 +33,55 @@ class Operation:
     parameters: tuple[tuple[str, str], ...] = ()
 
 
+_TOPIC = ("topic", "The topic of a RocketMQ unique id.")
+_REASON = ("reason", "Kept with the message in the broker's log.")
+_FROM = ("from", "RFC 3339 with a zone, or ms since 1970; from this moment on.")
+_TO = ("to", "RFC 3339 with a zone, or ms since 1970; before this moment.")
+_STEP = ("step_ms", "Length of a step, 1,000 or more; at most 2,000 steps.")
+
 #: The busiest comes first: addresses are looked through in order.
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "POST", "/topics/{topic}/messages", "Send a message", PUBLISH, sending.send_one, NewMessage,
-        ((201, "It is on disk.", Sent), (202, "It is taken, not known to be on disk.", Sent)),
+        (
+            (201, "It is on disk.", Sent), (202, "It is taken, not known to be on disk.", Sent),
+            (200, "Nothing was stored: the one with this schedule_key stays.", Sent),
+        ),
     ),
     Operation(
         "POST", "/topics/{topic}/messages:batch", "Send up to 1,000 messages, each on its own", PUBLISH,
         sending.send_several, NewMessages, ((207, "One answer a message, in order.", SentBatch),),
     ),
     Operation("POST", "/messages/{id}:resend", "Send a message again", PUBLISH),
-    Operation("POST", "/messages/{id}:deliver-now", "Deliver a waiting message now", PUBLISH),
-    Operation("DELETE", "/messages/{id}/schedule", "Cancel a waiting message", PUBLISH),
-    Operation("PATCH", "/messages/{id}/schedule", "Move a waiting message to another time", PUBLISH),
+    Operation(
+        "POST", "/messages/{id}:deliver-now", "Deliver a waiting message now", PUBLISH, scheduling.deliver_now, None,
+        ((200, "It is on its way to its consumers.", ScheduleChange),), (_TOPIC, _REASON),
+    ),
+    Operation(
+        "DELETE", "/messages/{id}/schedule", "Cancel a waiting message", PUBLISH, scheduling.cancel, None,
+        ((200, "It is cancelled; also if it was before.", ScheduleChange),), (_TOPIC, _REASON),
+    ),
+    Operation(
+        "PATCH", "/messages/{id}/schedule", "Move a waiting message to another time", PUBLISH, scheduling.reschedule,
+        NewMoment, ((200, "It is due at another moment now.", ScheduleChange),), (_TOPIC,),
+    ),
     Operation(
         "GET", "/messages/{id}", "Look at a message", READ, looking.message, None,
-        ((200, "The message.", FoundMessage),), (("topic", "The topic of a RocketMQ unique id."),),
+        ((200, "The message.", FoundMessage),), (_TOPIC,),
     ),
     Operation("GET", "/topics", "List topics", READ, looking.topics, None, ((200, "Topics.", TopicList),)),
     Operation("GET", "/groups", "List consumer groups", READ, looking.groups, None, ((200, "Groups.", GroupList),)),
     Operation(
         "GET", "/schedule/levels", "List delay levels", READ, looking.levels, None, ((200, "Levels.", LevelList),)
     ),
-    Operation("DELETE", "/topics/{topic}/schedule/{schedule_key}", "Cancel by schedule key", PUBLISH),
-    Operation("PATCH", "/topics/{topic}/schedule/{schedule_key}", "Reschedule by schedule key", PUBLISH),
+    Operation(
+        "DELETE", "/topics/{topic}/schedule/{schedule_key}", "Cancel by schedule key", PUBLISH, scheduling.cancel, None,
+        ((200, "It is cancelled; also if it was before.", ScheduleChange),), (_REASON,),
+    ),
+    Operation(
+        "PATCH", "/topics/{topic}/schedule/{schedule_key}", "Reschedule by schedule key", PUBLISH,
+        scheduling.reschedule, NewMoment, ((200, "It is due at another moment now.", ScheduleChange),),
+    ),
     Operation("POST", "/transactions", "Begin a transaction (send a half message)", PUBLISH),
     Operation("POST", "/transactions/{id}:commit", "Commit a half message", PUBLISH),
     Operation("POST", "/transactions/{id}:rollback", "Roll a half message back", PUBLISH),
@@ -66,6 +91,31 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("POST", "/topics/{topic}/groups/{group}:ack", "Acknowledge messages", READ),
     Operation("POST", "/topics/{topic}/groups/{group}:nack", "Have messages delivered again", READ),
     Operation("POST", "/topics/{topic}/groups/{group}:extend", "Keep messages invisible for longer", READ),
-    Operation("GET", "/timers", "List timers", READ),
-    Operation("GET", "/timers/forecast", "How many timers are due when", READ),
+    Operation(
+        "GET", "/timers", "List waiting messages by due time", READ, waiting.timers, None,
+        ((200, "A page of them.", TimerRows),),
+        (
+            _FROM, _TO, ("topic", "Only of this topic."), ("key", "Only with this schedule key, key or message_id."),
+            ("limit", "1 to 1,000, 100 by default."), ("cursor", "From the page before."),
+        ),
+    ),
+    Operation(
+        "GET", "/timers/status", "All timers in figures", READ, waiting.totals, None, ((200, "Figures.", TimerTotals),)
+    ),
+    Operation(
+        "GET", "/timers/wheel", "What is due when, and the next rolls", READ, waiting.wheel, None,
+        ((200, "Steps that hold something.", Wheel),), (_FROM, _TO, _STEP),
+    ),
+    Operation(
+        "GET", "/timers/forecast", "How many timers are due when, and which will be late", READ, waiting.forecast,
+        None, ((200, "Steps that hold something, and herds.", Forecast),), (_FROM, _TO, _STEP),
+    ),
+    Operation(
+        "POST", "/timers:pause", "Release no timers any more", PUBLISH, waiting.pause, None,
+        ((200, "Nothing is released now.", PauseState),),
+    ),
+    Operation(
+        "POST", "/timers:resume", "Release timers again", PUBLISH, waiting.resume, None,
+        ((200, "What is due is released now.", PauseState),),
+    ),
 )  # fmt: skip

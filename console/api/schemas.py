@@ -9,15 +9,18 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 Text = Annotated[str, Meta(min_length=1, max_length=127)]
 Key = Annotated[str, Meta(min_length=1, max_length=1024, description="One word without blanks.")]
 PropertyName = Annotated[str, Meta(min_length=1, max_length=1024)]
+DeliverAt = Annotated[
+    str | int, Meta(description="RFC 3339 with a zone (2027-01-31T08:00:00+01:00), or ms since 1970.")
+]
+DelayMs = Annotated[int, Meta(ge=0, le=2**63 - 1, description="From the moment at which the broker takes it.")]
+ScheduleKey = Annotated[
+    str, Meta(min_length=1, max_length=200, description="Your own key; unique in its topic while the message waits.")
+]
 
 
 class Later(Struct, forbid_unknown_fields=True, kw_only=True):
     """Fields that are documented but not built yet: each is answered with 501, none is ignored."""
 
-    delay_ms: int | UnsetType = UNSET
-    deliver_at: str | int | UnsetType = UNSET
-    schedule_key: str | UnsetType = UNSET
-    on_conflict: str | UnsetType = UNSET
     dedup_key: str | UnsetType = UNSET
 
 
@@ -33,6 +36,16 @@ class NewMessage(Later, forbid_unknown_fields=True, kw_only=True):
     properties: Annotated[dict[PropertyName, str], Meta(max_length=1024)] = {}
     group: Annotated[Text, Meta(description="Producer group; stored nowhere, shown while connected.")] | None = None
     delay_level: Annotated[int, Meta(ge=0, le=2**31 - 1, description="0 at once, 1 to 18 the broker's levels.")] = 0
+    deliver_at: DeliverAt | None = None
+    delay_ms: DelayMs | None = None
+    schedule_key: ScheduleKey | None = None
+    on_conflict: Annotated[
+        Literal["error", "replace", "keep"] | None,
+        Meta(description="If a message with this schedule_key waits: refuse (default), replace it, or keep that one."),
+    ] = None
+    reject_past: Annotated[bool, Meta(description="Refuse a moment that is past instead of delivering at once.")] = (
+        False
+    )
     durability: Annotated[
         Literal["sync", "async"], Meta(description="sync: answered when on disk; async: answered at once with 202.")
     ] = "sync"
@@ -55,6 +68,11 @@ class Sent(Struct, kw_only=True):
     queue_offset: int
     flushed: bool
     due_ms: Annotated[int | None, Meta(description="When a delayed message is due, ms since 1970.")] = None
+    recall_handle: Annotated[str | None, Meta(description="RocketMQ's name for a timer that waits.")] = None
+    conflict: Annotated[
+        Literal["replaced", "kept"] | None,
+        Meta(description="A message with this schedule_key waited: replaced by this one, or kept (all is told of it)."),
+    ] = None
 
 
 class ItemProblem(Struct, kw_only=True):
@@ -65,6 +83,7 @@ class ItemProblem(Struct, kw_only=True):
     detail: str
     remedy: str
     field: str | None = None
+    due_ms: int | None = None
 
 
 class SentItem(Struct, kw_only=True, omit_defaults=True):
@@ -95,14 +114,14 @@ class RecordPlace(Struct, kw_only=True):
 
 
 class FoundMessage(Struct, kw_only=True):
-    """A stored message. `state`: waiting (parked on a delay level), delivered, or stored (it was never delayed)."""
+    """A stored message. `state`: waiting, delivered, cancelled, or stored (it was never delayed)."""
 
     id: str
     message_id: str | None
     offset_message_id: str
     topic: str
     broker: str
-    state: Literal["stored", "waiting", "delivered"]
+    state: Literal["stored", "waiting", "delivered", "cancelled"]
     body: Annotated[str | None, Meta(description="The body, if it is UTF-8 text.")]
     body_base64: Annotated[str | None, Meta(description="The body, if it is not text.")]
     tag: str | None

@@ -12,31 +12,31 @@ from starlette.responses import Response
 
 from broker.client import ClientError, InvalidArgument, Outgoing, SendResult, prepare
 from broker.client.names import check_writable_topic
+from broker.client.timing import Timing
 from console.credentials import PUBLISH, Grant
 
 from .answer import json_answer
 from .errors import NotBuilt, RequestError, problem_for
 from .grants import require
 from .identifiers import written
+from .moments import moment_ms
 from .reading import MAX_BATCH_BYTES, MAX_SINGLE_BYTES, decode, read_body
 from .room import Room
-from .schemas import ItemProblem, Later, NewMessage, NewMessages, Sent, SentBatch, SentItem
+from .schemas import ItemProblem, NewMessage, NewMessages, Sent, SentBatch, SentItem
 
 _single = msgspec.json.Decoder(NewMessage)
 _several = msgspec.json.Decoder(NewMessages)
-_LATER_FIELDS = Later.__struct_fields__
-_NONE_LATER = (UNSET,) * len(_LATER_FIELDS)
 
 
 async def send_one(request: Request, grant: Grant, room: Room) -> Response:
-    """Send one message; 201 when it is on disk, 202 when it is not known to be."""
+    """Send one message; 201 when it is on disk, 202 when it is not known to be, 200 when another one was kept."""
     topic = _topic(request, grant)
     body = await read_body(request, MAX_SINGLE_BYTES)
     with room.under_way(1, len(body)):
         wanted = decode(body, _single)
         result = await room.producer.send_prepared(topic, outgoing(wanted))
     sent = _sent(result, wanted, await room.flushes_first(result.broker))
-    return json_answer(sent, 201 if sent.flushed else 202)
+    return json_answer(sent, _status(sent))
 
 
 async def send_several(request: Request, grant: Grant, room: Room) -> Response:
@@ -68,15 +68,16 @@ async def _send_each(topic: str, wanted: list[NewMessage], room: Room) -> list[S
             items[index] = _refused(index, result)
         else:
             sent = _sent(result, wanted[index], flushes_first[result.broker])
-            items[index] = SentItem(index=index, status=201 if sent.flushed else 202, sent=sent)
+            items[index] = SentItem(index=index, status=_status(sent), sent=sent)
     return [item for item in items if item is not None]
 
 
 def _refused(index: int, error: RequestError | ClientError) -> SentItem:
     rule, problem = problem_for(error)
     shown = ItemProblem(
-        status=rule.status, code=rule.code, detail=problem.detail, remedy=rule.remedy, field=problem.field
-    )
+        status=rule.status, code=rule.code, detail=problem.detail, remedy=rule.remedy, field=problem.field,
+        due_ms=problem.due_ms,
+    )  # fmt: skip
     return SentItem(index=index, status=rule.status, problem=shown)
 
 
@@ -91,10 +92,8 @@ def _topic(request: Request, grant: Grant) -> str:
 
 def outgoing(wanted: NewMessage) -> Outgoing:
     """The message to send; raises RequestError or InvalidArgument, and NotBuilt for fields of later versions."""
-    later = (wanted.delay_ms, wanted.deliver_at, wanted.schedule_key, wanted.on_conflict, wanted.dedup_key)
-    if later != _NONE_LATER:
-        name = next(name for name, value in zip(_LATER_FIELDS, later, strict=True) if value is not UNSET)
-        raise NotBuilt(f"The field {name!r} is planned but not built yet; the message was not sent.")
+    if wanted.dedup_key is not UNSET:
+        raise NotBuilt("The field 'dedup_key' is planned but not built yet; the message was not sent.")
     return prepare(
         _body(wanted),
         tag=wanted.tag,
@@ -103,7 +102,24 @@ def outgoing(wanted: NewMessage) -> Outgoing:
         delay_level=wanted.delay_level,
         wait_for_disk=wanted.durability == "sync",
         group=wanted.group,
+        **_timing(wanted),
     )
+
+
+def _timing(wanted: NewMessage) -> Timing:
+    """When it is to be delivered, empty for at once."""
+    timing: Timing = {}
+    if wanted.deliver_at is not None:
+        timing["deliver_at_ms"] = moment_ms(wanted.deliver_at, "deliver_at")
+    if wanted.delay_ms is not None:
+        timing["delay_ms"] = wanted.delay_ms
+    if wanted.schedule_key is not None:
+        timing["schedule_key"] = wanted.schedule_key
+    if wanted.on_conflict is not None:
+        timing["on_conflict"] = wanted.on_conflict
+    if wanted.reject_past:
+        timing["reject_past"] = True
+    return timing
 
 
 def _body(wanted: NewMessage) -> str | bytes:
@@ -120,6 +136,12 @@ def _body(wanted: NewMessage) -> str | bytes:
         raise InvalidArgument("body_base64 is not base64.", field="body_base64") from None
 
 
+def _status(sent: Sent) -> int:
+    if sent.conflict == "kept":
+        return 200
+    return 201 if sent.flushed else 202
+
+
 def _sent(result: SendResult, wanted: NewMessage, flushes_first: bool) -> Sent:
     # the last 16 digits of an offset message id are the position
     position = int(result.offset_message_id[-16:], 16)
@@ -132,4 +154,6 @@ def _sent(result: SendResult, wanted: NewMessage, flushes_first: bool) -> Sent:
         queue_offset=result.queue_offset,
         flushed=flushes_first and wanted.durability == "sync" and result.status == "SEND_OK",
         due_ms=result.due_ms,
+        recall_handle=result.recall_handle,
+        conflict=result.conflict,
     )
