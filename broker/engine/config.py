@@ -43,9 +43,17 @@ class EngineConfig:
     queue_file_entries: int = 300_000
     index_slots: int = 5_000_000
     index_entries: int = 20_000_000
+    timer_slots: int = 604_800
+    timer_log_file_bytes: int = 100 * MEBIBYTE
+    timer_wheel_interval_ms: int = 60_000
+    timer_wheel_units: int = 1_000_000
 
     # behaviour
     delay_levels: str = DEFAULT_DELAY_LEVELS
+    timer_max_delay_ms: int = 3_653 * 86_400_000
+    timer_max_pending: int = 100_000_000
+    timer_max_per_slot: int = 0
+    timer_overdue_per_s: int = 20_000
     auto_create_topics: bool = True
     default_topic_queues: int = 4
     max_body_bytes: int = 4 * MEBIBYTE
@@ -76,6 +84,8 @@ class EngineConfig:
             raise StoreUnsupported(
                 "A transaction's time-out is 0 ms or more, the interval of checks at least 1 ms, their number 1 to 255."
             )
+        if self.timer_slots < 14 or self.timer_log_file_bytes < 68:
+            raise StoreUnsupported("A timer wheel has at least 14 slots, a file of the timer log at least 68 bytes.")
         if self.flush not in ("sync", "async"):
             raise StoreUnsupported(f"flush is 'sync' or 'async', not {self.flush!r}.")
         try:

@@ -9,6 +9,10 @@ EngineError
 │   ├── InvalidGroupName
 │   ├── InvalidQueue
 │   ├── InvalidDelayLevel
+│   ├── TimerIllegal
+│   │   ├── TimerTooFar
+│   │   ├── TimerInThePast
+│   │   └── ScheduleKeyTaken
 │   └── FeatureMissing
 ├── TopicNotFound
 ├── TopicNotWritable
@@ -21,6 +25,7 @@ EngineError
 │   ├── DiskFull
 │   ├── StoreFailed
 │   ├── StoreClosed
+│   ├── TimerFlowControl
 │   └── StoreBusy
 ├── StoreLocked                 another broker owns the directory
 ├── StoreUnsupported            the directory cannot be opened by this version
@@ -103,6 +108,47 @@ class InvalidDelayLevel(InvalidMessage):
     def __init__(self, value: str) -> None:
         super().__init__(f"Delay level {value[:40]!r} is not valid: a whole number from 0 (no delay) upwards.")
         self.value = value
+
+
+class TimerIllegal(InvalidMessage):
+    """The moment, the schedule key or the target of a timer message is not valid."""
+
+
+class TimerTooFar(TimerIllegal):
+    """The moment is further off than the broker allows."""
+
+    def __init__(self, due_ms: int, limit_ms: int) -> None:
+        super().__init__(
+            f"timer message illegal, the delay time should not be bigger than the max delay {limit_ms:,} ms; "
+            f"{due_ms} is further off."
+        )
+        self.due_ms = due_ms
+        self.limit_ms = limit_ms
+
+
+class TimerInThePast(TimerIllegal):
+    """The moment is over, and the message may be refused then, or deletes another."""
+
+    def __init__(self, due_ms: int) -> None:
+        super().__init__(
+            f"timer message illegal: {due_ms} is in the past. Leave out ESC_REJECT_PAST to have it delivered at once; "
+            "if set del msg, the delay time should be bigger than the current time."
+        )
+        self.due_ms = due_ms
+
+
+class ScheduleKeyTaken(TimerIllegal):
+    """Another timer of the topic has the schedule key and is still pending."""
+
+    def __init__(self, topic: str, key: str, due_ms: int, position: int) -> None:
+        super().__init__(
+            f"The schedule key {key!r} of topic {topic!r} is taken by a timer due at {due_ms}; send with "
+            "ESC_ON_CONFLICT=replace to move that one, or keep to leave it as it is."
+        )
+        self.topic = topic
+        self.key = key
+        self.due_ms = due_ms
+        self.position = position
 
 
 class FeatureMissing(InvalidMessage):
@@ -195,6 +241,10 @@ class StoreClosed(StoreRefused):
 
 class StoreBusy(StoreRefused):
     """Too much is waiting for the disk; retry after a short pause."""
+
+
+class TimerFlowControl(StoreRefused):
+    """As many timers are pending as the broker is allowed to keep; send again when some have gone, or raise the limit."""
 
 
 class StoreLocked(EngineError):

@@ -71,6 +71,8 @@ class Intake:
         self._check(topic, queue_id, body, properties, flag, sys_flag, born_ms, born_host, reconsume_times)
         facts = facts_of(properties)
         store = self._store
+        if facts.timer:
+            raise FeatureMissing("This broker keeps no timers yet; send with a delay level.")
         if not facts.delay_level:
             tags_code = store.tags_code(facts.tags) if facts.tags else 0
             return store.append(
@@ -96,7 +98,7 @@ class Intake:
         for body, properties, flag in parts:
             self._check(topic, queue_id, body, properties, flag, sys_flag, born_ms, born_host, 0)
             facts = facts_of(properties)
-            if facts.delay_level:
+            if facts.delay_level or facts.timer:
                 raise InvalidMessage("Messages of a batch cannot be delayed; send them one by one.")
             checked.append((body, facts, flag))
         store = self._store

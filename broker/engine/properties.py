@@ -28,9 +28,31 @@ PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
 PARKED_HALF = "ESC_PARKED"
 #: Ours: position of the parked record that this one releases, so that recovery knows it went out.
 SOURCE = "ESC_SOURCE"
+
+# timers (MessageConst): asked for by the sender
+TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
+TIMER_DELAY_MS = "TIMER_DELAY_MS"
+TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
+TIMER_DELETE = "TIMER_DEL_UNIQKEY"
+#: ... and written by the broker: start of the wheel's second, how often RocketMQ put it back, when it left
+TIMER_OUT_MS = "TIMER_OUT_MS"
+TIMER_ROLLS = "TIMER_ROLL_TIMES"
+TIMER_LEFT = "TIMER_DEQUEUE_MS"
+# ours, asked for by the sender: a business key, what to do where it is taken, whether the past is refused
+SCHEDULE_KEY = "ESC_SCHEDULE_KEY"
+ON_CONFLICT = "ESC_ON_CONFLICT"
+REJECT_PAST = "ESC_REJECT_PAST"
+#: Ours: the exact moment a timer is due, ms.
+DUE_MS = "ESC_DUE_MS"
+#: Ours: position of the timer that this one takes the place of; of the one that this record cancels, and why.
+REPLACES = "ESC_REPLACES"
+CANCELS = "ESC_CANCELS"
+REASON = "ESC_REASON"
+#: Ours: position of a timer that is over already; the record tells only Apache RocketMQ so.
+ECHO = "ESC_ECHO"
 #: Written by the broker alone: what a client sends under these names (it may pass on a message it received) is dropped,
 #: or it could make recovery believe that a parked message went out.
-RESERVED = frozenset({SOURCE})
+RESERVED = frozenset({SOURCE, DUE_MS, REPLACES, CANCELS, ECHO})
 
 
 def parse_properties(raw: bytes) -> dict[str, str]:

@@ -5,28 +5,46 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ..errors import FeatureMissing, InvalidDelayLevel, InvalidProperties
-from ..properties import DELAY, KEYS, RESERVED, TAGS, UNIQUE_KEY, format_properties, parse_properties
+from ..errors import InvalidDelayLevel, InvalidProperties
+from ..properties import (
+    DELAY,
+    KEYS,
+    RESERVED,
+    TAGS,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELETE,
+    TIMER_DELIVER_MS,
+    UNIQUE_KEY,
+    format_properties,
+    parse_properties,
+)
 
 _WELL_FORMED = re.compile("(?:[^\x01\x02]+\x01[^\x02]*+\x02)*+").fullmatch
 #: Marks of messages that wait for a moment; taken as ordinary ones they would be delivered too early.
-_TIMER = ("TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DEL_UNIQKEY")
+_ASKS_FOR_A_MOMENT = re.compile(
+    f"(?:^|\x02)(?:{TIMER_DELIVER_MS}|{TIMER_DELAY_SEC}|{TIMER_DELAY_MS}|{TIMER_DELETE})\x01"
+).search
 
 
 class Facts(NamedTuple):
-    """What routing and indexing need. ``stored`` ends with the separator; ``delay_level`` 0 is none."""
+    """What routing and indexing need. ``stored`` ends with the separator; ``delay_level`` 0 is none.
+
+    ``timer``: the properties as text if they ask for a moment (a delay level beats that), else empty.
+    """
 
     stored: bytes
     unique_key: str | None
     tags: str | None
     keys: str | None
     delay_level: int = 0
+    timer: str = ""
 
 
 def facts_of(raw: bytes) -> Facts:
     """Read properties, without those that only the broker writes.
 
-    Raises InvalidProperties, InvalidDelayLevel, FeatureMissing.
+    Raises InvalidProperties, InvalidDelayLevel.
     """
     try:
         text = raw.decode()
@@ -37,22 +55,19 @@ def facts_of(raw: bytes) -> Facts:
         raw += b"\x02"
     if _WELL_FORMED(text) is None:
         raise InvalidProperties
-    if "ESC_" in text and any(_value(text, name) is not None for name in RESERVED):
+    if "ESC_" in text and any(value_in(text, name) is not None for name in RESERVED):
         raw = format_properties({name: value for name, value in parse_properties(raw).items() if name not in RESERVED})
         text = raw.decode()
     level = 0
-    if "DELAY" in text and (value := _value(text, DELAY)) is not None:
+    if "DELAY" in text and (value := value_in(text, DELAY)) is not None:
         level = _delay_level(value)
-    if level == 0 and "TIMER_" in text and any(_value(text, name) is not None for name in _TIMER):
-        raise FeatureMissing(
-            "This broker keeps no timers yet; send with a delay level, or without the TIMER_ properties."
-        )
-    tags = _value(text, TAGS) if "TAGS" in text else None
-    keys = _value(text, KEYS) if "KEYS" in text else None
-    return Facts(raw, _value(text, UNIQUE_KEY), tags, keys, level)
+    timer = text if "TIMER_" in text and level == 0 and _ASKS_FOR_A_MOMENT(text) is not None else ""
+    tags = value_in(text, TAGS) if "TAGS" in text else None
+    keys = value_in(text, KEYS) if "KEYS" in text else None
+    return Facts(raw, value_in(text, UNIQUE_KEY), tags, keys, level, timer)
 
 
-def _value(text: str, name: str) -> str | None:
+def value_in(text: str, name: str) -> str | None:
     """Return the value of a property; of one that stands there twice the last, as in RocketMQ."""
     mark = name + "\x01"
     at = text.rfind(mark)

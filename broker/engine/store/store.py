@@ -90,7 +90,7 @@ class Store:
         """Append one record to a queue that is known to be right. Raises DiskFull, StoreBusy; then nothing changed."""
         if self._pending_bytes > self._pending_limit_bytes:
             raise StoreBusy
-        stored, unique_key, tags, keys, _ = facts
+        stored, unique_key, tags, keys, _, _ = facts
         host = self.store_host
         name = self._topic_bytes.get(topic)
         if name is None:

@@ -15,6 +15,7 @@ READ = 4
 WRITE = 2
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+TIMER_TOPIC = "rmq_sys_wheel_timer"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 #: Halves whose producer was asked as often as allowed.
@@ -35,6 +36,7 @@ SYSTEM_TOPICS: Mapping[str, int] = {
     "SELF_TEST_TOPIC": 1,
     "OFFSET_MOVED_EVENT": 1,
     "RMQ_SYS_TRACE_TOPIC": 1,
+    TIMER_TOPIC: 1,
 }
 SYSTEM_PREFIX = "rmq_sys_"
 #: TopicValidator.NOT_ALLOWED_SEND_TOPIC_SET: parked messages are the broker's own business.
@@ -47,7 +49,7 @@ NOT_FOR_CLIENTS = frozenset(
         CHECKS_TOPIC,
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
-        "rmq_sys_wheel_timer",
+        TIMER_TOPIC,
     }
 )
 #: Our own part of the file: name and log position of deleted topics, so that a topic made again stays empty when the

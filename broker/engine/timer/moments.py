@@ -1,0 +1,90 @@
+"""When a timer is due, and in which second of the wheel it stands.
+
+RocketMQ rounds a due time down to the second, and one second further if it was exact: a message due at 7,000 ms stands
+in second 6 and leaves when that second is over. ``TIMER_OUT_MS`` says so; the exact ms stand beside it (ESC_DUE_MS).
+
+A timer further off than the wheel reaches stands on the way in a roll slot, six to seven days ahead. It is chosen such
+that second and hour of due time are equal modulo the seconds of a day: all that are due in one hour pass through at
+most eight slots, which are known from the hour, so the far future can be listed and counted without another index:
+
+    roll second mod 86,400 == hour of the due time since 1970 mod 86,400
+"""
+
+from __future__ import annotations
+
+HOUR_MS = 3_600_000
+_HOUR_BITS = 22
+_TURN_BITS = 2
+_OFFSET_SHIFT = _HOUR_BITS + _TURN_BITS
+_PLAIN_SHIFT = 16
+
+
+def second_of(due_ms: int) -> int:
+    """Return the second of the wheel for a due time: the one that is over when it has come."""
+    return (due_ms - 1) // 1000
+
+
+def out_ms_of(due_ms: int) -> int:
+    """Return TIMER_OUT_MS as RocketMQ would write it."""
+    return (due_ms - 1) // 1000 * 1000
+
+
+class Reach:
+    """What lies within the wheel's reach, and where what does not waits on the way."""
+
+    def __init__(self, slots: int, max_delay_ms: int) -> None:
+        """``slots``: seconds in reach."""
+        self.slots = slots
+        #: number of roll slots: one day of the seven
+        self.rolls = max(1, slots // 7)
+        #: a roll slot comes at least so much before the moment itself
+        self._slack = self.rolls // 12
+        #: whether a unit alone can tell which turn of hours is meant
+        self._tells_due = max_delay_ms < 3 * self.rolls * HOUR_MS
+
+    def is_far(self, second: int, now_second: int) -> bool:
+        """Tell whether a second is beyond the wheel's reach."""
+        return second - now_second >= self.slots
+
+    def roll_second(self, due_ms: int, now_second: int) -> int:
+        """Return the second in which a far timer is looked at again."""
+        base = now_second + self.slots - self.rolls - self._slack
+        return base + (due_ms // HOUR_MS - base) % self.rolls
+
+    def roll_seconds(self, hour: int, begin: int, end: int) -> range:
+        """Return the seconds in ``begin``..``end`` (not included) where timers due in an hour may wait."""
+        return range(begin + (hour - begin) % self.rolls, end, self.rolls)
+
+    def hour_of(self, second: int) -> int:
+        """Return the first hour at or after a roll second whose timers wait there."""
+        low = second * 1000 // HOUR_MS
+        return low + (second - low) % self.rolls
+
+    # the reserved bytes of a unit
+
+    def plain_bytes(self, offset: int, due_ms: int) -> int:
+        """Return what a plain unit remembers."""
+        return offset << _PLAIN_SHIFT | (due_ms - (due_ms - 1) // 1000 * 1000)
+
+    def roll_bytes(self, offset: int, due_ms: int) -> int:
+        """Return what a roll unit remembers, 0 if it would not be clear."""
+        if not self._tells_due:
+            return 0
+        turn = due_ms // HOUR_MS // self.rolls & 3
+        return offset << _OFFSET_SHIFT | turn << _HOUR_BITS | due_ms % HOUR_MS
+
+    def plain_of(self, second: int, own: int) -> tuple[int, int]:
+        """Return (offset, due ms) of a plain unit."""
+        return own >> _PLAIN_SHIFT, second * 1000 + (own & 0xFFFF)
+
+    def roll_of(self, second: int, own: int) -> tuple[int, int]:
+        """Return (offset, due ms) of a roll unit in ``second``."""
+        turn = own >> _HOUR_BITS & 3
+        low = second * 1000 // HOUR_MS
+        rest = second % self.rolls
+        base = low // self.rolls
+        for turns in range(base, base + 5):
+            hour = turns * self.rolls + rest
+            if turns & 3 == turn and hour >= low:
+                break
+        return own >> _OFFSET_SHIFT, hour * HOUR_MS + (own & (1 << _HOUR_BITS) - 1)

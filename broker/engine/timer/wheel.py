@@ -1,0 +1,178 @@
+"""The timer wheel: for each second in reach, the first and the last unit of the timer log that is due in it.
+
+RocketMQ's file ``timerwheel``: 2 x slots of 32 bytes, 38,707,200 bytes for its 604,800 slots (7 days of seconds).
+The slot of a second stands at index second mod (2 x slots), so a slot and the one due one turn earlier never meet
+while what is due lies less than a turn behind now.
+
+     0  8 second     8  8 first unit    16  8 last unit    24  4 number    28  4 magic
+
+Number counts messages less deletes. Magic is 0 in RocketMQ's files and copied along by it; here it counts those of
+``number`` that only pass through on their way to a moment further off (roll units).
+
+The wheel is kept in memory; untouched pages cost nothing. A slot whose messages are all over is zeroed here (RocketMQ
+leaves it and looks at the read time of ``timercheck`` instead; it reads both forms the same).
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+from zlib import crc32
+
+SLOT = struct.Struct(">qqqii")
+SLOT_SIZE = SLOT.size
+#: Bytes compared with zero at once when looking for the next used slot.
+_BLOCK_BYTES = 1 << 14
+_ZERO_BLOCK = bytes(_BLOCK_BYTES)
+_NOT_ZERO = re.compile(b"[^\0]").search
+
+
+class Slot(NamedTuple):
+    """What stands in one second. ``rolls`` of ``number`` are on their way to a later moment."""
+
+    second: int
+    first: int
+    last: int
+    number: int
+    rolls: int
+
+
+class Wheel:
+    """All slots. ``displaced`` holds those that had to give their place to another turn's while still wanted."""
+
+    def __init__(self, slots: int) -> None:
+        """``slots``: seconds in reach; RocketMQ's file has twice as many."""
+        self.slots = slots
+        self.places = 2 * slots
+        self.raw = bytearray(self.places * SLOT_SIZE)
+        self.displaced: dict[int, Slot] = {}
+        self._pack_into = SLOT.pack_into
+        self._unpack_from = SLOT.unpack_from
+
+    def get(self, second: int) -> Slot | None:
+        """Return the slot of a second, None if nothing stands there."""
+        found = self._unpack_from(self.raw, second % self.places * SLOT_SIZE)
+        if found[0] == second and second:
+            return Slot._make(found)
+        return self.displaced.get(second)
+
+    def add(self, second: int, unit: int, *, count: int = 1, rolls: int = 0) -> int:
+        """Put the unit at ``unit`` of the timer log at the end of a second's chain; return the unit before, -1 if none.
+
+        ``count`` and ``rolls`` change the numbers: -1 for a delete.
+        """
+        at = second % self.places * SLOT_SIZE
+        own, first, last, number, rolling = self._unpack_from(self.raw, at)
+        if own != second:
+            if second in self.displaced:
+                return self._add_displaced(second, unit, count, rolls)
+            if own:
+                self.displaced[own] = Slot(own, first, last, number, rolling)
+            first, last, number, rolling = unit, -1, 0, 0
+        self._pack_into(self.raw, at, second, first, unit, number + count, rolling + rolls)
+        return int(last)
+
+    def _add_displaced(self, second: int, unit: int, count: int, rolls: int) -> int:
+        was = self.displaced[second]
+        self.displaced[second] = Slot(second, was.first, unit, was.number + count, was.rolls + rolls)
+        return was.last
+
+    def clear(self, second: int) -> None:
+        """Forget a second whose messages are all over."""
+        at = second % self.places * SLOT_SIZE
+        if self._unpack_from(self.raw, at)[0] == second:
+            self.raw[at : at + SLOT_SIZE] = _ZERO_BLOCK[:SLOT_SIZE]
+        else:
+            self.displaced.pop(second, None)
+
+    # looking around
+
+    def next_used(self, second: int, until: int) -> int | None:
+        """Return the first used second in ``second``..``until`` (both included), None without any."""
+        found = min((other for other in self.displaced if second <= other <= until), default=None)
+        if until - second >= self.places:
+            mine = min((slot.second for slot in self.used() if second <= slot.second <= until), default=None)
+            return mine if found is None or (mine is not None and mine < found) else found
+        while second <= until:
+            at = second % self.places * SLOT_SIZE
+            # to the end of the turn or of the range, whichever comes first
+            end = min(len(self.raw), at + (until - second + 1) * SLOT_SIZE)
+            place = self._next_nonzero(at, end)
+            if place is None:
+                second += (end - at) // SLOT_SIZE
+                continue
+            second += place // SLOT_SIZE - at // SLOT_SIZE
+            own = self._unpack_from(self.raw, second % self.places * SLOT_SIZE)[0]
+            if own == second:
+                return second if found is None else min(second, found)
+            second += 1
+        return found
+
+    def _next_nonzero(self, at: int, end: int) -> int | None:
+        raw = self.raw
+        while at < end:
+            stop = min(at + _BLOCK_BYTES, end)
+            if raw[at:stop] != _ZERO_BLOCK[: stop - at]:
+                match = _NOT_ZERO(raw, at, stop)
+                if match is not None:
+                    return match.start()
+            at = stop
+        return None
+
+    def used(self) -> Iterator[Slot]:
+        """Yield every used slot of the wheel, in no order of time, and then the displaced ones."""
+        raw = memoryview(self.raw)
+        try:
+            for at in range(0, len(raw), _BLOCK_BYTES):
+                block = raw[at : at + _BLOCK_BYTES]
+                if block != _ZERO_BLOCK[: len(block)]:
+                    for found in SLOT.iter_unpack(block):
+                        if found[0]:
+                            yield Slot._make(found)
+        finally:
+            raw.release()
+        yield from list(self.displaced.values())
+
+    # keeping
+
+    def pages(self) -> list[tuple[int, bytes]]:
+        """Return a copy of everything that is not zero, as (place in the file, bytes)."""
+        raw = self.raw
+        found: list[tuple[int, bytes]] = []
+        for at in range(0, len(raw), _BLOCK_BYTES):
+            block = raw[at : at + _BLOCK_BYTES]
+            if block != _ZERO_BLOCK[: len(block)]:
+                found.append((at, bytes(block)))
+        return found
+
+    def load(self, content: bytes) -> bool:
+        """Take the content of the file; False if its size is not this wheel's."""
+        if len(content) != len(self.raw):
+            return False
+        self.raw[:] = content
+        return True
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.raw = bytearray(self.places * SLOT_SIZE)
+        self.displaced.clear()
+
+
+def checksum_of(pages: list[tuple[int, bytes]], size: int) -> int:
+    """Return the CRC32 of a file of ``size`` bytes that is zero but for these pages."""
+    value, at = 0, 0
+    for start, page in pages:
+        value = _over_zeros(value, start - at)
+        value = crc32(page, value)
+        at = start + len(page)
+    return _over_zeros(value, size - at)
+
+
+def _over_zeros(value: int, count: int) -> int:
+    while count > 0:
+        step = min(count, _BLOCK_BYTES)
+        value = crc32(_ZERO_BLOCK[:step] if step < _BLOCK_BYTES else _ZERO_BLOCK, value)
+        count -= step
+    return value
