@@ -3,6 +3,10 @@
 The announcement leaves some minutes ahead (the lead). Its delay level is the highest one that is not longer than the
 lead at the speed of the replay, and it leaves just that long before the event. Leads differ from flight to flight, so
 that all eighteen levels have something to do.
+
+Boarding is announced by a reminder that no level could hold: a timer under the flight's own key, due to the
+millisecond half an hour before the scheduled departure. When the flight turns out to be late it is moved, when it is
+cancelled it is taken back.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import json
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from .flights import Flight
 
@@ -25,10 +30,14 @@ BOARDING_MINUTES = 30
 CANCELLED_MINUTES = 45
 
 GATE_LEADS = (120, 360, 720, 1440, 2880, 5760)
-BOARDING_LEADS = (24, 48, 96, 144, 192, 240, 288, 336, 384, 432)
-DEPARTURE_LEADS = (1, 4, 8, 24, 48, 96)
+DEPARTURE_LEADS = (1, 4, 8, 24, 48, 96, 144, 192, 240, 288, 336, 384, 432)
 CANCELLED_LEADS = (480, 960)
-LONGEST_LEAD = max(*GATE_LEADS, *BOARDING_LEADS, *DEPARTURE_LEADS, *CANCELLED_LEADS)
+#: Minutes before boarding at which the reminder is set, and before departure at which a delay is known.
+REMINDER_LEADS = (60, 120, 240, 480, 720, 1440, 2880, 5760)
+LATE_KNOWN_MINUTES = (35, 45, 60, 90)
+#: A flight that leaves earlier than this after its time is not called late.
+LATE_MINUTES = 5
+LONGEST_LEAD = max(*GATE_LEADS, *DEPARTURE_LEADS, *CANCELLED_LEADS, *REMINDER_LEADS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +68,27 @@ class Announcement:
         return json.dumps(told).encode()
 
 
+@dataclass(frozen=True, slots=True)
+class Reminder:
+    """One step in the life of a flight's boarding reminder: at `minute` it is set for the minute `event`, moved there,
+    or taken back (then there is no event)."""
+
+    step: Literal["set", "move", "cancel"]
+    minute: int
+    event: int | None
+    flight: Flight
+
+    @property
+    def body(self) -> bytes:
+        """The JSON that consumers get."""
+        flight = self.flight
+        told = {
+            "flight": f"{flight.carrier}{flight.number}", "event": "boarding", "from": flight.origin,
+            "to": flight.destination, "scheduled": clock(flight.scheduled),
+        }  # fmt: skip
+        return json.dumps(told).encode()
+
+
 def clock(minute: int) -> str:
     """``07:45``"""
     return f"{minute // 60 % 24:02}:{minute % 60:02}"
@@ -72,10 +102,20 @@ def announcements(flight: Flight) -> Iterator[Announcement]:
         lead = _one_of(CANCELLED_LEADS, choice)
         yield Announcement(CANCELLED, flight.scheduled - CANCELLED_MINUTES, lead, flight)
         return
-    boarding = flight.departed - BOARDING_MINUTES
-    yield Announcement(BOARDING, boarding, _one_of(BOARDING_LEADS, choice >> 8), flight)
     yield Announcement(DEPARTURE, flight.departed, _one_of(DEPARTURE_LEADS, choice >> 16), flight)
     yield Announcement(ARRIVAL, flight.arrived, flight.arrived - flight.departed, flight)
+
+
+def reminders(flight: Flight) -> Iterator[Reminder]:
+    """All steps of the flight's boarding reminder, in order."""
+    choice = zlib.crc32(flight.key.encode())
+    boarding = flight.scheduled - BOARDING_MINUTES
+    yield Reminder("set", boarding - _one_of(REMINDER_LEADS, choice >> 8), boarding, flight)
+    if flight.departed is None:
+        yield Reminder("cancel", flight.scheduled - CANCELLED_MINUTES, None, flight)
+    elif flight.delay_minutes >= LATE_MINUTES:
+        known = flight.scheduled - _one_of(LATE_KNOWN_MINUTES, choice >> 4)
+        yield Reminder("move", known, flight.departed - BOARDING_MINUTES, flight)
 
 
 def _one_of(leads: Sequence[int], choice: int) -> int:

@@ -14,8 +14,9 @@ from broker.client import AsyncAdmin, AsyncConsumer, AsyncProducer, ClientError,
 
 from . import audience
 from .flights import flights_of
-from .plan import TOPICS, clock
+from .plan import TOPICS, Announcement, Reminder, clock
 from .progress import Progress, load, save
+from .reminding import STEPS, Reminders
 from .schedule import Departure, Schedule
 
 logger = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ class Replay:
         self._path = options.directory / "progress.json"
         self._producer = AsyncProducer(PRODUCER_GROUP, options.namesrv)
         self._admin = AsyncAdmin(options.namesrv)
+        self._reminders = Reminders(self._producer, self._admin)
         self._waiting: deque[Departure] = deque()
         self._sent = 0
         self._ended = asyncio.Event()
@@ -117,7 +119,10 @@ class Replay:
                 self._save()
                 saved = now
             if now - reported >= REPORT_S:
-                self._tell(f"{self._when(minute)}: {self._sent:,} messages sent, {len(self._waiting)} held back")
+                self._tell(
+                    f"{self._when(minute)}: {self._sent:,} messages sent, {len(self._waiting)} held back; "
+                    f"{self._reminders.said}"
+                )
                 reported = now
             await self._pause(TICK_S)
         self._save()
@@ -136,7 +141,10 @@ class Replay:
         """Send these; what failed comes back, in order."""
         failed: list[Departure] = []
         for topic in TOPICS:
-            chosen = [each for each in several if each.announcement.topic == topic]
+            chosen = [
+                each for each in several
+                if isinstance(each.announcement, Announcement) and each.announcement.topic == topic
+            ]  # fmt: skip
             if not chosen:
                 continue
             try:
@@ -146,7 +154,23 @@ class Replay:
                 failed += chosen
                 continue
             failed += [each for each, result in zip(chosen, results, strict=True) if isinstance(result, ClientError)]
-        return sorted(failed)
+        return sorted(failed + await self._remind(several))
+
+    async def _remind(self, several: list[Departure]) -> list[Departure]:
+        """Set, move and take back reminders; what failed comes back."""
+        failed: list[Departure] = []
+        for step in STEPS:
+            chosen = [
+                each for each in several
+                if isinstance(each.announcement, Reminder) and each.announcement.step == step
+            ]  # fmt: skip
+            if chosen:
+                failed += await self._reminders.do(step, chosen, self._due_ms)
+        return failed
+
+    def _due_ms(self, event: int) -> int:
+        """When a minute of the replayed clock comes, in epoch ms."""
+        return time.time_ns() // 1_000_000 + round((event - self._minute()) / self._options.speed * 60_000)
 
     def _save(self) -> None:
         """Only what was really sent counts as sent."""

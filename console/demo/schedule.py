@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .flights import DAY_MINUTES, Flight
-from .plan import LONGEST_LEAD, Announcement, announcements, level_for
+from .plan import LONGEST_LEAD, Announcement, Reminder, announcements, level_for, reminders
 
 MINUTE_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Departure:
-    """An announcement with the minute at which it leaves (a fraction, as levels are not whole minutes)."""
+    """An announcement with the minute at which it leaves (a fraction, as levels are not whole minutes), or a step of a
+    reminder, which needs no level."""
 
     minute: float
     order: int
-    announcement: Announcement = field(compare=False)
+    announcement: Announcement | Reminder = field(compare=False)
     level: int = field(compare=False)
 
 
@@ -50,6 +51,7 @@ class Schedule:
         for flight in self._days(self._next_day):
             for announcement in announcements(flight):
                 self._add(announcement)
+            self._remind(flight)
         self._next_day += 1
 
     def _add(self, announcement: Announcement) -> None:
@@ -61,6 +63,18 @@ class Schedule:
                 return
             left_ms = (announcement.event - self._start) / self._speed * MINUTE_MS
             level, minute = level_for(left_ms, self._delays_ms), self._start
+        self._push(minute, announcement, level)
+
+    def _remind(self, flight: Flight) -> None:
+        """The steps that are still ahead; on the first start also what came of those that are past."""
+        steps = list(reminders(flight))
+        past = [step for step in steps if step.minute < self._start]
+        if self._warm and past and past[-1].event is not None and past[-1].event > self._start:
+            self._push(self._start, replace(past[-1], step="set"), 0)
+        for step in steps[len(past) :]:
+            self._push(step.minute, step, 0)
+
+    def _push(self, minute: float, announcement: Announcement | Reminder, level: int) -> None:
         self._order += 1
         heapq.heappush(self._heap, Departure(minute, self._order, announcement, level))
 

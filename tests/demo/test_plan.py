@@ -14,7 +14,17 @@ import pytest
 from console.demo import download
 from console.demo.download import FlightsUnavailable, ensure_days
 from console.demo.flights import Flight, flights_of
-from console.demo.plan import ARRIVAL, BOARDING, CANCELLED, DEPARTURE, GATE, announcements, level_for
+from console.demo.plan import (
+    ARRIVAL,
+    CANCELLED,
+    DEPARTURE,
+    GATE,
+    Announcement,
+    Reminder,
+    announcements,
+    level_for,
+    reminders,
+)
 from console.demo.progress import Progress, load, save
 from console.demo.schedule import Schedule
 
@@ -85,8 +95,46 @@ def flight(departed: int | None = 1000) -> Flight:
 
 def test_a_flight_is_announced_by_its_events() -> None:
     events = {each.topic: each.event for each in announcements(flight())}
-    assert events == {GATE: 930, BOARDING: 970, DEPARTURE: 1000, ARRIVAL: 1120}
+    assert events == {GATE: 930, DEPARTURE: 1000, ARRIVAL: 1120}
     assert {each.topic for each in announcements(flight(None))} == {GATE, CANCELLED}
+
+
+def steps_of(departed: int | None) -> list[tuple[str, int | None]]:
+    """What is done with the reminder of a flight that was to leave at minute 990."""
+    return [(each.step, each.event) for each in reminders(flight(departed))]
+
+
+def test_boarding_is_reminded_of_half_an_hour_before_the_scheduled_departure() -> None:
+    assert steps_of(990) == [("set", 960)]
+    assert steps_of(980) == [("set", 960)]
+    assert steps_of(994) == [("set", 960)]
+
+
+def test_a_reminder_is_moved_when_the_flight_is_late_and_taken_back_when_it_is_cancelled() -> None:
+    assert steps_of(1050) == [("set", 960), ("move", 1020)]
+    assert steps_of(None) == [("set", 960), ("cancel", None)]
+
+
+def test_each_step_of_a_reminder_comes_before_the_moment_it_is_about() -> None:
+    for number in range(200):
+        for departed in (990, 995, 1500, None):
+            one = Flight(f"UA{number}-2013-01-01", "UA", str(number), "EWR", "IAH", "N1", 990, departed, departed)
+            minutes = [each.minute for each in reminders(one)]
+            assert minutes == sorted(minutes)
+            assert minutes[-1] < 960
+
+
+def test_reminders_set_before_the_start_are_set_anew_on_a_first_start_only() -> None:
+    def taken(departed: int | None, start: float, *, warm: bool) -> list[tuple[str, int | None]]:
+        late = schedule(start, warm=warm, flights=[flight(departed)])
+        found = [each.announcement for each in late.take_until(5000)]
+        return [(each.step, each.event) for each in found if isinstance(each, Reminder)]
+
+    assert taken(1050, 957, warm=True) == [("set", 1020)]
+    assert taken(1050, 957, warm=False) == []
+    assert taken(None, 957, warm=True) == []
+    assert taken(1050, -10_000, warm=True) == [("set", 960), ("move", 1020)]
+    assert taken(1050, 1020, warm=True) == []
 
 
 def test_bodies_are_json_that_people_can_read() -> None:
@@ -110,8 +158,9 @@ def schedule(start: float, *, warm: bool, flights: list[Flight]) -> Schedule:
 
 def test_messages_leave_just_so_long_before_the_event_that_they_arrive_with_it() -> None:
     taken = schedule(-10_000, warm=False, flights=[flight()]).take_until(2000)
-    assert len(taken) == 4
-    for each in taken:
+    announced = [each for each in taken if isinstance(each.announcement, Announcement)]
+    assert len(announced) == 3
+    for each in announced:
         delay_minutes = DELAYS_MS[each.level - 1] / 60_000 * 48 if each.level else 0
         assert each.minute + delay_minutes == pytest.approx(each.announcement.event)
 
@@ -120,7 +169,7 @@ def test_nothing_is_taken_twice_and_all_comes_in_order() -> None:
     several = schedule(-10_000, warm=False, flights=[flight(), flight(1200), flight(None)])
     first, second = several.take_until(900), several.take_until(5000)
     assert [each.minute for each in first + second] == sorted(each.minute for each in first + second)
-    assert len(first) + len(second) == 10
+    assert len(first) + len(second) == (3 + 2) + (3 + 2) + (2 + 2)
     assert several.take_until(5000) == []
 
 
@@ -128,6 +177,8 @@ def test_a_first_start_sends_what_is_still_ahead_at_once() -> None:
     at_once = schedule(920, warm=True, flights=[flight()]).take_until(920)
     assert at_once
     for each in at_once:
+        if isinstance(each.announcement, Reminder):
+            continue
         left_ms = (each.announcement.event - 920) / 48 * 60_000
         assert each.level == level_for(left_ms, DELAYS_MS)
 
