@@ -44,6 +44,7 @@ PAGE_THREADS = 8
 ALLOWED_HOSTS = (os.environ.get("ESCAPEMENT_HOSTS") or "localhost,127.0.0.1,[::1]").split(",")
 INSTALLED_APPS = [
     "broker",
+    "broker.outbox",
     "console",
     "channels",
     "csp",

@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, Unpack
 
+from .errors import ClientError
 from .eventloop import event_loop_thread
 from .outgoing import Outgoing, prepare
 from .producing import DEFAULT_GROUP, AsyncProducer
 from .timing import Timing
+from .transaction_guard import check_plain_send
 from .types import SendResult
 
 
@@ -23,7 +25,7 @@ class Producer:
     """
 
     def __init__(self, group: str = DEFAULT_GROUP, namesrv: str = "127.0.0.1:9876", *, retries: int = 2) -> None:
-        self._core = AsyncProducer(group, namesrv, retries=retries)
+        self._core: AsyncProducer = AsyncProducer(group, namesrv, retries=retries)
 
     def __enter__(self) -> Self:
         return self
@@ -47,6 +49,7 @@ class Producer:
         **timing: Unpack[Timing],
     ) -> SendResult:
         """Send one message and wait until the broker has it; `timing` says when it is delivered (see Timing)."""
+        check_plain_send()
         message = prepare(body, tag=tag, keys=keys, properties=properties, delay_level=delay_level, **timing)
         return event_loop_thread.run(self._core.send_prepared(topic, message, queue_id=queue_id, timeout_ms=timeout_ms))
 
@@ -55,8 +58,16 @@ class Producer:
         timeout_ms: int = 5000,
     ) -> list[SendResult]:  # fmt: skip
         """Send to one queue in one request: all are stored or none; no delays. `prepare` makes messages with tags."""
+        check_plain_send()
         ready = [each if isinstance(each, Outgoing) else prepare(each) for each in messages]
         return event_loop_thread.run(self._core.send_batch(topic, ready, queue_id=queue_id, timeout_ms=timeout_ms))
+
+    def send_each(
+        self, topic: str, messages: Sequence[Outgoing], *, timeout_ms: int = 5000
+    ) -> list[SendResult | ClientError]:
+        """Send many messages of one topic at once; each is answered on its own, in order, and not tried again here."""
+        check_plain_send()
+        return event_loop_thread.run(self._core.send_each(topic, messages, timeout_ms=timeout_ms))
 
     def send_oneway(
         self,
@@ -71,6 +82,7 @@ class Producer:
         **timing: Unpack[Timing],
     ) -> None:
         """Send without waiting for an answer: whether it arrived is not told."""
+        check_plain_send()
         message = prepare(body, tag=tag, keys=keys, properties=properties, delay_level=delay_level, **timing)
         event_loop_thread.run(self._core.send_oneway(topic, message, queue_id=queue_id))
 

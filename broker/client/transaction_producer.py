@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self, Unpack
 
 from .errors import ClientError
 from .eventloop import event_loop_thread
 from .outgoing import Outgoing, prepare
+from .producer import Producer
 from .timing import Timing
 from .transaction import Checker, Decision, Half, TransactionListener, TransactionResult
 from .transaction_checks import Confirmed
@@ -17,7 +17,7 @@ from .transaction_producing import AsyncTransactionProducer
 _run = event_loop_thread.run
 
 
-class TransactionProducer:
+class TransactionProducer(Producer):
     """Sends messages that consumers see only if a local transaction succeeded.
 
     >>> class Payments(TransactionListener):
@@ -30,8 +30,11 @@ class TransactionProducer:
     >>> with TransactionProducer("payments", listener=Payments()) as producer:
     ...     producer.send_in_transaction("paid", b"4711", argument=order)
 
-    Every method raises ClientError and its kin; InvalidArgument before anything is sent.
+    It is a Producer too: `send` and its kin go out at once, in no transaction. Every method raises ClientError and its
+    kin; InvalidArgument before anything is sent.
     """
+
+    _core: AsyncTransactionProducer
 
     def __init__(
         self, group: str, namesrv: str = "127.0.0.1:9876", *, check: Checker | None = None,
@@ -44,11 +47,6 @@ class TransactionProducer:
     def __enter__(self) -> Self:
         self.start()
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def group(self) -> str:
@@ -100,7 +98,3 @@ class TransactionProducer:
     ) -> list[ClientError | None]:
         """Decide many at once; None for each that its broker has taken, else why not."""
         return _run(self._core.end_all(halves, decision, timeout_ms=timeout_ms))
-
-    def close(self) -> None:
-        """Say good-bye to the brokers and end the connections; idempotent."""
-        _run(self._core.close())

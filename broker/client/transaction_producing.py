@@ -12,9 +12,9 @@ from typing import Any, Self, cast
 
 from ..engine.message import parse_offset_message_id
 from ..remoting.codec import Command
-from ..remoting.codes import Request
+from ..remoting.codes import Answer, Request
 from .destinations import Destination
-from .errors import BadAnswer, BrokerUnreachable, ClientError, InvalidArgument
+from .errors import BadAnswer, BrokerUnreachable, ClientError, InvalidArgument, NotSupported
 from .line import Line, Outcome
 from .outgoing import Outgoing
 from .producing import RETRY_PAUSE_S, SEND, AsyncProducer, result_of
@@ -51,6 +51,7 @@ class AsyncTransactionProducer(AsyncProducer):
         self._session.register(Request.CHECK_TRANSACTION_STATE, self._asked)
         self._session.on_lost(lambda address: self._heartbeat.nudge())
         self._looking: asyncio.Task[None] | None = None
+        self._delaying: set[str] = set()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -91,6 +92,8 @@ class AsyncTransactionProducer(AsyncProducer):
         await self.start()
         half = as_half(message, self.group, marks)
         destination, line = await self._line(topic, half, queue_id, timeout_ms)
+        if "\x02DELAY\x01" in message.properties or "\x02TIMER_DE" in message.properties:
+            await self._check_delays(destination.address)
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
         def answered(outcome: Outcome) -> None:
@@ -130,6 +133,19 @@ class AsyncTransactionProducer(AsyncProducer):
             self._forget(topic)
             await asyncio.sleep(pause_s)
         raise AssertionError("the last attempt returns or raises")
+
+    async def _check_delays(self, address: str) -> None:
+        """Raise NotSupported where a broker would park the half itself instead of what it becomes (RocketMQ 5.5.0)."""
+        if address not in self._delaying:
+            try:
+                await self._session.ask(address, Request.GET_SCHEDULE_STATUS)
+            except NotSupported:
+                raise NotSupported(
+                    Answer.REQUEST_CODE_NOT_SUPPORTED,
+                    "Apache RocketMQ loses a half that carries a delay. Send it without one, or send the delayed "
+                    "message in no transaction.",
+                ) from None
+            self._delaying.add(address)
 
     def _half(self, destination: Destination, sent: SendResult) -> Half:
         try:

@@ -1,0 +1,57 @@
+"""The settings of the outbox, read from Django's settings at each use, so that tests may override them.
+
+| setting                        | default        | meaning                                                         |
+|--------------------------------|----------------|-----------------------------------------------------------------|
+| ESCAPEMENT_NAMESRV             | 127.0.0.1:9876 | name server, `host:port;host:port`                              |
+| ESCAPEMENT_PRODUCER_GROUPS     | none           | groups for which this project answers; the first is the default |
+| ESCAPEMENT_TRANSACTION_LIMIT_S | 60             | databases but PostgreSQL: the longest that a transaction takes  |
+"""
+
+from __future__ import annotations
+
+from django.conf import settings
+
+from ..client.errors import InvalidArgument
+from ..client.names import check_group
+from .errors import NotConfigured
+
+DEFAULT_LIMIT_S = 60.0
+
+
+def namesrv() -> str:
+    """Address of the name server."""
+    return str(getattr(settings, "ESCAPEMENT_NAMESRV", "127.0.0.1:9876"))
+
+
+def producer_groups() -> tuple[str, ...]:
+    """The groups for which this project answers checks; raises NotConfigured."""
+    groups = getattr(settings, "ESCAPEMENT_PRODUCER_GROUPS", ())
+    if isinstance(groups, str) or not groups:
+        raise NotConfigured(
+            "Set ESCAPEMENT_PRODUCER_GROUPS to a list of producer groups, such as ['shop']: brokers ask their members "
+            "what became of a message. A group belongs to one project with its databases."
+        )
+    for group in groups:
+        try:
+            check_group(group)
+        except InvalidArgument as error:
+            raise NotConfigured(f"ESCAPEMENT_PRODUCER_GROUPS: {error}") from None
+    return tuple(groups)
+
+
+def producer_group(wanted: str | None) -> str:
+    """`wanted`, or the default; raises NotConfigured for one that nobody would answer for."""
+    groups = producer_groups()
+    if wanted is None:
+        return groups[0]
+    if wanted not in groups:
+        raise NotConfigured(
+            f"Producer group {wanted!r} is not in ESCAPEMENT_PRODUCER_GROUPS ({', '.join(groups)}): nobody would "
+            "answer for its messages. Add it there, and restart `manage.py checkback`."
+        )
+    return wanted
+
+
+def transaction_limit_s() -> float:
+    """Seconds after which a missing row means that the transaction rolled back (not on PostgreSQL)."""
+    return float(getattr(settings, "ESCAPEMENT_TRANSACTION_LIMIT_S", DEFAULT_LIMIT_S))

@@ -1,0 +1,62 @@
+"""`manage.py checkback`: answers brokers that ask what became of a transaction, with or without web processes."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import DatabaseError, close_old_connections, connections
+
+from ...configuration import producer_groups
+from ...errors import NotConfigured
+from ...producers import close_all, producer_of
+from ...retention import clean
+
+logger = logging.getLogger(__name__)
+CLEAN_EVERY_S = 3600.0
+
+
+class Command(BaseCommand):
+    """A producer of each group in ESCAPEMENT_PRODUCER_GROUPS, until SIGTERM or SIGINT; also cleans old rows."""
+
+    help = "Answer brokers' checks from the database, for every group in ESCAPEMENT_PRODUCER_GROUPS."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Databases whose rows are cleaned."""
+        parser.add_argument("--database", action="append", help="whose old rows are deleted (default: all)")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run until a signal."""
+        ended = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: ended.set())
+        try:
+            groups = producer_groups()
+        except NotConfigured as error:
+            raise CommandError(str(error)) from error
+        for group in groups:
+            producer_of(group).start()
+        self.stdout.write(f"answering checks of {', '.join(groups)}")
+        self.stdout.flush()
+        databases = options["database"] or list(connections)
+        while True:
+            for using in databases:
+                _clean(using)
+            if ended.wait(CLEAN_EVERY_S):
+                break
+        close_all()
+
+
+def _clean(using: str) -> None:
+    try:
+        count = clean(using)
+    except DatabaseError as error:
+        logger.warning("old rows of %s are not cleaned: %s", using, error)
+    else:
+        if count:
+            logger.info("%d old rows of %s deleted", count, using)
+    finally:
+        close_old_connections()

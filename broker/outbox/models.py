@@ -1,0 +1,59 @@
+"""Two tables in the user's own database: halves that a transaction decides, and messages that a worker sends.
+
+A row of either is written inside the user's transaction, so it is there exactly if that committed.
+"""
+
+from __future__ import annotations
+
+from django.db import models
+
+
+class OutboxHalf(models.Model):
+    """A half whose transaction has committed: the row is the decision. No row: roll back.
+
+    | state     | meaning                                                          | answer to a check |
+    |-----------|------------------------------------------------------------------|-------------------|
+    | owed      | committed here, the broker has not confirmed it                  | commit            |
+    | confirmed | the broker confirmed the commit, soon after the half             | commit            |
+    | done      | the broker confirmed it later, or as the answer to a check       | roll back         |
+
+    `done` exists because Apache RocketMQ copies a half for each check, and commits of two copies are two messages.
+    """
+
+    class State(models.TextChoices):
+        """What is known of the commit."""
+
+        OWED = "owed"
+        CONFIRMED = "confirmed"
+        DONE = "done"
+
+    transaction_id = models.CharField(max_length=64, primary_key=True)
+    producer_group = models.CharField(max_length=120)
+    topic = models.CharField(max_length=127)
+    state = models.CharField(max_length=9, choices=State.choices, default=State.OWED)
+    written_at = models.DateTimeField(auto_now_add=True, db_index=True)
+
+    class Meta:
+        db_table = "escapement_outbox"
+        verbose_name_plural = "outbox halves"
+
+    def __str__(self) -> str:
+        return f"{self.transaction_id} on {self.topic}, {self.state}"
+
+
+class OutboxMessage(models.Model):
+    """A message that waits for `manage.py outbox`. `properties` is RocketMQ's stored form (name \\x01 value \\x02)."""
+
+    topic = models.CharField(max_length=127)
+    body = models.BinaryField()
+    properties = models.BinaryField()
+    unique_id = models.CharField(max_length=64)
+    written_at = models.DateTimeField(auto_now_add=True)
+    attempts = models.PositiveIntegerField(default=0)
+    last_error = models.TextField(blank=True)
+
+    class Meta:
+        db_table = "escapement_outbox_message"
+
+    def __str__(self) -> str:
+        return f"{self.unique_id} on {self.topic}, {self.attempts} attempts"
