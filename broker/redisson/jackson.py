@@ -1,0 +1,291 @@
+"""JSON as Redisson's two JSON codecs write it, byte for byte.
+
+`remove` and `contains` compare bytes, so a value that Java offered is found only when it is written exactly as Jackson
+does: no white space, characters of the BMP raw, the others as two escapes with upper-case hex (U+1F600 is
+\\uD83D\\uDE00), nulls left out. JsonJacksonCodec names the Java types, because its consumer throws on a bare object or
+array *after* it has popped it:
+
+    {"a": 1}    {"@class":"java.util.LinkedHashMap","a":1}
+    [1]         ["java.util.ArrayList",[1]]
+    5000000000  ["java.lang.Long",5000000000]     (in 32 bits: bare, an Integer)
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+
+from .errors import ValueRefused, ValueUnreadable
+from .javavalues import (
+    INT_MAX,
+    INT_MIN,
+    LIST_CLASS,
+    LONG_MAX,
+    LONG_MIN,
+    MAP_CLASS,
+    JavaObject,
+    JavaValue,
+    Long,
+    double_text,
+)
+
+_SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
+_ESCAPED = re.compile('["\\\\\x00-\x1f\U00010000-\U0010ffff]')
+_CLASS_NAME = re.compile(r"\[*[\w$]+(\.[\w$]+)+;?|\[+[ZBCSIJFD]")
+
+
+class JsonJacksonCodec:
+    """Redisson's JsonJacksonCodec: JSON with Java types.
+
+    A dict is a LinkedHashMap; `JavaObject` gives another class. A UUID has its type since Redisson 4;
+    `typed_uuid=False` writes it as the versions before did.
+    """
+
+    name = "JsonJacksonCodec"
+
+    def __init__(self, *, typed_uuid: bool = True) -> None:
+        self._typed_uuid = typed_uuid
+
+    def encode(self, value: object) -> bytes:
+        """The bytes of a value; raises ValueRefused for None and for what Jackson has no type for."""
+        if value is None:
+            raise ValueRefused(self.name, "None arrives in Java as null, which there means that nothing came.")
+        return _utf8(self._typed(value), self.name)
+
+    def decode(self, value: bytes) -> object:
+        """The value of these bytes; raises ValueUnreadable when they are not JSON."""
+        return _untyped(_parsed(value, self.name))
+
+    def _typed(self, value: object) -> str:
+        match value:
+            case JavaValue(java_class=java_class, value=list() as items):
+                return _pair(java_class, "[" + ",".join(map(self._typed_or_null, items)) + "]")
+            case JavaValue():
+                return _pair(value.java_class, _plain(value.value, self.name))
+            case Mapping():
+                return self._object(value)
+            case list() | tuple():
+                return _pair(LIST_CLASS, "[" + ",".join(map(self._typed_or_null, value)) + "]")
+            case set() | frozenset():
+                return _pair("java.util.HashSet", "[" + ",".join(map(self._typed_or_null, value)) + "]")
+            case bool():
+                return "true" if value else "false"
+            case int():
+                return _typed_int(value)
+            case Decimal():
+                return _pair("java.math.BigDecimal", _decimal(value, self.name))
+            case datetime():
+                return _pair("java.util.Date", str(_epoch_ms(value, self.name)))
+            case uuid.UUID():
+                return _pair("java.util.UUID", _text(str(value))) if self._typed_uuid else _text(str(value))
+            case _:
+                return _plain(value, self.name)
+
+    def _typed_or_null(self, value: object) -> str:
+        return "null" if value is None else self._typed(value)
+
+    def _object(self, value: Mapping[object, object]) -> str:
+        entries = {_key(key, self.name): each for key, each in value.items() if each is not None}
+        java_class = value.java_class if isinstance(value, JavaObject) else MAP_CLASS
+        if isinstance(value, JavaObject) and not value.is_map:
+            # The properties of a class come sorted, and one of a primitive type needs no type of its own.
+            parts = [f"{_text(key)}:{self._property(entries[key])}" for key in sorted(entries)]
+        else:
+            parts = [f"{_text(key)}:{self._typed(each)}" for key, each in entries.items()]
+        return "{" + ",".join([f'"@class":{_text(java_class)}', *parts]) + "}"
+
+    def _property(self, value: object) -> str:
+        if isinstance(value, int) and not isinstance(value, (bool, Long)):
+            return str(value)
+        return self._typed(value)
+
+
+class TypedJsonJacksonCodec:
+    """Redisson's TypedJsonJacksonCodec(T): the same JSON without any type, the Java side knows the class.
+
+    For a class write the properties sorted by name; for a Map their own order counts.
+    """
+
+    name = "TypedJsonJacksonCodec"
+
+    def encode(self, value: object) -> bytes:
+        """The bytes of a value; raises ValueRefused for None and for what JSON has no form for."""
+        if value is None:
+            raise ValueRefused(self.name, "None arrives in Java as null, which there means that nothing came.")
+        return _utf8(_plain(value, self.name), self.name)
+
+    def decode(self, value: bytes) -> object:
+        """The value of these bytes; raises ValueUnreadable when they are not JSON."""
+        return _parsed(value, self.name)
+
+
+def _plain(value: object, codec: str) -> str:
+    """JSON without types."""
+    match value:
+        case None:
+            return "null"
+        case str():
+            return _text(value)
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(int(value))
+        case float():
+            text = value.text if isinstance(value, _Number) else double_text(value)
+            return text if text[-1].isdigit() else _text(text)
+        case Decimal():
+            return _decimal(value, codec)
+        case bytes() | bytearray() | memoryview():
+            return _text(base64.b64encode(value).decode())
+        case datetime():
+            return str(_epoch_ms(value, codec))
+        case uuid.UUID():
+            return _text(str(value))
+        case Mapping():
+            kept = {_key(key, codec): each for key, each in value.items() if each is not None}
+            return "{" + ",".join(f"{_text(key)}:{_plain(each, codec)}" for key, each in kept.items()) + "}"
+        case list() | tuple() | set() | frozenset():
+            return "[" + ",".join(_plain(each, codec) for each in value) + "]"
+    raise ValueRefused(codec, f"{type(value).__name__} has no form in JSON that Java would read.")
+
+
+def _typed_int(value: int) -> str:
+    if INT_MIN <= value <= INT_MAX and not isinstance(value, Long):
+        return str(value)
+    if LONG_MIN <= value <= LONG_MAX:
+        return _pair("java.lang.Long", str(int(value)))
+    return _pair("java.math.BigInteger", str(value))
+
+
+def _pair(java_class: str, inner: str) -> str:
+    return f"[{_text(java_class)},{inner}]"
+
+
+def _text(text: str) -> str:
+    return '"' + _ESCAPED.sub(_escape, text) + '"'
+
+
+def _escape(found: re.Match[str]) -> str:
+    character = found[0]
+    if character in _SHORT:
+        return _SHORT[character]
+    if character < " ":
+        return f"\\u{ord(character):04X}"
+    above = ord(character) - 0x10000
+    return f"\\u{0xD800 + (above >> 10):04X}\\u{0xDC00 + (above & 0x3FF):04X}"
+
+
+def _key(key: object, codec: str) -> str:
+    if isinstance(key, str):
+        return key
+    if isinstance(key, int) and not isinstance(key, bool):
+        return str(int(key))
+    raise ValueRefused(codec, f"a key of a map is text or a whole number, not {type(key).__name__}.")
+
+
+def _decimal(value: Decimal, codec: str) -> str:
+    if not value.is_finite():
+        raise ValueRefused(codec, f"Java's BigDecimal knows no {value}.")
+    return format(value, "f")
+
+
+def _epoch_ms(value: datetime, codec: str) -> int:
+    if value.tzinfo is None:
+        raise ValueRefused(codec, "a moment needs a time zone; without one it is no moment.")
+    since = value - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
+
+
+def _utf8(text: str, codec: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueRefused(codec, "it holds half a surrogate pair, which no UTF-8 can carry.") from error
+
+
+def _parsed(value: bytes, codec: str) -> object:
+    try:
+        # A BigDecimal keeps its trailing zeros, a Double reads as one.
+        parsed: object = json.loads(value.decode(), parse_float=_number)
+    except (ValueError, RecursionError) as error:
+        raise ValueUnreadable(codec, value, f"not JSON ({error})") from error
+    return parsed
+
+
+class _Number(float):
+    """A number with a fraction, and its digits as they were written."""
+
+    text: str
+
+
+def _number(text: str) -> float:
+    number = _Number(text)
+    number.text = text
+    return number
+
+
+def _date(value: object) -> object:
+    if not isinstance(value, int):
+        return JavaValue("java.util.Date", value)
+    try:
+        return datetime.fromtimestamp(value // 1000, UTC).replace(microsecond=value % 1000 * 1000)
+    except (OverflowError, ValueError, OSError):
+        return JavaValue("java.util.Date", value)
+
+
+def _uuid(value: object) -> object:
+    try:
+        return uuid.UUID(str(value))
+    except ValueError:
+        return JavaValue("java.util.UUID", value)
+
+
+def _big_decimal(value: object) -> object:
+    try:
+        return Decimal(value.text if isinstance(value, _Number) else str(value))
+    except ArithmeticError:
+        return JavaValue("java.math.BigDecimal", value)
+
+
+_CLASSES: Mapping[str, Callable[[object], object]] = {
+    "java.lang.Long": lambda value: Long(value) if isinstance(value, int) else JavaValue("java.lang.Long", value),
+    "java.math.BigInteger": lambda value: JavaValue("java.math.BigInteger", value) if _fits(value) else value,
+    "java.math.BigDecimal": _big_decimal,
+    "java.util.Date": _date,
+    "java.util.UUID": _uuid,
+}
+
+
+def _fits(value: object) -> bool:
+    """Whether Python would write it as another class than BigInteger."""
+    return not isinstance(value, int) or LONG_MIN <= value <= LONG_MAX
+
+
+def _untyped(parsed: object) -> object:
+    """Python's value for JSON with Java types; bare arrays and objects are taken as they are."""
+    if isinstance(parsed, dict):
+        java_class = parsed.get("@class")
+        if not isinstance(java_class, str):
+            return {key: _untyped(each) for key, each in parsed.items()}
+        entries = {key: _untyped(each) for key, each in parsed.items() if key != "@class"}
+        return entries if java_class == MAP_CLASS else JavaObject(java_class, entries)
+    if isinstance(parsed, list):
+        if len(parsed) == 2 and isinstance(parsed[0], str) and _CLASS_NAME.fullmatch(parsed[0]):
+            return _typed_value(parsed[0], parsed[1])
+        return [_untyped(each) for each in parsed]
+    return float(parsed) if isinstance(parsed, _Number) else parsed
+
+
+def _typed_value(java_class: str, value: object) -> object:
+    if isinstance(value, list):
+        if java_class == LIST_CLASS:
+            return [_untyped(each) for each in value]
+        return JavaValue(java_class, [_untyped(each) for each in value])
+    if java_class in _CLASSES:
+        return _CLASSES[java_class](value)
+    return JavaValue(java_class, _untyped(value))

@@ -1,0 +1,222 @@
+"""Redisson's RDelayedQueue from Python, on the very keys that Java uses."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Literal, cast
+
+from . import scripts
+from .codecs import Codec, StringCodec
+from .errors import InvalidDelay, NotAllowed
+from .keys import QueueKeys
+from .packing import Packing, detect, pack, unpack
+from .server import RedisClient, Server, connect, whole
+from .waiting import Receipt
+
+#: Scores are doubles; whole milliseconds are exact up to here.
+MAX_DUE_MS = 2**53 - 1
+#: One script works on at most so many members for its indexes: 1 to 2 ms.
+INDEX_STEP = 500
+#: The index of values goes when nobody looked for a value this long.
+VALUES_KEPT_S = 3600
+#: After so many calls without an end (Java may undo them), the next one scans the whole list.
+PATIENCE_CALLS = 20_000
+Delay = int | float | timedelta
+Moment = int | datetime
+
+
+class DelayedQueue:
+    """A delayed queue that Java services share.
+
+    >>> queue = DelayedQueue("orders", "redis://127.0.0.1:6379/0")
+    >>> queue.offer("order-1", delay=30 * 60_000)
+    >>> queue.take(timeout_s=5)
+
+    Delays are milliseconds or a timedelta; moments are epoch milliseconds or a datetime with a zone. The server's clock
+    decides what is due. `packing="old"` writes for clients up to 3.21.0; "auto" follows what is in the queue.
+
+    Safe for threads when the client is. Raises RedissonError and its kin, and redis-py's errors of the connection.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        client: RedisClient | str,
+        *,
+        codec: Codec | None = None,
+        packing: Literal["auto", "new", "old"] = "auto",
+        read_only: bool = False,
+    ) -> None:
+        self.name = name
+        self.keys = QueueKeys(name)
+        self.codec: Codec = codec or StringCodec()
+        self.server = Server(connect(client) if isinstance(client, str) else client)
+        self._packing = packing
+        self._read_only = read_only
+
+    def offer(self, value: object, delay: Delay | None = None, *, at: Moment | None = None) -> Receipt:
+        """Let a value wait; a moment that has passed is due at once. Raises InvalidDelay and ValueRefused."""
+        return self.offer_many([value], delay, at=at)[0]
+
+    def offer_many(
+        self, values: Iterable[object], delay: Delay | None = None, *, at: Moment | None = None
+    ) -> list[Receipt]:
+        """Let all of these wait, in this order, or none; up to some thousand at once."""
+        kind, number = _due(delay, at)
+        encoded = [self.codec.encode(value) for value in values]
+        if not encoded:
+            return []
+        self.may_write()
+        arguments = [part for value in encoded for part in (kind, number, value)]
+        keys = (self.keys.target, self.keys.timeout, self.keys.waiting, self.keys.channel)
+        answer = cast("list[bytes]", self.server.script(scripts.OFFER, keys, (self._packing, *arguments)))
+        packing = Packing(answer[1].decode())
+        pairs = zip(answer[2::2], answer[3::2], encoded, strict=True)
+        return [
+            Receipt(pack(value, struct.pack(">Q", int(counter)), packing), int(due), packing)
+            for due, counter, value in pairs
+        ]
+
+    def take(self, timeout_s: float | None = None) -> object | None:
+        """Wait for the next due value: None after `timeout_s`; without it, for ever. Somebody must transfer.
+
+        Once taken a value is yours alone: a crash loses it. A value that does not decode raises ValueUnreadable, which
+        carries its bytes.
+        """
+        self.may_write()
+        ends = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            # In short turns, so that a client with a socket timeout can wait for ever.
+            turn_s = 5.0 if ends is None else max(0.01, min(5.0, ends - time.monotonic()))
+            answer = cast("Sequence[bytes] | None", self.server.run("BLPOP", self.keys.target, str(round(turn_s, 3))))
+            if answer:
+                return self.codec.decode(answer[1])
+            if ends is not None and time.monotonic() >= ends:
+                return None
+
+    def poll(self) -> object | None:
+        """The next due value, None when there is none right now."""
+        self.may_write()
+        value = cast("bytes | None", self.server.run("LPOP", self.keys.target))
+        return None if value is None else self.codec.decode(value)
+
+    def peek(self) -> object | None:
+        """The value that was offered first and still waits, due or not, as in Java."""
+        member = cast("bytes | None", self.server.run("LINDEX", self.keys.waiting, 0))
+        return None if member is None else self.codec.decode(unpack(member).value)
+
+    def size(self) -> int:
+        """How many wait."""
+        return whole(self.server.run("LLEN", self.keys.waiting))
+
+    def __len__(self) -> int:
+        return self.size()
+
+    def __bool__(self) -> bool:
+        return True
+
+    def read_all(self) -> list[object]:
+        """All waiting values in the order in which they were offered. Raises ValueUnreadable, MemberUnreadable."""
+        return [self.codec.decode(value) for value in self.read_all_bytes()]
+
+    def read_all_bytes(self) -> Iterator[bytes]:
+        """The same, not decoded."""
+        for member in cast("list[bytes]", self.server.run("LRANGE", self.keys.waiting, 0, -1)):
+            yield unpack(member).value
+
+    def contains(self, value: object) -> bool:
+        """Whether a value waits; as in Java, its bytes must be equal."""
+        if self._read_only:
+            return self._reads(self.codec.encode(value))
+        return self._by_value("find", value)
+
+    def remove(self, value: object) -> bool:
+        """Take the first offered one of this value out; False when none waits."""
+        self.may_write()
+        return self._by_value("remove", value)
+
+    def remove_all(self, values: Iterable[object]) -> int:
+        """Take every one of these values out, however often it waits; how many there were."""
+        self.may_write()
+        count = 0
+        for value in values:
+            while self._by_value("remove", value):
+                count += 1
+        return count
+
+    def clear(self) -> bool:
+        """Let nothing wait any more; what is due already stays in the target. Whether there was anything."""
+        self.may_write()
+        mine = (self.keys.index, self.keys.values)
+        return whole(self.server.run("UNLINK", self.keys.waiting, self.keys.timeout, *mine)) > 0
+
+    def poll_first_offered(self) -> object | None:
+        """Take the value that was offered first, due or not: Java's RDelayedQueue.poll()."""
+        return self._poll("first", ())
+
+    def poll_last_and_offer_first_to(self, other: str) -> object | None:
+        """Take the value that was offered last, due or not, and put it in front of the list `other`, as in Java."""
+        return self._poll("last", (QueueKeys(other).target,))
+
+    def may_write(self) -> None:
+        """Raise NotAllowed in read-only mode."""
+        if self._read_only:
+            raise NotAllowed(self.name, "this is read-only.")
+
+    def script_keys(self) -> tuple[bytes, ...]:
+        """The keys in the order in which the scripts name them."""
+        keys = self.keys
+        return keys.target, keys.timeout, keys.waiting, keys.index, keys.values
+
+    def _poll(self, end: str, target: tuple[bytes, ...]) -> object | None:
+        self.may_write()
+        value = cast("bytes | None", self.server.script(scripts.POLL, (*self.script_keys(), *target), (end,)))
+        return None if value is None else self.codec.decode(value)
+
+    def _reads(self, encoded: bytes) -> bool:
+        """Look for a value in parts and write nothing, not even an index of ours."""
+        first = 0
+        while members := cast("list[bytes]", self.server.run("LRANGE", self.keys.waiting, first, first + 999)):
+            alike = (member for member in members if member.endswith(encoded) and detect(member))
+            if any(unpack(member).value == encoded for member in alike):
+                return True
+            first += len(members)
+        return False
+
+    def _by_value(self, action: str, value: object) -> bool:
+        encoded = self.codec.encode(value)
+        for call in range(PATIENCE_CALLS + 1):
+            scan = int(call == PATIENCE_CALLS)
+            arguments = (action, encoded, INDEX_STEP, VALUES_KEPT_S, scan)
+            found, _ = cast("list[int]", self.server.script(scripts.BY_VALUE, self.script_keys(), arguments))
+            if found >= 0:
+                return found == 1
+        raise AssertionError("a scan has an end")
+
+
+def due_ms(moment: Moment) -> int:
+    """A moment in epoch milliseconds; raises InvalidDelay for one without a zone, before 1970 or too far away."""
+    if isinstance(moment, datetime):
+        if moment.tzinfo is None:
+            raise InvalidDelay("A moment needs a time zone; without one it is no moment.")
+        number = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    else:
+        number = moment
+    if not 0 <= number <= MAX_DUE_MS:
+        raise InvalidDelay(f"A moment is between 0 and {MAX_DUE_MS} epoch milliseconds, not {number}.")
+    return number
+
+
+def _due(delay: Delay | None, at: Moment | None) -> tuple[str, int]:
+    if (delay is None) == (at is None):
+        raise InvalidDelay
+    if at is not None:
+        return "at", due_ms(at)
+    assert delay is not None
+    number = delay // timedelta(milliseconds=1) if isinstance(delay, timedelta) else int(delay)
+    if not 0 <= number <= MAX_DUE_MS // 2:
+        raise InvalidDelay(f"A delay is between 0 ms and {MAX_DUE_MS // 2} ms, not {number}.")
+    return "delay", number

@@ -1,0 +1,95 @@
+"""The Redis or Valkey server behind a queue: one seam for commands and scripts, with types.
+
+Takes redis-py's `Redis` and `RedisCluster`, or the like of them.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+import redis
+from redis.exceptions import NoScriptError, ResponseError
+
+from .errors import ClientUnfit, DifferentSlots, MemberUnreadable, WrongType
+from .scripts import Script
+
+_COMPLAINT = re.compile(r"ESCAPEMENTTYPE (\d+) (\S+) (\S+)")
+Argument = bytes | str | int
+#: What commands and scripts answer: bytes, whole numbers, None, and lists of them.
+Answer = object
+
+
+class RedisClient(Protocol):
+    """What is needed of redis-py's clients."""
+
+    def execute_command(self, *args: Argument) -> Answer:
+        """Send a command and wait for its answer."""
+
+
+class Server:
+    """Runs commands and scripts; raises redis-py's own errors, and WrongType where a script complains of a key."""
+
+    def __init__(self, client: RedisClient) -> None:
+        self.client = client
+        if decodes(client):
+            raise ClientUnfit
+
+    def run(self, *command: Argument) -> Answer:
+        """One command."""
+        return self.client.execute_command(*command)
+
+    def script(self, script: Script, keys: Sequence[bytes], arguments: Sequence[Argument] = ()) -> Answer:
+        """One script, sent in full only to a server that does not have it."""
+        rest = (str(len(keys)), *keys, *arguments)
+        try:
+            try:
+                return self.client.execute_command("EVALSHA", script.sha, *rest)
+            except NoScriptError:
+                return self.client.execute_command("EVAL", script.text, *rest)
+        except ResponseError as error:
+            raise _clearer(error, keys) from error
+
+    def now_ms(self) -> tuple[int, float]:
+        """The server's clock in epoch ms, and by how many ms this process's clock is ahead of it."""
+        before = time.time()
+        answer = self.run("TIME")
+        here = (before + time.time()) / 2 * 1000
+        # redis-py gives a pair of numbers; a cluster's client one for each node that it asked.
+        pair = next(iter(answer.values())) if isinstance(answer, dict) else answer
+        seconds, micros = (int(part) for part in cast("Sequence[int]", pair))
+        server_ms = seconds * 1000 + micros / 1000
+        return int(server_ms), here - server_ms
+
+
+def decodes(client: RedisClient) -> bool:
+    """Whether this client turns answers into text, which members are not."""
+    encoder = getattr(client, "get_encoder", lambda: None)()
+    return bool(getattr(encoder, "decode_responses", False))
+
+
+def connect(url: str, *, timeout_s: float = 10.0) -> redis.Redis:
+    """A client for `redis://`, `rediss://` (TLS) or `unix://` with password and database in the address."""
+    return redis.Redis.from_url(
+        url, socket_timeout=timeout_s, socket_connect_timeout=min(timeout_s, 5.0), health_check_interval=15
+    )
+
+
+def whole(answer: Answer) -> int:
+    """A number of an answer, which a script may give as text."""
+    return int(float(answer)) if isinstance(answer, bytes) else cast("int", answer)
+
+
+def _clearer(error: ResponseError, keys: Sequence[bytes]) -> Exception:
+    text = str(error)
+    found = _COMPLAINT.search(text)
+    if found is not None:
+        return WrongType(keys[int(found[1]) - 1].decode("utf-8", "replace"), found[2], found[3])
+    if "ESCAPEMENTPOISON" in text:
+        return MemberUnreadable(b"")
+    if "CROSSSLOT" in text or "same slot" in text or "same node" in text:
+        names = [key.decode("utf-8", "replace") for key in (keys[0], keys[-1])]
+        return DifferentSlots(names[0], names[1])
+    return error
