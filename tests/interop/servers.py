@@ -149,6 +149,7 @@ class ApacheServer:
             "flushDelayOffsetInterval": 1000,
             "flushConsumerOffsetInterval": 1000,
             "waitTimeMillsInSendQueue": 20000,
+            "recallMessageEnable": "true",
         }
 
 
