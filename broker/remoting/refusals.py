@@ -43,6 +43,24 @@ REFUSALS: dict[type[errors.EngineError], Answer] = {
 }
 
 
+#: Beside the code, which is the same for many reasons: a stable word for those that programs act upon.
+REASONS: dict[type[errors.EngineError], str] = {
+    errors.ScheduleKeyTaken: "schedule_key_taken",
+    errors.TimerTooFar: "timer_too_far",
+    errors.TimerInThePast: "timer_past",
+    errors.TimerFlowControl: "timer_limit",
+}
+
+
+def refusal_fields(error: errors.EngineError) -> dict[str, str] | None:
+    """The fields of the answer: `escError` with the reason's word, `escDueMs` where a moment is in the way."""
+    word = REASONS.get(type(error))
+    if word is None:
+        return None
+    due_ms = getattr(error, "due_ms", None)
+    return {"escError": word} if due_ms is None else {"escError": word, "escDueMs": str(due_ms)}
+
+
 def refusal_code(error: errors.EngineError) -> Answer:
     """The response code for an engine error; that of its nearest listed ancestor if it is not listed itself."""
     for kind in type(error).__mro__:

@@ -20,7 +20,7 @@ from ..engine.message import pack_host
 from .codec import MAX_FRAME_BYTES, Command, FrameBuffer, decode, encode
 from .codes import Answer
 from .errors import BadFrame, RequestRefused
-from .refusals import refusal_code
+from .refusals import refusal_code, refusal_fields
 
 logger = logging.getLogger(__name__)
 
@@ -119,7 +119,8 @@ class Server:
         try:
             return handler(connection, request)
         except EngineError as error:
-            return request.answer(code=refusal_code(error), remark=str(error)[:LONGEST_REMARK])
+            remark = str(error)[:LONGEST_REMARK]
+            return request.answer(refusal_fields(error), code=refusal_code(error), remark=remark)
         except RequestRefused as error:
             return request.answer(code=error.code, remark=error.remark[:LONGEST_REMARK])
         except OSError as error:
