@@ -20,20 +20,21 @@ from .follow import changes_since, level_json
 from .health import Health, assess
 from .intake import Intake
 from .opening import open_store
+from .reading import Readable
 from .schedule import Schedule
-from .store.consumequeue import QueueEntry
 from .store.derived import Derived
 from .store.mending import Mender
-from .store.reader import Pulled, Reader
+from .store.reader import Reader
 from .store.retention import expire
 from .store.store import Store
 from .store.ticket import SyncJob, Ticket
 from .store.upkeep import NO_ROOM, Upkeep, UpkeepJob
+from .transaction.service import Transactions
 
 _RETENTION_INTERVAL_MS = 10_000
 
 
-class Engine:
+class Engine(Readable):
     """One open store directory and what happens in it."""
 
     def __init__(self, config: EngineConfig, files: Files, lock: File, now_ms: int) -> None:
@@ -41,16 +42,17 @@ class Engine:
         self.config = config
         self._files = files
         self._lock = lock
-        self._store = Store(config, files)
-        self._reader = Reader(self._store, mender := Mender(self._store, files))
+        store = Store(config, files)
+        super().__init__(store, Reader(store, mender := Mender(store, files)))
         self.schedule = Schedule(self._store, mender, lambda *release: self._intake.release(*release))
-        self._intake = Intake(self._store, self.schedule)
+        self.transactions = Transactions(self._store, config, lambda half, at_ms: self._intake.commit(half, at_ms))
+        self._intake = Intake(self._store, self.schedule, self.transactions)
         #: each hears of its records, keeps its progress with the checkpoint, and acts when the time comes
-        self._services: tuple[Derived, ...] = (self.schedule,)
+        self._services: tuple[Derived, ...] = (self.schedule, self.transactions)
         self._upkeep = Upkeep(self._store, self._services)
         self._started_ms = now_ms
         self._failure: str | None = None
-        self._closed = False
+        self._closed = self._is_syncing = False
         self._retention_ms = now_ms
         self._records_recovered = 0
         self.topics = self._store.topics
@@ -91,8 +93,7 @@ class Engine:
 
         Raises InvalidMessage, TopicNotFound, TopicNotWritable, StoreRefused; then nothing was written.
         """
-        if self._failure is not None or self._closed or self._upkeep.disk_ratio > self.config.disk_refuse_ratio:
-            self._refuse()
+        self._check_room()
         return self._intake.take(
             topic, queue_id, body, properties, flag, sys_flag, born_ms, born_host, reconsume_times, now_ms, owner
         )
@@ -110,8 +111,7 @@ class Engine:
         owner: object = None,
     ) -> list[Ticket]:
         """Take all of (body, properties, flag), or none of them. Raises as ``append``."""
-        if self._failure is not None or self._closed or self._upkeep.disk_ratio > self.config.disk_refuse_ratio:
-            self._refuse()
+        self._check_room()
         return self._intake.take_batch(topic, queue_id, parts, sys_flag, born_ms, born_host, now_ms, owner)
 
     def send_back(
@@ -121,9 +121,17 @@ class Engine:
 
         Raises RecordNotFound, CorruptRecord, InvalidGroupName, StoreRefused.
         """
+        self.check_open()
+        return self._intake.send_back(position, group, delay_level, max_reconsume_times, now_ms, owner)
+
+    def check_open(self) -> None:
+        """Raise StoreFailed or StoreClosed if nothing can be written any more."""
         if self._failure is not None or self._closed:
             self._refuse()
-        return self._intake.send_back(position, group, delay_level, max_reconsume_times, now_ms, owner)
+
+    def _check_room(self) -> None:
+        if self._failure is not None or self._closed or self._upkeep.disk_ratio > self.config.disk_refuse_ratio:
+            self._refuse()
 
     def _refuse(self) -> None:
         if self._failure is not None:
@@ -139,11 +147,17 @@ class Engine:
 
     def take_sync(self, now_ms: int) -> SyncJob | None:
         """Return the batch to write now; None while one is out, when nothing waits, or after a failure."""
-        return self._store.take_sync() if self._failure is None else None
+        if self._failure is not None or self._is_syncing:
+            return None
+        self.transactions.before_sync(now_ms)
+        job = self._store.take_sync()
+        self._is_syncing = job is not None
+        return job
 
     def synced(self, job: SyncJob, error: OSError | None, now_ms: int) -> list[Ticket]:
         """Take over a written batch: its tickets are durable and visible. After an error the store is FAILED for good:
         a second sync may succeed although the data is gone, so none is tried."""
+        self._is_syncing = False
         if error is not None:
             self._fail(error)
         if self._failure is not None:
@@ -206,7 +220,7 @@ class Engine:
             self._lock.close()
 
     def _close_cleanly(self, now_ms: int) -> None:
-        while (job := self._store.take_sync()) is not None:
+        while (job := self.take_sync(now_ms)) is not None:
             job.run()
             self.synced(job, None, now_ms)
         last = UpkeepJob(self._store, self._files)
@@ -218,51 +232,6 @@ class Engine:
         if last.checkpointed:
             self._files.remove(join(self.config.root, "abort"))
             self._files.sync_directory(self.config.root)
-
-    # reading
-
-    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """Return (min, max) offset of a queue. Raises TopicNotFound."""
-        return self._reader.bounds(topic, queue_id)
-
-    def pull(
-        self,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        max_count: int,
-        max_bytes: int,
-        tags_codes: frozenset[int] | None = None,
-    ) -> Pulled:
-        """Return records from an offset on. Raises TopicNotFound."""
-        return self._reader.pull(topic, queue_id, offset, max_count, max_bytes, tags_codes)
-
-    def entries(self, topic: str, queue_id: int, offset: int, count: int) -> list[QueueEntry]:
-        """Return queue entries; their tags code is the due time in SCHEDULE_TOPIC_XXXX. Raises TopicNotFound."""
-        return self._reader.entries(topic, queue_id, offset, count)
-
-    def record_at(self, position: int) -> bytes:
-        """Return a whole verified record. Raises RecordNotFound, CorruptRecord."""
-        return self._store.record_at(position)
-
-    def look_at(self, position: int) -> bytes:
-        """As ``record_at``, for a position that a client has made up: no record there is no damage."""
-        return self._store.look_at(position)
-
-    def offset_at_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """Return the first offset stored at or after a moment. Raises TopicNotFound."""
-        return self._reader.offset_at_time(topic, queue_id, timestamp_ms)
-
-    def store_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
-        """Return when a message was stored, None if it is gone. Raises TopicNotFound."""
-        return self._reader.store_ms(topic, queue_id, offset)
-
-    def find(self, topic: str, key: str, *, begin_ms: int, end_ms: int, max_count: int, now_ms: int) -> list[int]:
-        """Return positions of messages with a key or unique id, newest first.
-
-        Messages stored before the clock was set back lie in the future, so ``now_ms`` sets no limit.
-        """
-        return self._reader.find(topic, key, begin_ms=begin_ms, end_ms=end_ms, max_count=max_count)
 
     # steering and seeing
 

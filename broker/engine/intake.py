@@ -6,52 +6,48 @@ one that a consumer gave back goes the same way to its group's retry topic, or t
 
 from __future__ import annotations
 
-from .errors import (
-    BodyTooLarge,
-    FeatureMissing,
-    InvalidMessage,
-    InvalidQueue,
-    PropertiesTooLarge,
-    TopicNotFound,
-    TopicNotWritable,
-)
-from .layout import CRC_SIZE, FLAG_TRANSACTION_MASK
+from dataclasses import replace
+
+from .admission import STORED_LIMIT_BYTES, Admission
+from .errors import FeatureMissing, InvalidMessage, PropertiesTooLarge
+from .layout import CRC_SIZE, FLAG_TRANSACTION_COMMIT, FLAG_TRANSACTION_MASK
 from .message import Message, decode, pack_host
 from .properties import (
     DELAY,
     KEYS,
     ORIGIN_MESSAGE_ID,
+    PRODUCER_GROUP,
     REAL_QUEUE_ID,
     REAL_TOPIC,
     RETRY_TOPIC,
+    SOURCE,
     TAGS,
+    TRANSACTION_PREPARED,
     UNIQUE_KEY,
     WAIT,
     format_properties,
+    parse_properties,
 )
 from .schedule import Schedule
 from .store.facts import Facts, facts_of
 from .store.groups import check_group_name
 from .store.store import Store
 from .store.ticket import Ticket
-from .store.topics import DLQ_PREFIX, NOT_FOR_CLIENTS, RETRY_PREFIX, SCHEDULE_TOPIC, WRITE, Topic
+from .store.topics import DLQ_PREFIX, HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, Topic
+from .transaction.service import Transactions
 
 #: What a release adds to the properties (ESC_SOURCE and its position), and the record's checksum.
 _RESERVE_BYTES = CRC_SIZE + 32
-#: ``properties length`` is a signed 16-bit number for RocketMQ.
-_STORED_LIMIT_BYTES = 32_767
-_INT_MIN, _INT_MAX = -0x8000_0000, 0x7FFF_FFFF
-_LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
 
 
 class Intake:
     """Puts messages where they belong."""
 
-    def __init__(self, store: Store, schedule: Schedule) -> None:
+    def __init__(self, store: Store, schedule: Schedule, transactions: Transactions) -> None:
         self._store = store
         self._schedule = schedule
-        self._max_body_bytes = store.config.max_body_bytes
-        self._max_properties_bytes = min(store.config.max_properties_bytes, _STORED_LIMIT_BYTES - CRC_SIZE)
+        self._transactions = transactions
+        self._admission = Admission(store)
 
     def take(
         self,
@@ -68,7 +64,7 @@ class Intake:
         owner: object,
     ) -> Ticket:
         """Take one message of a client. Raises InvalidMessage, TopicNotFound, TopicNotWritable, StoreRefused."""
-        self._check(topic, queue_id, body, properties, flag, sys_flag, born_ms, born_host, reconsume_times)
+        self._admission.check(topic, queue_id, body, properties, flag, sys_flag, born_ms, born_host, reconsume_times)
         facts = facts_of(properties)
         store = self._store
         if facts.timer:
@@ -96,7 +92,7 @@ class Intake:
         """Take all messages or none. Raises as ``take``; a batch cannot be delayed."""
         checked: list[tuple[bytes, Facts, int]] = []
         for body, properties, flag in parts:
-            self._check(topic, queue_id, body, properties, flag, sys_flag, born_ms, born_host, 0)
+            self._admission.check(topic, queue_id, body, properties, flag, sys_flag, born_ms, born_host, 0)
             facts = facts_of(properties)
             if facts.delay_level or facts.timer:
                 raise InvalidMessage("Messages of a batch cannot be delayed; send them one by one.")
@@ -120,40 +116,6 @@ class Intake:
             for body, facts, flag in checked
         ]
 
-    def _check(
-        self,
-        topic: str,
-        queue_id: int,
-        body: bytes,
-        properties: bytes,
-        flag: int,
-        sys_flag: int,
-        born_ms: int,
-        born_host: bytes,
-        reconsume_times: int,
-    ) -> None:
-        config = self._store.topics.get(topic)
-        if config is None:
-            raise TopicNotFound(topic)
-        if not config.permission & WRITE or topic in NOT_FOR_CLIENTS:
-            raise TopicNotWritable(topic)
-        if not 0 <= queue_id < config.write_queues:
-            raise InvalidQueue(topic, queue_id, config.write_queues)
-        if len(body) > self._max_body_bytes:
-            raise BodyTooLarge(len(body), self._max_body_bytes)
-        if len(properties) > self._max_properties_bytes - 1:
-            raise PropertiesTooLarge(len(properties), self._max_properties_bytes - 1)
-        if sys_flag & FLAG_TRANSACTION_MASK:
-            raise FeatureMissing("This broker keeps no transactions yet; send an ordinary message.")
-        if not (
-            _INT_MIN <= flag <= _INT_MAX
-            and 0 <= sys_flag <= _INT_MAX
-            and 0 <= reconsume_times <= _INT_MAX
-            and 0 <= born_ms <= _LONG_MAX
-            and len(born_host) in (8, 20)
-        ):
-            raise InvalidMessage("Flag, sysFlag, reconsume times, born time or born host are out of range.")
-
     def _park(
         self,
         topic: str,
@@ -163,11 +125,14 @@ class Intake:
         sent: tuple[int, int, int, bytes, int],
         now_ms: int,
         owner: object,
+        half_position: int | None = None,
     ) -> Ticket:
         flag, sys_flag, born_ms, born_host, reconsume_times = sent
         level, parked = self._schedule.park(topic, queue_id, facts)
-        if len(parked.stored) + _RESERVE_BYTES > _STORED_LIMIT_BYTES:
-            raise PropertiesTooLarge(len(facts.stored), _STORED_LIMIT_BYTES - _RESERVE_BYTES - 300)
+        if half_position is not None:
+            parked = parked._replace(stored=parked.stored + b"ESC_SOURCE\x01%d\x02" % half_position)
+        if len(parked.stored) + _RESERVE_BYTES > STORED_LIMIT_BYTES:
+            raise PropertiesTooLarge(len(facts.stored), STORED_LIMIT_BYTES - _RESERVE_BYTES - 300)
         due_ms = self._schedule.due_ms(level, now_ms)
         return self._store.append(
             SCHEDULE_TOPIC,
@@ -181,10 +146,53 @@ class Intake:
             born_host=born_host,
             store_ms=now_ms,
             reconsume_times=reconsume_times,
+            prepared_position=half_position or 0,
             owner=owner,
             asked_topic=topic,
             asked_queue_id=queue_id,
             due_ms=due_ms,
+        )
+
+    def _begin(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        facts: Facts,
+        sent: tuple[int, int, int, bytes, int],
+        now_ms: int,
+        owner: object,
+    ) -> Ticket:
+        """Take a half message: out of sight until its producer decides."""
+        flag, sys_flag, born_ms, born_host, reconsume_times = sent
+        half, properties = self._transactions.begin(topic, queue_id, facts)
+        if not properties.get(PRODUCER_GROUP):
+            raise InvalidMessage("A half message names its producer group (property PGROUP): who could be asked else?")
+        if len(half.stored) + _RESERVE_BYTES > STORED_LIMIT_BYTES:
+            raise PropertiesTooLarge(len(facts.stored), STORED_LIMIT_BYTES - _RESERVE_BYTES - 400)
+        ticket = self._store.append(
+            HALF_TOPIC, 0, body, half, self._store.tags_code(facts.tags), flag, sys_flag & ~FLAG_TRANSACTION_MASK,
+            born_ms, born_host, now_ms, reconsume_times, owner=owner, asked_topic=topic, asked_queue_id=queue_id,
+        )  # fmt: skip
+        self._transactions.began(ticket, properties)
+        return ticket
+
+    def commit(self, half: Message, now_ms: int) -> Ticket:
+        """Put a copy of a half message where it belongs: on its real topic, or where it waits for its moment.
+
+        The copy names the half (ESC_SOURCE). Raises StoreRefused, OSError.
+        """
+        properties = {k: v for k, v in half.properties.items() if k not in (REAL_TOPIC, REAL_QUEUE_ID, SOURCE)}
+        topic, queue = half.properties.get(REAL_TOPIC, ""), half.properties.get(REAL_QUEUE_ID, "")
+        queue_id = int(queue) if queue.isascii() and queue.isdigit() and len(queue) < 10 else 0
+        sys_flag = half.sys_flag & ~FLAG_TRANSACTION_MASK | FLAG_TRANSACTION_COMMIT
+        facts = facts_of(format_properties(properties))
+        if facts.delay_level:
+            sent = (half.flag, sys_flag, half.born_ms, pack_host(*half.born_host), half.reconsume_times)
+            return self._park(topic, queue_id, half.body, facts, sent, now_ms, None, half.position)
+        facts = facts._replace(stored=facts.stored + b"ESC_SOURCE\x01%d\x02" % half.position)
+        return self.release(
+            replace(half, sys_flag=sys_flag, prepared_position=half.position), topic, queue_id, facts, now_ms
         )
 
     def release(self, message: Message, topic: str, queue_id: int, facts: Facts, now_ms: int) -> Ticket:
@@ -251,3 +259,9 @@ class Intake:
             return self._put_again(message, topic, 0, facts, now_ms, times, owner)
         sent = (message.flag, message.sys_flag, message.born_ms, pack_host(*message.born_host), times)
         return self._park(topic, 0, message.body, facts, sent, now_ms, owner)
+
+
+def _is_half(facts: Facts, reconsume_times: int) -> bool:
+    """Tell whether a property says so, the only sign of clients before 4.6.1; not for a retry that is delayed."""
+    said = parse_properties(facts.stored).get(TRANSACTION_PREPARED, "")
+    return said.lower() == "true" and not (reconsume_times > 0 and facts.delay_level > 0)

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 from ..disk.files import join
 from ..errors import CorruptRecord, EngineError, RecordNotFound, StoreUnsupported
+from ..layout import FLAG_TRANSACTION_COMMIT, FLAG_TRANSACTION_MASK
 from ..message import Message, decode
 from ..properties import SOURCE
 from .checkpoint import Checkpoint, DamagedRange
@@ -166,6 +167,8 @@ class Recovery:
         source = message.properties.get(SOURCE, "")
         if source.isdigit():
             self._tell_source(int(source))
+        elif message.sys_flag & FLAG_TRANSACTION_MASK == FLAG_TRANSACTION_COMMIT:
+            self._tell_source(message.prepared_position)  # Apache RocketMQ names the half message so
         if not self._topic_is_known(message, topics_known):
             return
         queue = store.queues.ensure(message.topic, message.queue_id)

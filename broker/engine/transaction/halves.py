@@ -163,6 +163,15 @@ class OpenHalves:
         found = self.place(offset)
         return self._row(*found) if found else None
 
+    def at_position(self, position: int) -> Half | None:
+        """Return the open half whose record stands at a position, or None."""
+        number = bisect_right(self._chunks, position, key=lambda chunk: chunk.positions[0]) - 1
+        if number < 0:
+            return None
+        chunk = self._chunks[number]
+        at = bisect_left(chunk.positions, position)
+        return self._row(chunk, at) if at < len(chunk.positions) and chunk.positions[at] == position else None
+
     def mark(self, offset: int, flags: int) -> None:
         """Set what is going on with a half; one that is not open is left so."""
         if found := self.place(offset):

@@ -1,0 +1,66 @@
+"""What is refused before anything is written."""
+
+from __future__ import annotations
+
+from .errors import (
+    BodyTooLarge,
+    InvalidMessage,
+    InvalidQueue,
+    PropertiesTooLarge,
+    TopicNotFound,
+    TopicNotWritable,
+)
+from .layout import CRC_SIZE, FLAG_TRANSACTION_MASK, FLAG_TRANSACTION_PREPARED
+from .store.store import Store
+from .store.topics import NOT_FOR_CLIENTS, WRITE
+
+#: ``properties length`` is a signed 16-bit number for RocketMQ.
+STORED_LIMIT_BYTES = 32_767
+_INT_MIN, _INT_MAX = -0x8000_0000, 0x7FFF_FFFF
+_LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
+
+
+class Admission:
+    """The limits of one store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._max_body_bytes = store.config.max_body_bytes
+        self._max_properties_bytes = min(store.config.max_properties_bytes, STORED_LIMIT_BYTES - CRC_SIZE)
+
+    def check(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        properties: bytes,
+        flag: int,
+        sys_flag: int,
+        born_ms: int,
+        born_host: bytes,
+        reconsume_times: int,
+    ) -> None:
+        """Raise InvalidMessage, TopicNotFound or TopicNotWritable if this may not be stored."""
+        config = self._store.topics.get(topic)
+        if config is None:
+            raise TopicNotFound(topic)
+        if not config.permission & WRITE or topic in NOT_FOR_CLIENTS:
+            raise TopicNotWritable(topic)
+        if not 0 <= queue_id < config.write_queues:
+            raise InvalidQueue(topic, queue_id, config.write_queues)
+        if len(body) > self._max_body_bytes:
+            raise BodyTooLarge(len(body), self._max_body_bytes)
+        if len(properties) > self._max_properties_bytes - 1:
+            raise PropertiesTooLarge(len(properties), self._max_properties_bytes - 1)
+        if sys_flag & FLAG_TRANSACTION_MASK not in (0, FLAG_TRANSACTION_PREPARED):
+            raise InvalidMessage(
+                "A message cannot be sent as committed or rolled back; send it, or send a half message."
+            )
+        if not (
+            _INT_MIN <= flag <= _INT_MAX
+            and 0 <= sys_flag <= _INT_MAX
+            and 0 <= reconsume_times <= _INT_MAX
+            and 0 <= born_ms <= _LONG_MAX
+            and len(born_host) in (8, 20)
+        ):
+            raise InvalidMessage("Flag, sysFlag, reconsume times, born time or born host are out of range.")

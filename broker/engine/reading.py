@@ -1,0 +1,58 @@
+"""What an engine tells of queues, records and keys: changes nothing."""
+
+from __future__ import annotations
+
+from .store.consumequeue import QueueEntry
+from .store.reader import Pulled, Reader
+from .store.store import Store
+
+
+class Readable:
+    """The reading half of an engine."""
+
+    def __init__(self, store: Store, reader: Reader) -> None:
+        self._store = store
+        self._reader = reader
+
+    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Return (min, max) offset of a queue. Raises TopicNotFound."""
+        return self._reader.bounds(topic, queue_id)
+
+    def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_count: int,
+        max_bytes: int,
+        tags_codes: frozenset[int] | None = None,
+    ) -> Pulled:
+        """Return records from an offset on. Raises TopicNotFound."""
+        return self._reader.pull(topic, queue_id, offset, max_count, max_bytes, tags_codes)
+
+    def entries(self, topic: str, queue_id: int, offset: int, count: int) -> list[QueueEntry]:
+        """Return queue entries; their tags code is the due time in SCHEDULE_TOPIC_XXXX. Raises TopicNotFound."""
+        return self._reader.entries(topic, queue_id, offset, count)
+
+    def record_at(self, position: int) -> bytes:
+        """Return a whole verified record. Raises RecordNotFound, CorruptRecord."""
+        return self._store.record_at(position)
+
+    def look_at(self, position: int) -> bytes:
+        """As ``record_at``, for a position that a client has made up: no record there is no damage."""
+        return self._store.look_at(position)
+
+    def offset_at_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """Return the first offset stored at or after a moment. Raises TopicNotFound."""
+        return self._reader.offset_at_time(topic, queue_id, timestamp_ms)
+
+    def store_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
+        """Return when a message was stored, None if it is gone. Raises TopicNotFound."""
+        return self._reader.store_ms(topic, queue_id, offset)
+
+    def find(self, topic: str, key: str, *, begin_ms: int, end_ms: int, max_count: int, now_ms: int) -> list[int]:
+        """Return positions of messages with a key or unique id, newest first.
+
+        Messages stored before the clock was set back lie in the future, so ``now_ms`` sets no limit.
+        """
+        return self._reader.find(topic, key, begin_ms=begin_ms, end_ms=end_ms, max_count=max_count)

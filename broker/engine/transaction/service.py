@@ -1,0 +1,249 @@
+"""Transactional messages as one service of the engine.
+
+    begin        a half message goes in                      (intake)
+    end          commit, rollback, or "not known yet"        deciding.py
+    tick         what is due: asked about, or parked         checking.py
+    before_sync  op and note records of the moment
+    open         from the last snapshot and the log          recovering.py
+
+A half is taken in when it is visible: nobody can decide about one that might still be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..config import EngineConfig
+from ..disk.files import Files, join
+from ..errors import StoreRefused, TransactionNotFound
+from ..message import Message
+from ..properties import (
+    CHECK_TIMES,
+    PREPARED_QUEUE_OFFSET,
+    PRODUCER_GROUP,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    SOURCE,
+    TRANSACTION_ID,
+    TRANSACTION_PREPARED,
+    UNIQUE_KEY,
+    format_properties,
+    parse_properties,
+)
+from ..store.facts import Facts
+from ..store.store import Store
+from ..store.ticket import Ticket
+from ..store.topics import CHECKS_TOPIC, HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
+from . import snapshot
+from .book import Book
+from .checking import Check, Checker
+from .deciding import Decider, Ending
+from .notes import RESUME_TAG, resume_record
+from .recovering import TOPICS, Recovering, reopen
+
+#: Retry after the store refused what is to be made good.
+_REFUSED_PAUSE_MS = 100
+#: A snapshot is written anew when so many changes were made, or an eighth of what is open: less is read from the log.
+_CHANGES_WORTH_A_SNAPSHOT = 20_000
+
+
+class SnapshotWrite:
+    """A snapshot on its way to the disk."""
+
+    def __init__(self, path: str, sequence: int, parts: list[bytes], done: Callable[[bool], None]) -> None:
+        self._path = path
+        self._sequence = sequence
+        self._parts = parts
+        self._done = done
+
+    def run(self, files: Files) -> None:
+        """Write it. Raises OSError."""
+        snapshot.save(files, self._path, self._sequence, self._parts)
+
+    def done(self, *, saved: bool, now_ms: int) -> None:
+        """Say whether a checkpoint names it."""
+        self._done(saved)
+
+
+class Transactions:
+    """All transactions of a store. ``commit(half, now_ms)`` appends the copy of a committed half."""
+
+    name = "transactions"
+    topics = frozenset({HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC, CHECKS_TOPIC})
+
+    def __init__(self, store: Store, config: EngineConfig, commit: Callable[[Message, int], Ticket]) -> None:
+        self._store = store
+        self.book = Book(store, config)
+        self._decider = Decider(self.book, self, commit)
+        self._checker = Checker(self.book, self)
+        self._recovering = Recovering(self.book)
+        self._resuming: set[int] = set()
+        self._state: dict[str, Any] = {"sequence": 0, "marks": [0, 0, 0, 0]}
+        self._writing: dict[str, Any] | None = None
+
+    # halves
+
+    def begin(self, topic: str, queue_id: int, facts: Facts) -> tuple[Facts, dict[str, str]]:
+        """Return facts and properties of the half record for a message that a client prepares."""
+        properties = parse_properties(facts.stored)
+        for name in (CHECK_TIMES, PREPARED_QUEUE_OFFSET, SOURCE):
+            properties.pop(name, None)
+        properties |= {TRANSACTION_PREPARED: "true", REAL_TOPIC: topic, REAL_QUEUE_ID: str(queue_id)}
+        if key := properties.get(UNIQUE_KEY):
+            properties[TRANSACTION_ID] = key
+        return facts._replace(stored=format_properties(properties), delay_level=0), properties
+
+    def began(self, ticket: Ticket, properties: dict[str, str]) -> None:
+        """Hear that the half record was appended just now."""
+        due_ms = self.book.first_due_ms(ticket.store_ms, properties)
+        half = (ticket.queue_offset, ticket.position, ticket.store_ms, due_ms, properties[PRODUCER_GROUP])
+        self._store.note(self, ("half", half))
+
+    # decisions and checks
+
+    def end(self, asked: Ending, now_ms: int, owner: object = None) -> bool:
+        """Carry out a decision (see Decider.end)."""
+        return self._decider.end(asked, now_ms, owner)
+
+    def take_checks(self, now_ms: int, is_alive: Callable[[str], bool], count: int) -> list[Check]:
+        """Return up to ``count`` halves to ask producers about now (see Checker.take)."""
+        return self._checker.take(now_ms, is_alive, count)
+
+    def checked(self, asked: list[int], not_asked: list[int], now_ms: int) -> None:
+        """Hear of which halves (by offset) a producer was really asked."""
+        self._checker.checked(asked, not_asked, now_ms)
+
+    def check_now(self, offset: int, position: int, now_ms: int) -> None:
+        """Have the producer of an open half asked as soon as one is there. Raises TransactionNotFound."""
+        row = self.book.halves.get(offset)
+        if row is None or row.position != position:
+            raise TransactionNotFound(offset, position)
+        if not row.flags:
+            self.book.plan(offset, now_ms)
+
+    def resume_checks(
+        self, offset: int, position: int, by: str, reason: str, now_ms: int, owner: object = None
+    ) -> None:
+        """Open a parked half again. Raises TransactionNotFound, StoreRefused."""
+        parked = self.book.parked.get(offset)
+        if parked is None or parked.position != position or offset in self._resuming:
+            raise TransactionNotFound(offset, position)
+        self._checker.append(resume_record(offset, by, reason), RESUME_TAG, now_ms, owner)
+        self._resuming.add(offset)
+        self._store.note(self, ("resumed", offset, now_ms))
+
+    def before_sync(self, now_ms: int) -> None:
+        """Append what was decided and counted since the last call; what the store refuses waits for the next."""
+        try:
+            self._decider.write(now_ms)
+            self._checker.write(now_ms)
+        except StoreRefused:
+            return
+
+    # see store/derived.py
+
+    def resume(self, saved: Any | None, *, whole: bool) -> None:
+        """Take over the last snapshot, and what the queues hold beyond it."""
+        if whole:
+            return
+        self._state = saved if isinstance(saved, dict) else self._state
+        marks = [int(mark) for mark in self._state["marks"]]
+        sequence = int(self._state["sequence"])
+        content = snapshot.load(self._store.files, self._path(sequence), sequence) if sequence else None
+        if sequence and content is None:
+            marks = [0, 0, 0, 0]
+        if content is not None:
+            snapshot.parse(content, self.book.halves, self.book.parked)
+            for chunk in self.book.halves.chunks():
+                for offset, planned_ms in zip(chunk.offsets, chunk.next_ms, strict=True):
+                    self.book.calendar.put(offset, planned_ms)
+        self._recovering.replay(marks)
+
+    def walked(self, message: Message) -> None:
+        """Hear of a record from recovery."""
+        self._recovering.walked(message)
+
+    def heard(self, parked: Message) -> None:
+        """Hear that the copy of a half is in the log."""
+        if parked.topic == HALF_TOPIC:
+            self._recovering.heard(parked)
+
+    def start(self, now_ms: int) -> None:
+        """Know what is to be made good after the last stop."""
+        self.book.calendar.see(now_ms)
+        self._decider.recover(*self._recovering.finish(now_ms))
+
+    def synced(self, notes: Sequence[Any], now_ms: int) -> None:
+        """Take over what is visible now."""
+        book = self.book
+        for kind, value, *rest in notes:
+            if kind == "half":
+                book.open(*value)
+                book.half_total += 1
+            elif kind == "copy":
+                self._decider.copied()
+            elif kind == "op":
+                for decision in value:
+                    book.settle(decision, rest[0])
+                    self._decider.written(decision)
+                    if decision.commit:
+                        book.commit_total += 1
+                    else:
+                        book.rollback_total += 1
+            elif kind == "again":
+                book.settle(value, rest[0])
+                self._decider.made_again(value)
+            elif kind == "parked":
+                book.close(value.offset)
+                book.parked.add(value)
+                book.parked_total += 1
+            else:
+                self._resuming.discard(value)
+                reopen(book, value, rest[0])
+
+    def tick(self, now_ms: int) -> int | None:
+        """Make good what was lost, then look at what is due."""
+        if self._decider.needs_repair:
+            try:
+                self._decider.repair(now_ms)
+            except StoreRefused:
+                return now_ms + _REFUSED_PAUSE_MS
+        return self._checker.tick(now_ms)
+
+    @property
+    def may_checkpoint(self) -> bool:
+        """False while a copy is in the log without its op record, or an op record without its copy."""
+        return self._decider.is_covered
+
+    def state(self) -> Any:
+        """Return which snapshot counts, and how far the queues went into it."""
+        return self._writing or self._state
+
+    def writes(self, *, clean: bool) -> SnapshotWrite | None:
+        """Return a snapshot if enough has changed since the last one."""
+        book = self.book
+        worth = min(_CHANGES_WORTH_A_SNAPSHOT, max(len(book.halves) // 8, 1))
+        if book.changes < worth and not (clean and book.changes):
+            return None
+        sequence = int(self._state["sequence"]) + 1
+        queues = [self._store.queues.get(topic, 0) for topic in TOPICS]
+        self._writing = {"sequence": sequence, "marks": [queue.max_offset if queue else 0 for queue in queues]}
+        changes = book.changes
+        parts = snapshot.dump(book.halves, book.parked, book.calendar)
+        return SnapshotWrite(self._path(sequence), sequence, parts, lambda saved: self._saved(saved, changes))
+
+    def _saved(self, saved: bool, changes: int) -> None:
+        if saved and self._writing is not None:
+            self._state = self._writing
+            self.book.changes -= changes
+        self._writing = None
+
+    def _path(self, sequence: int) -> str:
+        return join(self._store.config.root, f"escapement.halves.{sequence % 2}")
+
+    def oldest_position(self) -> int | None:
+        """Return the position of the oldest half that is open or parked."""
+        first, parked = self.book.halves.first(), self.book.parked.oldest_position()
+        known = [position for position in (first.position if first else None, parked) if position is not None]
+        return min(known, default=None)
