@@ -130,6 +130,8 @@ class Chain:
             if start >= position and start != self.min_position:
                 self._segments.pop(start).close()
                 self._files.remove(join(self.directory, segment_name(start)))
+                # one by one, the last first: a power loss must not take one from the middle
+                self._files.sync_directory(self.directory)
         self.end_position = max(self._segments, default=0) + (self.segment_size if self._segments else 0)
         if self.has(position):
             file, at = self.file_at(position)
