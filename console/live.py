@@ -21,6 +21,7 @@ from django.template.loader import render_to_string
 from django.utils import translation
 
 from console import queries
+from console.operations.reading import operation_page
 
 #: renderings at the same time; each may wait for the broker
 RENDER_THREADS = 3
@@ -91,6 +92,10 @@ def _lane(level: str, query: Mapping[str, str]) -> object:
     return queries.lane(number(level) or 0, number(query.get("offset")))
 
 
+def _timers(_: str, query: Mapping[str, str]) -> object:
+    return queries.timers(query.get("zoom", ""), number(query.get("at")))
+
+
 _PAGES: Mapping[str, _Kind] = {
     "overview": _Kind(
         lambda _, __: queries.overview(), frozenset({"levels", "topics", "queues", "groups", "offsets", "histories"})
@@ -111,6 +116,8 @@ _PAGES: Mapping[str, _Kind] = {
     ),
     "schedule": _Kind(lambda _, __: queries.lanes(), frozenset({"levels", "histories"})),
     "lane": _Kind(_lane, frozenset({"levels"}), frozenset({"offset"}), takes_argument=True),
+    "timers": _Kind(_timers, frozenset({"queues"}), frozenset({"zoom", "at"})),
+    "operation": _Kind(lambda name, _: operation_page(name), frozenset(), takes_argument=True),
 }  # fmt: skip
 
 

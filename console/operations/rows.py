@@ -99,6 +99,21 @@ class OperationItem(models.Model):
     def __str__(self) -> str:
         return f"{self.operation_id} {self.number}: {self.outcome or 'waiting'}"
 
+    @property
+    def topic(self) -> str:
+        """The topic, from before or from the answer."""
+        return str(self.label.get("topic") or self.result.get("topic") or "")
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return str(self.label.get("name") or self.result.get("schedule_key") or self.result.get("unique_key") or "")
+
+    @property
+    def due_ms(self) -> int | None:
+        """When it was due before it was touched."""
+        return self.label.get("due_ms") or self.result.get("previous_due_ms")
+
 
 class AuditEntryKeptError(TypeError):
     """Audit entries are written once: they are neither changed nor deleted."""

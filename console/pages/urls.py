@@ -5,12 +5,22 @@ from __future__ import annotations
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import URLPattern, URLResolver, path
 
-from console.pages import groups, health, messages, overview, schedule, topics
+from console.pages import groups, health, messages, operations, overview, schedule, timers, topics
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", overview.overview, name="overview"),
     path("schedule/", schedule.schedule, name="schedule"),
     path("schedule/<int:level>/", schedule.lane, name="lane"),
+    path("timers/", timers.timers, name="timers"),
+    path("timers/list/", timers.timer_list, name="timer_list"),
+    path("timers/<int:position>/", timers.timer, name="timer"),
+    path("operations/", operations.operations, name="operations"),
+    path("operations/draft/", operations.draft, name="operation_draft"),
+    path("operations/<str:operation_id>/", operations.operation, name="operation"),
+    path("operations/<str:operation_id>/preview/", operations.look_again, name="operation_preview"),
+    path("operations/<str:operation_id>/confirm/", operations.confirm, name="operation_confirm"),
+    path("operations/<str:operation_id>/abort/", operations.abort, name="operation_abort"),
+    path("operations/<str:operation_id>/continue/", operations.go_on, name="operation_continue"),
     path("topics/", topics.topics, name="topics"),
     path("topics/<str:name>/", topics.topic, name="topic"),
     path("topics/<str:name>/<int:queue_id>/", topics.queue, name="queue"),

@@ -9,6 +9,7 @@ from console.queries.queue_pages import queue_messages
 from console.queries.records import message, messages, raw_body
 from console.queries.schedule import highest_level, lanes
 from console.queries.summary import overview
+from console.queries.timers import timer_life, timer_list, timers
 
 __all__ = [
     "group",
@@ -21,6 +22,9 @@ __all__ = [
     "overview",
     "queue_messages",
     "raw_body",
+    "timer_life",
+    "timer_list",
+    "timers",
     "topic",
     "topics",
 ]

@@ -33,9 +33,7 @@ TOLD = (60, 61)
 def timers(here: Mirrored, window: Window) -> TimersPage:
     """The page from what was pulled; slots count the newest records only."""
     newest, evidence = _read(here)
-    told, _ = ask(
-        lambda admin: (admin.timer_checkpoint(), admin.timer_metrics()), source=here.name, requests=TOLD
-    )
+    told, _ = ask(lambda admin: (admin.timer_checkpoint(), admin.timer_metrics()), source=here.name, requests=TOLD)
     wanted = TimerFilter() if window.following else TimerFilter(from_ms=window.start_ms, to_ms=window.end_ms)
     topics = _topics(newest, told[1] if told else None)
     return TimersPage(

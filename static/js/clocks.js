@@ -22,7 +22,7 @@ function write(element, text) {
 
 function tick() {
   const now = Date.now();
-  for (const element of document.querySelectorAll("time[data-due-ms]")) {
+  for (const element of document.querySelectorAll("[data-due-ms]")) {
     const left = Number(element.dataset.dueMs) - now;
     if (left >= 0) write(element, span(left));
   }

@@ -2,9 +2,11 @@
 import { startClocks } from "./clocks.js";
 import { startKeys } from "./keys.js";
 import { startLive } from "./live.js";
+import { startSelection } from "./selection.js";
 import { startTheme } from "./theme.js";
 
 startTheme();
 startKeys();
 startClocks();
 startLive();
+startSelection();

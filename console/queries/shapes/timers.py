@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+
+from django.db.models import TextChoices
+from django.utils.translation import gettext_lazy as _
 
 from console.queries.shapes.evidence import Evidence
 
@@ -234,14 +236,14 @@ class TimersPage:
     polled: bool = False
 
 
-class LifeKind(StrEnum):
+class LifeKind(TextChoices):
     """What happened to a timer."""
 
-    ACCEPTED = "accepted"
-    ROLLED = "rolled"
-    RESCHEDULED = "rescheduled"
-    CANCELLED = "cancelled"
-    RELEASED = "released"
+    ACCEPTED = "accepted", _("accepted")
+    ROLLED = "rolled", _("rolled")
+    RESCHEDULED = "rescheduled", _("moved")
+    CANCELLED = "cancelled", _("cancelled")
+    RELEASED = "released", _("released")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,194 @@
+"""Operations: what was previewed, confirmed and run, one page each; every step is a form with the operation's id."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST, require_safe
+
+from broker.client import ClientError, NotSupported
+from console.live import number
+from console.operations import desk
+from console.operations.actor import Actor
+from console.operations.errors import (
+    InvalidParameter,
+    NotAllowed,
+    NotPossible,
+    NotTyped,
+    OperationError,
+    PreviewStale,
+    ReasonMissing,
+    TooMany,
+)
+from console.operations.kind import TYPED_ABOVE
+from console.operations.moments import is_shift, moment_ms, shift_ms
+from console.operations.reading import LISTED, number_of, operation_list, operation_page
+from console.operations.registry import KINDS
+from console.operations.rows import Operation
+
+
+@require_safe
+@login_required
+def operations(request: HttpRequest) -> HttpResponse:
+    """All that were confirmed, the newest first."""
+    offset = number(request.GET.get("offset")) or 0
+    rows, has_more = operation_list(offset)
+    context = {
+        "rows": rows,
+        "here": "operations",
+        "previous": max(0, offset - LISTED) if offset else None,
+        "following": offset + LISTED if has_more else None,
+    }
+    return render(request, "operations/list.html", context)
+
+
+@require_safe
+@login_required
+def operation(request: HttpRequest, operation_id: str) -> HttpResponse:
+    """One operation: preview and form, or progress and results."""
+    return _page(request, operation_id)
+
+
+@login_required
+@require_POST
+def draft(request: HttpRequest) -> HttpResponse:
+    """Preview; nothing is done yet."""
+    kind = request.POST.get("kind", "")
+    if kind not in KINDS:
+        raise Http404(_("There is no such operation."))
+    try:
+        row = desk.draft(kind, _parameters(request), Actor.of(request.user), number=_number(request))
+    except NotAllowed as error:
+        raise PermissionDenied(str(error)) from None
+    except (OperationError, ClientError) as error:
+        return render(request, "operations/refused.html", {"here": "operations", "error": words(error)}, status=422)
+    return _to(row.pk)
+
+
+@login_required
+@require_POST
+def look_again(request: HttpRequest, operation_id: str) -> HttpResponse:
+    """Count again, or for another moment."""
+
+    def change(found: uuid.UUID, actor: Actor) -> Operation:
+        row = Operation.objects.filter(pk=found).first()
+        if row is None:
+            raise Http404(_("There is no such operation."))
+        text = request.POST.get("moment", "").strip()
+        return desk.look_again(row, actor, _moved(text) if text else None)
+
+    return _step(request, operation_id, change)
+
+
+@login_required
+@require_POST
+def confirm(request: HttpRequest, operation_id: str) -> HttpResponse:
+    """Run it, once, however often this is sent."""
+    reason, typed = request.POST.get("reason", ""), request.POST.get("typed", "")
+    return _step(request, operation_id, lambda found, actor: desk.confirm(found, actor, reason=reason, typed=typed))
+
+
+@login_required
+@require_POST
+def abort(request: HttpRequest, operation_id: str) -> HttpResponse:
+    """Stop after the batch that is under way."""
+    return _step(request, operation_id, desk.abort)
+
+
+@login_required
+@require_POST
+def go_on(request: HttpRequest, operation_id: str) -> HttpResponse:
+    """Touch what was left."""
+    return _step(request, operation_id, desk.go_on)
+
+
+def words(error: Exception) -> str:
+    """What was wrong, in the reader's language."""
+    if isinstance(error, TooMany):
+        return _("More than %(limit)s match; narrow the filter and do it in parts.") % {"limit": f"{error.limit:,}"}
+    if isinstance(error, NotSupported):
+        return _("This broker does not know the request: it is not there to be done.")
+    if isinstance(error, ClientError):
+        return _("The broker did not do it: %(error)s") % {"error": error}
+    if isinstance(error, InvalidParameter) and error.field == "moment":
+        return str(error)
+    plain: dict[type[Exception], str] = {
+        ReasonMissing: _("Say why: the reason is kept in the audit."),
+        NotTyped: _("Type the number of messages to confirm."),
+        PreviewStale: _("The preview was too old and was counted again: look, and confirm once more."),
+    }
+    if isinstance(error, NotPossible):
+        return _("This cannot be done now: %(error)s") % {"error": error}
+    return plain.get(type(error), str(error))
+
+
+def _step(request: HttpRequest, text: str, step: Callable[[uuid.UUID, Actor], Operation]) -> HttpResponse:
+    """303 to its page when it went well; else the page with what was wrong."""
+    found = number_of(text)
+    if found is None:
+        raise Http404(_("There is no such operation."))
+    actor = Actor.of(request.user)
+    try:
+        step(found, actor)
+    except NotAllowed as error:
+        raise PermissionDenied(str(error)) from None
+    except PreviewStale as error:
+        desk.look_again(Operation.objects.get(pk=found), actor)
+        return _page(request, text, error, status=409)
+    except (OperationError, ClientError) as error:
+        return _page(request, text, error, status=409 if isinstance(error, NotPossible) else 422)
+    return _to(found)
+
+
+def _to(found: uuid.UUID) -> HttpResponse:
+    """See other: a reload of the page sends nothing twice."""
+    answer = redirect("operation", str(found))
+    answer.status_code = 303
+    return answer
+
+
+def _page(request: HttpRequest, text: str, error: Exception | None = None, status: int = 200) -> HttpResponse:
+    data = operation_page(text, request.GET.get("outcome", "")[:32], number(request.GET.get("after")) or 0)
+    if data is None:
+        raise Http404(_("There is no such operation."))
+    context: dict[str, Any] = {
+        "data": data,
+        "here": "operations",
+        "may": request.user.has_perm(data.permission),
+        "typed_above": TYPED_ABOVE,
+        "error": words(error) if error else "",
+        "error_field": getattr(error, "field", None) or "",
+        "given": {name: request.POST.get(name, "") for name in ("reason", "typed", "moment")},
+    }
+    if data.row.is_under_way and not data.outcome:
+        context["live"] = f"operation/{data.row.pk}"
+    return render(request, "operations/operation.html", context, status=status)
+
+
+def _number(request: HttpRequest) -> uuid.UUID | None:
+    return number_of(request.POST.get("operation", ""))
+
+
+def _parameters(request: HttpRequest) -> dict[str, Any]:
+    """Rows that were selected, or the filter that they were found by."""
+    given = request.POST
+    if given.get("scope") == "matching":
+        bounds = {name: number(given.get(name)) for name in ("from_ms", "to_ms")}
+        wanted = {"topic": given.get("topic", ""), "key": given.get("key", ""), **bounds}
+        return {"filter": wanted, "is_all": given.get("is_all") == "1"}
+    positions = [number(text) for text in given.getlist("position")]
+    return {"targets": [{"position": position} for position in positions if position is not None]}
+
+
+def _moved(text: str) -> dict[str, Any]:
+    """A moment for all, or a span for each; the other one goes."""
+    if is_shift(text):
+        return {"shift_ms": shift_ms(text), "due_ms": None}
+    return {"due_ms": moment_ms(text), "shift_ms": None}

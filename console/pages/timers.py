@@ -1,0 +1,86 @@
+"""Timers: the wheel with what fires next, the list that can be acted on, and the life of one timer."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.http import urlencode
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_safe
+
+from console import queries
+from console.live import number
+from console.operations.errors import InvalidParameter
+from console.operations.moments import is_shift, moment_ms, shift_ms
+from console.pages.timer_life import line_of
+from console.queries.clock import now_ms
+from console.queries.shapes.timers import TimerFilter
+from console.queries.timer_zoom import DEFAULT, ZOOMS
+
+_LENGTHS = {"topic": 255, "key": 1_024, "from": 64, "to": 64, "cursor": 512}
+
+
+@require_safe
+@login_required
+def timers(request: HttpRequest) -> HttpResponse:
+    """The wheel, unrolled at a zoom, the forecast, lateness."""
+    zoom = request.GET.get("zoom", "")
+    chosen = zoom if zoom in ZOOMS else DEFAULT
+    at_ms = number(request.GET.get("at"))
+    query = f"zoom={chosen}" if at_ms is None else f"zoom={chosen}&at={at_ms}"
+    context = {
+        "data": queries.timers(chosen, at_ms),
+        "here": "timers",
+        "live": f"timers?{query}",
+        "number": uuid.uuid4(),
+    }
+    return render(request, "timers/page.html", context)
+
+
+@require_safe
+@login_required
+def timer_list(request: HttpRequest) -> HttpResponse:
+    """Pending timers by topic, key and range, page by page; rows or all that match can be acted on."""
+    given = {name: request.GET.get(name, "").strip()[:length] for name, length in _LENGTHS.items()}
+    errors: dict[str, str] = {}
+    bounds = {name: _bound(given[name], name, errors) for name in ("from", "to")}
+    wanted = TimerFilter(given["topic"], given["key"], bounds["from"], bounds["to"])
+    data = queries.timer_list(wanted, given["cursor"] or None)
+    shown = {name: text for name, text in given.items() if text and name != "cursor"}
+    context = {
+        "data": data,
+        "here": "timers",
+        "given": given,
+        "errors": errors,
+        "number": uuid.uuid4(),
+        "first_page": "?" + urlencode(shown),
+        "next_page": "?" + urlencode({**shown, "cursor": data.cursor}) if data.cursor else None,
+    }
+    return render(request, "timers/list.html", context, status=422 if errors else 200)
+
+
+@require_safe
+@login_required
+def timer(request: HttpRequest, position: int) -> HttpResponse:
+    """One timer by the position of its parked record."""
+    if position >= 2**63:
+        raise Http404(_("There is no such timer."))
+    data = queries.timer_life(position)
+    if data.timer is None and not data.events and not data.evidence.stale:
+        raise Http404(_("There is no such timer."))
+    context = {"data": data, "here": "timers", "line": line_of(data), "number": uuid.uuid4()}
+    return render(request, "timers/timer.html", context)
+
+
+def _bound(text: str, name: str, errors: dict[str, str]) -> int | None:
+    """A moment, or a span from now; what is neither is said beside its field."""
+    if not text:
+        return None
+    try:
+        return now_ms() + shift_ms(text, name) if is_shift(text) else moment_ms(text, name)
+    except InvalidParameter as error:
+        errors[name] = str(error)
+        return None

@@ -1,0 +1,122 @@
+"""Operations in words: a colleague's sentences for codes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import template
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from console.operations.rows import AuditEntry, Operation
+from console.templatetags.spans import span
+
+register = template.Library()
+
+
+@register.filter
+def kind_title(name: str) -> str:
+    """The title of a kind's page."""
+    words = {
+        "timers.cancel": _("Cancel timers"),
+        "timers.reschedule": _("Move timers to another moment"),
+        "timers.deliver_now": _("Deliver timers now"),
+        "timers.pause": _("Pause all timers"),
+        "timers.resume": _("Resume all timers"),
+    }
+    return words.get(name, name)
+
+
+@register.filter
+def kind_verb(name: str) -> str:
+    """The word on its button."""
+    words = {
+        "timers.cancel": _("Cancel them"),
+        "timers.reschedule": _("Move them"),
+        "timers.deliver_now": _("Deliver them now"),
+        "timers.pause": _("Pause"),
+        "timers.resume": _("Resume"),
+    }
+    return words.get(name, name)
+
+
+@register.filter
+def kind_effect(name: str) -> str:
+    """What it does and what it leaves."""
+    words = {
+        "timers.cancel": _("They are never delivered. This cannot be taken back."),
+        "timers.reschedule": _("They stay the same messages and fire at another moment."),
+        "timers.deliver_now": _("They fire at once. This cannot be taken back."),
+        "timers.pause": _("New timers are taken; none fires until they are resumed."),
+        "timers.resume": _("What is overdue fires at once, oldest first; then all goes on."),
+    }
+    return words.get(name, "")
+
+
+@register.filter
+def outcome_words(code: str) -> str:
+    """What became of one."""
+    words = {
+        "": _("not touched"),
+        "cancelled": _("cancelled"),
+        "rescheduled": _("moved"),
+        "delivered_now": _("delivered now"),
+        "already_delivered": _("already delivered"),
+        "already_cancelled": _("already cancelled"),
+        "unknown": _("unknown"),
+        "refused": _("refused"),
+        "recall_noted": _("recall noted"),
+        "paused": _("paused"),
+        "resumed": _("resumed"),
+    }
+    return words.get(code, code)
+
+
+@register.filter
+def outcome_mark(code: str) -> str:
+    """The shape beside it."""
+    if code in ("refused", "unknown"):
+        return "look"
+    return "idle" if code in ("", "already_delivered", "already_cancelled") else "ok"
+
+
+@register.filter
+def error_words(text: str) -> str:
+    """The broker's own words, or ours for a code of ours."""
+    return _("this broker does not know the request") if text == "not-supported" else text
+
+
+@register.simple_tag
+def selection_words(row: Operation) -> str:
+    """Which ones were chosen."""
+    if "targets" in row.parameters:
+        count = len(row.parameters["targets"])
+        return ngettext("%(count)s chosen timer", "%(count)s chosen timers", count) % {"count": f"{count:,}"}
+    if "filter" not in row.parameters:
+        return _("all timers of the broker")
+    wanted: dict[str, Any] = row.parameters["filter"]
+    if not any(wanted.values()):
+        return _("every timer that waits")
+    parts = [f"{name} {wanted[name]}" for name in ("topic", "key") if wanted[name]]
+    return _("all that match: %(filter)s") % {"filter": ", ".join(parts) or _("a range of time")}
+
+
+@register.simple_tag
+def shift_words(shift_ms: int) -> str:
+    """A span with its sign."""
+    return f"{'+' if shift_ms >= 0 else '-'}{span(abs(shift_ms))}"
+
+
+@register.simple_tag
+def audit_words(entry: AuditEntry) -> str:
+    """What came of it."""
+    result = entry.result
+    if entry.what == AuditEntry.What.FINISHED:
+        counts = ", ".join(f"{outcome_words(code)} {count:,}" for code, count in result.get("outcomes", {}).items())
+        state = Operation.State(result["state"]).label if result.get("state") in Operation.State.values else ""
+        return " · ".join(filter(None, [str(state), counts, result.get("error", "")]))
+    if entry.what == AuditEntry.What.CONFIRMED:
+        return _("%(count)s previewed") % {"count": f"{result.get('count') or 0:,}"}
+    if result.get("total") is not None:
+        return _("%(done)s of %(total)s done") % {"done": f"{result['done']:,}", "total": f"{result['total']:,}"}
+    return ""

@@ -1,0 +1,275 @@
+"""The Timers page in words and drawings: what stands around the pure charts of console.charts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+from django import template
+from django.urls import reverse
+from django.utils.html import escape
+from django.utils.safestring import SafeString, mark_safe
+from django.utils.timezone import get_current_timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from console.charts.forecast import HerdMark, forecast_svg
+from console.charts.lateness import condensed, lateness_svg, small_svg
+from console.charts.strip import Cell, Mark, strip_svg
+from console.charts.wheel import Hub, Slot, wheel_svg
+from console.queries.shapes.timers import Forecast, Herd, Lateness, Stretch, TimersPage, WheelSlot
+from console.queries.timer_zoom import DAY, HOUR, MINUTE, SECOND, ZOOMS, Zoom, window_of
+from console.templatetags.escapement import size
+from console.templatetags.spans import span
+
+register = template.Library()
+
+#: which zoom a slot of each ring opens
+_RING_ZOOMS = ("1s", "1m", "1h")
+#: distance of the marks below a stretch; years and months are counted, not measured
+_TICKS_MS = {"30d": 3 * DAY, "7d": DAY, "1d": 3 * HOUR, "1h": 10 * MINUTE, "1m": 10 * SECOND, "1s": 100}
+
+
+def _moment(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC).astimezone(get_current_timezone())
+
+
+def stamp(ms: int, step_ms: int) -> str:
+    """A moment as exactly as a slot of this width needs."""
+    at = _moment(ms)
+    if step_ms >= DAY:
+        return f"{at:%Y-%m-%d}"
+    if step_ms >= MINUTE:
+        return f"{at:%m-%d %H:%M}"
+    return f"{at:%H:%M:%S}" if step_ms >= SECOND else f"{at:%H:%M:%S}.{ms % 1000:03d}"
+
+
+@register.simple_tag
+def timer_wheel(page: TimersPage) -> SafeString:
+    """The three rings."""
+    wheel = page.wheel
+    assert wheel is not None, "the page draws a wheel only if there is one"
+    herds = [herd.due_ms for herd in page.forecast.herds] if page.forecast else []
+    rings = [_ring(ring, zoom, herds) for ring, zoom in zip(wheel.rings, _RING_ZOOMS, strict=True)]
+    words = {"seconds": f"{wheel.rings[0].total:,}", "hours": f"{wheel.rings[2].total:,}"}
+    label = _(
+        "Timer wheel: outer ring the next 60 seconds (%(seconds)s due), middle ring the next 60 minutes, "
+        "inner ring the next 24 hours (%(hours)s due); now at the top, clockwise"
+    ) % words  # fmt: skip
+    drawing = wheel_svg(
+        rings, label=escape(label), now=escape(_("now")), marks=("+15 s", "+30 s", "+45 s"), hub=_hub(page)
+    )
+    return mark_safe(drawing)  # noqa: S308 - every text is escaped
+
+
+@register.simple_tag
+def timer_strip(page: TimersPage) -> SafeString:
+    """The chosen stretch, each slot a link that opens it."""
+    wheel = page.wheel
+    assert wheel is not None, "the page draws a strip only if there is a wheel"
+    strip, zoom = wheel.strip, ZOOMS[page.zoom]
+    cells = [
+        Cell(index, slot.count, _slot_title(slot, strip.step_ms), _opens(zoom, slot.start_ms))
+        for index, slot in enumerate(strip.slots)
+        if slot.count
+    ]  # fmt: skip
+    pointer_ms = wheel.read_ms or page.now_ms
+    pointer = None
+    if strip.start_ms <= pointer_ms < strip.end_ms:
+        text = _("pointer %(at)s") % {"at": stamp(pointer_ms, SECOND)}
+        pointer = Mark(_share(strip, pointer_ms), escape(text))
+    rolls = [
+        Mark(_share(strip, ms), escape(_roll_text(ms, count)))
+        for ms, count in wheel.rolls
+        if strip.start_ms <= ms < strip.end_ms
+    ]
+    label = _("%(count)s messages due from %(start)s to %(end)s, in slots of %(step)s") % {
+        "count": f"{strip.total:,}", "start": stamp(strip.start_ms, strip.step_ms),
+        "end": stamp(strip.end_ms, strip.step_ms), "step": step_name(strip.step_ms),
+    }  # fmt: skip
+    ticks = list(_ticks(strip, page.zoom))
+    drawing = strip_svg(cells, len(strip.slots), label=escape(label), pointer=pointer, ticks=ticks, rolls=rolls)
+    return mark_safe(drawing)  # noqa: S308 - every text is escaped
+
+
+@register.simple_tag
+def timer_forecast(page: TimersPage) -> SafeString:
+    """The load that comes, with the capacity."""
+    forecast = page.forecast
+    assert forecast is not None, "the page draws a forecast only if there is one"
+    stretch = forecast.stretch
+    marks = [
+        HerdMark(_share(stretch, herd.due_ms), escape(_herd_first(herd)), escape(_herd_second(forecast, herd)))
+        for herd in sorted(forecast.herds, key=lambda herd: -herd.last_late_ms)
+    ]  # fmt: skip
+    label = ngettext(
+        "Messages due per second; %(herds)s herd that will be late",
+        "Messages due per second; %(herds)s herds that will be late",
+        len(forecast.herds),
+    ) % {"herds": len(forecast.herds)}
+    capacity_text = _("capacity %(rate)s/s") % {"rate": f"{forecast.capacity_per_s or 0:,.0f}"}
+    drawing = forecast_svg(
+        [slot.count * 1000 / stretch.step_ms for slot in stretch.slots],
+        label=escape(label), capacity=forecast.capacity_per_s, capacity_text=escape(capacity_text),
+        ticks=list(_ticks(stretch, page.zoom)), warnings=marks, is_now=page.at_ms is None,
+    )  # fmt: skip
+    return mark_safe(drawing)  # noqa: S308 - every text is escaped
+
+
+@register.simple_tag
+def herd_words(forecast: Forecast, herd: Herd) -> str:
+    """500,000 due at 00:00:00; capacity 25,000/s; the last one about 20 s late."""
+    return f"{_herd_first(herd)}; {_herd_second(forecast, herd)}"
+
+
+@register.simple_tag
+def lateness_bars(lateness: Lateness) -> SafeString:
+    """The histogram with its numbers."""
+    label = _("Lateness of %(count)s released timers in ms") % {"count": f"{lateness.count:,}"}
+    return mark_safe(lateness_svg(condensed(lateness.histogram), label=escape(label)))  # noqa: S308 - escaped
+
+
+@register.simple_tag
+def lateness_row(lateness: Lateness) -> SafeString:
+    """The histogram within a row."""
+    label = _("Lateness, %(count)s releases") % {"count": f"{lateness.count:,}"}
+    return mark_safe(small_svg(condensed(lateness.histogram, 16), label=escape(label)))  # noqa: S308 - escaped
+
+
+@register.simple_tag
+def zoom_words(name: str) -> str:
+    """A zoom's name for people."""
+    words = {
+        "10y": _("10 years"), "1y": _("1 year"), "30d": _("30 days"), "7d": _("7 days"), "1d": _("1 day"),
+        "1h": _("1 hour"), "1m": _("1 minute"), "1s": _("1 second"),
+    }  # fmt: skip
+    return words[name]
+
+
+@register.simple_tag
+def zoom_names() -> list[str]:
+    """All zooms, the widest first."""
+    return list(ZOOMS)
+
+
+@register.simple_tag
+def neighbour_ms(page: TimersPage, direction: str) -> int | None:
+    """Where the stretch before or behind begins; there is none before now."""
+    window = window_of(page.zoom, page.at_ms, page.now_ms)
+    if direction == "later":
+        return window.later_ms
+    return window.earlier_ms if window.start_ms > page.now_ms else None
+
+
+def step_name(step_ms: int) -> str:
+    """The width of a slot."""
+    for unit_ms, sign in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (SECOND, "s")):
+        if step_ms >= unit_ms:
+            return f"{step_ms // unit_ms} {sign}"
+    return f"{step_ms} ms"
+
+
+@register.simple_tag
+def slot_width(stretch: Stretch) -> str:
+    """The width of its slots."""
+    return step_name(stretch.step_ms)
+
+
+@register.simple_tag
+def slot_link(page: TimersPage, start_ms: int) -> str:
+    """Where a slot of the strip leads."""
+    return mark_safe(_opens(ZOOMS[page.zoom], start_ms))  # noqa: S308 - numbers and names of ours
+
+
+@register.simple_tag
+def slot_time(start_ms: int, step_ms: int) -> str:
+    """When a slot begins."""
+    return stamp(start_ms, step_ms)
+
+
+def _ring(ring: Stretch, zoom: str, herds: list[int]) -> list[Slot]:
+    base = reverse("timers")
+    return [
+        Slot(
+            slot.count,
+            _slot_title(slot, ring.step_ms),
+            f"{base}?zoom={zoom}&amp;at={slot.start_ms}",
+            any(slot.start_ms <= due_ms < slot.start_ms + ring.step_ms for due_ms in herds),
+        )
+        if slot.count
+        else Slot(0)
+        for slot in ring.slots
+    ]
+
+
+def _slot_title(slot: WheelSlot, step_ms: int) -> str:
+    figures = f"{stamp(slot.start_ms, step_ms)} · {slot.count:,}"
+    return f"{figures} · {escape(size(slot.size_bytes))}" if slot.size_bytes is not None else figures
+
+
+def _opens(zoom: Zoom, start_ms: int) -> str:
+    """The next zoom at this slot; below that, the messages themselves."""
+    if zoom.opens is None:
+        return f"{reverse('timer_list')}?from={start_ms}&amp;to={start_ms + zoom.step_ms}"
+    return f"{reverse('timers')}?zoom={zoom.opens}&amp;at={start_ms}"
+
+
+def _hub(page: TimersPage) -> Hub:
+    due_ms = page.figures.next_due_ms
+    if page.figures.paused:
+        return Hub(escape(_("all timers are")), escape(_("paused")), "")
+    if due_ms is None:
+        return Hub(escape(_("nothing waits")), "\u2013", "")
+    first = page.first.rows[0] if page.first.rows and page.at_ms is None else None
+    below = escape(first.topic[:40]) if first else ""
+    last = escape(_("slot %(number)s") % {"number": due_ms // 1000})
+    return Hub(escape(_("next due in")), escape(span(due_ms - page.now_ms)), below, last, due_ms)
+
+
+def _roll_text(ms: int, count: int) -> str:
+    return _("next roll %(at)s: %(count)s") % {"at": stamp(ms, MINUTE), "count": f"{count:,}"}
+
+
+def _herd_first(herd: Herd) -> str:
+    return _("%(count)s due at %(at)s") % {"count": f"{herd.count:,}", "at": f"{_moment(herd.due_ms):%H:%M:%S}"}
+
+
+def _herd_second(forecast: Forecast, herd: Herd) -> str:
+    words = {"rate": f"{forecast.capacity_per_s or 0:,.0f}", "late": span(herd.last_late_ms)}
+    if forecast.capacity_per_s is None:
+        return _("the last one about %(late)s late") % words
+    return _("capacity %(rate)s/s; the last one about %(late)s late") % words
+
+
+def _share(stretch: Stretch, ms: int) -> float:
+    """Where a moment is: 0 at the left edge, 1 at the right."""
+    return (ms - stretch.start_ms) / (stretch.end_ms - stretch.start_ms)
+
+
+def _ticks(stretch: Stretch, zoom: str) -> Iterator[Mark]:
+    """Words at round moments; one at the left edge would meet the pointer's."""
+    for ms, text in _round_moments(stretch.start_ms, stretch.end_ms, zoom):
+        share = _share(stretch, ms)
+        if 0.02 < share < 0.985:
+            yield Mark(share, text)
+
+
+def _round_moments(start_ms: int, end_ms: int, zoom: str) -> Iterator[tuple[int, str]]:
+    if zoom in ("10y", "1y"):
+        at = _moment(start_ms).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        while True:
+            at = (at + timedelta(days=32)).replace(day=1)
+            ms = round(at.timestamp() * 1000)
+            if ms >= end_ms:
+                return
+            if zoom == "1y" or at.month == 1:
+                yield ms, f"{at:%Y-%m}" if zoom == "1y" else f"{at:%Y}"
+    step_ms = _TICKS_MS[zoom]
+    for ms in range(start_ms - start_ms % step_ms + step_ms, end_ms, step_ms):
+        at = _moment(ms)
+        if step_ms >= DAY:
+            yield ms, f"{at:%m-%d}"
+        elif step_ms >= MINUTE:
+            yield ms, f"{at:%H:%M}"
+        else:
+            yield ms, f"{at:%H:%M:%S}" if step_ms >= SECOND else f".{ms % 1000:03d}"
