@@ -69,6 +69,9 @@ class Intake:
         store = self._store
         if facts.timer:
             raise FeatureMissing("This broker keeps no timers yet; send with a delay level.")
+        if sys_flag & FLAG_TRANSACTION_MASK or (b"TRAN_MSG\x01" in properties and _is_half(facts, reconsume_times)):
+            half = (flag, sys_flag, born_ms, born_host, reconsume_times)
+            return self._begin(topic, queue_id, body, facts, half, now_ms, owner)
         if not facts.delay_level:
             tags_code = store.tags_code(facts.tags) if facts.tags else 0
             return store.append(
@@ -96,6 +99,8 @@ class Intake:
             facts = facts_of(properties)
             if facts.delay_level or facts.timer:
                 raise InvalidMessage("Messages of a batch cannot be delayed; send them one by one.")
+            if sys_flag & FLAG_TRANSACTION_MASK or (b"TRAN_MSG\x01" in properties and _is_half(facts, 0)):
+                raise InvalidMessage("Messages of a batch cannot be half messages; send them one by one.")
             checked.append((body, facts, flag))
         store = self._store
         store.make_room(sum(len(body) + len(facts.stored) + len(topic) + 128 for body, facts, _ in checked))
