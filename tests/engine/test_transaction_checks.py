@@ -1,0 +1,302 @@
+"""Checks: who is asked when, what counts, and what becomes of halves nobody can tell about."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.engine.errors import TransactionNotFound
+from broker.engine.message import decode
+from broker.engine.store.ticket import Ticket
+from broker.engine.store.topics import CHECKS_TOPIC, HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
+from broker.engine.testing import Driver, SimulatedFiles
+from tests.engine.test_transactions import GROUP, begin, copies, end, transacting
+
+TIMES = {"transaction_timeout_ms": 6_000, "transaction_interval_ms": 30_000, "transaction_checks": 3}
+#: An entry of the calendar is looked at up to so much late, never early.
+GRAIN_MS = 100
+
+
+def ask(driver: Driver, *, alive: tuple[str, ...] = (GROUP,), count: int = 99) -> list[int]:
+    """Ask producers as the remoting server does; return the offsets asked about."""
+    driver.tick()
+    checks = driver.engine.transactions.take_checks(driver.clock.now_ms, lambda group: group in alive, count)
+    asked = [check.half.queue_offset for check in checks]
+    driver.engine.transactions.checked(asked, [], driver.clock.now_ms)
+    driver.settle()
+    return asked
+
+
+def checks_of(driver: Driver, half: Ticket) -> int:
+    row = driver.engine.transactions.book.halves.get(half.queue_offset)
+    assert row is not None
+    return row.checks
+
+
+def test_a_producer_is_asked_after_the_time_out_then_each_interval_and_never_early() -> None:
+    driver = transacting(**TIMES)
+    half = begin(driver)
+    driver.clock.advance(5_999)
+    assert ask(driver) == []
+    driver.clock.advance(1 + GRAIN_MS)
+    assert ask(driver) == [half.queue_offset]
+    assert ask(driver) == []
+    driver.clock.advance(29_999)
+    assert ask(driver) == []
+    driver.clock.advance(1 + GRAIN_MS)
+    assert ask(driver) == [half.queue_offset]
+    assert checks_of(driver, half) == 2
+
+
+def test_the_question_carries_the_half() -> None:
+    driver = transacting(**TIMES)
+    begin(driver, b"paid?")
+    driver.clock.advance(6_100)
+    driver.tick()
+    (check,) = driver.engine.transactions.take_checks(driver.clock.now_ms, lambda _: True, 9)
+    assert (check.group, check.half.body, check.half.properties["REAL_TOPIC"]) == (GROUP, b"paid?", "orders")
+
+
+def test_checks_are_counted_in_one_small_record_and_nothing_is_copied() -> None:
+    driver = transacting(**TIMES)
+    for number in range(4):
+        begin(driver, b"x" * 1_000, key=f"{number}")
+    for _ in range(2):
+        driver.clock.advance(31_000)
+        assert ask(driver) == [0, 1, 2, 3]
+    assert len(driver.readable(HALF_TOPIC)) == 4
+    first, second = driver.readable(CHECKS_TOPIC).values()
+    assert (first.body, second.body) == (b"0:1,1:1,2:1,3:1,", b"0:2,1:2,2:2,3:2,")
+
+
+def test_no_live_producer_uses_up_nothing_and_is_asked_as_soon_as_one_is_there() -> None:
+    driver = transacting(**TIMES)
+    half = begin(driver)
+    for _ in range(100):
+        driver.clock.advance(60_000)
+        assert ask(driver, alive=()) == []
+    assert checks_of(driver, half) == 0
+    assert driver.readable(PARKED_HALF_TOPIC) == {}
+    assert ask(driver) == [half.queue_offset]
+
+
+def test_a_question_that_could_not_be_sent_does_not_count() -> None:
+    driver = transacting(**TIMES)
+    half = begin(driver)
+    driver.clock.advance(6_100)
+    driver.tick()
+    for _ in range(5):
+        (check,) = driver.engine.transactions.take_checks(driver.clock.now_ms, lambda _: True, 9)
+        driver.engine.transactions.checked([], [check.half.queue_offset], driver.clock.now_ms)
+    assert checks_of(driver, half) == 0
+    assert ask(driver) == [half.queue_offset]
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_after_the_last_check_a_half_is_parked_and_may_still_be_decided(commit: bool) -> None:
+    driver = transacting(**TIMES)
+    half = begin(driver, TAGS="t")
+    for _ in range(3):
+        driver.clock.advance(30_100)
+        assert ask(driver) == [half.queue_offset]
+    driver.clock.advance(29_000)
+    driver.tick()
+    assert driver.readable(PARKED_HALF_TOPIC) == {}, "the last answer has its time too"
+    driver.clock.advance(1_100)
+    assert ask(driver) == []
+    (parked,) = driver.readable(PARKED_HALF_TOPIC).values()
+    assert (parked.body, parked.properties["TRANSACTION_CHECK_TIMES"]) == (b"pay", "3")
+    assert parked.properties["REAL_TOPIC"] == "orders"
+    book = driver.engine.transactions.book
+    assert (len(book.halves), len(book.parked)) == (0, 1)
+    driver.clock.advance(10 * 30_000)
+    assert ask(driver) == []
+    assert end(driver, half, commit=commit)
+    assert len(book.parked) == 0
+    assert len(copies(driver)) == commit
+
+
+def test_a_parked_half_is_checked_again_after_it_was_resumed() -> None:
+    driver = transacting(**TIMES)
+    half = park(driver)
+    transactions = driver.engine.transactions
+    transactions.resume_checks(half.queue_offset, half.position, "ann", "fixed", driver.clock.now_ms)
+    with pytest.raises(TransactionNotFound):
+        transactions.resume_checks(half.queue_offset, half.position, "bob", "", driver.clock.now_ms)
+    driver.settle()
+    assert (len(transactions.book.halves), len(transactions.book.parked)) == (1, 0)
+    driver.clock.advance(GRAIN_MS)
+    for _ in range(3):
+        assert ask(driver) == [half.queue_offset]
+        driver.clock.advance(30_100)
+    driver.tick()
+    assert len(driver.readable(PARKED_HALF_TOPIC)) == 2
+    assert len(transactions.book.parked) == 1
+
+
+def park(driver: Driver) -> Ticket:
+    half = begin(driver)
+    for _ in range(3):
+        driver.clock.advance(30_100)
+        ask(driver)
+    driver.clock.advance(30_100)
+    driver.tick()
+    assert len(driver.engine.transactions.book.parked) == 1
+    return half
+
+
+def test_check_now_does_not_wait_for_its_time() -> None:
+    driver = transacting(**TIMES)
+    half = begin(driver, CHECK_IMMUNITY_TIME_IN_SECONDS="3600")
+    driver.engine.transactions.check_now(half.queue_offset, half.position, driver.clock.now_ms)
+    driver.clock.advance(GRAIN_MS)
+    assert ask(driver) == [half.queue_offset]
+    driver.clock.advance(29_000)
+    assert ask(driver) == []
+    driver.clock.advance(1_200)
+    assert ask(driver) == [half.queue_offset]
+    with pytest.raises(TransactionNotFound):
+        driver.engine.transactions.check_now(7, 7, driver.clock.now_ms)
+
+
+@pytest.mark.parametrize("text", ["-5", "soon", "", "9" * 30, "1e3"])
+def test_an_immunity_that_is_no_number_is_none(text: str) -> None:
+    driver = transacting(**TIMES)
+    half = begin(driver, CHECK_IMMUNITY_TIME_IN_SECONDS=text)
+    driver.clock.advance(6_100)
+    assert ask(driver) == [half.queue_offset]
+
+
+def test_a_fresh_or_immune_half_holds_up_nobody_behind_it() -> None:
+    driver = transacting(**TIMES)
+    immune = begin(driver, key="A0", CHECK_IMMUNITY_TIME_IN_SECONDS="600")
+    half = begin(driver, key="B1")
+    quick = begin(driver, key="C2", CHECK_IMMUNITY_TIME_IN_SECONDS="1")
+    driver.clock.advance(1_100)
+    assert ask(driver) == [quick.queue_offset]
+    driver.clock.advance(5_000)
+    assert ask(driver) == [half.queue_offset]
+    assert checks_of(driver, immune) == 0
+
+
+def test_a_clock_set_back_makes_nobody_wait_longer() -> None:
+    driver = transacting(**TIMES)
+    half = begin(driver)
+    driver.clock.advance(3_000)
+    driver.tick()
+    driver.clock.advance(-24 * 3_600_000)
+    driver.tick()
+    driver.clock.advance(3_100)
+    assert ask(driver) == [half.queue_offset]
+    driver.clock.advance(-3_600_000)
+    driver.tick()
+    driver.clock.advance(30_100)
+    assert ask(driver) == [half.queue_offset]
+
+
+def test_many_halves_are_looked_at_in_slices() -> None:
+    driver = transacting(**TIMES)
+    for number in range(1_200):
+        driver.append("orders", b"x", UNIQ_KEY=f"{number}", TRAN_MSG="true", PGROUP=GROUP)
+    driver.settle()
+    driver.clock.advance(6_100)
+    assert driver.engine.tick(driver.clock.now_ms) is not None
+    transactions = driver.engine.transactions
+    assert 0 < len(transactions.book.asking[GROUP]) < 1_200
+    driver.tick()
+    first = transactions.take_checks(driver.clock.now_ms, lambda _: True, 1_000)
+    assert len(first) == 1_000
+    assert len(transactions.take_checks(driver.clock.now_ms, lambda _: True, 1_000)) == 200
+
+
+# bugs that Apache RocketMQ had, by the number of its issue
+
+
+def test_rmq_544_a_half_whose_immunity_ends_this_very_moment_is_checked() -> None:
+    driver = transacting(**TIMES)
+    half = begin(driver, CHECK_IMMUNITY_TIME_IN_SECONDS="1")
+    driver.clock.now_ms = half.store_ms + 1_000
+    driver.tick()
+    driver.clock.advance(GRAIN_MS)
+    assert ask(driver) == [half.queue_offset]
+
+
+def test_rmq_615_and_8311_immunity_uses_up_no_check() -> None:
+    driver = transacting(**TIMES)
+    half = begin(driver, CHECK_IMMUNITY_TIME_IN_SECONDS="3600")
+    for _ in range(119):
+        driver.clock.advance(30_000)
+        assert ask(driver) == []
+    for _ in range(3):
+        driver.clock.advance(30_100)
+        assert ask(driver) == [half.queue_offset]
+    driver.clock.advance(30_100)
+    driver.tick()
+    assert len(driver.readable(PARKED_HALF_TOPIC)) == 1
+
+
+def test_rmq_2694_what_a_check_rolled_back_the_producer_cannot_commit() -> None:
+    from broker.engine.errors import TransactionDecided
+
+    driver = transacting(**TIMES)
+    half = begin(driver)
+    driver.clock.advance(6_100)
+    assert ask(driver) == [half.queue_offset]
+    assert end(driver, half, commit=False, by="check 10.0.0.7:5000")
+    with pytest.raises(TransactionDecided):
+        end(driver, half, commit=True, by="producer 10.0.0.7:5000")
+    assert copies(driver) == []
+
+
+def test_rmq_8158_a_late_commit_ends_the_checks() -> None:
+    driver = transacting(**TIMES)
+    half = begin(driver)
+    for _ in range(2):
+        driver.clock.advance(30_100)
+        assert ask(driver) == [half.queue_offset]
+    assert end(driver, half, commit=True)
+    for _ in range(5):
+        driver.clock.advance(30_100)
+        assert ask(driver) == []
+    assert len(copies(driver)) == 1
+    assert driver.readable(PARKED_HALF_TOPIC) == {}
+
+
+def test_rmq_8311_a_decision_in_the_last_interval_keeps_a_half_from_being_parked() -> None:
+    driver = transacting(**TIMES)
+    half = begin(driver)
+    for _ in range(3):
+        driver.clock.advance(30_100)
+        ask(driver)
+    driver.clock.advance(29_900)
+    assert end(driver, half, commit=True)
+    driver.clock.advance(60_000)
+    driver.tick()
+    assert driver.readable(PARKED_HALF_TOPIC) == {}
+
+
+def test_rmq_9500_a_half_that_cannot_be_read_holds_up_nobody() -> None:
+    files = SimulatedFiles()
+    driver = transacting(files, **TIMES)
+    damaged, half = begin(driver, key="A0"), begin(driver, key="B1")
+    file = files.open("/store/commitlog/00000000000000000000")
+    byte = file.read(1, damaged.position + 100)[0]
+    file.write(bytes([byte ^ 0xFF]), damaged.position + 100)
+    for _ in range(2):
+        driver.clock.advance(30_100)
+        assert ask(driver) == [half.queue_offset]
+    assert driver.engine.health().state == "DEGRADED"
+    assert checks_of(driver, damaged) == 0, "it is there and shown, nobody was asked"
+
+
+def test_checks_and_decisions_may_cross() -> None:
+    """Asked, and decided before the question is counted: nothing is counted, nothing is asked again."""
+    driver = transacting(**TIMES)
+    half = begin(driver)
+    driver.clock.advance(6_100)
+    driver.tick()
+    (check,) = driver.engine.transactions.take_checks(driver.clock.now_ms, lambda _: True, 9)
+    end(driver, half, commit=True)
+    driver.engine.transactions.checked([check.half.queue_offset], [], driver.clock.now_ms)
+    driver.settle()
+    assert driver.readable(CHECKS_TOPIC) == {}
+    assert [decode(record).body for record in driver.engine.pull(OP_TOPIC, 0, 0, 9, 1 << 20).records] == [b"0,"]
