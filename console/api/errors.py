@@ -135,6 +135,10 @@ class NoOperation(RequestError):
 class OperationRefused(RequestError):
     """The operation cannot be done; nothing was changed."""
 
+    def __init__(self, message: str, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
 
 class TooManyMatch(RequestError):
     """More timers match than one operation may touch."""

@@ -11,10 +11,11 @@ from starlette.responses import Response
 
 from console.credentials import PUBLISH, READ, Grant
 
-from . import looking, scheduling, sending, waiting
+from . import bulk, looking, scheduling, sending, waiting
+from .bulkschemas import ManyMoved, ManyTimers, OperationShown, SwitchReason
 from .room import Room
 from .schemas import FoundMessage, GroupList, LevelList, NewMessage, NewMessages, Sent, SentBatch, TopicList
-from .timerschemas import Forecast, NewMoment, PauseState, ScheduleChange, TimerRows, TimerTotals, Wheel
+from .timerschemas import Forecast, NewMoment, ScheduleChange, TimerRows, TimerTotals, Wheel
 
 Handler = Callable[[Request, Grant, Room], Awaitable[Response]]
 
@@ -38,6 +39,8 @@ _REASON = ("reason", "Kept with the message in the broker's log.")
 _FROM = ("from", "RFC 3339 with a zone, or ms since 1970; from this moment on.")
 _TO = ("to", "RFC 3339 with a zone, or ms since 1970; before this moment.")
 _STEP = ("step_ms", "Length of a step, 1,000 or more; at most 2,000 steps.")
+
+_BEGUN = ((202, "It runs, or has run already if it is small; Location says where to look.", OperationShown),)
 
 #: The busiest comes first: addresses are looked through in order.
 OPERATIONS: tuple[Operation, ...] = (
@@ -111,11 +114,24 @@ OPERATIONS: tuple[Operation, ...] = (
         None, ((200, "Steps that hold something, and herds.", Forecast),), (_FROM, _TO, _STEP),
     ),
     Operation(
-        "POST", "/timers:pause", "Release no timers any more", PUBLISH, waiting.pause, None,
-        ((200, "Nothing is released now.", PauseState),),
+        "POST", "/timers:cancel", "Cancel all waiting messages that match", PUBLISH, bulk.cancel, ManyTimers, _BEGUN,
     ),
     Operation(
-        "POST", "/timers:resume", "Release timers again", PUBLISH, waiting.resume, None,
-        ((200, "What is due is released now.", PauseState),),
+        "POST", "/timers:reschedule", "Move all waiting messages that match", PUBLISH, bulk.reschedule, ManyMoved,
+        _BEGUN,
+    ),
+    Operation(
+        "POST", "/timers:deliver-now", "Deliver all waiting messages that match now", PUBLISH, bulk.deliver_now,
+        ManyTimers, _BEGUN,
+    ),
+    Operation("POST", "/timers:pause", "Release no timers any more", PUBLISH, bulk.pause, SwitchReason, _BEGUN),
+    Operation("POST", "/timers:resume", "Release timers again", PUBLISH, bulk.resume, SwitchReason, _BEGUN),
+    Operation(
+        "GET", "/operations/{id}", "How far an operation is", PUBLISH, bulk.operation, None,
+        ((200, "The operation.", OperationShown),),
+    ),
+    Operation(
+        "POST", "/operations/{id}:abort", "Stop an operation after the batch under way", PUBLISH, bulk.abort, None,
+        ((200, "The operation.", OperationShown),),
     ),
 )  # fmt: skip

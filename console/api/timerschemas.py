@@ -130,11 +130,3 @@ class TimerTotals(Struct, kw_only=True):
     released_per_s: float
     capacity_per_s: float | None
     max_delay_ms: int | None
-
-
-class PauseState(Struct, kw_only=True):
-    """Whether releases are paused now."""
-
-    paused: bool
-    pending: int
-    backlog: int

@@ -1,4 +1,4 @@
-"""GET: the timers that wait, the wheel, the forecast; and pausing all of them."""
+"""GET: the timers that wait, the wheel, the forecast."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from .timerschemas import (
     Forecast,
     HerdTopic,
     LateHerd,
-    PauseState,
     RollStep,
     TimerRow,
     TimerRows,
@@ -133,23 +132,6 @@ async def totals(request: Request, grant: Grant, room: Room) -> Response:
             max_delay_ms=found.limits.max_delay_ms if found.limits is not None else None,
         )
     )
-
-
-async def pause(request: Request, grant: Grant, room: Room) -> Response:
-    """Release nothing any more; needs a token for every topic."""
-    return await _set_paused(True, request, grant, room)
-
-
-async def resume(request: Request, grant: Grant, room: Room) -> Response:
-    """Go on releasing; needs a token for every topic."""
-    return await _set_paused(False, request, grant, room)
-
-
-async def _set_paused(paused: bool, request: Request, grant: Grant, room: Room) -> Response:
-    only_parameters(request)
-    require_everywhere(grant)
-    state = await room.admin.pause_timers(paused)
-    return json_answer(PauseState(paused=state.paused, pending=state.pending, backlog=state.backlog))
 
 
 def require_everywhere(grant: Grant) -> None:

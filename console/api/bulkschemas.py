@@ -1,0 +1,58 @@
+"""What requests and answers about many timers at once look like."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from .schemas import DeliverAt, Text
+
+BulkReason = Annotated[str, Meta(min_length=1, max_length=500, description="Kept in the audit.")]
+Moment = Annotated[str | int, Meta(description="RFC 3339 with a zone, or ms since 1970.")]
+
+
+class TimerFilter(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Which waiting messages: all conditions that are given hold at once."""
+
+    topic: Text | None = None
+    key: Annotated[str, Meta(max_length=1024, description="A schedule key, a key or a message_id.")] | None = None
+    due_from: Moment | None = None
+    due_before: Moment | None = None
+
+
+class ManyTimers(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Up to 10,000 waiting messages, and why. `all: true` is needed for a filter without any condition."""
+
+    filter: TimerFilter
+    reason: BulkReason
+    all: bool = False
+
+
+class ManyMoved(ManyTimers, forbid_unknown_fields=True, kw_only=True):
+    """As ManyTimers, and where to: `deliver_at` for all, or `shift_ms` later (earlier if negative) each."""
+
+    deliver_at: DeliverAt | None = None
+    shift_ms: Annotated[int, Meta(ge=-(2**53) + 1, le=2**53 - 1)] | None = None
+
+
+class SwitchReason(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Why all timers are paused or resumed."""
+
+    reason: BulkReason
+
+
+class OperationShown(Struct, kw_only=True):
+    """An operation. `state`: queued, running, done, aborted or failed; `results` counts items by outcome."""
+
+    id: str
+    kind: str
+    state: str
+    reason: str
+    total: int | None
+    done: int
+    results: dict[str, int]
+    error: str | None
+    created_ms: int
+    finished_ms: int | None
+    preview: Annotated[dict[str, Any], Meta(description="What it was about when it was asked for.")]
