@@ -9,7 +9,7 @@ torn record, unless the end is known to be further on: then what is missing was 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -66,13 +66,30 @@ def read_stretch(read: Read, stretch: Stretch, selection: Selection) -> Iterator
                 continue
             if missing is None and _is_blank(window, position, stretch):
                 return
-        following = _next_sound(read, position, stretch)
+        following = first_sound(read, replace(stretch, begin=position + 1))
         if following is None and not _lost(read, position, stretch):
             return
         gap = (end if following is None else following) - position
         yield batch_of([damage(position, gap, _why(read, position, stretch))], selection)
         position += gap
         size = WINDOW_BYTES
+
+
+def last_sound(read: Read, position: int, segment_end: int) -> int | None:
+    """Return the position behind the last sound record from there on, the segment's end where a BLANK closes it.
+
+    None if no sound record stands there and the segment is not closed: the log ended before.
+    """
+    stretch = Stretch(position, segment_end, segment_end, bounded=False)
+    found: int | None = None
+    selection = Selection(groups=frozenset())
+    for batch in read_stretch(read, stretch, selection):
+        last = batch.num_rows - 1
+        found = batch.column("position")[last].as_py() + batch.column("size")[last].as_py()
+    at = position if found is None else found
+    if segment_end - at >= BLANK_SIZE and _is_blank(Window(read(at, BLANK_SIZE), at), at, stretch):
+        return segment_end
+    return found
 
 
 def _follow(window: Window, segment_end: int) -> tuple[Longs, Longs, int | None]:
@@ -109,10 +126,10 @@ def _is_blank(window: Window, position: int, stretch: Stretch) -> bool:
     return bool(magic == MAGIC_BLANK and size == stretch.segment_end - position)
 
 
-def _next_sound(read: Read, position: int, stretch: Stretch) -> int | None:
-    """Return where the first sound record behind ``position`` begins, None if the stretch holds none."""
-    at = position + 1
-    stop = stretch.end if stretch.bounded else min(stretch.end, position + LOOK_AHEAD_BYTES)
+def first_sound(read: Read, stretch: Stretch) -> int | None:
+    """Return where the first sound record of a stretch begins, None without."""
+    at = stretch.begin
+    stop = stretch.end if stretch.bounded else min(stretch.end, at + LOOK_AHEAD_BYTES)
     while at < stop:
         chunk = read(at, min(WINDOW_BYTES, stretch.segment_end - at))
         if not chunk:

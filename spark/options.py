@@ -1,0 +1,85 @@
+"""The options of the data source, from text to values. docs/SPARK.md lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .errors import OptionInvalid
+from .selection import DEFAULT_LEVELS, GROUPS, Selection, delays_of
+from .wanted import LEAST, MOST, Wanted
+
+DEFAULT_SPLIT_BYTES = 64 << 20
+DEFAULT_BATCH_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """What to read and up to where.
+
+    ``end_position`` None and ``end`` "checkpoint": what the broker's checkpoint vouches for, and where there is none,
+    up to the last sound record. ``end`` "log": up to the last sound record in any case. ``pushdown``: see pushdown.py.
+    """
+
+    path: str
+    selection: Selection
+    start_position: int
+    end_position: int | None
+    end: str
+    wanted: Wanted
+    pushdown: bool
+    split_bytes: int
+    batch_bytes: int
+
+
+def parse_options(options: Mapping[str, str]) -> LogOptions:
+    """Return the options as values. Raises OptionInvalid."""
+    path = options.get("path")
+    if not path:
+        raise OptionInvalid('Say which store to read: spark.read.format("rocketmq_log").load("/path/to/store").')
+    groups = frozenset(_words(options.get("columns", "names")))
+    if unknown := groups - set(GROUPS):
+        raise OptionInvalid(f"columns={','.join(sorted(unknown))!r}: the groups are {', '.join(GROUPS)}.")
+    topics = frozenset(_words(options.get("body_topics", "")))
+    levels = options.get("levels", DEFAULT_LEVELS)
+    try:
+        delays_ms = delays_of(levels)
+    except (ValueError, KeyError):
+        raise OptionInvalid(f"levels={levels!r} is no list of delays such as '1s 5s 1m 2h'.") from None
+    selection = Selection(
+        groups | {"body"} if topics else groups,
+        tuple(_words(options.get("extract", ""))),
+        topics,
+        options.get("inflate", "false").lower() == "true",
+        delays_ms,
+    )
+    end = options.get("end", "checkpoint")
+    if end not in ("checkpoint", "log"):
+        raise OptionInvalid(f"end={end!r}: it is 'checkpoint' or 'log'; a position is given as end_position.")
+    return LogOptions(
+        path,
+        selection,
+        _whole(options, "start_position", 0),
+        _whole(options, "end_position", -1) if "end_position" in options else None,
+        end,
+        Wanted(
+            frozenset(_words(options["topics"])) if "topics" in options else None,
+            times_ms=(_whole(options, "since_ms", LEAST), _whole(options, "until_ms", MOST)),
+        ),
+        options.get("pushdown", "false").lower() == "true",
+        max(1 << 20, _whole(options, "split_bytes", DEFAULT_SPLIT_BYTES)),
+        max(1 << 20, _whole(options, "batch_bytes", DEFAULT_BATCH_BYTES)),
+    )
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _whole(options: Mapping[str, str], name: str, default: int) -> int:
+    text = options.get(name)
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdigit():
+        raise OptionInvalid(f"{name}={text!r} is no whole number.")
+    return int(text)

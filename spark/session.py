@@ -1,0 +1,97 @@
+"""The Spark session: local by default, a cluster where ``SPARK_MASTER`` names one."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from .errors import JavaMissing
+from .source import LogDataSource
+
+#: The oldest Java that Spark 4 runs on.
+JAVA_VERSION = 17
+ROOT = Path(__file__).parents[1]
+#: What a worker on another machine needs of this project: this package and the codec.
+_SHIPPED = ("spark/**/*.py", "broker/__init__.py", *(
+    f"broker/engine/{name}.py" for name in ("__init__", "errors", "layout", "message", "properties", "soundness")
+))  # fmt: skip
+
+
+def java() -> str:
+    """Return the Java that Spark will use. Raises JavaMissing."""
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if not found or not os.access(found, os.X_OK):
+        raise JavaMissing(
+            f"The dashboards need Java {JAVA_VERSION} or newer, and there is none. Install it (`make dashboards`, or "
+            "your system's openjdk-17-jre-headless), or set JAVA_HOME. Everything else works without it."
+        )
+    said = subprocess.run([found, "-version"], capture_output=True, text=True, check=False)
+    version = said.stderr.partition('version "')[2].partition(".")[0].partition('"')[0]
+    if not version.isdigit() or int(version) < JAVA_VERSION:
+        raise JavaMissing(f"The dashboards need Java {JAVA_VERSION} or newer; {found} says {said.stderr[:60]!r}.")
+    return found
+
+
+def open_session(*, master: str | None = None, cores: int = 2, memory_mb: int = 768, **settings: str) -> SparkSession:
+    """Start Spark, or return the session that runs. Raises JavaMissing.
+
+    ``cores`` and ``memory_mb`` (of the driver's JVM) count for a local session only.
+    """
+    java()
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every connection that it closes
+    master = master or os.environ.get("SPARK_MASTER") or f"local[{cores}]"
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    if master.startswith("local"):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master(master).appName("escapement")
+    for name, value in (_defaults(cores, memory_mb) | settings).items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    if not master.startswith("local"):
+        session.sparkContext.addPyFile(_package())
+    session.dataSource.register(LogDataSource)
+    return session
+
+
+def _defaults(cores: int, memory_mb: int) -> dict[str, str]:
+    scratch = os.environ.get("ESCAPEMENT_VAR")
+    places = (
+        {
+            "spark.local.dir": str(Path(scratch, "spark")),
+        }
+        if scratch
+        else {}
+    )
+    return places | {
+        "spark.driver.memory": f"{memory_mb}m",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(cores * 2),
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
+        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "escapement-warehouse")),
+    }
+
+
+def _package() -> str:
+    """Return a zip of what workers on other machines import."""
+    path = Path(tempfile.mkdtemp(prefix="escapement-")) / "escapement.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for pattern in _SHIPPED:
+            for file in sorted(ROOT.glob(pattern)):
+                archive.write(file, file.relative_to(ROOT))
+    return str(path)

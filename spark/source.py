@@ -1,0 +1,187 @@
+"""The commit log as a Spark data source: ``spark.read.format("rocketmq_log").load(store)``.
+
+One row a record, in Arrow batches, one task a stretch of a segment. ``readStream`` follows the log by position: what a
+batch covered is [start, end) of the log, so that a batch run again reads the same records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
+from pyspark.sql.types import StructType
+
+from .options import LogOptions, parse_options
+from .pushdown import split
+from .rows import batch_of, damage
+from .segment import Stretch, read_stretch
+from .selection import Selection
+from .store import LogStore, Segment, stretches
+from .wanted import LEAST, MOST, Wanted
+
+#: Rows a batch for Spark, whatever the window held.
+BATCH_ROWS = 32_768
+
+
+class LogDataSource(DataSource):
+    """``rocketmq_log``. Options: docs/SPARK.md."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "rocketmq_log"
+
+    @cached_property
+    def _parsed(self) -> LogOptions:
+        return parse_options(self.options)
+
+    def schema(self) -> StructType:
+        """Return the columns that were chosen."""
+        return from_arrow_schema(self._parsed.selection.schema)
+
+    def reader(self, schema: StructType) -> LogReader:
+        """Return a reader of what is there now."""
+        return LogReader(self._parsed)
+
+    def streamReader(self, schema: StructType) -> LogStreamReader:  # noqa: N802 (Spark's name)
+        """Return a reader that follows the log."""
+        return LogStreamReader(self._parsed)
+
+
+@dataclass
+class LogPartition(InputPartition):
+    """A stretch of one segment."""
+
+    segment_start: int
+    stretch: Stretch
+
+    def __init__(self, segment_start: int, stretch: Stretch) -> None:
+        super().__init__((segment_start, stretch))
+        self.segment_start = segment_start
+        self.stretch = stretch
+
+
+class LogReader(DataSourceReader):
+    """Reads what is durable when the query is planned."""
+
+    def __init__(self, options: LogOptions) -> None:
+        self._options = options
+        self._wanted = options.wanted
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
+        """Take topic, time and position if that is safe; leave the rest to Spark."""
+        if not self._options.pushdown:
+            return filters
+        self._wanted, left = split(self._wanted, filters)
+        return left
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the stretches that can hold a wanted row."""
+        store = LogStore(self._options.path)
+        segments = store.segments()
+        low, high = self._wanted.positions
+        start = max(self._options.start_position, segments[0].start)
+        end = known_end(store, self._options)
+        found = [
+            LogPartition(segment_of(segments, stretch.begin).start, stretch)
+            for stretch in stretches(store, segments, start, end, self._options.split_bytes)
+            if stretch.begin <= high and stretch.end > low
+        ]
+        return self._by_time(store, found)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the wanted rows of a stretch."""
+        assert isinstance(partition, LogPartition)
+        return read_partition(self._options, partition, self._wanted)
+
+    def _by_time(self, store: LogStore, found: list[LogPartition]) -> list[LogPartition]:
+        if self._wanted.times_ms == (LEAST, MOST):
+            return found
+        firsts = [first_ms(store, partition) for partition in found]
+        lasts = [*firsts[1:], None]
+        return [
+            partition
+            for partition, first, last in zip(found, firsts, lasts, strict=True)
+            if self._wanted.may_hold(-(1 << 62) if first is None else first, 1 << 62 if last is None else last)
+        ]
+
+
+class LogStreamReader(DataSourceStreamReader):
+    """Follows the log: an offset is ``{"position": n}``, the position of the next record to read."""
+
+    def __init__(self, options: LogOptions) -> None:
+        self._options = options
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 (Spark's name)
+        """Return the first position there is, or the one asked for."""
+        store = LogStore(self._options.path)
+        return {"position": max(self._options.start_position, store.segments()[0].start)}
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 (Spark's name)
+        """Return the durable end, or a record on the way there if that is far."""
+        store, position = LogStore(self._options.path), start["position"]
+        segments = store.segments()
+        end = known_end(store, self._options)
+        end = store.end_position(position, segments) if end is None else end
+        if end - position > self._options.batch_bytes and not isinstance(limit, ReadAllAvailable):
+            planned = stretches(store, segments, position, end, self._options.batch_bytes)
+            end = min(end, next(planned).end)
+        return {"position": max(end, position)}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """Return the stretches of a batch."""
+        store = LogStore(self._options.path)
+        segments = store.segments()
+        planned = stretches(store, segments, start["position"], end["position"], self._options.split_bytes)
+        return [LogPartition(segment_of(segments, stretch.begin).start, stretch) for stretch in planned]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a stretch."""
+        assert isinstance(partition, LogPartition)
+        return read_partition(self._options, partition, self._options.wanted)
+
+
+def known_end(store: LogStore, options: LogOptions) -> int | None:
+    """Return where what is durable ends, None where only the log itself can tell."""
+    if options.end_position is not None:
+        return options.end_position
+    return store.checkpoint_position() if options.end == "checkpoint" else None
+
+
+def segment_of(segments: list[Segment], position: int) -> Segment:
+    """Return the segment that holds a position."""
+    return next(segment for segment in reversed(segments) if segment.start <= position)
+
+
+def first_ms(store: LogStore, partition: LogPartition) -> int | None:
+    """Return when the first record of a stretch was stored, None if that cannot be said."""
+    stretch = partition.stretch
+    head = Stretch(stretch.begin, min(stretch.end, stretch.begin + (1 << 16)), stretch.segment_end, bounded=False)
+    try:
+        with store.open(partition.segment_start) as segment:
+            batch: Any = next(read_stretch(segment.read, head, Selection(groups=frozenset())), None)
+    except FileNotFoundError:
+        return None
+    return None if batch is None else batch.column("store_ms")[0].as_py()
+
+
+def read_partition(options: LogOptions, partition: LogPartition, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    """Yield the wanted rows of a stretch; if retention took its segment meanwhile, one row says so."""
+    stretch, selection = partition.stretch, options.selection
+    try:
+        segment = LogStore(options.path).open(partition.segment_start)
+    except FileNotFoundError:
+        gone = damage(stretch.begin, stretch.end - stretch.begin, "the segment was deleted before it was read")
+        yield wanted.choose(batch_of([gone], selection))
+        return
+    with segment:
+        for batch in read_stretch(segment.read, stretch, selection):
+            chosen = wanted.choose(batch)
+            for at in range(0, chosen.num_rows, BATCH_ROWS):
+                yield chosen.slice(at, BATCH_ROWS)

@@ -1,0 +1,156 @@
+"""The files of a store, wherever they lie, and how a scan of them is divided.
+
+A path is a local directory or an address that pyarrow's file systems know (``hdfs://…``, ``s3://…``, ``file://…``).
+Segments are ``commitlog/<position, 20 digits>``. Where the durable end is, says ``escapement.checkpoint``:
+
+    two slots of 64 KiB:  0  8 magic "ESCKPT01"   8  8 sequence   16  4 length   20  4 CRC32 of all the rest   24  JSON
+
+(docs/FORMATS.md); a store of Apache RocketMQ has none, and is read up to its last sound record.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from zlib import crc32
+
+import pyarrow as pa
+import pyarrow.fs
+
+from .errors import StoreUnreadable
+from .segment import Read, Stretch, first_sound, last_sound
+
+_MAGIC = b"ESCKPT01"
+_HEAD = struct.Struct(">8sQII")
+_SLOT_SIZE = 64 << 10
+
+
+class LogStore:
+    """Reads the segments of one store. Raises StoreUnreadable, OSError."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        if "://" in path:
+            self._system, self._root = pa.fs.FileSystem.from_uri(path)
+        else:
+            self._system, self._root = pa.fs.LocalFileSystem(), os.path.abspath(path)
+
+    def segments(self) -> list[Segment]:
+        """Return the segments by position."""
+        selector = pa.fs.FileSelector(f"{self._root}/commitlog", allow_not_found=True)
+        found = [
+            Segment(int(info.base_name), info.size)
+            for info in self._system.get_file_info(selector)
+            if info.is_file and len(info.base_name) == 20 and info.base_name.isdigit() and info.size
+        ]
+        if not found:
+            raise StoreUnreadable(f"{self.path} holds no commit log: no file commitlog/<20 digits> is there.")
+        return sorted(found, key=lambda segment: segment.start)
+
+    def open(self, segment_start: int) -> OpenSegment:
+        """Open one segment. Raises FileNotFoundError if retention took it meanwhile."""
+        return OpenSegment(self._system.open_input_file(f"{self._root}/commitlog/{segment_start:020d}"), segment_start)
+
+    def checkpoint_position(self) -> int | None:
+        """Return the position up to which the broker vouches for the log, None without a sound checkpoint."""
+        try:
+            with self._system.open_input_file(f"{self._root}/escapement.checkpoint") as file:
+                raw = file.read()
+        except FileNotFoundError:
+            return None
+        slots = [_slot(raw[at : at + _SLOT_SIZE]) for at in (0, _SLOT_SIZE)]
+        return max((slot for slot in slots if slot is not None), default=(0, None))[1]
+
+    def end_position(self, start: int, segments: list[Segment]) -> int:
+        """Return where the log ends, read from ``start`` on: behind its last sound record."""
+        end = start
+        for segment in segments:
+            if segment.end > start:
+                with self.open(segment.start) as file:
+                    found = last_sound(file.read, max(start, segment.start), segment.end)
+                if found is None:
+                    break
+                end = found
+        return end
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One file of the log: bytes [start, start + size) of its address space."""
+
+    start: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        """Position behind its last byte."""
+        return self.start + self.size
+
+
+class OpenSegment:
+    """An open segment, read by position. A context manager."""
+
+    def __init__(self, file: pa.NativeFile, start: int) -> None:
+        self._file = file
+        self._start = start
+
+    def read(self, position: int, count: int) -> bytes:
+        """Return bytes from a position, fewer at the end of the segment."""
+        return bytes(self._file.read_at(count, position - self._start)) if count > 0 else b""
+
+    def __enter__(self) -> OpenSegment:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+def stretches(
+    store: LogStore, segments: list[Segment], start: int, end: int | None, split_bytes: int
+) -> Iterator[Stretch]:
+    """Divide [start, end) into stretches of about ``split_bytes`` that begin at records; ``end`` None: unknown."""
+    for number, segment in enumerate(segments):
+        begin = max(start, segment.start)
+        stop = segment.end if end is None else min(segment.end, end)
+        if begin >= stop:
+            continue
+        later = number + 1 < len(segments) and (end is not None or _has_records(store, segments[number + 1]))
+        bounded = later or end is not None
+        with store.open(segment.start) as file:
+            for edge in _edges(file.read, begin, stop, segment.end, split_bytes):
+                yield Stretch(begin, edge, segment.end, bounded=True)
+                begin = edge
+        yield Stretch(begin, stop, segment.end, bounded)
+
+
+def _edges(read: Read, begin: int, stop: int, segment_end: int, split_bytes: int) -> Iterator[int]:
+    """Yield positions of records, far enough from each other."""
+    while stop - begin > split_bytes * 3 // 2:
+        edge = first_sound(read, Stretch(begin + split_bytes, stop, segment_end, bounded=False))
+        if edge is None:
+            return
+        yield edge
+        begin = edge
+
+
+def _has_records(store: LogStore, segment: Segment) -> bool:
+    """Tell whether a segment has more than the zeros with which it was allocated."""
+    with store.open(segment.start) as file:
+        return bool(file.read(segment.start, 4096).strip(b"\0"))
+
+
+def _slot(raw: bytes) -> tuple[int, int] | None:
+    """Return (sequence, position) of a sound slot."""
+    if len(raw) < _HEAD.size:
+        return None
+    magic, sequence, length, crc = _HEAD.unpack_from(raw)
+    content = raw[_HEAD.size : _HEAD.size + length]
+    if magic != _MAGIC or len(content) != length or crc32(content, crc32(raw[:20])) != crc:
+        return None
+    try:
+        return sequence, int(json.loads(content)["position"])
+    except (ValueError, TypeError, KeyError):
+        return None

@@ -1,0 +1,57 @@
+"""One Spark session for all tests that need it, and stores on disk for it to read."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark.session import open_session
+from tests.crash.golden import folders
+
+
+@pytest.fixture(scope="session")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local session, small and quick to start."""
+    scratch = tmp_path_factory.mktemp("spark")
+    opened = open_session(
+        master="local[2]",
+        memory_mb=512,
+        **{
+            "spark.sql.shuffle.partitions": "2",
+            "spark.local.dir": str(scratch),
+            "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+            "spark.sql.streaming.checkpointLocation": str(scratch / "checkpoints"),
+        },
+    )
+    yield opened
+    opened.stop()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Callable[[dict[int, bytes]], Path]:
+    """Write segments to disk as a store; returns its directory."""
+
+    def write(segments: dict[int, bytes]) -> Path:
+        (tmp_path / "store" / "commitlog").mkdir(parents=True, exist_ok=True)
+        for start, data in segments.items():
+            (tmp_path / "store" / "commitlog" / f"{start:020d}").write_bytes(data)
+        return tmp_path / "store"
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Unpack a store that Apache RocketMQ wrote; returns its directory."""
+
+    def unpack(name: str) -> Path:
+        target = tmp_path_factory.mktemp(name)
+        with tarfile.open(folders()[name] / "store.tar.xz") as archive:
+            archive.extractall(target, filter="data")
+        return next(target.rglob("commitlog")).parent
+
+    return unpack
