@@ -16,12 +16,13 @@ import base64
 import json
 import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 
 from .errors import ValueRefused, ValueUnreadable
 from .javavalues import (
+    BYTES_CLASS,
     INT_MAX,
     INT_MIN,
     LIST_CLASS,
@@ -33,10 +34,10 @@ from .javavalues import (
     Long,
     double_text,
 )
+from .untyped import Fraction, fraction, untyped
 
 _SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
 _ESCAPED = re.compile('["\\\\\x00-\x1f\U00010000-\U0010ffff]')
-_CLASS_NAME = re.compile(r"\[*[\w$]+(\.[\w$]+)+;?|\[+[ZBCSIJFD]")
 
 
 class JsonJacksonCodec:
@@ -55,11 +56,13 @@ class JsonJacksonCodec:
         """The bytes of a value; raises ValueRefused for None and for what Jackson has no type for."""
         if value is None:
             raise ValueRefused(self.name, "None arrives in Java as null, which there means that nothing came.")
-        return _utf8(self._typed(value), self.name)
+        # Only inside something does a byte[] say what it is.
+        outermost = _plain(value, self.name) if _is_bytes(value) else self._typed(value)
+        return _utf8(outermost, self.name)
 
     def decode(self, value: bytes) -> object:
         """The value of these bytes; raises ValueUnreadable when they are not JSON."""
-        return _untyped(_parsed(value, self.name))
+        return untyped(_parsed(value, self.name))
 
     def _typed(self, value: object) -> str:
         match value:
@@ -77,6 +80,8 @@ class JsonJacksonCodec:
                 return "true" if value else "false"
             case int():
                 return _typed_int(value)
+            case bytes() | bytearray() | memoryview():
+                return _pair(BYTES_CLASS, _plain(value, self.name))
             case Decimal():
                 return _pair("java.math.BigDecimal", _decimal(value, self.name))
             case datetime():
@@ -102,7 +107,7 @@ class JsonJacksonCodec:
     def _property(self, value: object) -> str:
         if isinstance(value, int) and not isinstance(value, (bool, Long)):
             return str(value)
-        return self._typed(value)
+        return _plain(value, self.name) if _is_bytes(value) else self._typed(value)
 
 
 class TypedJsonJacksonCodec:
@@ -136,7 +141,7 @@ def _plain(value: object, codec: str) -> str:
         case int():
             return str(int(value))
         case float():
-            text = value.text if isinstance(value, _Number) else double_text(value)
+            text = value.text if isinstance(value, Fraction) else double_text(value)
             return text if text[-1].isdigit() else _text(text)
         case Decimal():
             return _decimal(value, codec)
@@ -152,6 +157,10 @@ def _plain(value: object, codec: str) -> str:
         case list() | tuple() | set() | frozenset():
             return "[" + ",".join(_plain(each, codec) for each in value) + "]"
     raise ValueRefused(codec, f"{type(value).__name__} has no form in JSON that Java would read.")
+
+
+def _is_bytes(value: object) -> bool:
+    return isinstance(value, (bytes, bytearray, memoryview))
 
 
 def _typed_int(value: int) -> str:
@@ -211,81 +220,7 @@ def _utf8(text: str, codec: str) -> bytes:
 def _parsed(value: bytes, codec: str) -> object:
     try:
         # A BigDecimal keeps its trailing zeros, a Double reads as one.
-        parsed: object = json.loads(value.decode(), parse_float=_number)
+        parsed: object = json.loads(value.decode(), parse_float=fraction)
     except (ValueError, RecursionError) as error:
         raise ValueUnreadable(codec, value, f"not JSON ({error})") from error
     return parsed
-
-
-class _Number(float):
-    """A number with a fraction, and its digits as they were written."""
-
-    text: str
-
-
-def _number(text: str) -> float:
-    number = _Number(text)
-    number.text = text
-    return number
-
-
-def _date(value: object) -> object:
-    if not isinstance(value, int):
-        return JavaValue("java.util.Date", value)
-    try:
-        return datetime.fromtimestamp(value // 1000, UTC).replace(microsecond=value % 1000 * 1000)
-    except (OverflowError, ValueError, OSError):
-        return JavaValue("java.util.Date", value)
-
-
-def _uuid(value: object) -> object:
-    try:
-        return uuid.UUID(str(value))
-    except ValueError:
-        return JavaValue("java.util.UUID", value)
-
-
-def _big_decimal(value: object) -> object:
-    try:
-        return Decimal(value.text if isinstance(value, _Number) else str(value))
-    except ArithmeticError:
-        return JavaValue("java.math.BigDecimal", value)
-
-
-_CLASSES: Mapping[str, Callable[[object], object]] = {
-    "java.lang.Long": lambda value: Long(value) if isinstance(value, int) else JavaValue("java.lang.Long", value),
-    "java.math.BigInteger": lambda value: JavaValue("java.math.BigInteger", value) if _fits(value) else value,
-    "java.math.BigDecimal": _big_decimal,
-    "java.util.Date": _date,
-    "java.util.UUID": _uuid,
-}
-
-
-def _fits(value: object) -> bool:
-    """Whether Python would write it as another class than BigInteger."""
-    return not isinstance(value, int) or LONG_MIN <= value <= LONG_MAX
-
-
-def _untyped(parsed: object) -> object:
-    """Python's value for JSON with Java types; bare arrays and objects are taken as they are."""
-    if isinstance(parsed, dict):
-        java_class = parsed.get("@class")
-        if not isinstance(java_class, str):
-            return {key: _untyped(each) for key, each in parsed.items()}
-        entries = {key: _untyped(each) for key, each in parsed.items() if key != "@class"}
-        return entries if java_class == MAP_CLASS else JavaObject(java_class, entries)
-    if isinstance(parsed, list):
-        if len(parsed) == 2 and isinstance(parsed[0], str) and _CLASS_NAME.fullmatch(parsed[0]):
-            return _typed_value(parsed[0], parsed[1])
-        return [_untyped(each) for each in parsed]
-    return float(parsed) if isinstance(parsed, _Number) else parsed
-
-
-def _typed_value(java_class: str, value: object) -> object:
-    if isinstance(value, list):
-        if java_class == LIST_CLASS:
-            return [_untyped(each) for each in value]
-        return JavaValue(java_class, [_untyped(each) for each in value])
-    if java_class in _CLASSES:
-        return _CLASSES[java_class](value)
-    return JavaValue(java_class, _untyped(value))

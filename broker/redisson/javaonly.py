@@ -15,6 +15,9 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import NoReturn
 
+#: Bytes of the longest varint that Kryo writes, of a long.
+KRYO_LONGEST = 9
+
 
 class Unclear(Exception):
     """These bytes are not a simple value of this codec."""
@@ -96,9 +99,14 @@ def _counted(raw: bytes, units: int | float) -> str:
 
 
 def _varint(rest: bytes, flags: int, first_bits: int) -> tuple[int, int]:
-    """A varint, little end first, and how many bytes it took; `flags` are set in its first byte and say nothing."""
+    """A varint, little end first, and how many bytes it took; `flags` are set in its first byte and say nothing.
+
+    The ninth byte is the last and has 8 bits of value: Kryo never takes a tenth.
+    """
     value = shift = 0
     for used, byte in enumerate(rest):
+        if used == KRYO_LONGEST - 1:
+            return value | byte << shift, used + 1
         bits = first_bits if used == 0 else 7
         plain = byte & ~flags if used == 0 else byte
         value |= (plain & ((1 << bits) - 1)) << shift

@@ -11,6 +11,8 @@ LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 #: The class that a plain Python dict has in Java: it keeps the order, as a dict does.
 MAP_CLASS = "java.util.LinkedHashMap"
 LIST_CLASS = "java.util.ArrayList"
+#: How Java names the class of byte[].
+BYTES_CLASS = "[B"
 
 
 class Long(int):
