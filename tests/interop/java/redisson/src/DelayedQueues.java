@@ -1,3 +1,5 @@
+import com.fasterxml.jackson.core.JsonFactory;
+import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
@@ -16,7 +18,8 @@ import org.redisson.config.Config;
  * answer is one line with the same id and the "value", or the "error" that the client threw.
  */
 public final class DelayedQueues {
-    private static final ObjectMapper MAPPER = new ObjectMapper();
+    private static final ObjectMapper MAPPER = new ObjectMapper(
+        new JsonFactory().configure(JsonParser.Feature.ALLOW_NON_NUMERIC_NUMBERS, true));
 
     public static void main(String[] args) throws Exception {
         Config config = new Config();
@@ -29,11 +32,17 @@ public final class DelayedQueues {
         ExecutorService threads = Executors.newCachedThreadPool();
         print(MAPPER.createObjectNode().put("event", "started").put("nowMs", System.currentTimeMillis()));
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String line = input.readLine(); line != null; line = input.readLine()) {
-            JsonNode command = MAPPER.readTree(line);
-            threads.execute(() -> answer(command, queues, traffic));
+        try {
+            for (String line = input.readLine(); line != null; line = input.readLine()) {
+                JsonNode command = MAPPER.readTree(line);
+                threads.execute(() -> answer(command, queues, traffic));
+            }
+            System.exit(0);
+        } catch (Exception error) {
+            error.printStackTrace();
+            // The other threads would keep the process, and whoever waits for an answer, for ever.
+            System.exit(1);
         }
-        System.exit(0);
     }
 
     private static void answer(JsonNode command, Queues queues, Traffic traffic) {
