@@ -25,7 +25,7 @@ from ..client.timing import Timing
 from ..client.transaction_guard import plain_sends as plain_sends_of_thread
 from .configuration import producer_group as chosen_group
 from .configuration import transaction_limit_s
-from .errors import BlockEnded, NotInTransaction, TransactionTooLong, WrongDatabase, WrongThread
+from .errors import BlockEnded, NotInTransaction, TransactionTooLong, WrongThread
 from .models import OutboxHalf
 from .origin import current_origin
 from .producers import producer_of
@@ -86,17 +86,13 @@ class Block:
             raise BlockEnded
         if threading.get_ident() != self._thread:
             raise WrongThread
-        connection = connections[self.using]
-        if not connection.in_atomic_block:
-            raise WrongDatabase(self.using)
-        return connection
+        return connections[self.using]
 
-    def check_time(self) -> None:
-        """Raise TransactionTooLong where the row could not decide any more."""
+    def too_long(self) -> TransactionTooLong | None:
+        """The error to end with where the row could not decide any more."""
         limit_s = transaction_limit_s()
         is_late = time.monotonic() - self._began_s > limit_s
-        if is_late and any(not sent.origin.xid for sent in self.sent):
-            raise TransactionTooLong(self.using, limit_s)
+        return TransactionTooLong(self.using, limit_s) if is_late and any(not s.origin.xid for s in self.sent) else None
 
     def end(self) -> None:
         """No send any more."""
@@ -140,24 +136,16 @@ class Transactional(ContextDecorator):
         block.end()
         _blocks().remove(block)
         guard.close()
+        if error is None and (late := block.too_long()) is not None:
+            kind, error, trace = TransactionTooLong, late, late.__traceback__
         try:
-            if error is None:
-                _leave_in_time(block, atomic)
-            else:
-                atomic.__exit__(kind, error, trace)
+            atomic.__exit__(kind, error, trace)
         finally:
             block.settlement.left(block.sent, body_failed=error is not None)
+        if isinstance(error, TransactionTooLong):
+            raise error
         if error is None and (outer := _block(self._using)) is not None:
             outer.sent.extend(block.sent)
-
-
-def _leave_in_time(block: Block, atomic: transaction.Atomic) -> None:
-    try:
-        block.check_time()
-    except TransactionTooLong as late:
-        atomic.__exit__(TransactionTooLong, late, late.__traceback__)
-        raise
-    atomic.__exit__(None, None, None)
 
 
 def _blocks() -> list[Block]:

@@ -32,7 +32,10 @@ logger = logging.getLogger(__name__)
 
 
 def check(message: Message) -> Decision:
-    """Answer a broker's check of a half; for use in any thread. Never raises for a database that cannot be asked."""
+    """Answer a broker's check of a half, in a thread of its own: its connections are closed afterwards.
+
+    Never raises for a database that cannot be asked.
+    """
     origin = read_origin(message.properties.get(PROPERTY, ""))
     transaction_id = message.unique_key
     if origin is None or transaction_id is None:
@@ -48,8 +51,7 @@ def check(message: Message) -> Decision:
         logger.warning("half %s cannot be decided now: %s", transaction_id, error)
         return Decision.UNKNOWN
     finally:
-        for each in connections.all(initialized_only=True):
-            each.close_if_unusable_or_obsolete()
+        connections.close_all()
 
 
 def decide(connection: BaseDatabaseWrapper, origin: Origin, transaction_id: str, *, age_s: float) -> Decision:
@@ -90,8 +92,7 @@ def confirmed(message: Message, decision: Decision) -> None:
     except DatabaseError as error:
         logger.warning("half %s: its row stays as it is: %s", message.unique_key, error)
     finally:
-        for each in connections.all(initialized_only=True):
-            each.close_if_unusable_or_obsolete()
+        connections.close_all()
 
 
 def _of_row(state: str) -> Decision:

@@ -4,7 +4,6 @@ OutboxError
 ├── NotInTransaction      send() outside of transactional()
 ├── BlockEnded            send() with the producer of a block that has ended
 ├── WrongThread           send() in another thread than its block: that has another database connection
-├── WrongDatabase         the block's connection is in no transaction of its own any more
 ├── TransactionTooLong    the row could no longer decide (databases other than PostgreSQL)
 └── NotConfigured         a setting is missing or does not fit
 """
@@ -40,16 +39,6 @@ class WrongThread(OutboxError):
         super().__init__(
             "This transactional() block was entered in another thread. Each thread has its own database connection: "
             "send in the thread that entered the block."
-        )
-
-
-class WrongDatabase(OutboxError):
-    """The block's connection is in no transaction any more."""
-
-    def __init__(self, using: str) -> None:
-        super().__init__(
-            f"The connection {using!r} of this transactional() block is in no transaction any more: that was ended "
-            "inside the block. Let the block commit or roll back."
         )
 
 

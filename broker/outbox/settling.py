@@ -61,19 +61,24 @@ class Settlement:
         if not still_open:
             return
         try:
-            self._tell([each for each in still_open if self._is_gone(each, body_failed)], Decision.ROLLBACK)
+            outcomes = [self._outcome(each, body_failed) for each in still_open]
         except DatabaseError as error:
             logger.warning("%d halves are left to the broker's checks: %s", len(still_open), error)
+            return
+        for decision in (Decision.COMMIT, Decision.ROLLBACK):
+            self._tell([each for each, is_so in zip(still_open, outcomes, strict=True) if is_so is decision], decision)
 
-    def _is_gone(self, sent: Sent, body_failed: bool) -> bool:
+    def _outcome(self, sent: Sent, body_failed: bool) -> Decision:
         connection = connections[self._using]
-        if connection.needs_rollback:
-            return False  # an outer block will say
-        if connection.in_atomic_block or not sent.origin.xid:
-            # seen from inside, a row that its savepoint took back can never be committed
-            is_sure = connection.in_atomic_block or body_failed
-            return is_sure and row_state(connection, sent.half.transaction_id) is None
-        return decide(connection, sent.origin, sent.half.transaction_id, age_s=0) is Decision.ROLLBACK
+        transaction_id = sent.half.transaction_id
+        if connection.in_atomic_block:
+            # an outer block will say; but a row that its savepoint took back can never be committed
+            is_lost = not connection.needs_rollback and row_state(connection, transaction_id) is None
+            return Decision.ROLLBACK if is_lost else Decision.UNKNOWN
+        decision = decide(connection, sent.origin, transaction_id, age_s=0)
+        if decision is Decision.UNKNOWN and not sent.origin.xid and body_failed:
+            return Decision.ROLLBACK  # no row, and no COMMIT was tried
+        return decision
 
     def _rows(self, sent: Sequence[Sent]) -> set[str]:
         wanted = [each.half.transaction_id for each in sent]

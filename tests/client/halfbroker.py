@@ -137,7 +137,9 @@ class HalfBroker:
             return self._take(request)
         elif request.code == Request.END_TRANSACTION:
             return self._end(request)
-        elif request.code != Request.UNREGISTER_CLIENT:
+        elif request.code == Request.UNREGISTER_CLIENT:
+            self._groups = {group: each for group, each in self._groups.items() if each is not writer}
+        else:
             return request.answer(code=Answer.REQUEST_CODE_NOT_SUPPORTED)
         return request.answer()
 

@@ -1,0 +1,92 @@
+"""Databases other than PostgreSQL: the row alone decides, after a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connections, transaction
+
+from broker.client import Decision
+from broker.outbox import send_later, transactional
+from broker.outbox.decisions import decide
+from broker.outbox.errors import TransactionTooLong
+from broker.outbox.later import send_waiting
+from broker.outbox.models import OutboxHalf, OutboxMessage
+from broker.outbox.origin import Origin
+from broker.outbox.producers import producer_of
+from tests.client.halfbroker import HalfBroker
+from tests.outbox.raising import Changed, raised
+
+COMMIT, ROLLBACK, UNKNOWN = Decision.COMMIT, Decision.ROLLBACK, Decision.UNKNOWN
+DAY_S = 24 * 3600
+
+
+@pytest.fixture
+def sqlite(django_db_setup: None, django_db_blocker: Any, tmp_path: Path) -> Iterator[str]:
+    """The alias of a SQLite database with the outbox's tables; it is no part of the project's settings."""
+    alias = "small"
+    connections.settings[alias] = {**connections.settings["default"], "ENGINE": "django.db.backends.sqlite3"}
+    connections.settings[alias].update(NAME=str(tmp_path / "small.sqlite3"), OPTIONS={"timeout": 20}, CONN_MAX_AGE=0)
+    with django_db_blocker.unblock():
+        with connections[alias].schema_editor() as editor:
+            editor.create_model(OutboxHalf)
+            editor.create_model(OutboxMessage)
+        yield alias
+        connections[alias].close()
+        del connections[alias]
+        del connections.settings[alias]
+        OutboxHalf.objects.all().delete()
+
+
+def test_elsewhere_the_row_decides_after_a_time(broker: HalfBroker, sqlite: str, settings: Any) -> None:
+    with transactional(sqlite) as block:
+        half = block.send("orders", "4711")
+    stored = broker.half(half.transaction_id)
+    assert (stored.properties["ESC_XID"], stored.codes) == (f"row/{sqlite}", [COMMIT])
+    origin = Origin(f"row/{sqlite}", "")
+    assert decide(connections[sqlite], origin, half.transaction_id, age_s=DAY_S) is COMMIT
+    assert decide(connections[sqlite], origin, "no row", age_s=59) is UNKNOWN
+    assert decide(connections[sqlite], origin, "no row", age_s=61) is ROLLBACK
+    broker.check(half.transaction_id)
+    broker.wait(lambda: len(stored.decisions) == 2)
+    assert stored.codes == [COMMIT, COMMIT]
+
+
+def test_elsewhere_a_block_that_raises_is_rolled_back_at_once(broker: HalfBroker, sqlite: str) -> None:
+    with raised(Changed), transactional(sqlite) as block:
+        half = block.send("orders", "4711")
+        raise Changed
+    assert broker.half(half.transaction_id).codes == [ROLLBACK]
+
+
+def test_elsewhere_a_transaction_may_not_outlast_the_row_s_time(broker: HalfBroker, sqlite: str, settings: Any) -> None:
+    settings.ESCAPEMENT_TRANSACTION_LIMIT_S = 0.05
+    with raised(TransactionTooLong), transactional(sqlite) as block:
+        half = block.send("orders", "4711")
+        began_s = time.monotonic()
+        while time.monotonic() - began_s < 0.1:
+            OutboxHalf.objects.using(sqlite).count()
+    assert broker.half(half.transaction_id).codes == [ROLLBACK]
+    assert not OutboxHalf.objects.using(sqlite).exists()
+
+
+def test_two_databases_each_decide_for_their_own(broker: HalfBroker, sqlite: str) -> None:
+    with transactional() as outer:
+        kept = outer.send("orders", "postgresql")
+        with raised(Changed), transactional(sqlite) as inner:
+            dropped = inner.send("orders", "sqlite")
+            raise Changed
+        assert broker.half(dropped.transaction_id).codes == [ROLLBACK]
+    assert broker.half(kept.transaction_id).codes == [COMMIT]
+    assert OutboxHalf.objects.count() == 1
+
+
+def test_the_worker_also_serves_other_databases(broker: HalfBroker, sqlite: str) -> None:
+    with transaction.atomic(using=sqlite):
+        send_later("orders", "4711", using=sqlite)
+    assert send_waiting(producer_of("shop"), sqlite) == (1, 0)
+    assert broker.plain == [("orders", b"4711")]
