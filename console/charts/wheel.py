@@ -39,7 +39,7 @@ class Hub:
 
 def wheel_svg(rings: Sequence[Sequence[Slot]], *, label: str, now: str, marks: Sequence[str], hub: Hub) -> str:
     """Height and depth of blue are the count. `marks`: words at the quarters of the outer ring."""
-    parts = [f'<svg class="c wheel" viewBox="-34 -22 528 504" role="group" aria-label="{label}">']
+    parts = [f'<svg class="c wheel" viewBox="-46 -22 552 504" role="group" aria-label="{label}">']
     for inner, outer in RADII:
         parts.append(f'<circle class="ax" cx="{CENTRE}" cy="{CENTRE}" r="{outer + 2}"/>')
         parts.append(f'<circle class="ax" cx="{CENTRE}" cy="{CENTRE}" r="{inner - 2}"/>')
