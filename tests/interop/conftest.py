@@ -6,10 +6,12 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+import redis
 
+from broker.redisson import Codec, DelayedQueue
 from tests.interop.programs import JavaConsumer, JavaProducer, Program
 from tests.interop.redis_servers import RedisServer
 from tests.interop.redisson import CURRENT, LEGACY, JavaQueues
@@ -111,7 +113,13 @@ class Shared:
     """A Redis that one JVM with the real Redisson works on; the tests share both, each with queues of its own."""
 
     server: RedisServer
+    client: redis.Redis
     java: JavaQueues
+
+    def ours(self, queue: str, codec: Codec | None = None) -> DelayedQueue:
+        """The same queue from Python; it writes the packing that this Redisson reads."""
+        packing: Literal["new", "old"] = "old" if self.java.version == LEGACY else "new"
+        return DelayedQueue(queue, self.client, codec=codec, packing=packing)
 
 
 @pytest.fixture(scope="session", params=[("valkey", CURRENT), ("valkey", LEGACY), ("redis", CURRENT)], ids="-".join)
@@ -121,7 +129,8 @@ def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     work = tmp_path_factory.mktemp("redisson")
     server = RedisServer(work / kind, kind).start()
     java = JavaQueues(server.url, version=version, work=work)
-    yield Shared(server, java)
+    with server.client() as client:
+        yield Shared(server, client, java)
     java.child.kill()
     server.kill()
 
