@@ -255,6 +255,8 @@ def result_of(destination: Destination, message: Outgoing, outcome: Outcome) -> 
             queue.broker,
             outcome.queue_id,
             outcome.queue_offset,
+            due_ms=outcome.due_ms,
+            recall_handle=outcome.recall_handle,
         )
     if isinstance(outcome, ClientError):
         return outcome

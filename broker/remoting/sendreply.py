@@ -16,8 +16,8 @@ REGION = "DefaultRegion"
 
 TRACE_FIELDS = {"MSG_REGION": REGION, "TRACE_ON": "true"}
 
-SendOwner = tuple[Connection, int, int]
-"""Who waits for a message to be durable: connection, opaque, serialisation."""
+SendOwner = tuple[Connection, int, int] | tuple[Connection, int, int, bytes]
+"""Who waits for a message to be durable: connection, opaque, serialisation; of a timer also its recall handle."""
 
 #: frame length, serialisation and header length, code, language, version, opaque, flag, remark length, ext length
 _START = Struct(">IIhbhiiii").pack
@@ -27,12 +27,15 @@ _ID, _QUEUE, _OFFSET, _TRANSACTION = (
     len(name).to_bytes(2, "big") + name + b"\0\0\0"
     for name in (b"msgId", b"queueId", b"queueOffset", b"transactionId")
 )  # fmt: skip
+_DUE = b"\0\x08escDueMs\0\0\0%c%b"
+_HANDLE = b"\0\x0crecallHandle%b%b"
 _HEADER_OWN_BYTES = 21
 _OPAQUE_AT = 13
 _CONSTANT_BYTES = sum(len(part) + 1 for part in (_ID, _QUEUE, _OFFSET, _TRANSACTION)) + len(_TAIL)
 
-_templates: dict[tuple[bytes, int, int, int], bytes] = {}
-"""Bounded by the lengths: a queue id and an offset have at most 19 digits, a unique key at most 255 bytes here."""
+_templates: dict[tuple[bytes, int, int, int, int], bytes] = {}
+"""Bounded by the lengths: a queue id and an offset have at most 19 digits, a unique key at most 255 bytes here, what a
+timer adds some hundred."""
 
 
 class StoredOwner(Protocol):
@@ -56,8 +59,11 @@ class SendReplies:
             if owner is None:
                 continue
             if isinstance(owner, tuple):
-                connection, opaque, serialization = owner
-                frame = binary_reply(ticket, opaque) if serialization == BINARY else json_reply(ticket, opaque)
+                connection, opaque, serialization, *handle = owner
+                if serialization == BINARY:
+                    frame = binary_reply(ticket, opaque, handle[0] if handle else None)
+                else:
+                    frame = json_reply(ticket, opaque, handle[0] if handle else None)
                 parts = written.get(connection)
                 if parts is None:
                     written[connection] = [frame]
@@ -73,7 +79,7 @@ class SendReplies:
         for ticket in tickets:
             owner = ticket.owner
             if isinstance(owner, tuple):
-                connection, opaque, serialization = owner
+                connection, opaque, serialization, *_ = owner
                 answer = Command(Answer.SYSTEM_ERROR, TRACE_FIELDS, b"", remark, RESPONSE_FLAG, opaque)
                 answer.serialization = serialization
                 connection.send(answer)
@@ -81,27 +87,36 @@ class SendReplies:
                 cast(StoredOwner, owner).refused(Answer.SYSTEM_ERROR, remark)
 
 
-def binary_reply(ticket: Ticket, opaque: int) -> bytes:
-    """The answer to one send, with a binary header."""
-    if ticket.due_ms is not None:
-        return encode(_command(ticket, opaque, BINARY))
+def binary_reply(ticket: Ticket, opaque: int, handle: bytes | None = None) -> bytes:
+    """The answer to one send, with a binary header; `handle` is a timer's."""
+    if ticket.conflict is not None:
+        return encode(_command(ticket, opaque, BINARY, handle))
+    more = b"" if ticket.due_ms is None else _waiting(ticket.due_ms, handle)
     unique_key = (ticket.unique_key or "").encode()
     queue_id = b"%d" % ticket.queue_id
     queue_offset = b"%d" % ticket.queue_offset
-    shape = (ticket.store_host, len(queue_id), len(queue_offset), len(unique_key))
+    shape = (ticket.store_host, len(queue_id), len(queue_offset), len(unique_key), len(more))
     template = _templates.get(shape)
     if template is None:
         if len(unique_key) > 255:
-            return encode(_command(ticket, opaque, BINARY))
+            return encode(_command(ticket, opaque, BINARY, handle))
         template = _templates[shape] = _template(*shape)
-    return template % (opaque.to_bytes(4, "big", signed=True), ticket.position, queue_id, queue_offset, unique_key)
+    key = opaque.to_bytes(4, "big", signed=True)
+    return template % (key, ticket.position, queue_id, queue_offset, unique_key, more)
 
 
-def _template(store_host: bytes, queue_digits: int, offset_digits: int, key_length: int) -> bytes:
-    """An answer with places for opaque, position, queue id, queue offset and unique key of these lengths."""
+def _waiting(due_ms: int, handle: bytes | None) -> bytes:
+    """The fields that a message which waits adds to its answer."""
+    due = b"%d" % due_ms
+    fields = _DUE % (len(due), due)
+    return fields if handle is None else fields + _HANDLE % (len(handle).to_bytes(4, "big"), handle)
+
+
+def _template(store_host: bytes, queue_digits: int, offset_digits: int, key_length: int, more_length: int) -> bytes:
+    """An answer with places for opaque, position, queue id, queue offset, unique key and more, of these lengths."""
     host = store_host.hex().upper().encode()
     id_length = len(host) + 16
-    ext_length = _CONSTANT_BYTES + id_length + queue_digits + offset_digits + key_length
+    ext_length = _CONSTANT_BYTES + id_length + queue_digits + offset_digits + key_length + more_length
     header_length = _HEADER_OWN_BYTES + ext_length
     start = _START(
         4 + header_length, header_length | BINARY << 24, 0, _LANGUAGE, PROTOCOL_VERSION, 0, RESPONSE_FLAG, 0, ext_length
@@ -116,16 +131,21 @@ def _template(store_host: bytes, queue_digits: int, offset_digits: int, key_leng
     )
     opaque, *rest = (constant.replace(b"%", b"%%") for constant in constants)
     places = (b"%b", b"%016X", b"%b", b"%b", b"%b")
-    return opaque + b"".join(place + constant for place, constant in zip(places, rest, strict=True))
+    return opaque + b"".join(place + constant for place, constant in zip(places, rest, strict=True)) + b"%b"
 
 
-def json_reply(ticket: Ticket, opaque: int) -> bytes:
-    """The answer to one send, with a JSON header."""
-    return encode(_command(ticket, opaque, 0))
+def json_reply(ticket: Ticket, opaque: int, handle: bytes | None = None) -> bytes:
+    """The answer to one send, with a JSON header; `handle` is a timer's."""
+    return encode(_command(ticket, opaque, 0, handle))
 
 
-def _command(ticket: Ticket, opaque: int, serialization: int) -> Command:
-    return reply_command([ticket], opaque, serialization, ticket.unique_key or "")
+def _command(ticket: Ticket, opaque: int, serialization: int, handle: bytes | None) -> Command:
+    command = reply_command([ticket], opaque, serialization, ticket.unique_key or "")
+    if handle is not None:
+        command.ext["recallHandle"] = handle.decode()
+    if ticket.conflict is not None:
+        command.ext["escConflict"] = ticket.conflict
+    return command
 
 
 def reply_command(tickets: list[Ticket], opaque: int, serialization: int, unique_key: str) -> Command:
