@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -10,6 +11,7 @@ from broker.client import errors as client
 from broker.client.errors import Answer
 from console.api import errors
 from console.api.answer import problem_answer
+from tests.house.sources import ROOT
 
 
 def every(kind: type[Exception]) -> list[type[Exception]]:
@@ -56,6 +58,12 @@ def test_codes_mean_one_thing() -> None:
     for rule in (*errors.RULES.values(), *errors.REFUSALS.values(), errors.DISK_FULL):
         statuses.setdefault(rule.code, set()).add(rule.status)
     assert all(len(found) == 1 for found in statuses.values())
+
+
+def test_every_code_is_documented_with_its_status() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (\d{3}) \|", (ROOT / "docs" / "REST.md").read_text(), re.MULTILINE)
+    told = {(rule.code, rule.status) for rule in (*errors.RULES.values(), *errors.REFUSALS.values(), errors.DISK_FULL)}
+    assert {(code, int(status)) for code, status in rows} == told
 
 
 def test_what_was_not_foreseen_is_not_told() -> None:
