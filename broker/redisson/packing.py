@@ -54,13 +54,15 @@ def pack(value: bytes, random: bytes, packing: Packing = Packing.NEW) -> bytes:
     return head + random + _LENGTH.pack(len(value)) + value
 
 
-def detect(member: bytes, likely: Packing = Packing.NEW) -> Packing | None:
-    """The packing of a member, None for poison.
+def detect(member: bytes, likely: Packing = Packing.NEW, size_bytes: int | None = None) -> Packing | None:
+    """The packing of a member, None for poison. Its first bytes are enough when `size_bytes` says how long it is.
 
     One kind of member fits both: 17 bytes that begin with 08 and end with 00. There `likely`, the packing of the rest
     of the queue, decides.
     """
-    fits = [packing for packing, head in ((Packing.NEW, _new_head(member)), (Packing.OLD, _old_head(member))) if head]
+    size = len(member) if size_bytes is None else size_bytes
+    heads = ((Packing.NEW, _new_head(member, size)), (Packing.OLD, _old_head(member, size)))
+    fits = [packing for packing, head in heads if head]
     return likely if likely in fits else next(iter(fits), None)
 
 
@@ -71,19 +73,19 @@ def unpack(member: bytes, likely: Packing = Packing.NEW) -> Unpacked:
         raise MemberUnreadable(member)
     if packing is Packing.OLD:
         return Unpacked(packing, member[:RANDOM_BYTES], member[OLD_HEAD_BYTES:])
-    head = _new_head(member)
+    head = _new_head(member, len(member))
     return Unpacked(packing, member[1 : head - LENGTH_BYTES], member[head:])
 
 
-def _new_head(member: bytes) -> int:
+def _new_head(member: bytes, size: int) -> int:
     """Bytes before the value in the new form, 0 when it is not one; the length byte of the random part is honoured."""
     head = 1 + member[0] + LENGTH_BYTES if member else 0
     if not head or len(member) < head or member[0] == 0:
         return 0
-    return head if _LENGTH.unpack_from(member, head - LENGTH_BYTES)[0] == len(member) - head else 0
+    return head if _LENGTH.unpack_from(member, head - LENGTH_BYTES)[0] == size - head else 0
 
 
-def _old_head(member: bytes) -> int:
+def _old_head(member: bytes, size: int) -> int:
     if len(member) < OLD_HEAD_BYTES:
         return 0
-    return OLD_HEAD_BYTES if _LENGTH.unpack_from(member, RANDOM_BYTES)[0] == len(member) - OLD_HEAD_BYTES else 0
+    return OLD_HEAD_BYTES if _LENGTH.unpack_from(member, RANDOM_BYTES)[0] == size - OLD_HEAD_BYTES else 0

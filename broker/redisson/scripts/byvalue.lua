@@ -43,7 +43,7 @@ local function tend_values(known)
   local done = 0
   if upto then
     local high, low = struct.unpack('>I4I4', upto, 2)
-    done = known - redis.call('ZCOUNT', INDEX, '(' .. whole(high * 4294967296 + low), '+inf')
+    done = known - redis.call('ZCOUNT', INDEX, whole(high * 4294967296 + low + 1), '+inf')
   end
   if done >= known then return true end
   local members = members_from(done, budget)
@@ -82,8 +82,8 @@ local digest = digest_of(value)
 local candidates = redis.call('ZRANGEBYLEX', VALUES, '[' .. digest, '[' .. digest .. string.rep('\255', 8), 'LIMIT', 0, 64)
 for _, candidate in ipairs(candidates) do
   local high, low = struct.unpack('>I4I4', candidate, 9)
-  local number = whole(high * 4294967296 + low)
-  local id = redis.call('ZRANGEBYSCORE', INDEX, number, number)[1]
+  local number = high * 4294967296 + low
+  local id = redis.call('ZRANGEBYSCORE', INDEX, whole(number), '(' .. whole(number + 1))[1]
   local place = id and redis.call('ZRANK', INDEX, id)
   local member = place and redis.call('LINDEX', WAITING, place)
   if holds(member) then return finish(member, place) end

@@ -5,11 +5,12 @@
 --
 -- Redisson only appends to the list and removes from it. So the indexed members are the first part of the list, in the
 -- same order, among entries that Java has removed since. When the last entry is where its rank says, there are no such
--- entries. Every place is looked at before it is believed.
+-- entries.
 local TARGET, TIMEOUT, WAITING, INDEX, VALUES = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 -- In a shorter list a scan by value is as quick as the index.
 local SMALL = 1000
-local MARKER = '\0escapement: removed in this very script\0'
+-- Shorter than any member that has a packing.
+local MARKER = '\0escapement\0'
 local CHUNK_BYTES = 1000000
 local HEALS = 12
 
@@ -68,23 +69,40 @@ local function heal(known)
   return known
 end
 
--- Indexes the next members after the first `known`.
+-- Indexes the next members after the first `known`. Where an id is there already, the entry gets a longer one, and all
+-- numbers from there on end in .5: while the last one does, no place is believed unseen.
 local function extend(known, budget)
-  local last = entry_at(-1)
-  local number = tonumber(last[2] or 0)
-  local arguments, fresh, members = {}, {}, members_from(known, budget)
-  for _, member in ipairs(members) do
-    local id = id_of(member)
-    number = number + 1
-    if fresh[id] or redis.call('ZSCORE', INDEX, id) then id = id .. struct.pack('>I4', number % 4294967296) end
-    fresh[id] = true
-    arguments[#arguments + 1] = whole(number)
-    arguments[#arguments + 1] = id
+  local start = tonumber(entry_at(-1)[2] or 0)
+  local arguments, members = {}, members_from(known, budget)
+  for position, member in ipairs(members) do
+    arguments[2 * position - 1] = string.format('%.1f', start + position)
+    arguments[2 * position] = id_of(member)
   end
+  local added = 0
   for first = 1, #arguments, 4000 do
-    redis.call('ZADD', INDEX, unpack(arguments, first, math.min(first + 3999, #arguments)))
+    local last = math.min(first + 3999, #arguments)
+    added = added + redis.call('ZADD', INDEX, 'NX', unpack(arguments, first, last))
+  end
+  if added < #members then
+    redis.call('ZREMRANGEBYSCORE', INDEX, '(' .. string.format('%.1f', start), '+inf')
+    local number = start
+    for _, member in ipairs(members) do
+      local id = id_of(member)
+      number = number + 1
+      if redis.call('ZSCORE', INDEX, id) then
+        number = math.floor(number) + 0.5
+        id = id .. struct.pack('>I4', math.floor(number) % 4294967296)
+      end
+      redis.call('ZADD', INDEX, string.format('%.1f', number), id)
+    end
   end
   return known + #members
+end
+
+-- Whether an id stands for one member only, wherever it is in the index.
+local function has_doubles()
+  local number = tonumber(entry_at(-1)[2] or 0)
+  return number ~= math.floor(number)
 end
 
 -- Brings the index nearer to the list: at most `budget` members. True when every member has its right place.
@@ -110,17 +128,18 @@ local function digest_of(value)
 end
 
 local function numbered(number)
+  number = math.floor(number)
   return struct.pack('>I4I4', math.floor(number / 4294967296), number % 4294967296)
 end
 
 -- Takes members out of both indexes; after that the list may lose them.
-local function forget(members)
+local function forget(members, known_ids)
   if redis.call('EXISTS', INDEX) == 0 then return end
   local ids, digests = {}, {}
   local has_values = redis.call('EXISTS', VALUES) == 1
-  for _, member in ipairs(members) do
-    local id = id_of(member)
-    ids[#ids + 1] = id
+  for position, member in ipairs(members) do
+    local id = known_ids and known_ids[position] or id_of(member)
+    ids[position] = id
     local at = has_values and value_at(member)
     local number = at and redis.call('ZSCORE', INDEX, id)
     if number then digests[#digests + 1] = digest_of(string.sub(member, at)) .. numbered(tonumber(number)) end

@@ -7,6 +7,7 @@ end
 local function value_at(member, likely)
   local size = #member
   local random = size > 0 and string.byte(member, 1) or 0
+  if random == 8 and likely ~= 'old' and u64_is(member, 10, size - 17) then return 18, 'new' end
   local is_new = random > 0 and u64_is(member, 2 + random, size - random - 9)
   local is_old = u64_is(member, 9, size - 16)
   if is_new and not (is_old and likely == 'old') then return random + 10, 'new' end
@@ -15,9 +16,12 @@ local function value_at(member, likely)
 end
 
 -- What the index knows a member by: the random part, or the first bytes of poison.
-local function id_of(member)
-  local at, packing = value_at(member)
-  if at and packing == 'new' then return string.sub(member, 2, 9) end
+local function id_of(member, packing)
+  if not packing then
+    local _, found = value_at(member)
+    packing = found
+  end
+  if packing == 'new' then return string.sub(member, 2, 9) end
   return string.sub(member, 1, 8)
 end
 

@@ -2,14 +2,14 @@
 --
 -- ARGV: lowest and highest score; how many to leave out; how many at most; bytes of each that are shown; 'all' or
 -- 'poison' (then only those of the page that are poison); which set: 'timeout' or 'aside'.
--- Returns: server ms; how many were looked at; then for each: score, size, id, first byte of the value or 0, packing,
+-- Returns: server ms; how many were looked at; the last score and how many of them had it; then for each: score, size, id, first byte of the value or 0, packing,
 -- first bytes of the value (of poison: of the member).
 local _, now = clock()
 local complaint = wrong_type({'list', 'zset', 'list', 'zset', 'zset', 'zset'})
 if complaint then return complaint end
 local set = ARGV[7] == 'aside' and KEYS[6] or KEYS[2]
 local left_out, limit, shown = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local answer, seen, step, bytes = {whole(now), 0}, 0, 4, 0
+local answer, seen, step, bytes = {whole(now), 0, '', 0}, 0, 4, 0
 while seen < limit and bytes < 2000000 do
   local count = math.min(step, limit - seen)
   local part = redis.call('ZRANGEBYSCORE', set, ARGV[1], ARGV[2], 'WITHSCORES', 'LIMIT', left_out + seen, count)
@@ -17,6 +17,8 @@ while seen < limit and bytes < 2000000 do
     local member = part[position]
     local at, packing = value_at(member)
     bytes = bytes + #member
+    answer[4] = part[position + 1] == answer[3] and answer[4] + 1 or 1
+    answer[3] = part[position + 1]
     if not at or ARGV[6] == 'all' then
       local first = at or 1
       for _, field in ipairs({

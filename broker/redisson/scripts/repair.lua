@@ -1,6 +1,7 @@
 -- Puts one damaged member right, if it still is damaged. One pass over the list.
 --
--- ARGV: which kind of damage ('list': in the list only, 'set': in the set only); what to do; id; size; score or ''.
+-- ARGV: which kind of damage ('list': in the list only, 'set': in the set only); what to do; id; size; score or '';
+--       place in the list.
 -- In the list only: 'fire' (due now) or 'drop'. In the set only: 'list' (put it at the end of the list) or 'drop'.
 -- Returns: 1 done, 0 it is whole by now or gone.
 local complaint = wrong_type({'list', 'zset', 'list', 'zset', 'zset'})

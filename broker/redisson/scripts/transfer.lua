@@ -10,16 +10,18 @@ local limit, budget, scan = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
 local _, now = clock()
 local size = redis.call('LLEN', WAITING)
 
-local members, values, poison, bytes = {}, {}, 0, 0
+local members, ids, values, poison, bytes = {}, {}, {}, 0, 0
 local offset, step, exhausted = tonumber(ARGV[4]), 4, false
 while #members < limit and bytes < CHUNK_BYTES and poison < 2000 do
   local count = math.min(step, limit - #members)
   local part = redis.call('ZRANGEBYSCORE', TIMEOUT, 0, now, 'LIMIT', offset, count)
   for _, member in ipairs(part) do
-    local at = value_at(member)
+    local at, packing = value_at(member)
     if at then
-      members[#members + 1] = member
-      values[#values + 1] = string.sub(member, at)
+      local place = #members + 1
+      members[place] = member
+      ids[place] = id_of(member, packing)
+      values[place] = string.sub(member, at)
       bytes = bytes + #member
     else
       poison = poison + 1
@@ -41,7 +43,7 @@ if #members > 0 then
     if redis.call('EXISTS', INDEX) == 0 then places, resolved = places_in_front(members) else resolved = 0 end
     if resolved < #members then
       complete = tend(budget)
-      places, resolved = places_of(members, complete)
+      places, resolved = places_of(members, ids, complete)
       if resolved == 0 and scan then places, resolved = {'scan'}, 1 end
     end
   end
@@ -49,7 +51,7 @@ end
 
 if resolved > 0 then
   local moved = {unpack(members, 1, resolved)}
-  forget(moved)
+  forget(moved, ids)
   redis.call('RPUSH', TARGET, unpack(values, 1, resolved))
   take_out(members, places, resolved)
   redis.call('ZREM', TIMEOUT, unpack(moved))

@@ -1,0 +1,47 @@
+"""Moving what is due, one bounded script at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from . import scripts
+from .queue import INDEX_STEP, DelayedQueue
+from .server import whole
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What one transfer script did. All `_ms` are the server's clock."""
+
+    count: int
+    still_due: int
+    next_due_ms: int | None
+    now_ms: int
+    again: bool
+    list_size: int
+    poison: int
+    size_bytes: int
+
+
+def move_due(queue: DelayedQueue, limit: int, *, skip_poison: int = 0, scan: bool = False) -> Moved:
+    """Move at most `limit` due values to the target; `again` says that more can be done at once.
+
+    `skip_poison` of the first due members are known to be poison and stay; `scan` moves the first one even while the
+    index is being built, by a scan of the whole list.
+    """
+    arguments = (limit, INDEX_STEP, int(scan), skip_poison)
+    answer = cast("list[int | bytes]", queue.server.script(scripts.TRANSFER, queue.script_keys(), arguments))
+    count, due, following, now, again, size, poison, size_bytes = (whole(part) for part in answer)
+    return Moved(count, due, following if following >= 0 else None, now, again == 1, size, poison, size_bytes)
+
+
+def move_all_due(queue: DelayedQueue, limit: int = 200) -> int:
+    """Move everything that is due now; how many. For scripts and tests: a service has its own loop."""
+    total = poison = 0
+    while True:
+        moved = move_due(queue, limit, skip_poison=poison)
+        total += moved.count
+        poison += moved.poison
+        if not moved.again:
+            return total
