@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.redisson import DelayedQueue, Packing, scripts
+from broker.redisson import DelayedQueue, Packing
 from broker.redisson.moving import move_all_due
 from broker.redisson.packing import detect, pack
+from broker.redisson.steering import set_aside
 from tests.interop.redisson import LEGACY
 from tests.interop.waiting import wait_until
 
@@ -82,8 +83,7 @@ def test_poison_stops_java_and_makes_it_repeat(shared, queue):
 def test_once_poison_is_aside_java_goes_on(shared, queue):
     ours = shared.ours(queue)
     place_poison(shared, ours, POISON[0])
-    keys = (*ours.script_keys(), ours.keys.aside, ours.keys.channel)
-    assert ours.server.script(scripts.STEER, keys, ("aside", POISON[0], "", "", 0, 0))[0] == 1
+    assert set_aside(ours, POISON[0])
     shared.java.open_live(queue)
     assert [shared.java.take(queue), shared.java.take(queue)] == ["before", "after"]
     shared.java.call("destroy", queue)
