@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from console import credentials
-from console.models import ApiToken
+from console.models import ApiToken, AuditEntry
 
 
 @admin.register(ApiToken)
@@ -31,3 +31,25 @@ class ApiTokenAdmin(admin.ModelAdmin):
         """Refuse these tokens from now on."""
         for row in queryset:
             credentials.revoke(row)
+
+
+@admin.register(AuditEntry)
+class AuditEntryAdmin(admin.ModelAdmin):
+    """Looked at, searched, never changed."""
+
+    list_display = ("at", "actor", "what", "kind", "reason", "operation")
+    list_filter = ("what", "kind")
+    search_fields = ("actor", "reason", "operation")
+    date_hierarchy = "at"
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """The operations write them."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: AuditEntry | None = None) -> bool:
+        """Never."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: AuditEntry | None = None) -> bool:
+        """Never."""
+        return False
