@@ -6,10 +6,18 @@ import argparse
 import sys
 from datetime import UTC, datetime
 
-from bench import lateness, page, report, rest, send, storage
+from bench import lateness, page, pending, report, rest, send, storage, timers
 from bench.rows import keep
 
-MEASUREMENTS = {"send": send, "lateness": lateness, "storage": storage, "rest": rest, "page": page}
+MEASUREMENTS = {
+    "send": send,
+    "lateness": lateness,
+    "storage": storage,
+    "timers": timers,
+    "pending": pending,
+    "rest": rest,
+    "page": page,
+}
 
 
 def main() -> int:
@@ -17,7 +25,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help=f"one of {', '.join(MEASUREMENTS)}; all by default")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it works; nothing is kept")
-    parser.add_argument("--messages", type=int, default=0, help="how many messages `storage` stores")
+    parser.add_argument(
+        "--messages", type=int, default=0, help="how many messages `storage` stores, `pending` keeps waiting"
+    )
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in MEASUREMENTS]
     if unknown:

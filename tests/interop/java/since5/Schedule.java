@@ -18,6 +18,7 @@ public final class Schedule {
         DefaultMQProducer producer = new DefaultMQProducer(args[1]);
         producer.setNamesrvAddr(args[0]);
         producer.setInstanceName(args[1]);
+        producer.setSendMsgTimeout(15_000);
         producer.start();
         new Json().put("event", "started").print();
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));

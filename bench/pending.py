@@ -1,0 +1,239 @@
+"""Millions of pending timers: memory, disk, questions, cancelling by key, and how soon they fire after a crash."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+import sys
+import threading
+import time
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.peers import make, work_directory
+from bench.probe import first_answer_s
+from bench.rows import Row, Section
+from bench.storage import anonymous_mb
+from broker.client import Admin, AsyncProducer, Producer, TimerTarget, prepare
+from tests.interop.servers import Server
+
+TITLE = "Timers: millions pending"
+DEFINITION = (
+    "Timers of 128 bytes with a schedule key each, due at random within 30 days, sent by the Python client (flush "
+    "async). Memory is RssAnon after they were taken and after each start, the highest of them. List: the first 1,000 "
+    "from a moment on, of a topic, and by key, the slowest. Forecast: 30 days in steps of 6 h. Cancel: one request "
+    "each by schedule key, in random order, {cancels:,} of them. Disk: for each timer beyond its record in the log "
+    "(queue, timer log, index entries; the wheel's file has one size). Fires: from the start of the process to the "
+    "first release of a timer that was due meanwhile."
+)
+TOPIC, PROBE = "Pending", "PendingProbe"
+DAY_MS = 86_400_000
+SIZES, QUICK_SIZES = (1_000_000, 3_000_000, 10_000_000), (20_000, 50_000)
+CHUNK = 1_000
+MEMORY_MB, ASK_MS, CANCEL_MS, DISK_BYTES, KILLED_S, CLEAN_S = 250, 200, 5, 160, 5, 3
+#: A queue entry, a unit of the timer log, and an index entry each for unique key and schedule key.
+PARTS_BYTES = (20, 52, 20, 20)
+
+
+@dataclass(slots=True)
+class Figures:
+    """What was measured with one number of pending timers."""
+
+    count: int
+    accepted_per_s: float = 0
+    memory_mb: float = 0
+    list_ms: float = 0
+    forecast_ms: float = 0
+    cancel_p99_ms: float = 0
+    disk_bytes: float = 0
+    killed_s: float = 0
+    clean_s: float = 0
+
+
+def measure(options: Namespace, at: str) -> Section:
+    """One store after the other, each from nothing."""
+    cancels = 200 if options.quick else 2_000
+    found = []
+    for count in (options.messages,) if options.messages else QUICK_SIZES if options.quick else SIZES:
+        with work_directory() as base:
+            found.append(figures(make("escapement", base, "async"), count, cancels))
+    rows = [row for each in found for row in rows_of(each)]
+    queue, unit, unique, key = PARTS_BYTES
+    parts = f"queue entry {queue}, unit of the timer log {unit}, index: unique key {unique}, schedule key {key}"
+    notes = [f"bytes beyond the record, by format: {parts}"]
+    notes += [f"{each.count:,}: taken at {each.accepted_per_s:,.0f}/s" for each in found]
+    return Section("pending", TITLE, DEFINITION.format(cancels=cancels), "python -m bench pending", at, rows, notes, "")
+
+
+def rows_of(each: Figures) -> list[Row]:
+    """One row a figure; targets hold for 10 million, and for all that are fewer."""
+    name = f"{each.count:,} pending"
+
+    def row(what: str, value: float, unit: str, limit: float, digits: int) -> Row:
+        return Row(f"{name}: {what}", f"{value:,.{digits}f} {unit}", "", "", f"<= {limit} {unit}", value <= limit)
+
+    return [
+        row("memory", each.memory_mb, "MB", MEMORY_MB, 0),
+        row("list", each.list_ms, "ms", ASK_MS, 0),
+        row("forecast", each.forecast_ms, "ms", ASK_MS, 0),
+        row("cancel by key, p99", each.cancel_p99_ms, "ms", CANCEL_MS, 1),
+        row("disk beyond the record", each.disk_bytes, "bytes", DISK_BYTES, 0),
+        row("fires after kill -9", each.killed_s, "s", KILLED_S, 2),
+        row("fires after a clean stop", each.clean_s, "s", CLEAN_S, 2),
+    ]
+
+
+def figures(server: Server, count: int, cancels: int) -> Figures:
+    """Fill one broker, ask it, stop it in both ways."""
+    told = Figures(count)
+    server.start()
+    try:
+        told.accepted_per_s = asyncio.run(fill(server.namesrv, count))
+        told.memory_mb = anonymous_mb(server.pid)
+        with Admin(server.namesrv) as admin:
+            pending = admin.timer_status().pending
+            assert pending == count, f"{pending:,} of {count:,} are pending"
+            told.list_ms, told.forecast_ms = asked(admin)
+            told.cancel_p99_ms = cancelled(admin, count, cancels)
+        probe(server)
+        told.killed_s = fires_again(server, server.kill)
+        told.memory_mb = max(told.memory_mb, anonymous_mb(server.pid))
+        told.clean_s = fires_again(server, server.stop)
+        told.memory_mb = max(told.memory_mb, anonymous_mb(server.pid))
+        with Admin(server.namesrv) as admin:
+            left = {row.topic: row.pending for row in admin.timer_status().by_topic}[TOPIC]
+            assert left == count - cancels, f"{left:,} are pending, {count - cancels:,} should be"
+        told.disk_bytes = disk_beyond_records(server.root, count)
+    finally:
+        server.kill()
+        shutil.rmtree(server.root, ignore_errors=True)
+    print(f"  {told}", file=sys.stderr)
+    return told
+
+
+def probe(server: Server) -> None:
+    """Make the topic of the probes."""
+    with Producer("probe", server.namesrv) as producer:
+        producer.send(PROBE, b"first")
+
+
+async def fill(namesrv: str, count: int) -> float:
+    """Send them; how many a second were taken."""
+    chance = random.Random(4)
+    body = b"x" * 128
+    begin_s, begin_ms = time.monotonic(), time.time_ns() // 1_000_000
+    async with AsyncProducer("fill", namesrv) as producer:
+        for start in range(0, count, 4 * CHUNK):
+            several = [
+                [
+                    prepare(
+                        body,
+                        deliver_at_ms=begin_ms + DAY_MS + chance.randrange(29 * DAY_MS),
+                        schedule_key=f"key-{number}",
+                    )
+                    for number in range(first, min(first + CHUNK, count))
+                ]
+                for first in range(start, min(start + 4 * CHUNK, count), CHUNK)
+            ]
+            results = await asyncio.gather(*(producer.send_each(TOPIC, one, timeout_ms=60_000) for one in several))
+            for result in results:
+                failed = [each for each in result if isinstance(each, Exception)]
+                if failed:
+                    raise failed[0]
+    return count / (time.monotonic() - begin_s)
+
+
+def asked(admin: Admin) -> tuple[float, float]:
+    """The slowest of some lists, and of some forecasts, in ms."""
+    now_ms = time.time_ns() // 1_000_000
+    end_ms = now_ms + 31 * DAY_MS
+    lists: list[Callable[[], object]] = [
+        lambda: admin.timers(now_ms, end_ms, limit=1_000),
+        lambda: admin.timers(now_ms + 5 * DAY_MS, end_ms, limit=1_000),
+        lambda: admin.timers(now_ms + 20 * DAY_MS, end_ms, topic=TOPIC, limit=1_000),
+        lambda: admin.timers(now_ms, end_ms, key="key-4711", limit=100),
+    ]
+    forecasts: list[Callable[[], object]] = [
+        lambda: admin.timer_forecast(now_ms, now_ms + 30 * DAY_MS, DAY_MS // 4),
+        lambda: admin.timer_wheel(now_ms, now_ms + 30 * DAY_MS, DAY_MS // 4),
+    ]
+    return max(taken_ms(one) for one in lists), max(taken_ms(one) for one in forecasts)
+
+
+def taken_ms(question: Callable[[], object]) -> float:
+    """How long one answer takes, the median of five."""
+    times = []
+    for _ in range(5):
+        begin_s = time.perf_counter()
+        question()
+        times.append((time.perf_counter() - begin_s) * 1_000)
+    return sorted(times)[2]
+
+
+def cancelled(admin: Admin, count: int, cancels: int) -> float:
+    """The 99th percentile of cancelling by key, in ms."""
+    times = []
+    for number in random.Random(5).sample(range(count), cancels):
+        begin_s = time.perf_counter()
+        answer = admin.steer_timers("cancel", [TimerTarget(topic=TOPIC, schedule_key=f"key-{number}")])
+        times.append((time.perf_counter() - begin_s) * 1_000)
+        assert answer.results[0].outcome == "cancelled", answer
+    return sorted(times)[int(len(times) * 0.99)]
+
+
+def fires_again(server: Server, end: Callable[[], object]) -> float:
+    """Seconds from the start of the process to the first release of what was due meanwhile."""
+    with Producer("probe", server.namesrv) as producer, Admin(server.namesrv) as admin:
+        soon_ms = time.time_ns() // 1_000_000 + 2_000
+        for number in range(600):
+            producer.send(PROBE, b"probe", deliver_at_ms=soon_ms + number * 250)
+        begun = delivered(admin)
+        await_more(server, begun, timeout_s=30)
+    end()
+    server.prepare()
+    begin_s = time.monotonic()
+    server.launch()
+    first_answer_s(server.address, f"{PROBE}Other", begin_s=begin_s, timeout_s=300)
+    with Admin(server.namesrv) as admin:
+        before = delivered(admin)
+    await_more(server, before, timeout_s=300)
+    return time.monotonic() - begin_s
+
+
+def await_more(server: Server, before: int, timeout_s: float) -> None:
+    """Wait until more probes are delivered than before."""
+    pause = threading.Event()
+    deadline_s = time.monotonic() + timeout_s
+    with Admin(server.namesrv) as admin:
+        while delivered(admin) <= before:
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"nothing was released in {timeout_s} s")
+            pause.wait(0.005)
+
+
+def delivered(admin: Admin) -> int:
+    """Probes on their topic."""
+    return sum(queue.max_offset for queue in admin.topic_stats(PROBE).queues)
+
+
+def disk_beyond_records(root: Path, count: int) -> float:
+    """Bytes of derived files for each timer: queue entries, units, index entries that are used."""
+    queue = PARTS_BYTES[0]
+    units = sum(used_bytes(path) for path in (root / "timerlog").iterdir()) / count
+    index = sum(index_entries(path) for path in (root / "index").iterdir()) * 20 / count
+    return queue + units + index
+
+
+def used_bytes(path: Path) -> int:
+    """Bytes of a file that are allocated on disk."""
+    return os.stat(path).st_blocks * 512
+
+
+def index_entries(path: Path) -> int:
+    """Entries of one index file, from its header."""
+    with path.open("rb") as opened:
+        return int.from_bytes(opened.read(40)[36:40], "big")
