@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -17,7 +16,7 @@ from django.utils import timezone
 
 from broker.client import BrokerUnreachable
 from console.operations import desk, registry, runner
-from console.operations.actor import STEER_TIMERS, Actor
+from console.operations.actor import Actor
 from console.operations.errors import (
     InvalidParameter,
     NotAllowed,
@@ -25,45 +24,12 @@ from console.operations.errors import (
     NotTyped,
     PreviewStale,
     ReasonMissing,
-    TooMany,
 )
-from console.operations.kind import BATCH, LIMIT, ItemResult, Kind, Target
-from console.operations.preview import Preview
+from console.operations.kind import BATCH, LIMIT
 from console.operations.rows import AuditEntry, AuditEntryKeptError, Operation
+from tests.console.marking import Marking
 
 State = Operation.State
-
-
-class Marking(Kind):
-    """Touches numbers, and remembers which: an operation without a broker."""
-
-    name = "tests.marking"
-    permission = STEER_TIMERS
-
-    def __init__(self) -> None:
-        self.touched: list[int] = []
-        self.batches: list[int] = []
-        #: called before each batch with how many came before
-        self.before = lambda count: None
-        self.counted = 0
-
-    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        return {"many": int(parameters["many"])}
-
-    def preview(self, parameters: Mapping[str, Any]) -> Preview:
-        self.counted += 1
-        return Preview(at_ms=1, count=parameters["many"])
-
-    def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
-        if parameters["many"] > LIMIT:
-            raise TooMany(LIMIT)
-        return [Target({"position": number}, {"name": f"n{number}"}) for number in range(parameters["many"])]
-
-    def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
-        self.before(len(self.batches))
-        self.batches.append(len(targets))
-        self.touched += [target["position"] for target in targets]
-        return [ItemResult("cancelled", {"position": target["position"]}) for target in targets]
 
 
 @pytest.fixture

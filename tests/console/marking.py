@@ -1,0 +1,43 @@
+"""A kind of operation without a broker: it remembers what it touched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from console.operations.actor import STEER_TIMERS
+from console.operations.errors import TooMany
+from console.operations.kind import LIMIT, ItemResult, Kind, Target
+from console.operations.preview import Preview
+
+
+class Marking(Kind):
+    """Touches numbers from 0 up."""
+
+    name = "tests.marking"
+    permission = STEER_TIMERS
+
+    def __init__(self) -> None:
+        self.touched: list[int] = []
+        self.batches: list[int] = []
+        #: called before each batch with how many came before
+        self.before: Callable[[int], None] = lambda count: None
+        self.counted = 0
+
+    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        return {"many": int(parameters["many"])}
+
+    def preview(self, parameters: Mapping[str, Any]) -> Preview:
+        self.counted += 1
+        return Preview(at_ms=1, count=parameters["many"])
+
+    def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
+        if parameters["many"] > LIMIT:
+            raise TooMany(LIMIT)
+        return [Target({"position": number}, {"name": f"n{number}"}) for number in range(parameters["many"])]
+
+    def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
+        self.before(len(self.batches))
+        self.batches.append(len(targets))
+        self.touched += [target["position"] for target in targets]
+        return [ItemResult("cancelled", {"position": target["position"]}) for target in targets]
