@@ -16,6 +16,7 @@ from .service import BrokerService
 
 #: what a store keeps as it was made
 SIZES = ("segment_size_bytes", "queue_file_entries", "index_slots", "index_entries")
+TRANSACTIONS = ("transaction_timeout_ms", "transaction_interval_ms", "transaction_checks")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -28,11 +29,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--flush", choices=("sync", "async"), default="sync")
     parser.add_argument("--delay-levels", default=None, help="messageDelayLevel, such as '1s 5s 10s'")
     parser.add_argument("--no-auto-create", action="store_true", help="topics are not made by their first message")
-    for name in SIZES:
+    for name in (*SIZES, *TRANSACTIONS):
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=None, help=f"{name} of EngineConfig")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    chosen = {name: getattr(options, name) for name in (*SIZES, "delay_levels") if getattr(options, name) is not None}
+    names = (*SIZES, *TRANSACTIONS, "delay_levels")
+    chosen = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     try:
         config = EngineConfig(
             root=options.root, host=options.host, port=options.port, flush=options.flush,
