@@ -29,6 +29,9 @@ class StoreShape:
     delay_levels: str = LEVELS
     flush: str = "sync"
     heap: str = "1g"
+    transaction_timeout_ms: int = 6_000
+    transaction_interval_ms: int = 30_000
+    transaction_checks: int = 15
 
 
 class Server(Protocol):
@@ -149,6 +152,11 @@ class ApacheServer:
             "flushDelayOffsetInterval": 1000,
             "flushConsumerOffsetInterval": 1000,
             "waitTimeMillsInSendQueue": 20000,
+            "transactionTimeOut": shape.transaction_timeout_ms,
+            "transactionCheckInterval": shape.transaction_interval_ms,
+            "transactionCheckMax": shape.transaction_checks,
+            # as in RocketMQ half of the time-out: a half that was decided in time is not asked about
+            "transactionOpBatchInterval": shape.transaction_timeout_ms // 2,
             "recallMessageEnable": "true",
         }
 
@@ -194,6 +202,9 @@ class EscapementServer:
             *("--queue-file-entries", str(self.shape.queue_file_entries)),
             *("--index-slots", str(self.shape.index_slots), "--index-entries", str(self.shape.index_entries)),
             *("--delay-levels", self.shape.delay_levels),
+            *("--transaction-timeout-ms", str(self.shape.transaction_timeout_ms)),
+            *("--transaction-interval-ms", str(self.shape.transaction_interval_ms)),
+            *("--transaction-checks", str(self.shape.transaction_checks)),
         ]
         env = {"PYTHONUNBUFFERED": "1", "PYTHONPATH": str(jars.REPOSITORY)}
         command = [sys.executable, "-m", "broker.remoting", *arguments]
