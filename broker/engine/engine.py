@@ -29,6 +29,7 @@ from .store.retention import expire
 from .store.store import Store
 from .store.ticket import SyncJob, Ticket
 from .store.upkeep import NO_ROOM, Upkeep, UpkeepJob
+from .timer.service import Timers
 from .transaction.service import Transactions
 
 _RETENTION_INTERVAL_MS = 10_000
@@ -46,9 +47,10 @@ class Engine(Readable):
         super().__init__(store, Reader(store, mender := Mender(store, files)))
         self.schedule = Schedule(self._store, mender, lambda *release: self._intake.release(*release))
         self.transactions = Transactions(self._store, config, lambda half, at_ms: self._intake.commit(half, at_ms))
-        self._intake = Intake(self._store, self.schedule, self.transactions)
+        self.timers = Timers(self._store, mender, lambda topic, queue_id: self._intake.place(topic, queue_id))
+        self._intake = Intake(self._store, self.schedule, self.transactions, self.timers.parking)
         #: each hears of its records, keeps its progress with the checkpoint, and acts when the time comes
-        self._services: tuple[Derived, ...] = (self.schedule, self.transactions)
+        self._services: tuple[Derived, ...] = (self.schedule, self.timers, self.transactions)
         self._upkeep = Upkeep(self._store, self._services)
         self._started_ms = now_ms
         self._failure: str | None = None

@@ -244,7 +244,7 @@ class StoreBusy(StoreRefused):
 
 
 class TimerFlowControl(StoreRefused):
-    """As many timers are pending as the broker is allowed to keep; send again when some have gone, or raise the limit."""
+    """As many timers are pending as the broker may keep; send again when some have gone, or raise the limit."""
 
 
 class StoreLocked(EngineError):

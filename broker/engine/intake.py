@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .admission import STORED_LIMIT_BYTES, Admission
-from .errors import FeatureMissing, InvalidMessage, PropertiesTooLarge
+from .errors import InvalidMessage, PropertiesTooLarge
 from .layout import CRC_SIZE, FLAG_TRANSACTION_COMMIT, FLAG_TRANSACTION_MASK
 from .message import Message, decode, pack_host
 from .properties import (
@@ -34,6 +34,7 @@ from .store.groups import check_group_name
 from .store.store import Store
 from .store.ticket import Ticket
 from .store.topics import DLQ_PREFIX, HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, Topic
+from .timer.parking import Parking, Sent
 from .transaction.service import Transactions
 
 #: What a release adds to the properties (ESC_SOURCE and its position), and the record's checksum.
@@ -43,10 +44,11 @@ _RESERVE_BYTES = CRC_SIZE + 32
 class Intake:
     """Puts messages where they belong."""
 
-    def __init__(self, store: Store, schedule: Schedule, transactions: Transactions) -> None:
+    def __init__(self, store: Store, schedule: Schedule, transactions: Transactions, parking: Parking) -> None:
         self._store = store
         self._schedule = schedule
         self._transactions = transactions
+        self._parking = parking
         self._admission = Admission(store)
 
     def take(
@@ -67,18 +69,21 @@ class Intake:
         self._admission.check(topic, queue_id, body, properties, flag, sys_flag, born_ms, born_host, reconsume_times)
         facts = facts_of(properties)
         store = self._store
-        if facts.timer:
-            raise FeatureMissing("This broker keeps no timers yet; send with a delay level.")
         if sys_flag & FLAG_TRANSACTION_MASK or (b"TRAN_MSG\x01" in properties and _is_half(facts, reconsume_times)):
             half = (flag, sys_flag, born_ms, born_host, reconsume_times)
             return self._begin(topic, queue_id, body, facts, half, now_ms, owner)
+        if facts.timer:
+            sent = Sent(flag, sys_flag, born_ms, born_host, reconsume_times)
+            ticket = self._parking.park(topic, queue_id, body, facts, sent, now_ms, owner)
+            if ticket is not None:
+                return ticket
         if not facts.delay_level:
             tags_code = store.tags_code(facts.tags) if facts.tags else 0
             return store.append(
                 topic, queue_id, body, facts, tags_code, flag, sys_flag, born_ms, born_host, now_ms, reconsume_times,
                 owner=owner,
             )  # fmt: skip
-        sent = (flag, sys_flag, born_ms, born_host, reconsume_times)
+        sent = Sent(flag, sys_flag, born_ms, born_host, reconsume_times)
         return self._park(topic, queue_id, body, facts, sent, now_ms, owner)
 
     def take_batch(
@@ -170,6 +175,8 @@ class Intake:
     ) -> Ticket:
         """Take a half message: out of sight until its producer decides."""
         flag, sys_flag, born_ms, born_host, reconsume_times = sent
+        if facts.timer:
+            self._parking.check(facts.timer, now_ms)
         half, properties = self._transactions.begin(topic, queue_id, facts)
         if not properties.get(PRODUCER_GROUP):
             raise InvalidMessage("A half message names its producer group (property PGROUP): who could be asked else?")
@@ -195,6 +202,11 @@ class Intake:
         if facts.delay_level:
             sent = (half.flag, sys_flag, half.born_ms, pack_host(*half.born_host), half.reconsume_times)
             return self._park(topic, queue_id, half.body, facts, sent, now_ms, None, half.position)
+        if facts.timer:
+            asked = Sent(half.flag, sys_flag, half.born_ms, pack_host(*half.born_host), half.reconsume_times)
+            ticket = self._parking.park_committed(topic, queue_id, half.body, facts, asked, half.position, now_ms)
+            if ticket is not None:
+                return ticket
         facts = facts._replace(stored=facts.stored + b"ESC_SOURCE\x01%d\x02" % half.position)
         return self.release(
             replace(half, sys_flag=sys_flag, prepared_position=half.position), topic, queue_id, facts, now_ms
@@ -202,11 +214,16 @@ class Intake:
 
     def release(self, message: Message, topic: str, queue_id: int, facts: Facts, now_ms: int) -> Ticket:
         """Put a parked message on its real topic. Raises StoreRefused, OSError."""
+        return self._put_again(message, *self.place(topic, queue_id), facts, now_ms)
+
+    def place(self, topic: str, queue_id: int) -> tuple[str, int]:
+        """Return topic and queue where a parked message belongs now; the topic is made if it is gone. Raises OSError,
+        InvalidTopicName."""
         config = self._store.topics.get(topic)
         if config is None:
             config = self._store.topics.ensure(topic, max(queue_id + 1, self._queues_of_new(topic)))
         queues = max(config.read_queues, config.write_queues, 1)
-        return self._put_again(message, topic, queue_id if queue_id < queues else queue_id % queues, facts, now_ms)
+        return topic, queue_id if queue_id < queues else queue_id % queues
 
     def _queues_of_new(self, topic: str) -> int:
         return 1 if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) else self._store.config.default_topic_queues

@@ -20,15 +20,15 @@ class Lateness:
     def __init__(self) -> None:
         self._slices: dict[int, dict[int, int]] = {}
 
-    def add(self, now_ms: int, late_ms: int) -> None:
-        """Count one."""
+    def add(self, now_ms: int, late_ms: int, count: int = 1) -> None:
+        """Count one, or several at once."""
         number = now_ms // _SLICE_MS
         counts = self._slices.get(number)
         if counts is None:
             self._forget(now_ms)
             counts = self._slices[number] = {}
         size_class = bisect_left(_BOUNDS, late_ms) if late_ms > 0 else 0
-        counts[size_class] = counts.get(size_class, 0) + 1
+        counts[size_class] = counts.get(size_class, 0) + count
 
     def _forget(self, now_ms: int) -> None:
         oldest = (now_ms - _WINDOW_MS) // _SLICE_MS

@@ -8,6 +8,7 @@ from ..errors import CorruptRecord
 from ..message import Message, decode, string_hash
 from ..properties import TAGS
 from ..store.checkpoint import Checkpoint, CheckpointFile
+from ..store.facts import extra_key_of
 from ..store.topics import SCHEDULE_TOPIC
 from .index import IndexCheck
 from .log import LogCheck
@@ -65,6 +66,8 @@ def _index_hashes(message: Message) -> list[int]:
     names = [*([message.unique_key] if message.unique_key else []), *message.keys]
     if tags := message.properties.get(TAGS):
         names.append(f"T#{tags}")
+    if extra_key := extra_key_of(message.topic, message.properties):
+        names.append(extra_key)
     hashes = [abs(string_hash(f"{message.topic}#{name}")) for name in names]
     return [value if value < 1 << 31 else 0 for value in hashes]
 

@@ -80,6 +80,11 @@ class CommitLog:
             return self._open_room(size)
         return position
 
+    @property
+    def room(self) -> int:
+        """Bytes left in the segment for which ``place`` was just asked."""
+        return self._segment_end - self.end_position
+
     def push(self, record: bytes, size: int) -> None:
         """Append the record of ``size`` bytes for which ``place`` was just asked."""
         assert self._parts is not None

@@ -83,6 +83,11 @@ class ConsumeQueue:
         self.end_offset = offset + 1
         return offset
 
+    def append_many(self, entries: bytearray) -> None:
+        """Add packed entries that readers do not see yet."""
+        self._tail += entries
+        self.end_offset += len(entries) // ENTRY_SIZE
+
     def drop_from(self, offset: int) -> None:
         """Take back entries that were appended last and never shown."""
         del self._tail[(offset - self._tail_offset) * ENTRY_SIZE :]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ..errors import InvalidDelayLevel, InvalidProperties
 from ..properties import (
     DELAY,
     KEYS,
+    REAL_TOPIC,
     RESERVED,
+    SCHEDULE_KEY,
     TAGS,
     TIMER_DELAY_MS,
     TIMER_DELAY_SEC,
@@ -19,6 +22,7 @@ from ..properties import (
     format_properties,
     parse_properties,
 )
+from .topics import TIMER_TOPIC
 
 _WELL_FORMED = re.compile("(?:[^\x01\x02]+\x01[^\x02]*+\x02)*+").fullmatch
 #: Marks of messages that wait for a moment; taken as ordinary ones they would be delivered too early.
@@ -85,3 +89,15 @@ def _delay_level(value: str) -> int:
     if not value.isascii() or not value.isdigit() or len(value) > 10:
         raise InvalidDelayLevel(value)
     return int(value)
+
+
+def schedule_entry(topic: str, key: str) -> str:
+    """Return what a timer's schedule key is indexed as, beside the keys that every message has."""
+    return f"S#{topic}#{key}"
+
+
+def extra_key_of(topic: str, properties: Mapping[str, str]) -> str | None:
+    """Return the key that a stored record has beside unique key, keys and tags: a timer's schedule key."""
+    if topic != TIMER_TOPIC or SCHEDULE_KEY not in properties or TIMER_DELETE in properties:
+        return None
+    return schedule_entry(properties.get(REAL_TOPIC, ""), properties[SCHEDULE_KEY])

@@ -5,6 +5,8 @@ Derived from the log: what is missing at the end is added again by recovery; a d
 
 from __future__ import annotations
 
+from array import array
+
 from ..disk.files import File, Files, directory_of, join
 from ..message import string_hash
 from .indexfile import IndexFile, IndexWrite
@@ -37,6 +39,17 @@ class Index:
         if newest is None or newest.next_number >= newest.limit:
             newest = self._begin_file(store_ms)
         newest.add(self.hash_of(topic_and_key), position, store_ms)
+
+    def add_many(self, hashes: array[int], positions: list[int], store_ms: int) -> None:
+        """Add entries by hash, in order of position."""
+        done = 0
+        while done < len(hashes):
+            newest = self._newest
+            if newest is None or newest.next_number >= newest.limit:
+                newest = self._begin_file(store_ms)
+            step = min(newest.limit - newest.next_number, len(hashes) - done)
+            newest.add_many(hashes[done : done + step], positions[done : done + step], store_ms)
+            done += step
 
     def hash_of(self, text: str) -> int:
         """Return the index hash: the absolute value of Java's string hash.

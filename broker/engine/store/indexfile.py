@@ -75,6 +75,30 @@ class IndexFile:
         self.next_number = number + 1
         self.end_ms, self.end_position = store_ms, position
 
+    def add_many(self, hashes: array[int], positions: list[int], store_ms: int) -> None:
+        """Add entries; the caller has checked that they fit."""
+        slots, slot_count, pack = self._slots, self.slot_count, self._pack
+        assert slots is not None
+        number = self.next_number
+        if number == 1 and positions:
+            self.begin_ms, self.begin_position = store_ms, positions[0]
+        seconds = min(max((store_ms - self.begin_ms) // 1000, 0), 0x7FFFFFFF)
+        parts: list[bytes] = []
+        touched: list[int] = []
+        for key_hash, position in zip(hashes, positions, strict=True):
+            slot = key_hash % slot_count
+            previous = slots[slot]
+            if not previous:
+                self.used_slots += 1
+            parts.append(pack(key_hash, position, seconds, previous))
+            slots[slot] = number
+            touched.append(slot // _PAGE_SLOTS)
+            number += 1
+        self._tail += b"".join(parts)
+        self._dirty_pages.update(touched)
+        self.next_number = number
+        self.end_ms, self.end_position = store_ms, positions[-1]
+
     def find(self, file: File | None, key_hash: int, count: int) -> list[tuple[int, int]]:
         """Return up to ``count`` (position, approximate store ms) of entries with this hash, newest first.
 

@@ -23,7 +23,7 @@ from ..properties import SOURCE
 from .checkpoint import Checkpoint, DamagedRange
 from .consumequeue import FILLER_SIZE, ConsumeQueue
 from .derived import Derived
-from .facts import Facts
+from .facts import Facts, extra_key_of
 from .store import Store
 from .topics import SYSTEM_PREFIX, SYSTEM_TOPICS, Topic
 
@@ -179,6 +179,8 @@ class Recovery:
         store.visible_ms = message.store_ms
         facts = Facts(b"", message.unique_key, message.tags, properties.get("KEYS"))
         store.add_to_index(message.topic, facts, message.position, message.store_ms)
+        if extra_key := extra_key_of(message.topic, properties):
+            store.index.add(f"{message.topic}#{extra_key}", message.position, message.store_ms)
         if (service := self._by_topic.get(message.topic)) is not None:
             service.walked(message)
 

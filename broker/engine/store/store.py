@@ -6,6 +6,7 @@ says that the log holds it durably (flush=sync) or at all (flush=async).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ..config import EngineConfig, parse_delay_levels
@@ -16,6 +17,7 @@ from ..properties import DELAY
 from .changes import Changes
 from .checkpoint import CheckpointFile, DamagedRange
 from .commitlog import CommitLog
+from .consumequeue import ConsumeQueue
 from .derived import Derived
 from .facts import Facts
 from .groups import Groups
@@ -86,6 +88,7 @@ class Store:
         asked_queue_id: int = -1,
         asked_topic: str | None = None,
         due_ms: int | None = None,
+        also_key: str | None = None,
     ) -> Ticket:
         """Append one record to a queue that is known to be right. Raises DiskFull, StoreBusy; then nothing changed."""
         if self._pending_bytes > self._pending_limit_bytes:
@@ -111,6 +114,8 @@ class Store:
             self.index.add(f"{topic}#{unique_key}", position, store_ms)
         if keys or tags:
             self._add_to_index(topic, tags, keys, position, store_ms)
+        if also_key:
+            self.index.add(f"{topic}#{also_key}", position, store_ms)
         queue.last_ms = store_ms
         job = self._open_job
         job.queue_ends[queue] = offset + 1
@@ -124,6 +129,20 @@ class Store:
         if log.batch.size_bytes >= self._sync_batch_bytes:
             self._seal()
         return ticket
+
+    def appended(self, size: int, queues: Iterable[ConsumeQueue], store_ms: int) -> None:
+        """Take note of records of ``size`` bytes that were appended without tickets (run.py)."""
+        job = self._open_job
+        for queue in queues:
+            job.queue_ends[queue] = queue.end_offset
+        job.store_ms = store_ms
+        job.bare_bytes += size
+        self._pending_bytes += size
+
+    def seal_if_full(self) -> None:
+        """Close the batch if it is large enough for a sync of its own."""
+        if self.log.batch.size_bytes >= self._sync_batch_bytes:
+            self._seal()
 
     def make_room(self, size: int) -> None:
         """Make sure that records of so many bytes in all can be appended. Raises DiskFull, StoreBusy."""
@@ -165,7 +184,7 @@ class Store:
 
     def note(self, derived: Derived, value: Any) -> None:
         """Have a service told ``value`` when the record just appended is visible."""
-        job = self._open_job if self._open_job.tickets else self._closed_jobs[-1]
+        job = self._open_job if self._open_job.queue_ends else self._closed_jobs[-1]
         job.notes.setdefault(derived, []).append(value)
 
     # group commit
@@ -208,8 +227,19 @@ class Store:
             self.arrivals.add(key)
             touch("queue", key)
         if job.writes is not None:
-            self._pending_bytes -= sum(ticket.size for ticket in job.tickets)
+            self._pending_bytes -= sum([ticket.size for ticket in job.tickets]) + job.bare_bytes
         return job.tickets
+
+    def join(self, ticket: Ticket) -> bool:
+        """Answer a ticket for a record that is there already with what is being written; False if nothing is."""
+        job: SyncJob | None = self._open_job
+        if not self._open_job.queue_ends:
+            job = self._closed_jobs[-1] if self._closed_jobs else self._job_out
+        if job is None:
+            return False
+        job.tickets.append(ticket)
+        job.bare_bytes -= ticket.size
+        return True
 
     def abandon(self) -> list[Ticket]:
         """Return the tickets of everything that was appended and will never be written."""

@@ -18,6 +18,7 @@ class Ticket:
     """
 
     __slots__ = (
+        "conflict",
         "due_ms",
         "owner",
         "position",
@@ -28,6 +29,7 @@ class Ticket:
         "store_ms",
         "topic",
         "unique_key",
+        "waits",
     )
 
     def __init__(
@@ -53,10 +55,14 @@ class Ticket:
         self.store_host = store_host
         self.due_ms = due_ms
         self.unique_key = unique_key
+        #: what became of a schedule key that was taken: "replaced", or "kept": then all is said of the timer that stays
+        self.conflict: str | None = None
+        #: False: there is nothing to wait for, ``synced`` will not return it
+        self.waits = True
 
     def answered_to(self, owner: object) -> Ticket:
         """Return the same ticket with another owner: for senders who do not wait until it is durable."""
-        return Ticket(
+        other = Ticket(
             owner,
             self.topic,
             self.queue_id,
@@ -68,6 +74,8 @@ class Ticket:
             self.due_ms,
             self.unique_key,
         )
+        other.conflict, other.waits = self.conflict, self.waits
+        return other
 
     @property
     def offset_message_id(self) -> str:
@@ -78,12 +86,16 @@ class Ticket:
 class SyncJob:
     """One group commit. ``run`` may be called in any thread; everything else belongs to the engine."""
 
-    __slots__ = ("end_position", "index_mark", "notes", "queue_ends", "store_ms", "sync", "tickets", "writes")
+    __slots__ = (
+        "bare_bytes", "end_position", "index_mark", "notes", "queue_ends", "store_ms", "sync", "tickets", "writes",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.writes: Writes | None = None
         self.sync = True
         self.tickets: list[Ticket] = []
+        #: bytes of records that nobody waits for
+        self.bare_bytes = 0
         #: how far each touched queue becomes visible
         self.queue_ends: dict[ConsumeQueue, int] = {}
         #: what the services are to be told when it is visible

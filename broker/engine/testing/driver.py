@@ -24,6 +24,8 @@ TINY = EngineConfig(
     index_entries=24,
     max_body_bytes=2048,
     max_properties_bytes=1024,
+    timer_slots=84,
+    timer_log_file_bytes=1040,
     delay_levels="1s 5s 10s",
     retention_hours=72,
 )

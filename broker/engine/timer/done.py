@@ -53,6 +53,17 @@ class Done:
             return True
         return bool(chunk[(offset & _MASK) >> 3] >> (offset & 7) & 1)
 
+    def none_of(self, offsets: Iterable[int]) -> bool:
+        """Tell whether none of these is over; they exist."""
+        number, chunk = -1, None
+        for offset in offsets:
+            if offset >> _SHIFT != number:
+                number = offset >> _SHIFT
+                chunk = self._chunks.get(number)
+            if chunk is None or chunk[(offset & _MASK) >> 3] >> (offset & 7) & 1:
+                return False
+        return True
+
     def add(self, offset: int) -> bool:
         """Mark a timer as over; False if it was."""
         number = offset >> _SHIFT

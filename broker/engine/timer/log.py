@@ -177,6 +177,16 @@ class TimerLog:
                 yield at, Unit._make(found)
                 at += UNIT_SIZE
 
+    def is_blank(self, at: int) -> bool:
+        """Tell whether no unit fits at a place, so that its file ends with a blank there."""
+        return self.file_size - at % self.file_size < UNIT_SIZE + _BLANK_ROOM
+
+    def last_unit_of(self, start: int) -> Unit | None:
+        """Return the last unit of a full file, None if it cannot be read."""
+        at = start + ((self.file_size - _BLANK_ROOM) // UNIT_SIZE - 1) * UNIT_SIZE
+        raw = self.read(at, UNIT_SIZE)
+        return Unit._make(UNIT.unpack(raw)) if len(raw) == UNIT_SIZE else None
+
     # keeping
 
     def start_at(self, min_position: int, end_position: int) -> None:

@@ -1,0 +1,90 @@
+"""What a sender asks of a timer, read from the properties of the message."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple
+
+from ..errors import TimerIllegal, TimerInThePast, TimerTooFar
+from ..properties import (
+    ON_CONFLICT,
+    REJECT_PAST,
+    SCHEDULE_KEY,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELETE,
+    TIMER_DELIVER_MS,
+)
+from ..store.facts import value_in
+
+Conflict = Literal["replace", "keep", "error"]
+_NUMBER = re.compile(r"[+-]?[0-9]{1,19}").fullmatch
+_LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
+#: Longest schedule key, in characters.
+KEY_LIMIT = 200
+
+
+class Ask(NamedTuple):
+    """A moment in the future; the unique key to delete or None; the schedule key or None and what to do if taken."""
+
+    due_ms: int
+    delete: str | None
+    key: str | None
+    on_conflict: Conflict
+
+
+def ask_of(text: str, now_ms: int, max_delay_ms: int) -> Ask | None:
+    """Return what the properties ask for, None if the moment is over: the message is to be delivered at once.
+
+    Raises TimerIllegal.
+    """
+    due_ms = due_ms_asked(text, now_ms)
+    delete = value_in(text, TIMER_DELETE) if "DEL_UNIQKEY" in text else None
+    if due_ms <= now_ms:
+        if delete is not None or ("ESC_" in text and value_in(text, REJECT_PAST) == "true"):
+            raise TimerInThePast(due_ms)
+        return None
+    if due_ms - now_ms > max_delay_ms:
+        raise TimerTooFar(due_ms, max_delay_ms)
+    if "ESC_" not in text or (key := value_in(text, SCHEDULE_KEY)) is None:
+        return Ask(due_ms, delete, None, "error")
+    return Ask(due_ms, delete, checked_key(key), _conflict_of(text))
+
+
+def due_ms_asked(text: str, now_ms: int) -> int:
+    """Return the moment asked for: seconds from now before ms from now before a moment. Raises TimerIllegal."""
+    if "DELAY_SEC" in text and (value := value_in(text, TIMER_DELAY_SEC)) is not None:
+        return _within(now_ms + _number(TIMER_DELAY_SEC, value) * 1000)
+    if "DELAY_MS" in text and (value := value_in(text, TIMER_DELAY_MS)) is not None:
+        return _within(now_ms + _number(TIMER_DELAY_MS, value))
+    value = value_in(text, TIMER_DELIVER_MS)
+    if value is None:
+        raise TimerIllegal("A message that deletes a timer names the same moment as that timer (TIMER_DELIVER_MS).")
+    return _number(TIMER_DELIVER_MS, value)
+
+
+def checked_key(key: str) -> str:
+    """Return a schedule key; raises TimerIllegal."""
+    if not 1 <= len(key) <= KEY_LIMIT or not key.isprintable():
+        raise TimerIllegal(f"The schedule key {key[:40]!r} is not valid: 1 to {KEY_LIMIT} printable characters.")
+    return key
+
+
+def _conflict_of(text: str) -> Conflict:
+    value = value_in(text, ON_CONFLICT) or "error"
+    for known in ("replace", "keep", "error"):
+        if value == known:
+            return known
+    raise TimerIllegal(f"{ON_CONFLICT} is replace, keep or error, not {value[:40]!r}.")
+
+
+def _number(name: str, value: str) -> int:
+    if _NUMBER(value) is None or not -_LONG_MAX - 1 <= int(value) <= _LONG_MAX:
+        raise TimerIllegal(f"timer message illegal: {name} is a whole number of 64 bits, not {value[:40]!r}.")
+    return int(value)
+
+
+def _within(due_ms: int) -> int:
+    if due_ms > _LONG_MAX:
+        raise TimerIllegal(f"timer message illegal: a moment of {due_ms} ms is beyond every calendar.")
+    return due_ms

@@ -1,0 +1,279 @@
+"""What comes next: the seconds about to come, read ahead from wheel and timer log and ordered by exact ms.
+
+    wheel -> seconds (one at a time, bounded) \\
+    accepted with little time left -> heap     > in order of (due ms, offset) -> ready (encoded ahead) -> released
+
+Equal moments keep their order of arrival. What is loaded is bounded; what waits further off stays on disk.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+from itertools import repeat
+from typing import TYPE_CHECKING, NamedTuple
+
+from .log import MAGIC_DELETE, MAGIC_ROLL, Unit
+from .ready import Ready
+
+if TYPE_CHECKING:
+    from .core import Core
+
+#: Nothing known to be used.
+NEVER = 1 << 62
+
+
+class Entry(NamedTuple):
+    """A timer whose moment is near."""
+
+    due_ms: int
+    offset: int
+    position: int
+    size: int
+
+
+class _Second:
+    """The timers of one second by ms; each array holds offset, position, size of one after another."""
+
+    __slots__ = ("at", "buckets", "moments", "second")
+
+    def __init__(self, second: int, buckets: dict[int, array[int]]) -> None:
+        self.second = second
+        self.buckets = buckets
+        self.moments = deque(sorted(buckets))
+        self.at = 0
+
+
+class Due:
+    """What is loaded of the wheel. All seconds below ``read_second`` are, or were; ``next_used`` is the next that is
+    not empty, as far as known."""
+
+    def __init__(self, core: Core, begin: int = 0, end: int = NEVER) -> None:
+        self._core = core
+        self.read_second = begin
+        self.end_second = end
+        self.next_used = begin
+        self.ready: deque[Ready] = deque()
+        self.ready_bytes = 0
+        self.loaded = 0
+        self._heap: list[tuple[int, int, int, int]] = []
+        self._seconds: deque[_Second] = deque()
+        self._only: deque[int] | None = None
+        self._loading: Iterator[int] | None = None
+        self._loading_second = 0
+        #: far timers that passed by and are to be put further
+        self.rolling: list[tuple[Unit, int]] = []
+        self.broken = False
+
+    def insert(self, due_ms: int, offset: int, position: int, size: int) -> None:
+        """Add a timer of a second that was read already."""
+        heappush(self._heap, (due_ms, offset, position, size))
+
+    def reset(self, second: int) -> None:
+        """Forget everything and read again from a second on: the clock was set back."""
+        self.__init__(self._core, second, self.end_second)  # type: ignore[misc]
+
+    def only(self, seconds: Iterable[int]) -> None:
+        """Read these seconds and no others: they are all there are."""
+        self._only = deque(seconds)
+
+    @property
+    def is_finished(self) -> bool:
+        """Tell whether all up to the end was read and taken."""
+        return self.read_second >= self.end_second and not self.is_loading and self.head() is None
+
+    # when
+
+    def head(self) -> tuple[int, int] | None:
+        """Return (due ms, offset) of the next timer in memory."""
+        found = [(self._heap[0][0], self._heap[0][1])] if self._heap else []
+        if self.ready:
+            found.append(self.ready[0].head)
+        if self._seconds:
+            first = self._seconds[0]
+            moment = first.moments[0]
+            found.append((moment, first.buckets[moment][first.at]))
+        return min(found, default=None)
+
+    def heap_head(self) -> tuple[int, int] | None:
+        """Return (due ms, offset) of the first of those that came late."""
+        return (self._heap[0][0], self._heap[0][1]) if self._heap else None
+
+    @property
+    def has_unready(self) -> bool:
+        """Tell whether something is loaded that could be made ready."""
+        return bool(self._heap or self._seconds)
+
+    @property
+    def is_loading(self) -> bool:
+        """Tell whether a second is read in part."""
+        return self._loading is not None or bool(self.rolling)
+
+    def lowest_second(self) -> int:
+        """Return the lowest second that may hold something that is not over."""
+        head = self.head()
+        seconds = [self.read_second]
+        if head is not None:
+            seconds.append((head[0] - 1) // 1000)
+        if self._loading is not None or self.rolling:
+            seconds.append(self._loading_second)
+        return min(seconds)
+
+    # loading
+
+    def next_second(self) -> int | None:
+        """Return the next used second that is not read yet, None if there is none within a turn of the wheel."""
+        if self._only is not None:
+            return None
+        begin = max(self.next_used, self.read_second)
+        until = max(begin, self.read_second + self._core.wheel.places - 1)
+        found = self._core.wheel.next_used(begin, until) if begin <= until else None
+        self.next_used = until + 1 if found is None else found
+        return found
+
+    def find_next(self, until: int) -> int | None:
+        """Return the next used second up to ``until``; where there is none, everything up to there counts as read."""
+        until = min(until, self.end_second - 1)
+        if self._only is not None:
+            while self._only and self._only[0] < self.read_second:
+                self._only.popleft()
+            if self._only and self._only[0] <= until:
+                return self._only[0]
+            self.read_second = max(self.read_second, until + 1)
+            return None
+        if self.next_used > until:
+            self.read_second = max(self.read_second, until + 1)
+            return None
+        found = self._core.wheel.next_used(max(self.next_used, self.read_second), until)
+        if found is None:
+            self.next_used = max(self.next_used, until + 1)
+            self.read_second = max(self.read_second, until + 1)
+        else:
+            self.next_used = found
+        return found
+
+    def load(self, until: int, budget: int) -> int:
+        """Read up to ``budget`` units of seconds up to ``until``; return how many were read."""
+        used = 0
+        while used < budget:
+            if self._loading is None:
+                if self.rolling:
+                    return used
+                second = self.find_next(until)
+                if second is None:
+                    break
+                self._loading = self._read(second)
+                self._loading_second = second
+                self.read_second = self.next_used = second + 1
+            step = next(self._loading, None)
+            if step is None:
+                self._loading = None
+            else:
+                used += step
+        return used
+
+    def _read(self, second: int) -> Iterator[int]:
+        """Read one second in portions, newest unit first; yield how many units each had."""
+        core = self._core
+        slot = core.wheel.get(second)
+        if slot is None:
+            return
+        done, claimed, start_ms = core.done, core.claimed, second * 1000
+        buckets: dict[int, array[int]] = {}
+        normal = deletes = rolls = portion = 0
+        for _, unit in core.log.chain(slot.first, slot.last):
+            portion += 1
+            if portion == 512:
+                yield portion
+                portion = 0
+            if unit.write_ms + unit.delay_ms != start_ms:
+                self.broken = True
+                break
+            if unit.magic & MAGIC_DELETE:
+                deletes += 1
+                continue
+            normal += 1
+            if unit.magic & MAGIC_ROLL:
+                rolls += 1
+                self.rolling.append((unit, second))
+                continue
+            own = unit.reserved
+            offset = own >> 16
+            if done.has(offset) or offset in claimed:
+                continue
+            due_ms = start_ms + (own & 0xFFFF)
+            bucket = buckets.get(due_ms)
+            if bucket is None:
+                bucket = buckets[due_ms] = array("q")
+            bucket.extend((unit.record_size, unit.position, offset))
+        if not rolls and not slot.rolls and normal - deletes < slot.number:
+            self.broken = True
+        yield portion
+        if buckets:
+            for bucket in buckets.values():
+                bucket.reverse()
+                _put_in_order(bucket)
+                self.loaded += len(bucket) // 3
+            self._seconds.append(_Second(second, buckets))
+
+    def roll(self, budget: int, now_ms: int) -> int:
+        """Put far timers that passed by to their next place, at most ``budget``; return how many were looked at."""
+        core = self._core
+        used = min(budget, len(self.rolling))
+        for _ in range(used):
+            unit, second = self.rolling.pop()
+            offset, due_ms = core.reach.roll_of(second, unit.reserved) if unit.reserved else core.read_unit(unit)
+            if offset >= 0 and core.waits(offset):
+                core.roll(offset, unit.position, unit.record_size, due_ms, unit.topic_hash, now_ms)
+        return used
+
+    # taking
+
+    def take(self, count: int) -> list[Entry]:
+        """Take the next timers in order, at most ``count``."""
+        found: list[tuple[int, int, int, int]] = []
+        heap, seconds = self._heap, self._seconds
+        while len(found) < count:
+            if not seconds:
+                if not heap:
+                    break
+                found.append(heappop(heap))
+                continue
+            first = seconds[0]
+            moment = first.moments[0]
+            bucket, at = first.buckets[moment], first.at
+            if heap and heap[0][:2] < (moment, bucket[at]):
+                found.append(heappop(heap))
+                continue
+            many = (len(bucket) - at) // 3
+            step = 1 if heap and heap[0][0] <= moment else min(many, count - len(found))
+            stop = at + 3 * step
+            part = bucket[at:stop]
+            found.extend(zip(repeat(moment), part[0::3], part[1::3], part[2::3], strict=False))
+            self.loaded -= step
+            first.at = stop
+            if step == many:
+                del first.buckets[first.moments.popleft()]
+                first.at = 0
+                if not first.moments:
+                    seconds.popleft()
+        return [Entry._make(entry) for entry in found]
+
+    def take_late(self, now_ms: int, before: tuple[int, int], count: int) -> list[Entry]:
+        """Take timers that came late and are due now, as long as they are before ``before``."""
+        found: list[Entry] = []
+        heap = self._heap
+        while heap and len(found) < count and heap[0][0] <= now_ms and heap[0][:2] < before:
+            found.append(Entry._make(heappop(heap)))
+        return found
+
+
+def _put_in_order(bucket: array[int]) -> None:
+    """Order the timers of one ms by offset, each once: re-indexed ones stand behind younger ones, or twice."""
+    offsets = bucket[0::3].tolist()
+    if all(map(int.__lt__, offsets, offsets[1:])):
+        return
+    triples = sorted(set(zip(offsets, bucket[1::3], bucket[2::3], strict=True)))
+    bucket[:] = array("q", [number for triple in triples for number in triple])

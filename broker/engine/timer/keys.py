@@ -1,0 +1,100 @@
+"""Finding timers by what people know of them: schedule key, unique key, position. The index is on disk.
+
+A schedule key stands in the ordinary index under ``rmq_sys_wheel_timer#S#<topic>#<key>``, one entry for each timer that
+has one; of those that match, the newest tells whether the key is taken. Timers that are appended and not visible yet
+are looked for in memory.
+"""
+
+from __future__ import annotations
+
+from ..errors import CorruptRecord, RecordNotFound
+from ..message import Message, decode
+from ..properties import CANCELS, SOURCE, TIMER_DELETE
+from ..store.facts import schedule_entry
+from ..store.store import Store
+from ..store.topics import TIMER_TOPIC
+from .core import Core, Parked, number_of, parked_of
+
+#: Entries of one key looked at: more than this many timers never share a unique key.
+_LOOKS = 64
+_FOREVER_MS = 1 << 60
+
+
+class Keys:
+    """Looks timers up. Nothing here changes anything."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._store: Store = core.store
+
+    def message_at(self, position: int) -> Message | None:
+        """Return the visible record at a position, None without one."""
+        try:
+            return decode(self._store.look_at(position), verify=False)
+        except (RecordNotFound, CorruptRecord):
+            return None
+
+    def at(self, position: int) -> Parked | None:
+        """Return the timer that was parked at a position, None if none was."""
+        fresh = self._core.fresh.get(position)
+        if fresh is not None:
+            return fresh
+        message = self.message_at(position)
+        if message is None or message.topic != TIMER_TOPIC or TIMER_DELETE in message.properties:
+            return None
+        return parked_of(message)
+
+    def by_schedule_key(self, topic: str, key: str) -> Parked | None:
+        """Return the newest timer with a schedule key, pending or over."""
+        for timer in reversed(self._core.fresh.values()):
+            if timer.key == key and timer.topic == topic:
+                return timer
+        for timer in self._indexed(schedule_entry(topic, key)):
+            if timer.key == key and timer.topic == topic:
+                return timer
+        return None
+
+    def by_unique_key(self, topic: str | None, unique_key: str) -> list[Parked]:
+        """Return the timers with a unique key (and real topic), newest first: a sender that retries makes several."""
+        found = [timer for timer in reversed(self._core.fresh.values()) if timer.unique_key == unique_key]
+        found += self._indexed(unique_key)
+        return [timer for timer in found if timer.unique_key == unique_key and topic in (None, timer.topic)]
+
+    def _indexed(self, entry: str) -> list[Parked]:
+        found = []
+        for position in self._store.index.find(TIMER_TOPIC, entry, _LOOKS, 0, _FOREVER_MS):
+            if position < self._store.visible_position and position not in self._core.fresh:
+                timer = self.at(position)
+                if timer is not None:
+                    found.append(timer)
+        return found
+
+    # what became of it
+
+    def released(self, timer: Parked) -> Message | None:
+        """Return the record that a timer was released as, None if it is not known."""
+        if not timer.unique_key:
+            return None
+        for position in self._store.index.find(timer.topic, timer.unique_key, _LOOKS, 0, _FOREVER_MS):
+            message = self.message_at(position)
+            found = message is not None and message.topic == timer.topic
+            if message is not None and found and number_of(message.properties.get(SOURCE)) == timer.position:
+                return message
+        return None
+
+    def cancel_of(self, timer: Parked) -> Message | None:
+        """Return the delete record that cancelled a timer, None if none is known."""
+        if not timer.unique_key:
+            return None
+        for position in self._store.index.find(TIMER_TOPIC, timer.unique_key, _LOOKS, 0, _FOREVER_MS):
+            message = self.message_at(position)
+            if message is not None and number_of(message.properties.get(CANCELS)) == timer.position:
+                return message
+        return None
+
+    def successor_of(self, timer: Parked) -> Parked | None:
+        """Return the timer that took the place of one, None without."""
+        candidates = self.by_unique_key(timer.topic, timer.unique_key) if timer.unique_key else []
+        if not candidates and timer.key and (newest := self.by_schedule_key(timer.topic, timer.key)):
+            candidates = [newest]
+        return next((other for other in candidates if other.replaced == timer.position), None)

@@ -1,0 +1,236 @@
+"""Timers encoded for their real topic before their moment: only place, time and checksum are missing (store/run.py)."""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ..errors import CorruptRecord, RecordNotFound
+from ..layout import CRC_NAME, CRC_SIZE, HEAD, MAGIC_V1, MAGIC_V2, U16, U32
+from ..message import Message, decode, encode, format_properties, pack_host, record_size
+from ..properties import DUE_MS, KEYS, REAL_QUEUE_ID, REAL_TOPIC, SOURCE, TAGS, UNIQUE_KEY
+from ..soundness import is_sound
+from ..store.mending import Mender
+from ..store.run import Run
+from ..store.store import Store
+from ..store.topics import TIMER_TOPIC
+
+if TYPE_CHECKING:
+    from .due import Entry
+
+#: Records so close to each other are read together, up to so many bytes.
+_NEAR_BYTES, _RUN_BYTES = 4 << 10, 512 << 10
+_IPV6 = 0x30
+_BODY_LENGTH_AT = 84
+_STORE_HOST_AT = 64
+_QUEUE_ID_AT = 12
+_OWN_TOPIC = bytes([len(TIMER_TOPIC)]) + TIMER_TOPIC.encode()
+_CHECKSUM_PLACE = CRC_NAME + b"0" * 10 + b"\x02"
+_SIZE = struct.Struct(">II")
+_QUEUE_ID = struct.Struct(">i")
+_FULL_LIMIT = 32_767
+
+
+class Ready:
+    """A run of released records and the timers they release. All before ``at`` are gone."""
+
+    __slots__ = ("at", "dues", "offsets", "positions", "run")
+
+    def __init__(self) -> None:
+        self.run = Run()
+        self.dues = array("q")
+        self.offsets = array("q")
+        self.positions = array("q")
+        self.at = 0
+
+    @property
+    def head(self) -> tuple[int, int]:
+        """(due ms, offset) of the next one."""
+        return self.dues[self.at], self.offsets[self.at]
+
+    def __len__(self) -> int:
+        return len(self.dues)
+
+
+class Preparer:
+    """Reads parked records and encodes them anew. ``place(topic, queue id)`` says where they belong now."""
+
+    def __init__(self, store: Store, mender: Mender, place: Callable[[str, int], tuple[str, int]]) -> None:
+        self._store = store
+        self._mender = mender
+        self._place = place
+        self._topics: dict[bytes, tuple[str, bytes, bool]] = {}
+        self._host = store.store_host
+
+    def prepare(self, entries: Sequence[Entry], misfits: list[Entry]) -> Ready:
+        """Return the entries as records; ``misfits`` takes those that are not what the timer log says."""
+        ready = Ready()
+        groups: dict[tuple[bytes, bytes], int] = {}
+        for entry, raw in zip(entries, self._read(entries), strict=True):
+            if not self._add(ready, groups, entry, raw):
+                misfits.append(entry)
+        return ready
+
+    def _read(self, entries: Sequence[Entry]) -> list[bytes]:
+        """Return what stands where the entries lead, in few calls."""
+        chain = self._store.log.chain
+        records: list[bytes] = []
+        at, count = 0, len(entries)
+        while at < count:
+            start = entries[at].position
+            end = start + entries[at].size
+            border = start - start % chain.segment_size + chain.segment_size
+            stop = at + 1
+            while stop < count:
+                following = entries[stop].position
+                if not 0 <= following - end <= _NEAR_BYTES or following >= border or end - start > _RUN_BYTES:
+                    break
+                end = following + entries[stop].size
+                stop += 1
+            try:
+                data = chain.read(start, end - start)
+            except RecordNotFound:
+                data = b""
+            if stop == at + 1:
+                records.append(data)
+            else:
+                records += [data[e.position - start : e.position - start + e.size] for e in entries[at:stop]]
+            at = stop
+        return records
+
+    def _add(self, ready: Ready, groups: dict[tuple[bytes, bytes], int], entry: Entry, raw: bytes) -> bool:
+        """Add one record; False if it is not the timer that the entry speaks of."""
+        due_ms, offset, position, size = entry
+        if len(raw) != size or is_sound(raw, position) is not None:
+            return False
+        head = HEAD.unpack_from(raw)
+        at = _BODY_LENGTH_AT + 4 + U32.unpack_from(raw, _BODY_LENGTH_AT)[0]
+        end = -CRC_SIZE if raw[-CRC_SIZE:-11] == CRC_NAME else size
+        properties = raw[at + len(_OWN_TOPIC) + 2 : end]
+        if head[5] != offset or head[7] & _IPV6 or len(self._host) != 8 or raw[at : at + 20] != _OWN_TOPIC:
+            return self._add_slowly(ready, groups, entry, raw)
+        if b"\x02%s\x01%d\x02" % (_DUE, due_ms) not in properties:
+            return self._add_slowly(ready, groups, entry, raw)
+        name, queue_id = field_of(properties, _REAL_TOPIC), field_of(properties, _REAL_QID)
+        if not name or queue_id is None:
+            return False
+        source = b"%s\x01%d\x02" % (_SOURCE, position)
+        length = len(properties) + len(source) + CRC_SIZE
+        group = groups.get((name, queue_id))
+        if group is None:
+            group = self._group_of(ready.run, groups, name, queue_id)
+        if length > _FULL_LIMIT or group < 0:
+            return False
+        topic, topic_head, wide = self._topics[name]
+        record = b"".join(
+            (raw[:at], topic_head, U16.pack(length), properties, source, _CHECKSUM_PLACE),
+        )
+        run = ready.run
+        start = len(run.data)
+        run.data += record
+        _SIZE.pack_into(run.data, start, len(record), MAGIC_V2 if wide else MAGIC_V1)
+        _QUEUE_ID.pack_into(run.data, start + _QUEUE_ID_AT, run.places[group][1])
+        run.data[start + _STORE_HOST_AT : start + _STORE_HOST_AT + 8] = self._host
+        run.starts.append(start)
+        run.sizes.append(len(record))
+        run.time_at.append(_STORE_HOST_AT - 8)
+        run.groups.append(group)
+        self._add_keys(run, topic, properties)
+        self._count(ready, entry)
+        return True
+
+    def _count(self, ready: Ready, entry: Entry) -> None:
+        ready.dues.append(entry.due_ms)
+        ready.offsets.append(entry.offset)
+        ready.positions.append(entry.position)
+
+    def _add_keys(self, run: Run, topic: str, properties: bytes) -> None:
+        hash_of = self._store.index.hash_of
+        unique_key = field_of(properties, _UNIQUE_KEY)
+        tags = field_of(properties, _TAGS)
+        keys = field_of(properties, _KEYS)
+        if unique_key:
+            run.hashes.append(hash_of(f"{topic}#{unique_key.decode()}"))
+        if keys:
+            for key in keys.decode().split():
+                run.hashes.append(hash_of(f"{topic}#{key}"))
+        code = 0
+        if tags:
+            text = tags.decode()
+            run.hashes.append(hash_of(f"{topic}#T#{text}"))
+            code = self._store.tags_code(text)
+        run.tags_codes.append(code)
+        run.hash_ends.append(len(run.hashes))
+
+    def _group_of(self, run: Run, groups: dict[tuple[bytes, bytes], int], name: bytes, queue_id: bytes) -> int:
+        """Return the number of a queue in a run, -1 if the record does not say where it belongs."""
+        if not queue_id.isdigit():
+            return -1
+        topic = name.decode()
+        if name not in self._topics:
+            wide = len(name) > 127
+            self._topics[name] = (topic, (U16.pack(len(name)) if wide else bytes([len(name)])) + name, wide)
+        place = self._place(topic, int(queue_id))
+        if place not in run.places:
+            run.places.append(place)
+        number = groups[name, queue_id] = run.places.index(place)
+        return number
+
+    def _add_slowly(self, ready: Ready, groups: dict[tuple[bytes, bytes], int], entry: Entry, raw: bytes) -> bool:
+        """Add a record of any form: with IPv6 addresses, or written by Apache RocketMQ."""
+        from .core import due_ms_of
+
+        try:
+            message = decode(raw, verify=False)
+        except CorruptRecord:
+            return False
+        if (message.topic, message.queue_offset) != (TIMER_TOPIC, entry.offset) or due_ms_of(message) != entry.due_ms:
+            return False
+        properties = {**message.properties, SOURCE: str(entry.position)}
+        name, queue_id = properties.get(REAL_TOPIC, "").encode(), properties.get(REAL_QUEUE_ID, "").encode()
+        group = groups.get((name, queue_id))
+        if group is None:
+            group = self._group_of(ready.run, groups, name, queue_id) if name else -1
+        if group < 0:
+            return False
+        stored = format_properties(properties)
+        if len(stored) + CRC_SIZE > _FULL_LIMIT:
+            stored = format_properties({k: v for k, v in properties.items() if k not in (REAL_TOPIC, REAL_QUEUE_ID)})
+        run = ready.run
+        born_host = pack_host(*message.born_host)
+        size = record_size(name, message.body, stored, born_host, self._host)
+        run.starts.append(len(run.data))
+        run.sizes.append(size)
+        run.time_at.append(48 + len(born_host))
+        run.groups.append(group)
+        run.data += self._encoded(message, name, run.places[group][1], stored, born_host, size)
+        self._add_keys(run, name.decode(), stored)
+        self._count(ready, entry)
+        return True
+
+    def _encoded(
+        self, message: Message, name: bytes, queue_id: int, stored: bytes, born_host: bytes, size: int
+    ) -> bytes:
+        return encode(
+            name, queue_id, 0, 0, message.body, stored, message.flag, message.sys_flag, message.born_ms, born_host,
+            0, self._host, message.reconsume_times, message.prepared_position, size,
+        )  # fmt: skip
+
+
+def field_of(properties: bytes, mark: bytes) -> bytes | None:
+    """Return the value of a property in stored form; ``mark`` is its name and separator. The last one counts."""
+    at = properties.rfind(mark)
+    while at > 0 and properties[at - 1] != 2:
+        at = properties.rfind(mark, 0, at)
+    if at < 0:
+        return None
+    start = at + len(mark)
+    end = properties.find(b"\x02", start)
+    return properties[start:] if end < 0 else properties[start:end]
+
+
+_DUE, _SOURCE = DUE_MS.encode(), SOURCE.encode()
+_REAL_TOPIC, _REAL_QID = REAL_TOPIC.encode() + b"\x01", REAL_QUEUE_ID.encode() + b"\x01"
+_UNIQUE_KEY, _TAGS, _KEYS = UNIQUE_KEY.encode() + b"\x01", TAGS.encode() + b"\x01", KEYS.encode() + b"\x01"

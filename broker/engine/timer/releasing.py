@@ -1,0 +1,189 @@
+"""Releasing what is due: in order, at its moment, never before it, each once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..errors import CorruptRecord, RecordNotFound
+from ..store.mending import Mender
+from ..store.run import append_run
+from ..store.topics import TIMER_TOPIC
+from .core import Core, parked_of
+from .due import Due, Entry
+from .ready import Preparer, Ready
+
+if TYPE_CHECKING:
+    from .service import Timers
+
+#: Timers released, records encoded, units read in one tick, so that a herd does not keep the broker from answering.
+RELEASES_PER_TICK = 1_000
+_PREPARED_PER_TICK = 250
+_LOADED_PER_TICK = 2_000
+#: How far ahead of its moment a second is read, and how much may be loaded and encoded.
+AHEAD_SECONDS = 5
+LOADED_LIMIT = 600_000
+READY_LIMIT_BYTES = 64 << 20
+
+
+class Released(NamedTuple):
+    """Noted on released records: timers ``begin``..``stop`` of a run."""
+
+    ready: Ready
+    begin: int
+    stop: int
+
+
+class Releaser:
+    """Moves timers from the wheel to their real topics, a portion with each tick."""
+
+    def __init__(self, core: Core, mender: Mender, preparer: Preparer, timers: Timers) -> None:
+        self._core = core
+        self._mender = mender
+        self._preparer = preparer
+        self._timers = timers
+
+    # ahead of the moment
+
+    def get_ready(self, due: Due, now_ms: int) -> bool:
+        """Read and encode a portion ahead; return whether there is more to do."""
+        until = now_ms // 1000 + AHEAD_SECONDS
+        if due.rolling:
+            due.roll(_LOADED_PER_TICK, now_ms)
+        elif due.loaded < LOADED_LIMIT:
+            due.load(until, _LOADED_PER_TICK)
+        more = due.is_loading or (due.loaded < LOADED_LIMIT and due.find_next(until) is not None)
+        if due.has_unready and due.ready_bytes < READY_LIMIT_BYTES:
+            self._prepare(due, _PREPARED_PER_TICK)
+            more |= due.has_unready and due.ready_bytes < READY_LIMIT_BYTES
+        return more
+
+    def _prepare(self, due: Due, count: int) -> None:
+        entries = due.take(count)
+        ready = self._encode(due, entries)
+        if len(ready):
+            due.ready.append(ready)
+            due.ready_bytes += len(ready.run.data)
+
+    def _encode(self, due: Due, entries: list[Entry]) -> Ready:
+        waits = self._core.waits
+        misfits: list[Entry] = []
+        ready = self._preparer.prepare([entry for entry in entries if waits(entry.offset)], misfits)
+        for entry in misfits:
+            self._put_right(due, entry)
+        return ready
+
+    def _put_right(self, due: Due, entry: Entry) -> None:
+        """Deal with a unit that leads to another record than it says: the queue knows where the timer stands."""
+        core = self._core
+        try:
+            timer = parked_of(self._mender.message_of(TIMER_TOPIC, 0, entry.offset))
+        except (RecordNotFound, CorruptRecord):
+            # damaged, and reported as such: nothing can be delivered
+            core.is_over(entry.offset, "")
+            return
+        right = Entry(timer.due_ms, timer.offset, timer.position, timer.size)
+        if right != entry:
+            due.insert(*right)
+        else:
+            # a sound record that does not say where it belongs
+            core.is_over(entry.offset, timer.topic)
+
+    # at the moment
+
+    def release(self, due: Due, now_ms: int, room: int) -> int:
+        """Append what is due, at most ``room``; return how many. Raises StoreRefused, OSError if nothing could be."""
+        count = 0
+        while count < room:
+            if not due.ready:
+                head = due.head()
+                if head is None or head[0] > now_ms:
+                    break
+                self._prepare(due, min(room - count, _PREPARED_PER_TICK))
+                continue
+            ready = due.ready[0]
+            late = due.heap_head()
+            if late is not None and late[0] <= now_ms and late < ready.head:
+                count += self._release_late(due, now_ms, ready.head, room - count)
+                continue
+            if ready.dues[ready.at] > now_ms:
+                break
+            stop = self._stop_of(ready, now_ms, late, room - count)
+            count += stop - ready.at
+            self._append(ready, stop, now_ms)
+            if ready.at == len(ready):
+                due.ready.popleft()
+                due.ready_bytes -= len(ready.run.data)
+            if ready.at < stop:
+                break
+        return count
+
+    def _stop_of(self, ready: Ready, now_ms: int, late: tuple[int, int] | None, room: int) -> int:
+        """Return the end of the part that may go now."""
+        dues, stop = ready.dues, ready.at
+        limit = min(len(dues), stop + room)
+        if late is not None and late[0] <= now_ms:
+            offsets = ready.offsets
+            while stop < limit and dues[stop] <= now_ms and (dues[stop], offsets[stop]) < late:
+                stop += 1
+            return stop
+        if dues[limit - 1] <= now_ms:
+            return limit
+        while dues[stop] <= now_ms:
+            stop += 1
+        return stop
+
+    def _release_late(self, due: Due, now_ms: int, before: tuple[int, int], room: int) -> int:
+        entries = due.take_late(now_ms, before, min(room, _PREPARED_PER_TICK))
+        ready = self._encode(due, entries)
+        try:
+            while ready.at < len(ready):
+                at = ready.at
+                self._append(ready, len(ready), now_ms)
+                if ready.at == at:
+                    break
+        finally:
+            # what the store did not take stays due
+            by_offset = {entry.offset: entry for entry in entries}
+            for offset in ready.offsets[ready.at :]:
+                due.insert(*by_offset[offset])
+        return len(entries)
+
+    def _append(self, ready: Ready, stop: int, now_ms: int) -> None:
+        """Append timers up to ``stop``, but not those that are over meanwhile."""
+        core = self._core
+        part = ready.offsets[ready.at : stop]
+        if (not core.claimed or core.claimed.isdisjoint(part)) and core.done.none_of(part):
+            self._append_part(ready, stop, now_ms)
+            return
+        for number in range(ready.at, stop):
+            if core.waits(ready.offsets[number]):
+                self._append_part(ready, number + 1, now_ms)
+                if ready.at <= number:
+                    return
+            else:
+                ready.at = number + 1
+
+    def _append_part(self, ready: Ready, stop: int, now_ms: int) -> None:
+        core, begin = self._core, ready.at
+        reached = append_run(core.store, ready.run, begin, stop, now_ms)
+        core.claimed.update(ready.offsets[begin:reached])
+        ready.at = reached
+        self._timers.note(Released(ready, begin, reached))
+        core.store.seal_if_full()
+
+
+def count_released(core: Core, note: Released, now_ms: int) -> Counter[tuple[str, int]]:
+    """Mark released timers as over; return how many there were by (topic, due ms)."""
+    ready, begin, stop = note
+    offsets = ready.offsets[begin:stop]
+    core.claimed.difference_update(offsets)
+    core.done.add_many(offsets)
+    places, groups = ready.run.places, ready.run.groups
+    for group, number in Counter(groups[begin:stop]).items():
+        core.count(places[group][0], -number)
+    found: Counter[tuple[str, int]] = Counter()
+    for (group, due_ms), number in Counter(zip(groups[begin:stop], ready.dues[begin:stop], strict=True)).items():
+        found[places[group][0], due_ms] += number
+    core.totals.released += stop - begin
+    return found

@@ -1,0 +1,294 @@
+"""Coming back: the last state, what the log says since, and a rebuild from the log alone where the state is no use.
+
+A store that Apache RocketMQ wrote (or wrote to, after us) is rebuilt too. What it has delivered, deleted or put back
+does not name the timer, so it is found by unique key: pending is every timer that was not seen delivered in its real
+topic, not deleted in its second, and not followed by a copy of itself that was put back more often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from zlib import crc32
+
+from ..disk import atomic
+from ..errors import CorruptRecord, RecordNotFound
+from ..message import Message, decode
+from ..properties import CANCELS, ECHO, SOURCE, TIMER_DELETE, TIMER_LEFT, TIMER_ROLLS, UNIQUE_KEY
+from ..store.topics import TIMER_TOPIC
+from .core import Core, Parked, number_of, parked_of
+from .due import Due
+from .keys import Keys
+from .log import MAGIC_DELETE, MAGIC_ROLL
+from .moments import second_of
+from .state import Kept, Paths, check_of_rocketmq, is_foreign, load_state
+from .wheel import Slot
+
+#: Timers remembered from the walk; where there are more they are read again.
+_TAIL_LIMIT = 300_000
+_BLOCK = 512
+
+
+class Revival:
+    """One opening."""
+
+    def __init__(self, core: Core, keys: Keys, paths: Paths) -> None:
+        self._core = core
+        self._keys = keys
+        self._paths = paths
+        self._kept = Kept()
+        self._usable = False
+        self._whole = False
+        self._foreign = False
+        self._tail: list[Parked] = []
+        self._deletes: list[tuple[Message, int]] = []
+        self._overflow = False
+        self.sequence = 0
+
+    # before and during the walk
+
+    def resume(self, *, whole: bool) -> None:
+        """Load the last state; where it is no use, or all of the log is walked, start from nothing."""
+        files = self._core.store.files
+        self._foreign = is_foreign(files, self._paths.check)
+        self._whole = whole
+        found = load_state(files, self._paths.state)
+        if found is not None:
+            self.sequence, kept, chunks = found
+            self._kept.totals, self._kept.steps, self._kept.paused = kept.totals, kept.steps, kept.paused
+            self._core.paused = kept.paused
+            for name, value in kept.totals.items():
+                setattr(self._core.totals, name, value)
+            if not whole and not self._foreign and self._take_over(kept):
+                self._kept = kept
+                self._usable = True
+                self._core.done.load(kept.end_offset, chunks)
+                self._core.by_topic.update(kept.by_topic)
+                self._core.pending = sum(kept.by_topic.values())
+                return
+        self._start_from_nothing()
+
+    def _start_from_nothing(self) -> None:
+        core = self._core
+        core.wheel.reset()
+        core.done.start_at(0)
+        core.by_topic.clear()
+        core.pending = 0
+
+    def _take_over(self, kept: Kept) -> bool:
+        """Load wheel and timer log of a state; False if they are not the ones it speaks of."""
+        core = self._core
+        if kept.slots != core.wheel.slots or kept.file_size != core.log.file_size or not core.log.open(kept.log_end):
+            return False
+        if core.log.min_position > kept.log_min:
+            return False
+        position = 0
+        if kept.wheels:
+            content = atomic.load(core.store.files, self._paths.wheel)
+            if content is None or not core.wheel.load(content):
+                return False
+            checksum = crc32(content)
+            known = [at for at, expected in kept.wheels if expected == checksum]
+            if not known:
+                return False
+            position = known[-1]
+            core.wheel.displaced = {slot[0]: Slot(*slot) for slot in kept.displaced}
+        return self._put_units_again(max(position, kept.log_min))
+
+    def _put_units_again(self, position: int) -> bool:
+        """Put the units behind the wheel's file into the wheel; False if they are not all there."""
+        core = self._core
+        add, at = core.wheel.add, position
+        for at, unit in core.log.units(position):
+            second = (unit.write_ms + unit.delay_ms) // 1000
+            if unit.magic & MAGIC_DELETE:
+                add(second, at, count=-1, rolls=-1 if unit.magic & MAGIC_ROLL else 0)
+            else:
+                add(second, at, rolls=1 if unit.magic & MAGIC_ROLL else 0)
+            at += unit.size
+        return at >= core.log.end_position or core.log.is_blank(at)
+
+    def walked(self, message: Message) -> None:
+        """Hear of a record of ``rmq_sys_wheel_timer``."""
+        core, offset = self._core, message.queue_offset
+        if offset < core.done.end:
+            return
+        if offset > core.done.end:
+            # what was lost in between left nothing that could be delivered
+            begin = core.done.end
+            core.done.extend(offset)
+            core.done.add_many(range(begin, offset))
+        core.done.extend(offset + 1)
+        if TIMER_DELETE in message.properties:
+            core.done.add(offset)
+            cancels = number_of(message.properties.get(CANCELS))
+            if cancels is not None:
+                self._end(cancels)
+            if len(self._deletes) < _TAIL_LIMIT:
+                self._deletes.append((message, -1 if cancels is None else cancels))
+            return
+        timer = parked_of(message)
+        core.count(timer.topic, 1)
+        if timer.replaced >= 0:
+            self._end(timer.replaced)
+        if len(self._tail) < _TAIL_LIMIT:
+            self._tail.append(timer)
+        else:
+            self._overflow = True
+
+    def heard(self, parked: Message) -> None:
+        """Hear that a timer was released."""
+        timer = parked_of(parked)
+        self._core.is_over(timer.offset, timer.topic)
+
+    def _end(self, position: int) -> None:
+        """Mark the timer parked at a position as over."""
+        try:
+            message = decode(self._core.store.log.record_at(position), verify=False)
+        except (RecordNotFound, CorruptRecord):
+            return
+        if message.topic == TIMER_TOPIC:
+            self._core.is_over(message.queue_offset, parked_of(message).topic)
+
+    # after it
+
+    def start(self, now_ms: int) -> Kept:
+        """Put what is pending into the wheel, and begin to read; return what was kept."""
+        core, now_second = self._core, now_ms // 1000
+        core.due.reset(now_second)
+        if self._usable:
+            self._index_tail(now_ms)
+            self._drop_expired()
+        else:
+            self._rebuild(now_ms)
+        set_overdue(core, self._kept.safe_second + 1 if self._usable else 0, now_second)
+        self._tail, self._deletes = [], []
+        return self._kept
+
+    def _index_tail(self, now_ms: int) -> None:
+        core, known = self._core, self._kept.end_offset
+        if self._overflow:
+            for timers in self._pending(known):
+                core.index(timers, now_ms)
+        else:
+            core.index([timer for timer in self._tail if core.waits(timer.offset)], now_ms)
+        for message, cancels in self._deletes:
+            echo = number_of(message.properties.get(ECHO))
+            position = cancels if cancels >= 0 else echo
+            victim = self._keys.at(position) if position is not None else None
+            if victim is not None and victim.offset < known:
+                core.index_delete(message.position, message.size, victim, now_ms)
+
+    def _drop_expired(self) -> None:
+        """What lies before the queue's first entry is gone with its segment."""
+        core = self._core
+        for offset in core.done.open_offsets(0, core.queue.min_offset):
+            core.pending -= 1
+            core.done.add(offset)
+
+    def _rebuild(self, now_ms: int) -> None:
+        core = self._core
+        if not self._whole:
+            self._start_from_nothing()
+            self._walk()
+        core.log.restart()
+        core.wheel.reset()
+        self._drop_expired()
+        self._apply_foreign_deletes()
+        for timers in self._pending(0):
+            core.index(timers, now_ms)
+
+    def _walk(self) -> None:
+        """Walk the whole log as recovery would have."""
+        log = self._core.store.log
+        position, end = log.min_position, log.end_position
+        while True:
+            for reached, record in log.walk(position, end):
+                position = reached
+                if record is not None:
+                    self._walk_record(record)
+            following = log.next_sound(position, end)
+            if following is None:
+                return
+            position = following
+
+    def _walk_record(self, record: bytes) -> None:
+        try:
+            message = decode(record, verify=False)
+        except CorruptRecord:
+            return
+        source = number_of(message.properties.get(SOURCE))
+        if source is not None:
+            self._end(source)
+        if message.topic == TIMER_TOPIC:
+            self.walked(message)
+
+    def _pending(self, begin: int) -> Iterator[list[Parked]]:
+        """Yield the timers that wait, in blocks."""
+        core = self._core
+        read_ms = check_of_rocketmq(core.store.files, self._paths.check) if self._foreign else 0
+        block: list[Parked] = []
+        for offset in list(core.done.open_offsets(begin, core.done.end)):
+            message = self._message(offset)
+            if message is None:
+                core.done.add(offset)
+                continue
+            timer = parked_of(message)
+            if (self._foreign or number_of(message.properties.get(TIMER_ROLLS))) and self._is_gone(
+                timer, message, read_ms
+            ):
+                core.is_over(offset, timer.topic)
+                continue
+            block.append(timer)
+            if len(block) == _BLOCK:
+                yield block
+                block = []
+        yield block
+
+    def _message(self, offset: int) -> Message | None:
+        entries = self._core.queue.entries(offset, 1)
+        message = self._keys.message_at(entries[0].position) if entries else None
+        return message if message is not None and message.queue_offset == offset else None
+
+    # what Apache RocketMQ did
+
+    def _apply_foreign_deletes(self) -> None:
+        core = self._core
+        for message, cancels in self._deletes:
+            if cancels >= 0 or ECHO in message.properties:
+                continue
+            second = second_of(parked_of(message).due_ms)
+            for timer in self._meant(message.properties[TIMER_DELETE]):
+                if second_of(timer.due_ms) == second:
+                    core.is_over(timer.offset, timer.topic)
+
+    def _meant(self, delete: str) -> list[Parked]:
+        topic, plus, rest = delete.partition("+")
+        return self._keys.by_unique_key(None, delete) + (self._keys.by_unique_key(topic, rest) if plus else [])
+
+    def _is_gone(self, timer: Parked, message: Message, read_ms: int) -> bool:
+        """Tell whether RocketMQ delivered a timer, or put a copy of it back that counts instead."""
+        if not timer.unique_key:
+            return second_of(timer.due_ms) * 1000 <= read_ms
+        rolls = number_of(message.properties.get(TIMER_ROLLS)) or 0
+        for position in self._core.store.index.find(TIMER_TOPIC, timer.unique_key, 64, 0, 1 << 60):
+            other = self._keys.message_at(position)
+            if other is not None and other.topic == TIMER_TOPIC and other.unique_key == timer.unique_key:
+                again = number_of(other.properties.get(TIMER_ROLLS)) or 0
+                if again > rolls and parked_of(other).due_ms == timer.due_ms:
+                    return True
+        for position in self._core.store.index.find(timer.topic, timer.unique_key, 64, 0, 1 << 60):
+            other = self._keys.message_at(position)
+            if other is None or other.topic != timer.topic or TIMER_LEFT not in other.properties:
+                continue
+            if other.properties.get(UNIQUE_KEY) == timer.unique_key and parked_of(other).due_ms == timer.due_ms:
+                return True
+        return False
+
+
+def set_overdue(core: Core, begin: int, end: int) -> None:
+    """Let what is overdue be read beside what comes next, so that neither waits for the other."""
+    seconds = sorted(slot.second for slot in core.wheel.used() if begin <= slot.second < end)
+    core.overdue = None
+    if seconds:
+        core.overdue = Due(core, begin, end)
+        core.overdue.only(seconds)

@@ -1,0 +1,247 @@
+"""Timers: messages that wait for any moment up to ten years, to the ms, until they are released, cancelled or moved.
+
+    parking     a message becomes a record of rmq_sys_wheel_timer              (parking.py, asks.py, keys.py)
+    synced      visible: into timer log and wheel, what it ends is over        (core.py, wheel.py, log.py, done.py)
+    tick        seconds about to come are read and encoded, what is due goes   (due.py, ready.py, releasing.py)
+    checkpoint  timer log, wheel, what is over                                 (state.py)
+    open        the last state, and what the log says since                    (revival.py)
+
+Exactly once: a released record names its timer (ESC_SOURCE), a record that ends one names it too (ESC_CANCELS,
+ESC_REPLACES); whatever is lost of everything else follows from these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..errors import StoreRefused
+from ..lateness import Lateness
+from ..message import Message
+from ..store.mending import Mender
+from ..store.store import Store
+from ..store.topics import TIMER_TOPIC
+from .clock import ClockWatch
+from .core import Core, Parked
+from .keeping import Keeper
+from .keys import Keys
+from .parking import Deleted, Parking, Replaced
+from .ready import Preparer
+from .releasing import AHEAD_SECONDS, RELEASES_PER_TICK, Released, Releaser, count_released
+from .revival import Revival, set_overdue
+from .state import StateWrite
+
+#: Retry after the store refused a release.
+_REFUSED_PAUSE_MS = 100
+
+
+class Timers:
+    """The service. ``place(topic, queue id)`` says where a released message goes now."""
+
+    name = "timers"
+    topics = frozenset({TIMER_TOPIC})
+    may_checkpoint = True
+
+    def __init__(self, store: Store, mender: Mender, place: Callable[[str, int], tuple[str, int]]) -> None:
+        self._store = store
+        self._mender = mender
+        self.core = Core(store)
+        self.keys = Keys(self.core)
+        self.parking = Parking(self.core, self.keys, self.note)
+        self.clock = ClockWatch()
+        self._releaser = Releaser(self.core, mender, Preparer(store, mender, place), self)
+        self._keeper = Keeper(self.core, self.clock)
+        self._revival = Revival(self.core, self.keys, self._keeper.paths)
+        self._changes = 0
+        self._now_ms = 0
+        self._refused_until_ms = 0
+        self._flying: dict[int, int] = {}
+        self._overdue_since_ms = 0
+        self._overdue_room = RELEASES_PER_TICK
+        #: by real topic
+        self.lateness: dict[str, Lateness] = {}
+
+    def note(self, value: Parked | Replaced | Deleted | Released) -> None:
+        """Be told of this when the record just appended is visible."""
+        if isinstance(value, Released):
+            self._flying[id(value)] = value.ready.dues[value.begin]
+        self._store.note(self, value)
+
+    # recovery (see store/derived.py)
+
+    def resume(self, saved: object, *, whole: bool) -> None:
+        """Take over the last state, if there is one that is sound and the log goes on from it."""
+        self._revival.resume(whole=whole)
+
+    def walked(self, message: Message) -> None:
+        """Hear of a record of ``rmq_sys_wheel_timer``."""
+        self._revival.walked(message)
+
+    def heard(self, parked: Message) -> None:
+        """Hear that a timer was released."""
+        self._revival.heard(parked)
+
+    def start(self, now_ms: int) -> None:
+        """Put what the walk found into the wheel; begin to read where it was left."""
+        kept = self._revival.start(now_ms)
+        self._keeper.start(kept, self._revival.sequence, now_ms)
+        self.clock.start(now_ms, kept.steps)
+        self._now_ms = self._overdue_since_ms = now_ms
+
+    # the heart beat
+
+    def synced(self, notes: Sequence[Parked | Replaced | Deleted | Released], now_ms: int) -> None:
+        """Take over what is visible now."""
+        core = self.core
+        came: list[Parked] = []
+        self._changes += 1
+        for note in notes:
+            if isinstance(note, Parked):
+                came.append(note)
+                continue
+            if came:
+                self._accept(came, now_ms)
+                came = []
+            if isinstance(note, Released):
+                self._flying.pop(id(note), None)
+                self._count_lateness(note, now_ms)
+            elif isinstance(note, Replaced):
+                self._accept([note.timer], now_ms)
+                core.is_over(note.old.offset, note.old.topic)
+                core.totals.rescheduled += 1
+            elif isinstance(note, Deleted):
+                self._delete(note, now_ms)
+        if came:
+            self._accept(came, now_ms)
+
+    def _accept(self, timers: list[Parked], now_ms: int) -> None:
+        core = self.core
+        core.done.extend(timers[-1].offset + 1)
+        fresh, by_topic = core.fresh, core.by_topic
+        for timer in timers:
+            fresh.pop(timer.position, None)
+            topic = timer.topic
+            by_topic[topic] = by_topic.get(topic, 0) + 1
+        core.pending += len(timers)
+        core.index(timers, now_ms)
+
+    def _delete(self, note: Deleted, now_ms: int) -> None:
+        core, victim = self.core, note.victim
+        core.done.extend(note.offset + 1)
+        core.done.add(note.offset)
+        if victim is None:
+            return
+        if note.cancels and core.is_over(victim.offset, victim.topic):
+            core.totals.cancelled += 1
+        core.index_delete(note.position, note.size, victim, now_ms)
+
+    def _count_lateness(self, note: Released, now_ms: int) -> None:
+        lateness = self.lateness
+        for (topic, due_ms), count in count_released(self.core, note, now_ms).items():
+            known = lateness.get(topic)
+            if known is None:
+                known = lateness[topic] = Lateness()
+            known.add(now_ms, now_ms - due_ms, count)
+            if now_ms < due_ms:
+                self.core.totals.early += count
+
+    def tick(self, now_ms: int) -> int | None:
+        """Release what is due; read and encode ahead; return when to come again."""
+        core = self.core
+        step = self.clock.saw(now_ms)
+        self._now_ms = now_ms
+        if step == "back":
+            self._turn_back(now_ms)
+        elif step == "forward":
+            self._part_overdue(now_ms)
+        if core.paused:
+            self.clock.promise(None)
+            return None
+        if now_ms < self._refused_until_ms <= now_ms + _REFUSED_PAUSE_MS:
+            return self._refused_until_ms
+        try:
+            count = self._releaser.release(core.due, now_ms, RELEASES_PER_TICK)
+            busy = count >= RELEASES_PER_TICK
+            if core.overdue is not None:
+                busy |= self._release_overdue(now_ms)
+        except (StoreRefused, OSError):
+            self._refused_until_ms = now_ms + _REFUSED_PAUSE_MS
+            return self._refused_until_ms
+        busy |= self._releaser.get_ready(core.due, now_ms)
+        following = now_ms if busy else self._next_moment(now_ms)
+        self.clock.promise(following)
+        return following
+
+    def _next_moment(self, now_ms: int) -> int | None:
+        """Return when the next timer is due, or when its second is to be read."""
+        core = self.core
+        moments = []
+        for due in (core.due, core.overdue):
+            if due is not None and (head := due.head()) is not None:
+                moments.append(max(head[0], now_ms + 1))
+        second = core.due.next_second()
+        if second is not None:
+            moments.append(max((second - AHEAD_SECONDS) * 1000, now_ms + 1))
+        if core.overdue is not None:
+            moments.append(now_ms + 1)
+        return min(moments, default=None)
+
+    def _release_overdue(self, now_ms: int) -> bool:
+        """Release some of what was overdue, at a rate that leaves room; return whether more may go at once."""
+        core, due = self.core, self.core.overdue
+        assert due is not None
+        elapsed_ms = now_ms - self._overdue_since_ms
+        if elapsed_ms:
+            room = self._overdue_room + max(elapsed_ms, 0) * self._store.config.timer_overdue_per_s // 1000
+            self._overdue_room = min(room, RELEASES_PER_TICK)
+            self._overdue_since_ms = now_ms
+        if self._overdue_room:
+            self._overdue_room -= self._releaser.release(due, now_ms, self._overdue_room)
+        more = self._releaser.get_ready(due, now_ms)
+        if due.is_finished:
+            core.overdue = None
+            return False
+        return more
+
+    def _turn_back(self, now_ms: int) -> None:
+        """The clock was set back: read again from where it stands now; what is over stays over."""
+        core = self.core
+        second = min(core.due.lowest_second(), now_ms // 1000)
+        if core.overdue is not None:
+            second = min(second, core.overdue.lowest_second())
+            core.overdue = None
+        core.due.reset(second)
+
+    def _part_overdue(self, now_ms: int) -> None:
+        """Much time passed at once: what was due in it goes its own way, so that it holds nothing up."""
+        core, now_second = self.core, now_ms // 1000
+        begin = core.due.lowest_second()
+        if core.overdue is not None:
+            begin = min(begin, core.overdue.lowest_second())
+        if begin < now_second:
+            core.due.reset(now_second)
+            set_overdue(core, begin, now_second)
+
+    def pause(self, paused: bool, now_ms: int) -> None:
+        """Stop releasing, or go on; what became due in between goes oldest first."""
+        core = self.core
+        if core.paused and not paused:
+            self._part_overdue(now_ms)
+            self._overdue_since_ms = now_ms
+        core.paused = paused
+        self._changes += 1
+
+    # keeping (see store/derived.py)
+
+    def state(self) -> int:
+        """Return a number that changes with every change."""
+        return self._changes
+
+    def writes(self, *, clean: bool) -> StateWrite:
+        """Return timer log, wheel and what is over, as of now."""
+        return self._keeper.writes(list(self._flying.values()), self._now_ms, clean=clean)
+
+    def oldest_position(self) -> int | None:
+        """Return the position of the oldest timer that waits."""
+        lowest = self.core.done.lowest()
+        entries = self.core.queue.entries(lowest, 1) if lowest is not None else []
+        return entries[0].position if entries else None
