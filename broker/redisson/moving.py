@@ -22,6 +22,7 @@ class Moved:
     list_size: int
     poison: int
     size_bytes: int
+    first_due_ms: int | None
 
 
 def move_due(queue: DelayedQueue, limit: int, *, skip_poison: int = 0, scan: bool = False) -> Moved:
@@ -32,8 +33,16 @@ def move_due(queue: DelayedQueue, limit: int, *, skip_poison: int = 0, scan: boo
     """
     arguments = (limit, INDEX_STEP, int(scan), skip_poison)
     answer = cast("list[int | bytes]", queue.server.script(scripts.TRANSFER, queue.script_keys(), arguments))
-    count, due, following, now, again, size, poison, size_bytes = (whole(part) for part in answer)
-    return Moved(count, due, following if following >= 0 else None, now, again == 1, size, poison, size_bytes)
+    count, due, following, now, again, size, poison, size_bytes, first = (whole(part) for part in answer)
+    return Moved(count, due, _moment(following), now, again == 1, size, poison, size_bytes, _moment(first))
+
+
+def tend_index(queue: DelayedQueue) -> bool:
+    """Bring the index of places one step nearer to the list; True when there is nothing more to do.
+
+    It is left alone while members come due in the order of offers: then a transfer finds them without it.
+    """
+    return queue.server.script(scripts.TEND, queue.script_keys(), (INDEX_STEP,)) == 1
 
 
 def move_all_due(queue: DelayedQueue, limit: int = 200) -> int:
@@ -45,3 +54,7 @@ def move_all_due(queue: DelayedQueue, limit: int = 200) -> int:
         poison += moved.poison
         if not moved.again:
             return total
+
+
+def _moment(score: int) -> int | None:
+    return score if score >= 0 else None

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
-from typing import Protocol, cast
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol, cast
 
 import redis
+from redis.cluster import RedisCluster
 from redis.exceptions import NoScriptError, ResponseError
 
 from .errors import ClientUnfit, DifferentSlots, MemberUnreadable, WrongType
 from .scripts import Script
 
 _COMPLAINT = re.compile(r"ESCAPEMENTTYPE (\d+) (\S+) (\S+)")
+#: How long a listener is deaf to being stopped.
+LISTEN_TURN_S = 0.5
 Argument = bytes | str | int
 #: What commands and scripts answer: bytes, whole numbers, None, and lists of them.
 Answer = object
@@ -52,6 +56,21 @@ class Server:
         except ResponseError as error:
             raise _clearer(error, keys) from error
 
+    @contextmanager
+    def subscribed(self, pattern: str) -> Iterator[Iterator[bytes | None]]:
+        """The channels of this pattern on which something is said, None now and then when nothing was.
+
+        Raises redis-py's errors when the connection is lost.
+        """
+        factory = getattr(self.client, "pubsub", None)
+        assert factory is not None  # redis-py's clients have it
+        subscription = factory(ignore_subscribe_messages=True)
+        try:
+            subscription.psubscribe(pattern)
+            yield _channels(subscription)
+        finally:
+            subscription.close()
+
     def now_ms(self) -> tuple[int, float]:
         """The server's clock in epoch ms, and by how many ms this process's clock is ahead of it."""
         before = time.time()
@@ -70,16 +89,27 @@ def decodes(client: RedisClient) -> bool:
     return bool(getattr(encoder, "decode_responses", False))
 
 
-def connect(url: str, *, timeout_s: float = 10.0) -> redis.Redis:
-    """A client for `redis://`, `rediss://` (TLS) or `unix://` with password and database in the address."""
-    return redis.Redis.from_url(
-        url, socket_timeout=timeout_s, socket_connect_timeout=min(timeout_s, 5.0), health_check_interval=15
-    )
+def connect(url: str, *, timeout_s: float = 10.0) -> redis.Redis | RedisCluster:
+    """A client for `redis://`, `rediss://` (TLS), `unix://`, `redis+cluster://` or `rediss+cluster://`.
+
+    User, password and database stand in the address; TLS options too, such as `?ssl_ca_certs=/path`.
+    """
+    options = {"socket_timeout": timeout_s, "socket_connect_timeout": min(timeout_s, 5.0), "health_check_interval": 15}
+    scheme, _, rest = url.partition("://")
+    if scheme.endswith("+cluster"):
+        return RedisCluster.from_url(f"{scheme.removesuffix('+cluster')}://{rest}", **options)
+    return redis.Redis.from_url(url, **options)
 
 
 def whole(answer: Answer) -> int:
     """A number of an answer, which a script may give as text."""
     return int(float(answer)) if isinstance(answer, bytes) else cast("int", answer)
+
+
+def _channels(subscription: Any) -> Iterator[bytes | None]:
+    while True:
+        message = subscription.get_message(timeout=LISTEN_TURN_S)
+        yield None if message is None else cast("bytes", message["channel"])
 
 
 def _clearer(error: ResponseError, keys: Sequence[bytes]) -> Exception:

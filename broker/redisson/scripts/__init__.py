@@ -20,10 +20,15 @@ class Script:
     text: str
     sha: str
 
+    @classmethod
+    def of(cls, name: str, text: str) -> Script:
+        """The script of this text."""
+        return cls(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
 
 def _script(name: str, *parts: str) -> Script:
     text = "\n".join((_HERE / f"{part}.lua").read_text() for part in (*parts, name))
-    return Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+    return Script.of(name, text)
 
 
 _INDEXED = ("packing", "index")

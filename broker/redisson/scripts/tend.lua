@@ -1,4 +1,13 @@
--- Brings the index nearer to the list while there is time. ARGV: members at most. Returns 1 when it is complete.
+-- Brings the index nearer to the list while there is time. ARGV: members at most.
+-- Returns 1 when there is no more to do: it is whole, not needed, or the first due one is in front of the list.
 local complaint = wrong_type({'list', 'zset', 'list', 'zset', 'zset'})
 if complaint then return complaint end
+if redis.call('LLEN', WAITING) >= SMALL and redis.call('EXISTS', INDEX) == 0 then
+  local head = redis.call('ZRANGE', TIMEOUT, 0, 0)[1]
+  if not head or redis.call('LPOS', WAITING, head, 'MAXLEN', 400) then return 1 end
+end
+if redis.call('LLEN', WAITING) < SMALL then
+  tend(0)
+  return 1
+end
 return tend(tonumber(ARGV[1])) and 1 or 0

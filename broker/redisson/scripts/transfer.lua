@@ -3,7 +3,7 @@
 -- ARGV: how many at most; members to index at most; 1 to scan for the first one even without an index;
 --       how many of the first due ones are known to be poison.
 -- Returns: moved, due and still there, next due or -1, server ms, 1 when another call is needed at once,
---          length of the list, poison met, bytes moved.
+--          length of the list, poison met, bytes moved, due ms of the first one moved or -1.
 local complaint = wrong_type({'list', 'zset', 'list', 'zset', 'zset'})
 if complaint then return complaint end
 local limit, budget, scan = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
@@ -49,7 +49,9 @@ if #members > 0 then
   end
 end
 
+local first_due = '-1'
 if resolved > 0 then
+  first_due = redis.call('ZSCORE', TIMEOUT, members[1])
   local moved = {unpack(members, 1, resolved)}
   forget(moved, ids)
   redis.call('RPUSH', TARGET, unpack(values, 1, resolved))
@@ -60,4 +62,4 @@ end
 local due = redis.call('ZCOUNT', TIMEOUT, 0, now)
 local head = redis.call('ZRANGEBYSCORE', TIMEOUT, '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
 local again = (exhausted and resolved == #members) and 0 or 1
-return {resolved, due, head[2] or '-1', now, again, size - resolved, poison, bytes}
+return {resolved, due, head[2] or '-1', now, again, size - resolved, poison, bytes, first_due}

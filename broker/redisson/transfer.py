@@ -1,0 +1,272 @@
+"""The transfer service: keeps Redisson's delayed queues moving.
+
+It wakes for a queue when its channel says so, when its next value is due, and every SWEEP_S in any case: no single lost
+notification stops a queue. Java's own transfer tasks may run beside it, and other services like this one: each move is
+one atomic script, so a value is moved once, by whoever comes first.
+
+    listener ──channel──┐
+    finder ───SCAN──────┼──► agenda ──► workers ──► one script a turn ──► target lists, or topics (reliable mode)
+    next due, sweep ────┘
+
+A queue is worked on by one worker at a time and for SLICE_S at most, then others have their turn.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import logging
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from redis.exceptions import RedisError
+
+from .agenda import Agenda, Reason
+from .errors import RedissonError
+from .keys import CHANNEL_PREFIX, name_of
+from .moving import Moved, move_due, tend_index
+from .outage import Outage, is_outage
+from .queue import DelayedQueue
+from .server import RedisClient, Server
+from .surveying import queue_names, survey
+from .transferstatus import QueueStatus, TransferStatus, publish, withdraw
+
+logger = logging.getLogger(__name__)
+
+#: Values that one script moves; with this, a call takes about 5 ms with 100,000 waiting.
+BATCH = 200
+#: How long a queue may wait for a notification that was lost.
+SWEEP_S = 2.0
+#: SCAN walks the whole key space: seldom. A new queue that publishes is found at once.
+FIND_S = 30.0
+SLICE_S = 0.05
+#: Between two moves of one queue, so that one script moves several values and Redis is free at least half of the time.
+PACE_S = 0.004
+WORKERS = 4
+STATUS_S = 1.0
+
+#: Moves a batch of a queue: the queue, how many, how many are known to be poison, whether to scan.
+Mover = Callable[[DelayedQueue, int, int, bool], Moved]
+
+
+class TransferService:
+    """Moves what is due in all queues that `queues` allows (names or patterns with * and ?), from threads of its own.
+
+    `client` is shared by the threads; the status goes to `status_to`, which may be another server. With `read_only`
+    nothing is written to the queues' server: it watches. `movers` names queues that are moved in another way.
+    """
+
+    def __init__(
+        self,
+        client: RedisClient,
+        *,
+        queues: Sequence[str] = ("*",),
+        read_only: bool = False,
+        status_to: RedisClient | None = None,
+        movers: Mapping[str, Mover] | None = None,
+        workers: int = WORKERS,
+    ) -> None:
+        self._server = Server(client)
+        self._status_server = Server(status_to) if status_to is not None else None
+        self._allowed = tuple(queues)
+        self._read_only = read_only
+        self._movers = dict(movers or {})
+        self._agenda = Agenda()
+        self._outage = Outage()
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._queues: dict[str, tuple[DelayedQueue, QueueStatus]] = {}
+        self._instance = f"{os.getpid()}-{secrets.token_hex(4)}"
+        self._started_ms = int(time.time() * 1000)
+        self._skew_ms: float | None = None
+        self._listening = False
+        loops = [self._listen, self._find, self._report, *[self._work] * workers]
+        self._threads = [threading.Thread(target=loop, name=loop.__name__, daemon=True) for loop in loops]
+
+    def start(self) -> None:
+        """Start the threads; a server that is down is waited for."""
+        for name in self._allowed:
+            if not any(mark in name for mark in "*?["):
+                self._watch(name)
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """Finish the scripts under way and end the threads."""
+        self._stopping.set()
+        self._agenda.close()
+        ends = time.monotonic() + timeout_s
+        for thread in self._threads:
+            thread.join(max(0.0, ends - time.monotonic()))
+        if self._status_server is not None:
+            try:
+                withdraw(self._status_server, self._instance)
+            except RedisError as error:
+                logger.info("the status of the transfer service stays a few seconds: %s", error)
+
+    def status(self) -> TransferStatus:
+        """What it does now; safe from any thread."""
+        with self._lock:
+            queues = [replace(status, reasons=dict(status.reasons)) for _, status in self._queues.values()]
+        outage = self._outage
+        calm = "watching" if self._read_only else "moving"
+        return TransferStatus(
+            instance=self._instance,
+            started_ms=self._started_ms,
+            now_ms=int(time.time() * 1000),
+            state="waiting" if outage.since_ms is not None else calm,
+            read_only=self._read_only,
+            skew_ms=self._skew_ms,
+            problem=outage.problem,
+            waiting_since_ms=outage.since_ms,
+            outages=outage.count,
+            listening=self._listening,
+            queues=sorted(queues, key=lambda each: each.name),
+        )
+
+    def allows(self, name: str) -> bool:
+        """Whether this queue may be touched."""
+        return any(name == allowed or fnmatch.fnmatchcase(name, allowed) for allowed in self._allowed)
+
+    def _watch(self, name: str) -> None:
+        if not self.allows(name):
+            return
+        with self._lock:
+            if name in self._queues:
+                return
+            mode = "reliable" if name in self._movers else "plain"
+            queue = DelayedQueue(name, self._server.client, read_only=self._read_only)
+            self._queues[name] = (queue, QueueStatus(name, mode=mode))
+        self._agenda.wake(name, time.monotonic(), Reason.FOUND)
+
+    def _wake_all(self, reason: Reason) -> None:
+        with self._lock:
+            names = list(self._queues)
+        for name in names:
+            self._agenda.wake(name, time.monotonic(), reason)
+
+    def _work(self) -> None:
+        while (taken := self._agenda.take()) is not None:
+            name, reason = taken
+            queue, status = self._queues[name]
+            status.reasons[reason] = status.reasons.get(reason, 0) + 1
+            try:
+                at_s, following = self._turn(queue, status)
+            except Exception as error:
+                at_s, following = self._trouble(status, error), Reason.SWEEP
+            self._agenda.wake(name, at_s, following)
+            self._agenda.done(name)
+
+    def _turn(self, queue: DelayedQueue, status: QueueStatus) -> tuple[float, Reason]:
+        """Move what is due, for SLICE_S at most; when to come back, and why."""
+        if self._read_only:
+            return self._look(queue, status)
+        mover = self._movers.get(queue.name, _move_plainly)
+        began = time.monotonic()
+        poison = idle_calls = 0
+        while True:
+            called = time.monotonic()
+            # After so many calls without a move Java must be undoing the index all the time: scan then.
+            moved = mover(queue, BATCH, poison, idle_calls > 200 + status.waiting // 200)
+            now = time.monotonic()
+            _note(status, moved, (now - called) * 1000)
+            poison += moved.poison
+            idle_calls = 0 if moved.count else idle_calls + 1
+            status.poison = poison
+            if not moved.again or self._stopping.is_set():
+                break
+            if moved.count and now - began > SLICE_S:
+                return now + PACE_S, Reason.MORE
+        self._recovered()
+        if moved.list_size and not tend_index(queue):
+            return now + PACE_S, Reason.MORE
+        pause_s = max(PACE_S, now - called)
+        if moved.next_due_ms is not None and (moved.next_due_ms - moved.now_ms) / 1000 < SWEEP_S:
+            return now + max(pause_s, (moved.next_due_ms - moved.now_ms) / 1000), Reason.DUE
+        return now + SWEEP_S, Reason.SWEEP
+
+    def _look(self, queue: DelayedQueue, status: QueueStatus) -> tuple[float, Reason]:
+        found = survey(queue)
+        status.waiting, status.still_due, status.next_due_ms = found.list_size, found.overdue, found.next_due_ms
+        status.late_ms, status.seen_ms, status.problem = found.stuck_ms, found.now_ms, ""
+        self._recovered()
+        return time.monotonic() + SWEEP_S, Reason.SWEEP
+
+    def _trouble(self, status: QueueStatus, error: Exception) -> float:
+        """Note an error; when to try again."""
+        status.errors += 1
+        status.problem = str(error) or type(error).__name__
+        if is_outage(error):
+            return time.monotonic() + self._outage.note(str(error))
+        if not isinstance(error, (RedissonError, RedisError)):
+            logger.error("queue %s could not be moved", status.name, exc_info=error)
+        else:
+            logger.warning("queue %s was left alone: %s", status.name, error)
+        return time.monotonic() + SWEEP_S
+
+    def _recovered(self) -> None:
+        if self._outage.over():
+            logger.info("the server of the delayed queues answers again")
+            self._wake_all(Reason.SWEEP)
+
+    def _listen(self) -> None:
+        """Wake a queue when its channel says that it has a new head."""
+        while not self._stopping.is_set():
+            try:
+                with self._server.subscribed(CHANNEL_PREFIX + "*") as messages:
+                    self._listening = True
+                    self._wake_all(Reason.SWEEP)  # what was said while nobody listened
+                    for channel in messages:
+                        if self._stopping.is_set():
+                            return
+                        name = name_of(channel, CHANNEL_PREFIX) if channel else None
+                        if name is not None and self.allows(name):
+                            self._watch(name)
+                            self._agenda.wake(name, time.monotonic(), Reason.CHANNEL)
+            except (RedisError, OSError) as error:
+                self._listening = False
+                self._stopping.wait(self._outage.note(str(error)) if is_outage(error) else SWEEP_S)
+
+    def _find(self) -> None:
+        """Find queues by SCAN, and measure how far the two clocks are apart."""
+        while not self._stopping.is_set():
+            pause_s = FIND_S
+            try:
+                began = time.monotonic()
+                self._skew_ms = round(self._server.now_ms()[1], 3)
+                for name in queue_names(self._server):
+                    self._watch(name)
+                # At most a twentieth of the time goes into looking.
+                pause_s = max(FIND_S, 20 * (time.monotonic() - began))
+            except (RedisError, OSError) as error:
+                pause_s = self._outage.note(str(error)) if is_outage(error) else FIND_S
+            self._stopping.wait(pause_s)
+
+    def _report(self) -> None:
+        while not self._stopping.wait(STATUS_S):
+            if self._status_server is None:
+                return
+            try:
+                publish(self._status_server, self.status())
+            except (RedisError, OSError) as error:
+                logger.debug("the status could not be published: %s", error)
+
+
+def _move_plainly(queue: DelayedQueue, limit: int, skip_poison: int, scan: bool) -> Moved:
+    return move_due(queue, limit, skip_poison=skip_poison, scan=scan)
+
+
+def _note(status: QueueStatus, moved: Moved, call_ms: float) -> None:
+    status.waiting, status.still_due, status.next_due_ms = moved.list_size, moved.still_due, moved.next_due_ms
+    status.seen_ms, status.call_ms, status.problem = moved.now_ms, round(call_ms, 3), ""
+    if moved.count:
+        status.moved += moved.count
+        status.moved_bytes += moved.size_bytes
+        status.last_moved_ms, status.last_count = moved.now_ms, moved.count
+        status.late_ms = moved.now_ms - (moved.first_due_ms or moved.now_ms)
+        status.most_late_ms = max(status.most_late_ms, status.late_ms)
+    elif not moved.still_due:
+        status.late_ms = 0
