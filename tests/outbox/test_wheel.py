@@ -1,0 +1,133 @@
+"""The wheel `escapement` in a Django project that knows nothing of this checkout."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import psycopg
+import pytest
+
+from broker.client import Decision
+from tests.client.halfbroker import HalfBroker
+from tests.interop.process import Child
+from tests.interop.servers import says
+
+REPOSITORY = Path(__file__).parents[2]
+UV = Path(sys.executable).with_name("uv")
+BUILD_S = 300
+START_S = 60
+DATABASE = "wheel_project"
+
+SETTINGS = """
+import os
+SECRET_KEY = "tests"
+INSTALLED_APPS = ["shop", "escapement.outbox"]
+DATABASES = {"default": {"ENGINE": "django.db.backends.postgresql", "NAME": os.environ["PGDATABASE"]}}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+USE_TZ = True
+ESCAPEMENT_NAMESRV = os.environ["NAMESRV"]
+ESCAPEMENT_PRODUCER_GROUPS = ["shop"]
+"""
+MODELS = """
+from django.db import models
+class Order(models.Model):
+    item = models.CharField(max_length=20)
+"""
+COMMAND = """
+from django.core.management.base import BaseCommand
+from escapement.outbox import producer, transactional
+from shop.models import Order
+class Command(BaseCommand):
+    def handle(self, *args, **options):
+        with transactional():
+            order = Order.objects.create(item="book")
+            producer.send("orders", order.item, keys=[str(order.pk)])
+        try:
+            with transactional():
+                Order.objects.create(item="never")
+                producer.send("orders", "never")
+                raise ValueError
+        except ValueError:
+            self.stdout.write(",".join(Order.objects.values_list("item", flat=True)))
+"""
+
+
+def run(*command: str | Path, env: dict[str, str] | None = None, cwd: Path = REPOSITORY) -> str:
+    done = subprocess.run(
+        [str(part) for part in command], cwd=cwd, env=env, capture_output=True, text=True, timeout=BUILD_S, check=False
+    )
+    assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-4000:]}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of a fresh environment in which the wheel is installed, built from a copy of what is tracked."""
+    work = tmp_path_factory.mktemp("wheel")
+    run(UV, "build", "--wheel", "--out-dir", work / "dist", REPOSITORY)
+    (wheel,) = (work / "dist").glob("escapement-*.whl")
+    run(UV, "venv", "--python", sys.executable, work / "venv")
+    interpreter = work / "venv" / "bin" / "python"
+    run(UV, "pip", "install", "--python", interpreter, f"{wheel}[django]", "psycopg[binary]")
+    return interpreter
+
+
+@pytest.fixture
+def project(tmp_path: Path, postgres: str) -> Iterator[tuple[Path, dict[str, str], HalfBroker]]:
+    """A project with one app and the outbox, on a database of its own."""
+    for name, text in {
+        "settings.py": SETTINGS, "shop/models.py": MODELS, "shop/__init__.py": "", "shop/migrations/__init__.py": "",
+        "shop/management/commands/order.py": COMMAND,
+    }.items():  # fmt: skip
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(dedent(text))
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {DATABASE}")
+        parameters = connection.info.get_parameters()
+    with HalfBroker() as broker:
+        env = {
+            "PATH": os.environ["PATH"], "DJANGO_SETTINGS_MODULE": "settings", "PYTHONPATH": str(tmp_path),
+            "PGDATABASE": DATABASE, "PGUSER": parameters["user"], "PGHOST": parameters["host"],
+            "PGPORT": parameters.get("port", ""), "NAMESRV": broker.namesrv,
+        }  # fmt: skip
+        yield tmp_path, env, broker
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {DATABASE} WITH (FORCE)")
+
+
+@pytest.mark.slow
+def test_another_project_installs_the_wheel_and_sends_by_its_transactions(
+    python: Path, project: tuple[Path, dict[str, str], HalfBroker], tmp_path: Path
+) -> None:
+    directory, env, broker = project
+    run(python, "-m", "django", "makemigrations", "shop", "-v", "0", env=env, cwd=directory)
+    run(python, "-m", "django", "migrate", "-v", "0", env=env, cwd=directory)
+    assert run(python, "-m", "django", "makemigrations", "--check", "--dry-run", env=env, cwd=directory)
+    assert run(python, "-m", "django", "order", env=env, cwd=directory).strip() == "book"
+    codes = {half.body: half.codes for half in broker.halves.values()}
+    assert codes == {b"book": [Decision.COMMIT], b"never": [Decision.ROLLBACK]}
+    tables = "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
+    ask = f"import psycopg; print(sorted(r[0] for r in psycopg.connect().execute({tables!r})))"
+    assert run(python, "-c", ask, env=env, cwd=directory).strip() == str(
+        ["django_migrations", "escapement_outbox", "escapement_outbox_message", "shop_order"]
+    )
+    checkback = Child([str(python), "-m", "django", "checkback"], log=tmp_path / "checkback.log", env=env)
+    checkback.wait_for(says("answering checks of shop"), START_S, "checkback")
+    broker.wait_for_producer("shop")
+    (half,) = [half for half in broker.halves.values() if half.body == b"never"]
+    broker.check(half.properties["UNIQ_KEY"])
+    broker.wait(lambda: len(half.decisions) == 2)
+    assert (half.codes, checkback.stop()) == ([Decision.ROLLBACK, Decision.ROLLBACK], 0)
+
+
+def test_the_wheel_brings_one_package_and_no_other_name(python: Path) -> None:
+    site = python.parent.parent / "lib"
+    (packages,) = site.glob("python*/site-packages")
+    assert not {"broker", "console", "tests"} & {path.name for path in packages.iterdir()}
+    ask = "import importlib.util as u, escapement.client as c; print(c.Producer.__module__, u.find_spec('broker'))"
+    assert run(python, "-I", "-c", ask, cwd=packages).strip() == "escapement.client.producer None"
