@@ -143,7 +143,12 @@ def queue() -> str:
 
 def running(kind: str, base: Path) -> Iterator[Server]:
     """A started server that is gone afterwards; clean stops have tests of their own."""
-    one = SERVERS[kind](base / "store", base / "work", StoreShape())
+    yield from running_with(kind, base, StoreShape())
+
+
+def running_with(kind: str, base: Path, shape: StoreShape) -> Iterator[Server]:
+    """As running, with sizes and timing of one's own."""
+    one = SERVERS[kind](base / "store", base / "work", shape)
     one.start()
     yield one
     one.kill()

@@ -1,0 +1,128 @@
+"""transactional() on real brokers: whatever dies at whichever statement, database and topic agree."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from broker.client import Admin, BrokerRefused, Decision, Message, TransactionProducer, prepare
+from tests.interop.conftest import running_with
+from tests.interop.servers import Server, StoreShape, says
+from tests.interop.transactional_project import Project, bodies, wait_until_all_are_asked
+from tests.interop.waiting import wait_until
+
+#: A killed process' halves are asked about at once; 255 rounds are more than any test waits.
+QUICK = StoreShape(transaction_timeout_ms=2_000, transaction_interval_ms=1_000, transaction_checks=255, flush="async")
+STEPS_S = 1_500
+DATABASES = itertools.count(1)
+
+
+@pytest.fixture(scope="module", params=["apache", "escapement"])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A broker of either kind that asks soon."""
+    yield from running_with(request.param, tmp_path_factory.mktemp("quick"), QUICK)
+
+
+@pytest.fixture
+def project(server: Server, postgres: str, group: str, tmp_path: Path) -> Iterator[Project]:
+    """A Django project on a new database."""
+    name = f"transactional_{next(DATABASES)}"
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    base, _, query = postgres.partition("?")
+    one = Project(server, f"{base.rpartition('/')[0]}/{name}?{query}", group, tmp_path)
+    yield one
+    one.close()
+
+
+def agree(project: Project, topic: str, *, sent: Callable[[str], bool] = lambda name: True) -> bool:
+    return bodies(project.server, topic) == Counter(name for name in project.orders() if sent(name))
+
+
+@pytest.mark.parametrize(("outcome", "least"), [("commit", 200), ("rollback", 200), ("savepoint", 230)])
+def test_database_and_topic_agree_after_a_kill_at_every_statement(
+    project: Project, topic: str, outcome: str, least: int
+) -> None:
+    checkback = project.checkback()
+    steps = project.start("tests.interop.transactional_steps", topic, outcome)
+    line = steps.wait_for(says("steps "), STEPS_S, "all steps")
+    assert int(line.split()[1]) > least
+    wait_until_all_are_asked(project.server, topic)
+    orders = project.orders()
+    assert any(orders) is (outcome != "rollback")
+    assert wait_until(lambda: agree(project, topic), 60), (bodies(project.server, topic) - orders, orders)
+    assert checkback.stop() == 0
+
+
+def test_checks_are_answered_when_all_web_processes_are_dead(project: Project, topic: str) -> None:
+    """The web process dies first, and nobody answers for some rounds; then checkback is started."""
+    steps = project.start("tests.interop.transactional_steps", topic, "commit", "25")
+    steps.wait_for(says("steps "), STEPS_S, "all steps")
+    wait_until_all_are_asked(project.server, topic)
+    assert not agree(project, topic), "some step is between the database's commit and the broker's"
+    project.checkback()
+    wait_until_all_are_asked(project.server, topic)
+    assert wait_until(lambda: agree(project, topic), 60)
+
+
+def test_a_transaction_that_outlasts_many_checks_is_shown_once(project: Project, topic: str) -> None:
+    """Apache RocketMQ copies a half for each check; a commit at the first place leaves copies that are asked about."""
+    project.checkback()
+    slow = project.start("tests.interop.transactional_slow", topic, "6")
+    slow.wait_for(says("committed"), 60, "the slow transaction")
+    wait_until_all_are_asked(project.server, topic, rounds=4)
+    assert bodies(project.server, topic) == Counter({"slow": 1})
+    assert project.rows() == Counter({"done": 1})
+
+
+@pytest.mark.parametrize("decision", [Decision.COMMIT, Decision.ROLLBACK])
+def test_a_half_is_shown_when_it_is_committed_and_only_then(
+    server: Server, topic: str, group: str, decision: Decision
+) -> None:
+    with TransactionProducer(group, server.namesrv, check=lambda message: Decision.UNKNOWN) as producer:
+        producer.send(topic, "plain")
+        assert wait_until(lambda: bodies(server, topic) == Counter({"plain": 1}))
+        half = producer.send_half(topic, prepare("half", tag="t", keys=["k"]))
+        assert bodies(server, topic) == Counter({"plain": 1})
+        (producer.commit if decision is Decision.COMMIT else producer.rollback)(half)
+        shown = {"plain": 1, "half": 1} if decision is Decision.COMMIT else {"plain": 1}
+        assert wait_until(lambda: bodies(server, topic) == Counter(shown))
+
+
+def test_a_check_asks_what_was_sent_and_its_answer_decides(server: Server, topic: str, group: str) -> None:
+    answers = {"yes": Decision.COMMIT, "no": Decision.ROLLBACK}
+    asked: list[Message] = []
+
+    def check(message: Message) -> Decision:
+        asked.append(message)
+        return answers[message.body.decode()]
+
+    with TransactionProducer(group, server.namesrv, check=check) as producer:
+        halves = {body: producer.send_half(topic, prepare(body, keys=["k"], properties={"a": "b"})) for body in answers}
+        assert wait_until(lambda: bodies(server, topic) == Counter({"yes": 1}))
+        assert wait_until(lambda: len({message.unique_key for message in asked}) == 2)
+    for message in asked:
+        assert (message.topic, message.keys, message.properties["a"]) == (topic, ["k"], "b")
+        assert message.unique_key == halves[message.body.decode()].transaction_id
+
+
+def test_a_forged_place_is_refused(server: Server, topic: str, group: str) -> None:
+    from dataclasses import replace
+
+    with TransactionProducer(group, server.namesrv, check=lambda message: Decision.UNKNOWN) as producer:
+        half = producer.send_half(topic, prepare("half"))
+        for forged in (
+            replace(half, queue_offset=half.queue_offset + 1),
+            replace(half, position=half.position + 1),
+            replace(half, group="another"),
+        ):
+            with pytest.raises(BrokerRefused):
+                producer.commit(forged)
+        producer.rollback(half)
+    with Admin(server.namesrv) as admin, pytest.raises(BrokerRefused):
+        admin.message_at(half.position + 1)

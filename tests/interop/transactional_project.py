@@ -1,0 +1,98 @@
+"""What the tests of transactions start: a Django project on a database of its own, its checkback, its sentinel."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+import psycopg
+
+from broker.client import Admin, Decision, Message, TransactionProducer, prepare
+from tests.interop.jars import REPOSITORY
+from tests.interop.process import Child
+from tests.interop.servers import Server, says
+
+START_S = 60
+DECIDED_S = 120
+MANAGE = (sys.executable, "-m", "django")
+
+
+class Project:
+    """A Django project with the outbox, and a table `orders`; its processes run in `work`."""
+
+    def __init__(self, server: Server, database_url: str, group: str, work: Path) -> None:
+        self.server = server
+        self.database_url = database_url
+        self._group = group
+        self._work = work
+        self._started: list[Child] = []
+        self._environment = {
+            "DATABASE_URL": database_url, "OUTBOX_NAMESRV": server.namesrv, "OUTBOX_GROUP": group,
+            "DJANGO_SETTINGS_MODULE": "tests.interop.transactional_settings", "PYTHONPATH": str(REPOSITORY),
+        }  # fmt: skip
+        environment = {**os.environ, **self._environment}
+        subprocess.run([*MANAGE, "migrate", "-v", "0"], env=environment, cwd=work, check=True)
+        with psycopg.connect(database_url, autocommit=True) as connection:
+            connection.execute("CREATE TABLE orders (name text PRIMARY KEY)")
+
+    def start(self, *command: str) -> Child:
+        """Start a program of the project."""
+        child = Child([sys.executable, "-m", *command], log=self._work / f"{command[0]}.log", env=self._environment)
+        self._started.append(child)
+        return child
+
+    def checkback(self) -> Child:
+        """Start `manage.py checkback`, and wait until it says that it answers."""
+        child = self.start("django", "checkback")
+        child.wait_for(says("answering checks"), START_S, "checkback")
+        return child
+
+    def close(self) -> None:
+        """Kill what still runs."""
+        for child in self._started:
+            child.kill()
+
+    def orders(self) -> Counter[str]:
+        """The names in the database."""
+        with psycopg.connect(self.database_url, autocommit=True) as connection:
+            return Counter(name for (name,) in connection.execute("SELECT name FROM orders"))
+
+    def rows(self) -> Counter[str]:
+        """How many rows of the outbox are in which state."""
+        with psycopg.connect(self.database_url, autocommit=True) as connection:
+            return Counter(state for (state,) in connection.execute("SELECT state FROM escapement_outbox"))
+
+
+def bodies(server: Server, topic: str) -> Counter[str]:
+    """The bodies of all messages of the topic, and how often each is there."""
+    found: Counter[str] = Counter()
+    with Admin(server.namesrv) as admin:
+        for queue in admin.topic_stats(topic).queues:
+            offset = queue.min_offset
+            while offset < queue.max_offset:
+                page = admin.pull(topic, queue.queue.queue_id, offset, 32)
+                found.update(message.body.decode() for message in page)
+                offset = page[-1].queue_offset + 1 if page else queue.max_offset
+    return found
+
+
+def wait_until_all_are_asked(server: Server, topic: str, rounds: int = 2) -> None:
+    """Return when a half that was sent last has been asked about in several rounds: all before it were, too.
+
+    Brokers ask in the order of the half queue.
+    """
+    asked = threading.Semaphore(0)
+
+    def check(message: Message) -> Decision:
+        asked.release()
+        return Decision.UNKNOWN
+
+    with TransactionProducer(f"sentinel-{topic}", server.namesrv, check=check) as sentinel:
+        half = sentinel.send_half(f"Sentinel{topic}", prepare("last"))
+        for _ in range(rounds):
+            assert asked.acquire(timeout=DECIDED_S), "the sentinel is not asked about"
+        sentinel.rollback(half)
