@@ -1,4 +1,4 @@
-"""The Celery app. Workers that host the engine or the mirror say so with `--engine NAME` or `--mirror`."""
+"""The Celery app. Workers that host something say so: `--engine NAME`, `--mirror` or `--transfer`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ app.autodiscover_tasks()
 
 app.user_options["worker"].add(Option(("--engine",), metavar="NAME", help="Host the broker NAME in this worker."))
 app.user_options["worker"].add(Option(("--mirror",), is_flag=True, help="Host the mirror in this worker."))
+app.user_options["worker"].add(
+    Option(("--transfer",), is_flag=True, help="Move what is due in Redisson's delayed queues, in this worker.")
+)
 # Named, not imported: only a worker loads the engine, the web process never does.
 app.steps["worker"].add("broker.host:EngineStep")
 app.steps["worker"].add("broker.host:MirrorStep")
+app.steps["worker"].add("broker.host:TransferStep")

@@ -91,6 +91,10 @@ TEMPLATES: list[dict[str, Any]] = [
 DATABASES = {"default": database_settings(database_url())}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 REDIS_URL = redis_url()
+#: The server of Redisson's delayed queues, which of them may be touched (names or patterns), and whether only to look.
+REDISSON_URL = os.environ.get("ESCAPEMENT_REDISSON_URL") or REDIS_URL
+REDISSON_QUEUES = [name for name in os.environ.get("ESCAPEMENT_REDISSON_QUEUES", "*").split(",") if name]
+REDISSON_READ_ONLY = os.environ.get("ESCAPEMENT_REDISSON_READ_ONLY") == "1"
 CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
     "default": {"BACKEND": "channels_redis.core.RedisChannelLayer", "CONFIG": {"hosts": [REDIS_URL]}},
 }

@@ -45,11 +45,9 @@ def strip_svg(
     parts.append(f'<rect class="h0" x="0" y="{_TOP}" width="{WIDTH}" height="{_HIGH}" rx="2"/>')
     wide = place(max(step - 0.6, 1))
     for cell in cells:
-        rect = (
-            f'<rect class="h{heat(cell.count, peak)} hit" x="{place(cell.index * step)}" y="{_TOP}" '
-            f'width="{wide}" height="{_HIGH}"/>'
-        )
-        parts.append(f'<a href="{cell.href}"><title>{cell.title}</title>{rect}</a>')
+        bar = f"M{place(cell.index * step)} {_TOP}h{wide}v{_HIGH}h-{wide}z"
+        drawing = f'<path class="h{heat(cell.count, peak)}" d="{bar}"/>'
+        parts.append(f'<a href="{cell.href}"><title>{cell.title}</title>{drawing}</a>')
     for tick in ticks:
         left = place(tick.share * WIDTH)
         parts.append(f'<path class="ax2" d="M{left} {_TOP - 3}V{_TOP + _HIGH + 4}"/>')

@@ -50,7 +50,7 @@ def wheel_svg(rings: Sequence[Sequence[Slot]], *, label: str, now: str, marks: S
             if slot.count:
                 high = 0.12 + 0.88 * math.log1p(slot.count) / math.log1p(max(peak, 100))
                 path = sector(index / len(slots), (index + 1) / len(slots), inner, inner + (outer - inner) * high)
-                parts.append(_linked(slot, f'<path class="h{heat(slot.count, peak)} hit" d="{path}"/>'))
+                parts.append(_linked(slot, f'<path class="h{heat(slot.count, peak)}" d="{path}"/>'))
                 if slot.is_herd:
                     whole = sector(index / len(slots), (index + 1) / len(slots), inner - 1, outer + 1)
                     outlines.append(f'<path class="sel" d="{whole}"/>')

@@ -91,6 +91,9 @@ def _workers() -> list[ChildSpec]:
     beat = (sys.executable, "-m", "celery", "-A", "console", "beat", "--schedule", str(settings.VAR / "beat-schedule"))
     return [
         ChildSpec("mirror", _worker("mirror", *HOSTING_WORKER, "-Q", "mirror", "--mirror"), stop_timeout_s=15.0),
+        ChildSpec(
+            "transfer", _worker("transfer", *HOSTING_WORKER, "-Q", "transfer", "--transfer"), stop_timeout_s=15.0
+        ),
         ChildSpec("jobs", _worker("jobs", "-P", "prefork", "-c", "1", "-Q", "jobs", "--without-mingle")),
         ChildSpec("beat", (*beat, "--pidfile=", "-l", "INFO")),
     ]

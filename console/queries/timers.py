@@ -30,7 +30,7 @@ from console.queries.timer_wheel import forecast_of, wheel_of
 from console.queries.timer_zoom import Window, window_of
 
 LIST, WHEEL, STATUS, LIFE, FORECAST = 14_002, 14_003, 14_004, 14_007, 14_008
-TOPICS = 20
+TOPICS = 16
 #: requests for one page of a filtered list: a broker that is out of time gives what it has and a cursor
 MOST_ASKED = 3
 

@@ -28,6 +28,7 @@ from console.queries.timers_polled import WHEEL_TOPIC, Newest, matches, read_new
 #: topic stats and pull; checkpoint and metrics
 PULLED = (202, 11)
 TOLD = (60, 61)
+TOPICS = 16
 
 
 def timers(here: Mirrored, window: Window) -> TimersPage:
@@ -43,8 +44,8 @@ def timers(here: Mirrored, window: Window) -> TimersPage:
         zoom=window.zoom.name,
         at_ms=None if window.following else window.start_ms,
         figures=_figures(newest, told),
-        topics=topics[:20],
-        topics_left=len(topics[20:]),
+        topics=topics[:TOPICS],
+        topics_left=len(topics[TOPICS:]),
         lateness=None,
         first=_listed(here, evidence, newest, wanted, 0, FIRST_COUNT),
         wheel=_wheel(evidence, newest, window, here.now_ms) if newest is not None else None,

@@ -188,12 +188,11 @@ def slot_time(start_ms: int, step_ms: int) -> str:
 
 
 def _ring(ring: Stretch, zoom: str, herds: list[int]) -> list[Slot]:
-    base = reverse("timers")
     return [
         Slot(
             slot.count,
             _slot_title(slot, ring.step_ms),
-            f"{base}?zoom={zoom}&amp;at={slot.start_ms}",
+            f"?zoom={zoom}&amp;at={slot.start_ms}",
             any(slot.start_ms <= due_ms < slot.start_ms + ring.step_ms for due_ms in herds),
         )
         if slot.count
@@ -211,7 +210,7 @@ def _opens(zoom: Zoom, start_ms: int) -> str:
     """The next zoom at this slot; below that, the messages themselves."""
     if zoom.opens is None:
         return f"{reverse('timer_list')}?from={start_ms}&amp;to={start_ms + zoom.step_ms}"
-    return f"{reverse('timers')}?zoom={zoom.opens}&amp;at={start_ms}"
+    return f"?zoom={zoom.opens}&amp;at={start_ms}"
 
 
 def _hub(page: TimersPage) -> Hub:

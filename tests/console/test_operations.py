@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import threading
 import uuid
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.db import connection, connections
+from django.template import Context
 from django.test import Client
 from django.utils import timezone
 
@@ -27,6 +30,7 @@ from console.operations.errors import (
 )
 from console.operations.kind import BATCH, LIMIT
 from console.operations.rows import AuditEntry, AuditEntryKeptError, Operation
+from console.templatetags.operations import same_call
 from tests.console.marking import Marking
 
 State = Operation.State
@@ -276,3 +280,13 @@ def test_a_page_checks_who_may_in_the_handler(marking: Marking, actor: Actor, vi
 def test_an_operation_that_is_not_there_is_not_found(actor: Actor, visitor: Client, address: str) -> None:
     assert visitor.get(address).status_code == 404
     assert visitor.post(address + "confirm/", {"reason": "x"}).status_code == 404
+
+
+def test_the_same_call_is_safe_in_a_shell() -> None:
+    hostile = "'; rm -rf / #$(id)`id`"
+    row = Operation(kind="timers.deliver_now", parameters={"filter": {"topic": "a", "key": hostile, "to_ms": 7}})
+    call = same_call(Context(), row)
+    words = shlex.split(call.replace("\\\n", ""))
+    assert words[3] == "/api/v1/timers:deliver-now"
+    assert json.loads(words[-1]) == {"filter": {"topic": "a", "key": hostile, "due_before": 7}, "reason": "..."}
+    assert same_call(Context(), Operation(kind="timers.cancel", parameters={"targets": [{"position": 1}]})) == ""

@@ -78,9 +78,9 @@ def test_a_strip_has_a_link_for_every_slot_in_which_something_is_due(counts: lis
     cells = [Cell(index, count, str(count), f"?at={index}") for index, count in enumerate(counts) if count]
     marks = [Mark(0.0, "pointer"), Mark(0.9, "roll")]
     root = parsed(strip_svg(cells, len(counts), label="x", pointer=marks[0], ticks=[], rolls=marks[1:]))
-    rects = [link.find("rect") for link in root.iter("a")]
+    rects = [link.find("path") for link in root.iter("a")]
     assert len(rects) == sum(count > 0 for count in counts)
-    places = [float(rect.attrib["x"]) for rect in rects if rect is not None]
+    places = [float(re.findall(r"[\d.]+", rect.attrib["d"])[0]) for rect in rects if rect is not None]
     assert places == sorted(places)
     assert all(0 <= place < 1120 for place in places)
 

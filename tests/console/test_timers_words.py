@@ -13,6 +13,7 @@ from django.utils import translation
 from console.live import page_of, parts_of
 from console.queries.shapes.evidence import Evidence, StaleReason
 from console.queries.shapes.timers import (
+    FIRST_COUNT,
     ClockSteps,
     Forecast,
     Herd,
@@ -27,6 +28,7 @@ from console.queries.shapes.timers import (
     Wheel,
     WheelSlot,
 )
+from console.queries.timers import TOPICS
 from tests.console.stage import HOSTILE
 
 NOW = 1_795_247_527_123
@@ -163,6 +165,19 @@ def test_the_page_lives_at_every_zoom(zoom: str, at_ms: int | None) -> None:
     assert page is not None
     assert dict(page.query)["zoom"] == zoom
     assert parts(replace(PAGE, zoom=zoom, at_ms=at_ms))["#strip"]
+
+
+def test_the_fullest_page_is_small() -> None:
+    full = TopicTimers("t" * 127, 10**7, Lateness("t" * 127, 10**6, 0.4, 2.6, 9.0, ((1.0, 9), (10.0, 1), (50.0, 3))))
+    rows = tuple(replace(row("k" * 200), position=10**12 + number, topic="t" * 127) for number in range(FIRST_COUNT))
+    herds = tuple(Herd(MIDNIGHT + number, 500_000, 20_000, (("t" * 127, 9),) * 5) for number in range(5))
+    page = replace(
+        PAGE, zoom="7d", topics=(full,) * TOPICS, first=TimerList(EXACT, NOW, TimerFilter(), rows),
+        wheel=replace(PAGE.wheel, strip=stretch(3_600_000, 168)),
+        forecast=Forecast(EXACT, stretch(3_600_000, 168), 1.0, herds),
+    )  # fmt: skip
+    html = render_to_string("timers/page.html", {"data": page, "here": "timers", "live": "timers", "number": "x" * 36})
+    assert len(html.encode()) < 100_000
 
 
 def test_it_speaks_chinese() -> None:

@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from console.queries.shapes.evidence import Evidence
 
 #: rows of the list on the first page, and on a page of the list itself
-FIRST_COUNT = 20
+FIRST_COUNT = 16
 PAGE_COUNT = 100
 
 
