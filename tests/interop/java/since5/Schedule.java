@@ -19,6 +19,7 @@ public final class Schedule {
         producer.setNamesrvAddr(args[0]);
         producer.setInstanceName(args[1]);
         producer.setSendMsgTimeout(15_000);
+        producer.setMqClientApiTimeout(30_000);
         producer.start();
         new Json().put("event", "started").print();
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));

@@ -59,11 +59,13 @@ public final class TimerLoad {
         producer.setNamesrvAddr(namesrv);
         producer.setInstanceName(group + "-sender");
         producer.setSendMsgTimeout(60_000);
+        producer.setMqClientApiTimeout(30_000);
         producer.start();
         producer.send(new Message(topic, body(0, 0)));
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
         consumer.setNamesrvAddr(namesrv);
         consumer.setInstanceName(group);
+        consumer.setMqClientApiTimeout(30_000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(topic, "*");
         CountDownLatch first = new CountDownLatch(1);
