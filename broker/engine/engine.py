@@ -131,6 +131,11 @@ class Engine(Readable):
         if self._failure is not None or self._closed:
             self._refuse()
 
+    @property
+    def is_open(self) -> bool:
+        """Tell whether messages can still be written."""
+        return self._failure is None and not self._closed
+
     def _check_room(self) -> None:
         if self._failure is not None or self._closed or self._upkeep.disk_ratio > self.config.disk_refuse_ratio:
             self._refuse()

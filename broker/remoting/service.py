@@ -14,6 +14,7 @@ from ..engine.config import EngineConfig
 from ..engine.disk.files import Files, OsFiles
 from ..engine.engine import Engine
 from ..engine.store.ticket import Ticket
+from .checkrounds import CheckRounds
 from .processors.broker import BrokerProcessor
 from .processors.groups import GroupProcessor
 from .processors.heartbeat import HeartbeatProcessor
@@ -25,6 +26,7 @@ from .processors.query import QueryProcessor
 from .processors.schedule import ScheduleProcessor
 from .processors.send import SendProcessor
 from .processors.topics import TopicProcessor
+from .processors.transactions import TransactionProcessor
 from .pump import Pump
 from .sendreply import SendReplies
 from .server import Handler, Limits, Server
@@ -73,6 +75,7 @@ class BrokerService:
         self._servers: list[Server] = []
         self._state: BrokerState | None = None
         self._pump: Pump | None = None
+        self._check_rounds: CheckRounds | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
 
     @property
@@ -133,7 +136,7 @@ class BrokerService:
         processors = (
             send, PullProcessor(state), OffsetProcessor(state), HeartbeatProcessor(state), LockProcessor(state),
             TopicProcessor(state), GroupProcessor(state), QueryProcessor(state), ScheduleProcessor(state),
-            BrokerProcessor(state),
+            BrokerProcessor(state), TransactionProcessor(state),
         )  # fmt: skip
         handlers: dict[int, Handler] = {}
         for processor in processors:
@@ -148,6 +151,8 @@ class BrokerService:
         )  # fmt: skip
         broker.after_read = self._pump.kick
         self._pump.start()
+        self._check_rounds = CheckRounds(state, self._pump.kick)
+        self._check_rounds.start()
         return broker, namesrv
 
     def _tune_collector(self) -> None:
@@ -178,6 +183,8 @@ class BrokerService:
         self._pump = None
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
+        if self._check_rounds is not None:
+            self._check_rounds.stop()
         for server in self._servers:
             server.stop_accepting()
             server.stop_reading()

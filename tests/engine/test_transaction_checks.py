@@ -120,8 +120,9 @@ def test_a_parked_half_is_checked_again_after_it_was_resumed() -> None:
     half = park(driver)
     transactions = driver.engine.transactions
     transactions.resume_checks(half.queue_offset, half.position, "ann", "fixed", driver.clock.now_ms)
+    assert not transactions.resume_checks(half.queue_offset, half.position, "bob", "", driver.clock.now_ms)
     with pytest.raises(TransactionNotFound):
-        transactions.resume_checks(half.queue_offset, half.position, "bob", "", driver.clock.now_ms)
+        transactions.resume_checks(half.queue_offset, half.position + 1, "bob", "", driver.clock.now_ms)
     driver.settle()
     assert (len(transactions.book.halves), len(transactions.book.parked)) == (1, 0)
     driver.clock.advance(GRAIN_MS)
@@ -131,6 +132,18 @@ def test_a_parked_half_is_checked_again_after_it_was_resumed() -> None:
     driver.tick()
     assert len(driver.readable(PARKED_HALF_TOPIC)) == 2
     assert len(transactions.book.parked) == 1
+
+
+def test_resuming_an_open_half_counts_its_checks_anew() -> None:
+    driver = transacting(**TIMES)
+    half = begin(driver)
+    for _ in range(2):
+        driver.clock.advance(30_100)
+        ask(driver)
+    driver.engine.transactions.resume_checks(half.queue_offset, half.position, "ann", "", driver.clock.now_ms)
+    driver.clock.advance(GRAIN_MS)
+    assert ask(driver) == [half.queue_offset]
+    assert checks_of(driver, half) == 1
 
 
 def park(driver: Driver) -> Ticket:

@@ -130,6 +130,13 @@ class Checker:
             if row is not None and row.flags == DUE:
                 self._ask(row.group, offset)
 
+    def restart(self, offset: int, now_ms: int) -> None:
+        """Begin to count the checks of an open half anew."""
+        if (found := self._book.halves.place(offset)) is not None:
+            found[0].checks[found[1]] = 0
+            self._counts.append((offset, 0))
+            self._book.plan(offset, now_ms)
+
     def write(self, now_ms: int) -> None:
         """Append what was counted since the last call. Raises StoreRefused; then it waits."""
         if self._counts:

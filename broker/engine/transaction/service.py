@@ -39,6 +39,7 @@ from . import snapshot
 from .book import Book
 from .checking import Check, Checker
 from .deciding import Decider, Ending
+from .halves import ENDING
 from .notes import RESUME_TAG, resume_record
 from .recovering import TOPICS, Recovering, reopen
 
@@ -124,14 +125,24 @@ class Transactions:
 
     def resume_checks(
         self, offset: int, position: int, by: str, reason: str, now_ms: int, owner: object = None
-    ) -> None:
-        """Open a parked half again. Raises TransactionNotFound, StoreRefused."""
+    ) -> bool:
+        """Open a parked half again, or begin to count an open one's checks anew; it is asked about at once.
+
+        With True ``owner`` is told when it is durable. Raises TransactionNotFound, StoreRefused.
+        """
+        if (row := self.book.halves.get(offset)) is not None and row.position == position:
+            if not row.flags & ENDING:
+                self._checker.restart(offset, now_ms)
+            return False
         parked = self.book.parked.get(offset)
-        if parked is None or parked.position != position or offset in self._resuming:
+        if parked is None or parked.position != position:
             raise TransactionNotFound(offset, position)
+        if offset in self._resuming:
+            return False
         self._checker.append(resume_record(offset, by, reason), RESUME_TAG, now_ms, owner)
         self._resuming.add(offset)
         self._store.note(self, ("resumed", offset, now_ms))
+        return True
 
     def before_sync(self, now_ms: int) -> None:
         """Append what was decided and counted since the last call; what the store refuses waits for the next."""

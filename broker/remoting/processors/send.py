@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from struct import Struct
 
-from ...engine.errors import EngineError, FeatureMissing, TopicNotFound
+from ...engine.errors import EngineError, TopicNotFound
 from ...engine.message import pack_host
 from ...engine.properties import format_properties, parse_properties
 from ...engine.store.ticket import Ticket
+from ..answered import AnsweredOwner
 from ..codec import Command
 from ..codec import decode as decode_frame
 from ..codes import Answer, Request
 from ..errors import RequestRefused
 from ..fields import INT_MAX, text, whole
+from ..recall import written
 from ..sendheader import SendHeader, SendShortcut, read_send_header
 from ..sendreply import TRACE_FIELDS, SendReplies, reply_command
 from ..server import Connection, Handler
@@ -38,6 +40,7 @@ class SendProcessor:
         self._shortcut = SendShortcut()
         self._replies = SendReplies()
         self._keys = UniqueKeys(pack_host(state.config.host, state.config.port), state.clock())
+        self._broker_name = state.config.broker_name
         self._added = {**TRACE_FIELDS, "CLUSTER": state.config.cluster_name}
         self._added_bytes = format_properties(self._added)
 
@@ -68,7 +71,7 @@ class SendProcessor:
         ):
             return False
         try:
-            self._engine.append(
+            ticket = self._engine.append(
                 topic, queue_id, body, properties + self._added_bytes, flag=flag, sys_flag=sys_flag, born_ms=born_ms,
                 born_host=connection.born_host, now_ms=now_ms,
                 owner=None if frame_flag & 2 else (connection, opaque, 1),
@@ -76,7 +79,19 @@ class SendProcessor:
         except EngineError:
             return False  # nothing was written: the long way creates the topic, or refuses with the reason
         connection.serialization = 1
+        if ticket.due_ms is not None:
+            if b"\x02DELAY\x01" not in properties and not properties.startswith(b"DELAY\x01"):
+                ticket.owner = self._named(ticket, ticket.owner)
+            if not ticket.waits:
+                self._replies.write([ticket])
         return True
+
+    def _named(self, ticket: Ticket, owner: object) -> object:
+        """Who waits for a timer, with its recall handle."""
+        if not isinstance(owner, tuple) or ticket.due_ms is None or not ticket.unique_key:
+            return owner
+        named_ms = (ticket.due_ms - 1) // 1000 * 1000 + 1
+        return (*owner, written(ticket.topic, self._broker_name, named_ms, ticket.unique_key))
 
     def _first_of_its_kind(self, connection: Connection, frame: bytes) -> bool:
         """Reads a send in full and remembers its shape for the short way; the caller goes the long way."""
@@ -114,7 +129,6 @@ class SendProcessor:
 
     def _append(self, connection: Connection, request: Command, header: SendHeader) -> None:
         properties = parse_properties(header.properties)
-        _refuse_half(properties)
         topic, queue_id = header.topic, header.queue_id
         now_ms = self._state.clock()
         if topic.startswith(RETRY_PREFIX) and self._is_dead(header, now_ms):
@@ -124,14 +138,20 @@ class SendProcessor:
         if not properties.get("UNIQ_KEY"):
             properties["UNIQ_KEY"] = self._keys.make(now_ms)
         properties.update(self._added)
+        if properties.get("TRAN_MSG", "").lower() == "true":
+            properties.setdefault("PGROUP", header.group)
         owner, waits = _owner(connection, request), properties.get("WAIT") != "false"
         ticket = self._engine.append(
             topic, queue_id, request.body, format_properties(properties), flag=header.flag, sys_flag=header.sys_flag,
             born_ms=header.born_ms, born_host=connection.born_host, reconsume_times=header.reconsume_times,
             now_ms=now_ms, owner=owner if waits else None,
         )  # fmt: skip
-        if not waits:
-            # the sender chose not to wait for the disk: it is answered now, the message goes its way all the same
+        if ticket.due_ms is not None and properties.get("DELAY", "0") in ("", "0"):
+            owner = self._named(ticket, owner)
+            ticket.owner = owner if waits else None
+        if not waits or not ticket.waits:
+            # the sender chose not to wait for the disk, or there is nothing new on it: it is answered now, the message
+            # goes its way all the same
             self._replies.write([ticket.answered_to(owner)])
 
     def _is_dead(self, header: SendHeader, now_ms: int) -> bool:
@@ -152,7 +172,6 @@ class SendProcessor:
         now_ms = self._state.clock()
         outer = parse_properties(header.properties)
         owner = None if request.is_oneway else _BatchOwner(connection, request, len(parts), outer.get("UNIQ_KEY", ""))
-        _refuse_half(outer)
         self._engine.append_batch(
             header.topic, header.queue_id, parts, sys_flag=header.sys_flag, born_ms=header.born_ms,
             born_host=connection.born_host, now_ms=now_ms, owner=owner,
@@ -171,7 +190,7 @@ class SendProcessor:
             whole(ext, "delayLevel", 0, low=-1, high=INT_MAX),
             group.retry_max_times if most < 0 else most,
             self._state.clock(),
-            None if request.is_oneway else _AnsweredOwner(connection, request),
+            None if request.is_oneway else AnsweredOwner(connection, request),
         )
         return None
 
@@ -200,31 +219,8 @@ class _BatchOwner:
             self._connection.send(self._request.answer(code=code, remark=remark))
 
 
-class _AnsweredOwner:
-    """Answers plain success when the message is durable."""
-
-    __slots__ = ("_connection", "_request")
-
-    def __init__(self, connection: Connection, request: Command) -> None:
-        self._connection = connection
-        self._request = request
-
-    def stored(self, _: Ticket) -> None:
-        self._connection.send(self._request.answer())
-
-    def refused(self, code: int, remark: str) -> None:
-        self._connection.send(self._request.answer(code=code, remark=remark))
-
-
 def _owner(connection: Connection, request: Command) -> object:
     return None if request.is_oneway else (connection, request.opaque, request.serialization)
-
-
-def _refuse_half(properties: Mapping[str, str]) -> None:
-    """Half messages are refused while they cannot be kept, never taken for plain ones; the engine knows them by
-    their sysFlag, clients before 4.6.1 by this property alone."""
-    if properties.get("TRAN_MSG", "").lower() == "true":
-        raise FeatureMissing("This broker keeps no transactions yet; send an ordinary message.")
 
 
 def split_batch(body: bytes) -> list[tuple[bytes, bytes, int]]:

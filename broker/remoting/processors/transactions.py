@@ -1,0 +1,203 @@
+"""Transactions: 37 and 323 of RocketMQ's, and four requests of our own, 14010 to 14013 (docs/PROTOCOL.md)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ...engine.errors import EngineError, TransactionNotFound
+from ...engine.message import parse_offset_message_id
+from ...engine.transaction import life, views
+from ...engine.transaction.deciding import Ending
+from ..answered import AnsweredOwner
+from ..codec import Command
+from ..codes import Answer, Request
+from ..errors import RequestRefused
+from ..fields import INT_MAX, body_as, text, truth, whole
+from ..jsonbody import json_body
+from ..refusals import refusal_code
+from ..server import Connection, Handler
+from ..state import BrokerState
+
+logger = logging.getLogger(__name__)
+
+#: MessageSysFlag: what field commitOrRollback says.
+_DECISIONS: Mapping[int, bool | None] = {0: None, 8: True, 12: False}
+_MOST_ROWS = 1_000
+_MOST_TARGETS = 10_000
+_STATES = ("open", "parked", "decided")
+
+
+class Target(msgspec.Struct):
+    """One half to steer."""
+
+    offset: int
+    position: int
+
+
+class Steering(msgspec.Struct):
+    """The body of request 14011."""
+
+    action: str
+    targets: list[Target]
+    who: str
+    reason: str = ""
+
+
+class TransactionProcessor:
+    """Decisions of producers, and what operators ask and steer."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self._engine = state.engine
+        self._transactions = state.engine.transactions
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """Request code -> handler."""
+        return {
+            Request.END_TRANSACTION: self._end,
+            Request.RESUME_CHECK_HALF_MESSAGE: self._resume,
+            Request.LIST_TRANSACTIONS: self._list,
+            Request.STEER_TRANSACTIONS: self._steer,
+            Request.GET_TRANSACTION: self._get,
+            Request.GET_TRANSACTION_STATUS: self._status,
+        }
+
+    # what clients say
+
+    def _end(self, connection: Connection, request: Command) -> Command | None:
+        ext = request.ext
+        said = whole(ext, "commitOrRollback", low=0, high=INT_MAX)
+        if said not in _DECISIONS:
+            raise RequestRefused(
+                Answer.INVALID_PARAMETER, f"commitOrRollback is 8 (commit), 12 (roll back) or 0 (unknown), not {said}."
+            )
+        role = "check" if truth(ext, "fromTransactionCheck") else "producer"
+        asked = Ending(
+            offset=whole(ext, "tranStateTableOffset", low=0),
+            position=whole(ext, "commitLogOffset", low=0),
+            commit=_DECISIONS[said],
+            by=f"{role} {connection.address}",
+            group=text(ext, "producerGroup"),
+            transaction_id=ext.get("transactionId") or None,
+        )
+        self._engine.check_open()
+        owner = None if request.is_oneway else AnsweredOwner(connection, request)
+        try:
+            waits = self._transactions.end(asked, self._state.clock(), owner)
+        except EngineError as error:
+            if request.is_oneway:
+                logger.warning("a decision of %s is refused: %s", asked.by, error)
+            raise
+        return None if waits else request.answer()
+
+    def _resume(self, connection: Connection, request: Command) -> Command | None:
+        """RocketMQ's form: the offset message id of the parked copy, or of the half itself."""
+        try:
+            _, _, position = parse_offset_message_id(text(request.ext, "msgId"))
+        except ValueError as error:
+            raise RequestRefused(
+                Answer.INVALID_PARAMETER, f"The field 'msgId' is no offset message id: {error}"
+            ) from None
+        book = self._transactions.book
+        if (parked := book.parked.by_copy(position)) is not None:
+            target = Target(parked.offset, parked.position)
+        elif (half := book.half_at(position)) is not None:
+            target = Target(half.queue_offset, position)
+        else:
+            raise TransactionNotFound(-1, position)
+        owner = AnsweredOwner(connection, request)
+        _, waits = self._apply("resume", target, f"admin {connection.address}", "", owner)
+        return None if waits else request.answer()
+
+    # what operators ask
+
+    def _list(self, _: Connection, request: Command) -> Command:
+        ext = request.ext
+        state = ext.get("state", "open")
+        if state not in _STATES:
+            raise RequestRefused(Answer.INVALID_PARAMETER, f"The field 'state' is one of {', '.join(_STATES)}.")
+        book, now_ms = self._transactions.book, self._state.clock()
+        count = whole(ext, "count", 100, low=1, high=_MOST_ROWS)
+        group, topic = ext.get("group", ""), ext.get("topic", "")
+        if state == "decided":
+            before = whole(ext, "after", -1, low=-1)
+            page = views.decided_page(
+                book, before=None if before < 0 else before, count=count, group=group, topic=topic
+            )
+        else:
+            age_ms = whole(ext, "olderThanMs", -1, low=-1)
+            show = views.open_page if state == "open" else views.parked_page
+            page = show(
+                book, after=whole(ext, "after", -1, low=-1), count=count, group=group, topic=topic,
+                older_than_ms=None if age_ms < 0 else now_ms - age_ms,
+            )  # fmt: skip
+        for row in page["transactions"]:
+            self._add_producers(row)
+        return request.answer(body=json_body({"nowMs": now_ms, **page}))
+
+    def _add_producers(self, row: dict[str, Any]) -> None:
+        """Say which producers would be asked."""
+        members = self._state.clients.producers(row.get("group", ""))
+        row["producers"] = [member.client_id for member in members if member.connection.is_open][:10]
+
+    def _get(self, _: Connection, request: Command) -> Command:
+        ext, book = request.ext, self._transactions.book
+        half = views.find_half(
+            book,
+            transaction_id=ext.get("transactionId", ""),
+            offset=whole(ext, "offset", -1, low=-1),
+            position=whole(ext, "position", -1, low=-1),
+        )
+        row = life.life_of(book, half)
+        self._add_producers(row)
+        return request.answer(body=json_body({"nowMs": self._state.clock(), **row}))
+
+    def _status(self, _: Connection, request: Command) -> Command:
+        value = views.status(self._transactions.book, self._state.clock())
+        for group in value["groups"]:
+            group["producers"] = sum(m.connection.is_open for m in self._state.clients.producers(group["group"]))
+        return request.answer(body=json_body(value))
+
+    # what operators steer
+
+    def _steer(self, connection: Connection, request: Command) -> Command | None:
+        steering = body_as(Steering, request.body)
+        if steering.action not in ("commit", "rollback", "check", "resume") or not steering.who.strip():
+            raise RequestRefused(
+                Answer.INVALID_PARAMETER, "'action' is commit, rollback, check or resume, and 'who' must be given."
+            )
+        if len(steering.targets) > _MOST_TARGETS:
+            raise RequestRefused(Answer.INVALID_PARAMETER, f"At most {_MOST_TARGETS:,} transactions at once.")
+        owner = AnsweredOwner(connection, request, 0)
+        results: list[dict[str, Any]] = []
+        waiting = 0
+        for target in steering.targets:
+            result: dict[str, Any] = {"offset": target.offset, "position": target.position, "outcome": "done"}
+            try:
+                done, waits = self._apply(steering.action, target, steering.who, steering.reason, owner)
+                waiting += waits
+                if not done:
+                    result["outcome"] = "already"
+            except EngineError as error:
+                result |= {"outcome": "refused", "code": int(refusal_code(error)), "error": str(error)}
+            results.append(result)
+        owner.say(json_body({"nowMs": self._state.clock(), "results": results}))
+        owner.wanted = waiting
+        return None if waiting else request.answer(body=json_body({"nowMs": self._state.clock(), "results": results}))
+
+    def _apply(self, action: str, target: Target, who: str, reason: str, owner: AnsweredOwner) -> tuple[bool, bool]:
+        """Steer one; (whether it changes something, whether the owner is told when that is durable)."""
+        self._engine.check_open()
+        transactions, now_ms = self._transactions, self._state.clock()
+        if action in ("commit", "rollback"):
+            asked = Ending(target.offset, target.position, action == "commit", who, reason)
+            done = transactions.end(asked, now_ms, owner)
+            return done, done
+        if action == "check":
+            transactions.check_now(target.offset, target.position, now_ms)
+            return True, False
+        return True, transactions.resume_checks(target.offset, target.position, who, reason, now_ms, owner)
