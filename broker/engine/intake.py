@@ -34,7 +34,8 @@ from .store.groups import check_group_name
 from .store.store import Store
 from .store.ticket import Ticket
 from .store.topics import DLQ_PREFIX, HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, Topic
-from .timer.parking import Parking, Sent
+from .timer.core import Sent
+from .timer.parking import Parking
 from .transaction.service import Transactions
 
 #: What a release adds to the properties (ESC_SOURCE and its position), and the record's checksum.
@@ -69,7 +70,9 @@ class Intake:
         self._admission.check(topic, queue_id, body, properties, flag, sys_flag, born_ms, born_host, reconsume_times)
         facts = facts_of(properties)
         store = self._store
-        if sys_flag & FLAG_TRANSACTION_MASK or (b"TRAN_MSG\x01" in properties and _is_half(facts, reconsume_times)):
+        if sys_flag & FLAG_TRANSACTION_MASK or (
+            b"TRAN_MSG\x01" in properties and _is_half(topic, facts, reconsume_times)
+        ):
             half = (flag, sys_flag, born_ms, born_host, reconsume_times)
             return self._begin(topic, queue_id, body, facts, half, now_ms, owner)
         if facts.timer:
@@ -104,7 +107,7 @@ class Intake:
             facts = facts_of(properties)
             if facts.delay_level or facts.timer:
                 raise InvalidMessage("Messages of a batch cannot be delayed; send them one by one.")
-            if sys_flag & FLAG_TRANSACTION_MASK or (b"TRAN_MSG\x01" in properties and _is_half(facts, 0)):
+            if sys_flag & FLAG_TRANSACTION_MASK or (b"TRAN_MSG\x01" in properties and _is_half(topic, facts, 0)):
                 raise InvalidMessage("Messages of a batch cannot be half messages; send them one by one.")
             checked.append((body, facts, flag))
         store = self._store
@@ -283,7 +286,11 @@ class Intake:
         return self._park(topic, 0, message.body, facts, sent, now_ms, owner)
 
 
-def _is_half(facts: Facts, reconsume_times: int) -> bool:
-    """Tell whether a property says so, the only sign of clients before 4.6.1; not for a retry that is delayed."""
+def _is_half(topic: str, facts: Facts, reconsume_times: int) -> bool:
+    """Tell whether a property says so, the only sign of clients before 4.6.1.
+
+    A committed message has it still: one that a consumer sends back is no half message.
+    """
     said = parse_properties(facts.stored).get(TRANSACTION_PREPARED, "")
-    return said.lower() == "true" and not (reconsume_times > 0 and facts.delay_level > 0)
+    sent_back = topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) or (reconsume_times > 0 and facts.delay_level > 0)
+    return said.lower() == "true" and not sent_back

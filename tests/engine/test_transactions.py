@@ -176,6 +176,39 @@ def test_a_commit_with_a_delay_level_waits_its_time_after_the_commit() -> None:
     assert (copy.body, copy.sys_flag, copy.prepared_position) == (b"pay", 8, half.position)
 
 
+def test_a_commit_with_a_moment_waits_for_it_after_the_commit() -> None:
+    driver = transacting()
+    due_ms = driver.clock.now_ms + 7_345
+    half = begin(driver, TIMER_DELIVER_MS=str(due_ms))
+    late = begin(driver, b"late", key="B1", TIMER_DELIVER_MS=str(due_ms))
+    driver.advance(5_000)
+    end(driver, half, commit=True)
+    assert copies(driver) == []
+    driver.advance(2_344)
+    assert copies(driver) == []
+    driver.advance(1)
+    (copy,) = copies(driver)
+    assert (copy.body, copy.sys_flag, copy.prepared_position, copy.store_ms) == (b"pay", 8, half.position, due_ms)
+    end(driver, late, commit=True)
+    assert [copy.body for copy in copies(driver)] == [b"pay", b"late"], "its moment is over: at once"
+
+
+@pytest.mark.parametrize("topic", ["%RETRY%readers", "%DLQ%readers"])
+def test_what_a_consumer_gives_back_is_no_half_message(topic: str) -> None:
+    driver = transacting()
+    driver.engine.topics.ensure(topic, 1)
+    driver.send(topic, b"again", TRAN_MSG="true", PGROUP=GROUP)
+    assert driver.bodies(topic) == [b"again"]
+    end(driver, begin(driver), commit=True)
+    (copy,) = copies(driver)
+    driver.engine.send_back(copy.position, "readers", 1, 16, driver.clock.now_ms)
+    driver.engine.send_back(copy.position, "readers", -1, 16, driver.clock.now_ms)
+    driver.settle()
+    driver.advance(2_000)
+    assert (driver.bodies("%RETRY%readers")[-1], driver.bodies("%DLQ%readers")[-1]) == (b"pay", b"pay")
+    assert len(driver.engine.transactions.book.halves) == 0
+
+
 def test_unknown_changes_nothing() -> None:
     driver = transacting()
     half = begin(driver)
