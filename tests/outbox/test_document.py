@@ -1,0 +1,40 @@
+"""The examples of docs/TRANSACTIONS.md do what the page says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group as Order
+
+from broker.client import Decision
+from broker.outbox.later import send_waiting
+from broker.outbox.producers import producer_of
+from tests.client.halfbroker import HalfBroker
+
+PAGE = (Path(__file__).parents[2] / "docs" / "TRANSACTIONS.md").read_text()
+EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_examples_of_the_page_run(broker: HalfBroker) -> None:
+    names: dict[str, Any] = {"Order": Order, "namesrv": broker.namesrv}
+    for example in EXAMPLES:
+        exec(example.replace("from escapement.", "from broker."), names)  # noqa: S102 - the page is ours
+    shown = {(half.topic, half.body.decode()): half.codes for half in broker.halves.values()}
+    assert shown == {
+        ("orders", "4711"): [Decision.COMMIT],
+        ("orders", "paid"): [Decision.COMMIT],
+        ("coupons", "one more"): [Decision.ROLLBACK],
+        ("paid", "4711"): [Decision.COMMIT],
+        ("refunded", "4711"): [Decision.COMMIT],
+    }
+    assert send_waiting(producer_of("shop"), "default") == (1, 0)
+    assert broker.plain == [("metrics", b"one order more"), ("orders", b"4713")]
+    assert set(Order.objects.values_list("name", flat=True)) == {"4711", "4712", "4713"}
+
+
+def test_every_example_is_run() -> None:
+    assert len(EXAMPLES) == PAGE.count("```python") - PAGE.count("```python settings")
