@@ -1,4 +1,4 @@
-"""Celery workers that host something: the engine with its remoting server (`--engine NAME`), or the mirror.
+"""Celery workers that host something: the engine with its remoting server (`--engine NAME`), the mirror, the transfer.
 
 Each is a guest in a boot step of the *worker*: such a step lives as long as the process, while steps of the consumer
 stop and start again with every lost connection to the task broker. The worker's pool requires the step, so the guest
@@ -31,6 +31,7 @@ from django.conf import settings
 from .engine.config import EngineConfig
 from .engine.errors import EngineError
 from .mirror import follow
+from .redisson.hosted import transfer_service
 from .remoting.service import BrokerService
 
 logger = logging.getLogger(__name__)
@@ -144,6 +145,29 @@ class MirrorGuest(Guest):
             self._failed(f"the mirror ended by itself: {error}")
 
 
+class TransferGuest(Guest):
+    """The service that moves what is due in Redisson's delayed queues, in threads of its own."""
+
+    def start(self) -> str:
+        """Start moving; a server that is down is waited for."""
+        try:
+            self._service = transfer_service(
+                settings.REDISSON_URL,
+                settings.REDIS_URL,
+                settings.ESCAPEMENT_NAMESRV,
+                queues=settings.REDISSON_QUEUES,
+                read_only=settings.REDISSON_READ_ONLY,
+            )
+        except ValueError as error:
+            raise HostingRefused(f"ESCAPEMENT_REDISSON_URL is no address of a Redis: {error}") from error
+        self._service.start()
+        return "the transfer of Redisson's delayed queues"
+
+    def stop(self) -> None:
+        """Finish the moves under way."""
+        self._service.stop(STOP_TIMEOUT_S)
+
+
 class HostStep(bootsteps.StartStopStep):
     """What both steps do: refuse unfit pools, start the guest, end the worker when the guest fails, stop it."""
 
@@ -219,8 +243,19 @@ class MirrorStep(HostStep):
         return MirrorGuest(failed)
 
 
+class TransferStep(HostStep):
+    """`--transfer`: this worker moves what is due in Redisson's delayed queues."""
+
+    label = "Transfer"
+    option = "transfer"
+
+    def invite(self, failed: Callable[[str], None]) -> Guest:
+        """A transfer service; several may run."""
+        return TransferGuest(failed)
+
+
 # Celery declares `requires` as one tuple or none; the pool's is a tuple.
-Pool.requires = (*(Pool.requires or ()), EngineStep, MirrorStep)
+Pool.requires = (*(Pool.requires or ()), EngineStep, MirrorStep, TransferStep)
 
 
 def engine_config(name: str) -> EngineConfig:

@@ -24,7 +24,7 @@ def redis_program() -> Path | None:
 class RealServer:
     """One server process on a port of its own, its files in `directory`."""
 
-    def __init__(self, kind: str, directory: Path, *options: str) -> None:
+    def __init__(self, kind: str, directory: Path, *options: str, password: str | None = None) -> None:
         program = get_binary_path() if kind == "valkey" else redis_program()
         assert program is not None
         self.directory = directory
@@ -33,7 +33,8 @@ class RealServer:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = int(probe.getsockname()[1])
-        self._options = options
+        self._password = password
+        self._options = (*options, *(("--requirepass", password) if password else ()))
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
@@ -71,4 +72,4 @@ class RealServer:
 
     def client(self) -> redis.Redis:
         """A new client."""
-        return redis.Redis(port=self.port, socket_timeout=30)
+        return redis.Redis(port=self.port, password=self._password, socket_timeout=30)

@@ -1,0 +1,26 @@
+"""The transfer service as a process runs it: from addresses, with reliable mode through Escapement's own client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .server import connect
+from .transfer import TransferService
+
+#: A script that moves a value of 512 MB takes seconds.
+TIMEOUT_S = 60.0
+
+
+def transfer_service(
+    url: str, status_url: str, namesrv: str, *, queues: Sequence[str] = ("*",), read_only: bool = False
+) -> TransferService:
+    """A service for the delayed queues at `url` that keeps its status at `status_url`; ValueError for no address.
+
+    Queues in reliable mode are sent to the broker that the name service at `namesrv` knows.
+    """
+    return TransferService(
+        connect(url, timeout_s=TIMEOUT_S),
+        queues=queues,
+        read_only=read_only,
+        status_to=connect(status_url),
+    )

@@ -1,0 +1,56 @@
+"""The transfer service in a Celery worker of its own, as `make run` starts it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.redisson import DelayedQueue
+from broker.redisson.transferstatus import running_services
+from tests.host.workers import Place, Worker
+from tests.redisson.servers import RealServer
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RealServer]:
+    (tmp_path / "valkey").mkdir()
+    server = RealServer("valkey", tmp_path / "valkey", password="secret")
+    yield server
+    server.kill()
+
+
+@pytest.mark.slow
+def test_a_worker_moves_what_is_due_and_says_so(server: RealServer, tmp_path: Path) -> None:
+    url = f"redis://:secret@127.0.0.1:{server.port}/1"
+    status_url = f"redis://:secret@127.0.0.1:{server.port}/0"
+    place = Place(tmp_path, status_url, 0, 0, {"ESCAPEMENT_REDISSON_URL": url, "ESCAPEMENT_REDISSON_QUEUES": "orders"})
+    queue = DelayedQueue("orders", url)
+    queue.offer("x", delay=0)
+    worker = Worker(place, "-P", "threads", "--transfer")
+    try:
+        worker.await_line("hosting the transfer")
+        assert queue.take(timeout_s=20) == "x"
+        ends = time.monotonic() + 20
+        console = DelayedQueue("any", status_url)
+        while not (found := list(running_services(console.server))) or not found[0].queues[0].moved:
+            assert time.monotonic() < ends
+            time.sleep(0.01)
+        assert [each.name for each in found[0].queues] == ["orders"]
+    finally:
+        code, _ = worker.stop()
+        worker.end()
+    assert code == 0
+    assert list(running_services(console.server)) == []
+
+
+@pytest.mark.slow
+def test_a_wrong_address_is_refused(server: RealServer, tmp_path: Path) -> None:
+    status_url = f"redis://:secret@127.0.0.1:{server.port}/0"
+    place = Place(tmp_path, status_url, 0, 0, {"ESCAPEMENT_REDISSON_URL": "http://127.0.0.1"})
+    worker = Worker(place, "-P", "threads", "--transfer")
+    worker.await_line("ESCAPEMENT_REDISSON_URL is no address of a Redis")
+    assert worker.wait() != 0
+    worker.end()
