@@ -104,7 +104,15 @@ class Due:
     @property
     def has_unready(self) -> bool:
         """Tell whether something is loaded that could be made ready."""
-        return bool(self._heap or self._seconds)
+        return bool(self._seconds) or self._is_heap_next()
+
+    def _is_heap_next(self) -> bool:
+        """Tell whether the first that came late belongs behind all that is ready: one that belongs before it waits for
+        its moment in the heap, or it would be released only when what is ready before it has gone."""
+        if not self._heap or not self.ready:
+            return bool(self._heap)
+        last = self.ready[-1]
+        return self._heap[0][:2] > (last.dues[-1], last.offsets[-1])
 
     @property
     def is_loading(self) -> bool:
@@ -234,7 +242,8 @@ class Due:
     def take(self, count: int) -> list[Entry]:
         """Take the next timers in order, at most ``count``."""
         found: list[tuple[int, int, int, int]] = []
-        heap, seconds = self._heap, self._seconds
+        seconds = self._seconds
+        heap = self._heap if self._is_heap_next() else []
         while len(found) < count:
             if not seconds:
                 if not heap:
