@@ -1,0 +1,114 @@
+"""What a dashboard is made of: points, the same columns for all.
+
+series     which figure            topic   whom it is about ("" for all)
+label      what is counted         part    a second way to divide it
+at_ms      the moment or bucket    value   the figure
+positions  records behind it, where there are few: what an alarm names
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+MINUTE_MS = 60_000
+HOUR_MS = 3_600_000
+DAY_MS = 86_400_000
+#: Schema of every job's result.
+SCHEMA = "series string, topic string, label string, part string, at_ms bigint, value double, positions array<bigint>"
+#: Positions that a point names at most.
+MOST_POSITIONS = 100
+#: Spans of time for histograms: (upper bound in ms, name); the last one is open.
+SPANS: tuple[tuple[int, str], ...] = (
+    (0, "early"), (1, "< 1 ms"), (10, "< 10 ms"), (100, "< 100 ms"), (1_000, "< 1 s"), (10_000, "< 10 s"),
+    (60_000, "< 1 min"), (600_000, "< 10 min"), (3_600_000, "< 1 h"), (21_600_000, "< 6 h"), (86_400_000, "< 1 d"),
+    (604_800_000, "< 7 d"), (2_592_000_000, "< 30 d"), (31_536_000_000, "< 1 y"), (1 << 62, ">= 1 y"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a job is asked beside the log.
+
+    ``as_of_ms``: the moment that is now. ``offsets``: rows (topic, group, queue_id, offset) of what groups have
+    consumed. ``segments``: (start, size) of each. ``retention_ms``: how long the broker keeps a segment.
+    """
+
+    as_of_ms: int
+    offsets: Sequence[tuple[str, str, int, int]] = ()
+    segments: Sequence[tuple[int, int]] = ()
+    retention_ms: int = 72 * HOUR_MS
+    #: A message that is due for longer and still waits is an alarm of the ledger.
+    grace_ms: int = MINUTE_MS
+    #: How many producers, keys and the like are named.
+    top: int = field(default=20)
+
+
+def points(
+    frame: DataFrame,
+    series: str | Column,
+    value: Column,
+    *,
+    topic: Column | None = None,
+    label: Column | None = None,
+    part: Column | None = None,
+    at_ms: Column | None = None,
+    positions: Column | None = None,
+) -> DataFrame:
+    """Return a frame as points of one series."""
+    return frame.select(
+        (F.lit(series) if isinstance(series, str) else series).alias("series"),
+        F.coalesce(F.lit("") if topic is None else topic, F.lit("")).alias("topic"),
+        F.coalesce(F.lit("") if label is None else label.cast("string"), F.lit("")).alias("label"),
+        F.coalesce(F.lit("") if part is None else part.cast("string"), F.lit("")).alias("part"),
+        (F.lit(None) if at_ms is None else at_ms).cast("bigint").alias("at_ms"),
+        value.cast("double").alias("value"),
+        (F.lit(None) if positions is None else positions).cast("array<bigint>").alias("positions"),
+    )
+
+
+def together(*frames: DataFrame) -> DataFrame:
+    """Return all points of a job."""
+    return reduce(DataFrame.unionAll, frames)
+
+
+def floor_to(moment: Column, step_ms: int) -> Column:
+    """Return the beginning of the bucket of a moment."""
+    return moment - F.pmod(moment, F.lit(step_ms))
+
+
+def span_of(length_ms: Column) -> Column:
+    """Return the name of the span in which a length of time lies."""
+    named = F.when(length_ms < SPANS[0][0], SPANS[0][1])
+    for bound, name in SPANS[1:]:
+        named = named.when(length_ms < bound, name)
+    return named
+
+
+def some_positions(position: Column) -> Column:
+    """Return the first positions of a group, in order."""
+    return F.slice(F.sort_array(F.collect_list(position)), 1, MOST_POSITIONS)
+
+
+def quantiles(frame: DataFrame, value: Column, prefix: str, *by: str) -> DataFrame:
+    """Return count, p50, p95, p99 and max of a value by some of the columns topic, label, part and at_ms.
+
+    A percentile is the smallest value that at least so large a share of the values does not exceed.
+    """
+    shares = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
+    ranks = [
+        F.expr(f"percentile_disc({share}) WITHIN GROUP (ORDER BY measured)").alias(n) for n, share in shares.items()
+    ]
+    measured = frame.where(value.isNotNull()).withColumn("measured", value)
+    grouped = measured.groupBy(*by).agg(F.count("*").alias("count"), F.max("measured").alias("max"), *ranks)
+    figures = [
+        F.struct(F.lit(prefix + name).alias("name"), F.col(name).cast("double").alias("value"))
+        for name in ("count", *shares, "max")
+    ]
+    spread = grouped.select(*by, F.explode(F.array(*figures)).alias("figure"))
+    given = {name: F.col(name) for name in by}
+    return points(spread, F.col("figure.name"), F.col("figure.value"), **given)
