@@ -6,7 +6,7 @@ import argparse
 import sys
 from datetime import UTC, datetime
 
-from bench import lateness, page, pending, report, rest, send, storage, timers
+from bench import lateness, page, pending, redisson, report, rest, send, storage, timers
 from bench.rows import keep
 
 MEASUREMENTS = {
@@ -17,6 +17,7 @@ MEASUREMENTS = {
     "pending": pending,
     "rest": rest,
     "page": page,
+    "redisson": redisson,
 }
 
 

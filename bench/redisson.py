@@ -1,0 +1,217 @@
+"""Redisson's delayed queue served by us and by Redisson itself, on the same Valkey in the same run."""
+
+from __future__ import annotations
+
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import redis
+
+from bench.cancels import removals_ms
+from bench.lateness import share
+from bench.peers import work_directory
+from bench.rows import Row, Section
+from bench.steady import Steady, fill_background, lateness_ms
+from bench.transfers import Transfer, probing, transfer
+from broker.redisson import DelayedQueue
+from broker.redisson.moving import tend_index
+from tests.interop.redis_servers import RedisServer
+from tests.interop.redisson import CURRENT, JavaQueues
+from tests.interop.redisson_service import ServiceProcess
+
+TITLE = "Redisson's delayed queue"
+DEFINITION = (
+    "Valkey 9 without persistence; both sides use the very same keys. **Transfer**: values with random due times, so "
+    "what is due is spread over the whole list; all fall due within 0.2 s after the last offer, while the queue is "
+    "served. The figure is values moved a second from the first due time on; Redisson is stopped after {cap} s. "
+    "**Block**: the slowest answer to a PING from a process that does nothing else, and the slowest command in the "
+    "server's SLOWLOG, meanwhile. **Lateness**: arrival in a Java consumer (`take()`, 4 threads) minus due; Java "
+    "offers {rate:,} a second with delays of 0.5 to 3 s for {seconds} s, the first {skip} s are warm-up. **Remove** "
+    "takes one waiting value out by value, here from Python, there from Java. **Bytes** are the server's "
+    "`used_memory` for each waiting value of 13 bytes."
+)
+P99_TARGET_MS, REMOVE_TARGET_MS = 10, 10
+TARGET_PER_S = {100_000: 20_000, 1_000_000: 5_000}
+#: What one call may take on the server, up to 100,000 waiting.
+CALL_TARGET_MS = {100_000: 5}
+REMOVALS = 100
+QUEUE = "orders"
+Serve = Callable[[RedisServer, Path], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What a full or a quick run does."""
+
+    waiting: tuple[int, ...]
+    background: int
+    steady: Steady
+    cap_s: float
+
+
+FULL = Sizes((100_000, 1_000_000), 100_000, Steady(rate=1_000, seconds=40, skip_s=10), 60)
+QUICK = Sizes((5_000, 20_000), 5_000, Steady(rate=200, seconds=6, skip_s=2), 10)
+
+
+@contextmanager
+def redisson(server: RedisServer, base: Path) -> Iterator[None]:
+    """Redisson's own transfer task in a JVM of its own."""
+    java = JavaQueues(server.url, version=CURRENT, work=base, fast_start=False)
+    try:
+        java.open_live(QUEUE)
+        yield
+    finally:
+        java.child.kill()
+
+
+@contextmanager
+def escapement(server: RedisServer, base: Path) -> Iterator[None]:
+    """Our transfer service in a process of its own."""
+    service = ServiceProcess(server.url, base).start()
+    try:
+        yield
+    finally:
+        service.kill()
+
+
+SIDES: tuple[Serve, Serve] = (escapement, redisson)
+
+
+def measure(options: Namespace, at: str) -> Section:
+    """Each figure for ours, then for theirs, on one server."""
+    sizes = QUICK if options.quick else FULL
+    rows: list[Row] = []
+    with work_directory() as base:
+        server = RedisServer(base / "valkey").start()
+        try:
+            with server.client() as client:
+                for waiting in sizes.waiting:
+                    rows += transfer_rows(server, client, base, waiting, sizes.cap_s)
+                rows += lateness_rows(server, client, base, sizes)
+                rows += removal_rows(server, client, base, sizes.background)
+                rows += memory_rows(client, sizes.background)
+        finally:
+            server.kill()
+    steady = sizes.steady
+    definition = DEFINITION.format(cap=int(sizes.cap_s), rate=steady.rate, seconds=steady.seconds, skip=steady.skip_s)
+    return Section("redisson", TITLE, definition, "python -m bench redisson", at, rows, peer=f"Redisson {CURRENT}")
+
+
+def transfer_rows(server: RedisServer, client: redis.Redis, base: Path, waiting: int, cap_s: float) -> list[Row]:
+    """Rate and blocks of both."""
+    seen: list[Transfer] = []
+    for serve in SIDES:
+        empty(client)
+        with serve(server, base), probing(client, base) as probe:
+            seen.append(transfer(client, probe, QUEUE, waiting, cap_s))
+        print(f"  {serve.__name__}: {seen[-1]}", file=sys.stderr)
+    ours, theirs = seen
+    wanted, call = TARGET_PER_S.get(waiting), CALL_TARGET_MS.get(waiting)
+    whole = ours.moved == waiting
+    blocks = [(ours.slowest_ping_ms, theirs.slowest_ping_ms), (ours.slowest_command_ms, theirs.slowest_command_ms)]
+    return [
+        Row(
+            f"transfer, {waiting:,} waiting",
+            f"{ours.per_second:,.0f}/s ({ours.moved:,} in {ours.seconds:.1f} s)",
+            f"{theirs.per_second:,.0f}/s ({theirs.moved:,} in {theirs.seconds:.1f} s)",
+            f"{ours.per_second / theirs.per_second:.1f}" if theirs.moved else "",
+            f">= {wanted:,}/s" if wanted else "",
+            whole and ours.per_second >= wanted if wanted else None,
+        ),
+        figure(f"slowest PING, {waiting:,} waiting", *blocks[0]),
+        figure(f"slowest command, {waiting:,} waiting", *blocks[1], target_ms=call),
+    ]
+
+
+def lateness_rows(server: RedisServer, client: redis.Redis, base: Path, sizes: Sizes) -> list[Row]:
+    """p50, p99 and max of both."""
+    seen: list[list[int]] = []
+    for serve in SIDES:
+        empty(client)
+        fill_background(client, QUEUE, sizes.background)
+        with serve(server, base):
+            seen.append(lateness_ms(server, base, QUEUE, sizes.steady))
+        print(f"  {serve.__name__}: lateness p99 {share(seen[-1], 0.99)} ms of {len(seen[-1])}", file=sys.stderr)
+    ours, theirs = seen
+    under = f"{sizes.steady.rate:,}/s with {sizes.background:,} waiting"
+    return [
+        figure(f"lateness p50, {under}", share(ours, 0.5), share(theirs, 0.5)),
+        figure(f"lateness p99, {under}", share(ours, 0.99), share(theirs, 0.99), target_ms=P99_TARGET_MS),
+        figure(f"lateness max, {under}", ours[-1], theirs[-1]),
+        Row("early", str(early(ours)), str(early(theirs)), "", "0", early(ours) == 0),
+    ]
+
+
+def empty(client: redis.Redis) -> None:
+    """Remove everything and wait until its memory is free."""
+    client.execute_command("FLUSHALL", "SYNC")
+
+
+def early(late_ms: list[int]) -> int:
+    """How many came before they were due."""
+    return sum(1 for each in late_ms if each < 0)
+
+
+def figure(name: str, ours: float, theirs: float, *, target_ms: float | None = None) -> Row:
+    """A row of milliseconds."""
+    return Row(
+        name,
+        f"{ours:,.1f} ms",
+        f"{theirs:,.1f} ms",
+        f"{ours / theirs:.2f}" if theirs else "",
+        "" if target_ms is None else f"<= {target_ms:g} ms",
+        None if target_ms is None else ours <= target_ms,
+    )
+
+
+def removal_rows(server: RedisServer, client: redis.Redis, base: Path, waiting: int) -> list[Row]:
+    """p50 and p99 of both, each from its own language, and the first call here, which may build an index."""
+    empty(client)
+    fill_background(client, QUEUE, waiting)
+    ours = DelayedQueue(QUEUE, client)
+    begin = time.perf_counter()
+    ours.contains("never offered")
+    first_ms = (time.perf_counter() - begin) * 1_000
+    with probing(client, base) as probe:
+        mine = removals_ms(ours.remove, waiting, REMOVALS)
+        block_ms = probe.report()[1]
+    empty(client)
+    fill_background(client, QUEUE, waiting)
+    java = JavaQueues(server.url, version=CURRENT, work=base, fast_start=False)
+    try:
+        with probing(client, base) as probe:
+            theirs = removals_ms(lambda value: java.call("remove", QUEUE, value=value), waiting, REMOVALS)
+            their_block_ms = probe.report()[1]
+    finally:
+        java.child.kill()
+    under = f"{waiting:,} waiting"
+    return [
+        figure(f"remove p50, {under}", share(mine, 0.5), share(theirs, 0.5)),
+        figure(f"remove p99, {under}", share(mine, 0.99), share(theirs, 0.99), target_ms=REMOVE_TARGET_MS),
+        figure(f"remove, slowest command, {under}", block_ms, their_block_ms),
+        Row(f"first search by value, {under}", f"{first_ms:,.0f} ms (in many short calls)", ""),
+    ]
+
+
+def memory_rows(client: redis.Redis, waiting: int) -> list[Row]:
+    """Bytes a waiting value: as Java leaves it, and with each index of ours."""
+    empty(client)
+    before = client.info("memory")["used_memory"]
+    fill_background(client, QUEUE, waiting)
+    plain = client.info("memory")["used_memory"] - before
+    queue = DelayedQueue(QUEUE, client)
+    while not tend_index(queue):
+        continue
+    places = client.info("memory")["used_memory"] - before
+    queue.contains("never offered")
+    values = client.info("memory")["used_memory"] - before
+    under = f"{waiting:,} waiting"
+    return [
+        Row(f"bytes a value, {under}", f"{places / waiting:,.0f} (served)", f"{plain / waiting:,.0f}"),
+        Row(f"bytes a value, searched by value within an hour, {under}", f"{values / waiting:,.0f}", ""),
+    ]
