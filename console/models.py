@@ -6,9 +6,10 @@ from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from console.dashboards.rows import DashboardPoint, DashboardRun
 from console.operations.rows import AuditEntry, Operation, OperationItem
 
-__all__ = ["ApiToken", "AuditEntry", "Operation", "OperationItem"]
+__all__ = ["ApiToken", "AuditEntry", "DashboardPoint", "DashboardRun", "Operation", "OperationItem"]
 
 
 class ApiToken(models.Model):
