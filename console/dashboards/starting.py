@@ -1,0 +1,147 @@
+"""Starting runs: rows first, then the process that fills them. The console itself never loads Spark."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Sequence
+from datetime import timedelta
+from os import environ
+from pathlib import Path
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from broker.models import Broker
+from console.dashboards.rows import DashboardRun
+
+#: The dashboards in the order of the page; the jobs of the same name are in spark/jobs.
+DASHBOARDS = (
+    "flow", "lateness", "pending", "cancellations", "transactions", "retries", "keys", "storage", "ledger",
+)  # fmt: skip
+WINDOW = re.compile(r"all|[1-9]\d{0,3}[hd]")
+#: A run whose process said nothing for so long is dead.
+SILENT_S = 60
+#: The mirror's word for the end of the log counts while it is so fresh.
+FRESH_MS = 60_000
+
+
+class DashboardsUnavailable(Exception):
+    """Dashboards cannot be computed here; the message says what is missing and how to get it."""
+
+
+def missing() -> str | None:
+    """What is missing on this machine, None if dashboards can be computed."""
+    if importlib.util.find_spec("pyspark") is None:
+        return _("PySpark is not installed. `make dashboards` installs it; everything else works without it.")
+    home = environ.get("JAVA_HOME")
+    if not (Path(home, "bin", "java").exists() if home else shutil.which("java")):
+        return _(
+            "Java 17 or newer is not installed. `make dashboards` installs it where apt-get can; or install "
+            "openjdk-17-jre-headless, or set JAVA_HOME. Everything else works without it."
+        )
+    return None
+
+
+def queue(names: Sequence[str], window: str, *, actor: str = "", store: str = "", broker: str = "") -> uuid.UUID:
+    """Make the rows of a batch; raises ValueError for a dashboard or window that does not exist.
+
+    While a batch of the same dashboards and window is under way, that one is returned: two would do the same work.
+    """
+    unknown = set(names) - set(DASHBOARDS)
+    if unknown:
+        raise ValueError(f"{', '.join(sorted(unknown))}: the dashboards are {', '.join(DASHBOARDS)}.")
+    if not WINDOW.fullmatch(window):
+        raise ValueError(f"{window!r} is no window: 'all', or hours or days such as 24h, 7d.")
+    broker, source = broker or settings.BROKER_NAME, store or str(settings.BROKER_STORE)
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('escapement-dashboards', 0))")
+        bury()
+        active = DashboardRun.objects.filter(
+            broker=broker, window=window, source=source, state__in=("queued", "running"), is_abort_wanted=False
+        )
+        for batch in active.values_list("batch", flat=True).distinct():
+            if set(active.filter(batch=batch).values_list("dashboard", flat=True)) >= set(names):
+                return batch
+        batch = uuid.uuid4()
+        DashboardRun.objects.bulk_create(
+            DashboardRun(batch=batch, broker=broker, dashboard=name, window=window, actor=actor, source=source)
+            for name in DASHBOARDS
+            if name in names
+        )
+    return batch
+
+
+def bury() -> int:
+    """Mark runs whose process is gone as failed; return how many there were."""
+    silent = timezone.now() - timedelta(seconds=SILENT_S)
+    return DashboardRun.objects.filter(state="running", beat_at__lt=silent).update(
+        state="failed", finished_at=timezone.now(), error="Its process ended without a word."
+    )
+
+
+def run_batch(batch: uuid.UUID) -> None:
+    """Compute a batch in a process of its own and wait for it. Raises DashboardsUnavailable, CalledProcessError."""
+    rows = list(DashboardRun.objects.filter(batch=batch, state="queued"))
+    if not rows:
+        return
+    why = missing()
+    if why is not None:
+        DashboardRun.objects.filter(batch=batch).update(state="failed", error=why, finished_at=timezone.now())
+        raise DashboardsUnavailable(why)
+    first = rows[0]
+    order = {
+        "store": first.source,
+        "database_url": database_url(),
+        "broker": first.broker,
+        "runs": {row.dashboard: str(row.id) for row in rows},
+        "as_of_ms": time.time_ns() // 1_000_000,
+        "window": first.window,
+        "end_position": durable_end(first),
+    }
+    try:
+        subprocess.run(
+            [sys.executable, "-m", "spark.run"], input=json.dumps(order), text=True, check=True, cwd=settings.ROOT,
+            stdout=subprocess.PIPE,
+        )  # fmt: skip
+    except subprocess.CalledProcessError:
+        DashboardRun.objects.filter(batch=batch, state__in=("queued", "running")).update(
+            state="failed", error="Its process ended without a word.", finished_at=timezone.now()
+        )
+        raise
+
+
+def cancel(batch: uuid.UUID) -> None:
+    """Ask a batch to end: one that waits ends at once, one that runs within seconds."""
+    rows = DashboardRun.objects.filter(batch=batch)
+    rows.filter(state="queued").update(state="cancelled", finished_at=timezone.now())
+    rows.filter(state="running").update(is_abort_wanted=True)
+
+
+def durable_end(run: DashboardRun) -> int | None:
+    """Where the broker itself says that its log ends; None: its checkpoint has to do."""
+    if run.source != str(settings.BROKER_STORE):
+        return None
+    row = Broker.objects.filter(name=run.broker).first()
+    if row is None or row.as_of_ms is None or row.as_of_ms < time.time() * 1000 - FRESH_MS:
+        return None
+    return row.log_end_position
+
+
+def database_url() -> str:
+    """The address of Django's database, for a process without Django (libpq's key=value form)."""
+    parameters = connection.get_connection_params()
+    names = {"dbname": "dbname", "user": "user", "password": "password", "host": "host", "port": "port"}
+    given = {key: str(parameters[name]) for key, name in names.items() if parameters.get(name)}
+    return " ".join(
+        "{}='{}'".format(key, value.replace("\\", r"\\").replace("'", r"\'")) for key, value in given.items()
+    )

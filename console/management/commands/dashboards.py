@@ -1,0 +1,80 @@
+"""`manage.py dashboards run|list|cancel`: compute dashboards from the log, see what ran, end what runs."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from console.dashboards import starting
+from console.dashboards.rows import DashboardRun
+
+
+class Command(BaseCommand):
+    """Compute dashboards, list and end runs."""
+
+    help = "Computes dashboards from the broker's log with Spark."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """run [NAME ...], list, cancel BATCH."""
+        actions = parser.add_subparsers(dest="action", required=True)
+        run = actions.add_parser("run", help="compute dashboards; all of them if none is named")
+        run.add_argument("names", nargs="*", metavar="NAME", help=", ".join(starting.DASHBOARDS))
+        run.add_argument("--since", default="all", metavar="WINDOW", help="how far back: 24h, 7d, ...; all by default")
+        run.add_argument(
+            "--store", default="", help="the store to read (this broker's by default); also hdfs://, s3://"
+        )
+        run.add_argument("--broker", default="", help="whose store that is")
+        run.add_argument("--follow", action="store_true", help="again and again until Ctrl-C")
+        run.add_argument("--interval", type=float, default=60.0, metavar="S", help="with --follow: from end to start")
+        listed = actions.add_parser("list", help="show the latest runs")
+        listed.add_argument("--count", type=int, default=20)
+        cancel = actions.add_parser("cancel", help="end a batch that waits or runs")
+        cancel.add_argument("batch", type=uuid.UUID)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Do what was asked."""
+        {"run": self._run, "list": self._list, "cancel": self._cancel}[options["action"]](options)
+
+    def _run(self, options: dict[str, Any]) -> None:
+        names = options["names"] or starting.DASHBOARDS
+        try:
+            while True:
+                self._run_once(names, options)
+                if not options["follow"]:
+                    return
+                time.sleep(options["interval"])
+        except KeyboardInterrupt:
+            self.stdout.write("stopped")
+
+    def _run_once(self, names: Sequence[str], options: dict[str, Any]) -> None:
+        try:
+            batch = starting.queue(names, options["since"], store=options["store"], broker=options["broker"])
+            starting.run_batch(batch)
+        except (ValueError, starting.DashboardsUnavailable) as error:
+            raise CommandError(str(error)) from None
+        except subprocess.CalledProcessError:
+            failed = DashboardRun.objects.filter(batch=batch).exclude(error="").first()
+            raise CommandError(failed.error if failed else "Spark ended without a word.") from None
+        for run in DashboardRun.objects.filter(batch=batch).order_by("queued_at", "id"):
+            self.stdout.write(_line(run))
+
+    def _list(self, options: dict[str, Any]) -> None:
+        for run in DashboardRun.objects.all()[: options["count"]]:
+            self.stdout.write(f"{run.batch} {run.queued_at:%Y-%m-%d %H:%M:%S} {_line(run)}")
+
+    def _cancel(self, options: dict[str, Any]) -> None:
+        starting.cancel(options["batch"])
+
+
+def _line(run: DashboardRun) -> str:
+    if run.state != DashboardRun.State.DONE:
+        return f"{run.dashboard} {run.window}: {run.state} {run.error}".strip()
+    return (
+        f"{run.dashboard} {run.window}: {run.points.count():,} points from {run.rows_read or 0:,} records "
+        f"[{run.start_position:,}, {run.end_position:,}) in {(run.duration_ms or 0) / 1000:.1f} s"
+    )

@@ -1,0 +1,197 @@
+"""Computes dashboards in a process of its own: ``python -m spark.run`` with one JSON object on standard input.
+
+    {"store": path, "database_url": …, "broker": name, "runs": {dashboard: id of its row}, "window": "all" | "24h" | …,
+     "end_position": n | null, "as_of_ms": n, "levels": "1s 5s …", "cores": n, "memory_mb": n, "retention_hours": n}
+
+One scan of the log serves all dashboards. A second thread says every second how far it is, and ends the work when
+somebody wants that. Exit code 0: done or cancelled; 1: failed, and the rows say why.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from .errors import DashboardError
+from .jobs import JOBS
+from .points import HOUR_MS, Question
+from .records import OPTIONS
+from .selection import DEFAULT_LEVELS
+from .session import open_session
+from .sink import Coverage, Sink
+from .store import LogStore
+from .view import View, view_of
+
+#: How a window is written: a number of hours or days.
+_UNITS_MS = {"h": HOUR_MS, "d": 24 * HOUR_MS}
+#: How often a batch says that it lives, in seconds.
+BEAT_S = 1.0
+#: Reading is low priority: a scan gives way to the broker.
+NICENESS = 10
+#: Of all the work, how much the scan is; the dashboards share the rest.
+_SCAN_SHARE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be done; see the module's description."""
+
+    store: str
+    database_url: str
+    broker: str
+    runs: dict[str, str]
+    as_of_ms: int
+    window: str = "all"
+    end_position: int | None = None
+    levels: str = DEFAULT_LEVELS
+    cores: int = 2
+    memory_mb: int = 1024
+    retention_hours: float = 72
+
+    @property
+    def since_ms(self) -> int | None:
+        """When the window begins, None for everything."""
+        if self.window == "all":
+            return None
+        return self.as_of_ms - int(self.window[:-1]) * _UNITS_MS[self.window[-1]]
+
+
+class Progress:
+    """How far a batch is, told to the rows by a thread; ``stop`` ends the thread."""
+
+    def __init__(self, order: Order) -> None:
+        self._sink = Sink(order.database_url, order.runs)
+        self._session: SparkSession | None = None
+        self._stopped = threading.Event()
+        self.done = 0.0
+        self.is_abort_wanted = self._sink.beat(0.0)
+        self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
+
+    def start(self, session: SparkSession) -> None:
+        """Begin to tell, and to cancel the work of this session when that is wanted."""
+        self._session = session
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._sink.close()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(BEAT_S):
+            self.is_abort_wanted = self._sink.beat(max(self.done, self._scanned())) or self.is_abort_wanted
+            if self.is_abort_wanted and self._session is not None:
+                self._session.sparkContext.cancelAllJobs()
+
+    def _scanned(self) -> float:
+        """Return how far the scan is, while it is under way."""
+        if self.done or self._session is None:
+            return 0.0
+        tracker = self._session.sparkContext.statusTracker()
+        for number in tracker.getActiveStageIds():
+            stage = tracker.getStageInfo(number)
+            if stage is not None and stage.numTasks:
+                return _SCAN_SHARE * float(stage.numCompletedTasks) / float(stage.numTasks)
+        return 0.0
+
+
+def run(order: Order, session: SparkSession | None = None) -> dict[str, int]:
+    """Compute and write what is ordered; return the number of points of each dashboard.
+
+    Raises DashboardError, OSError, psycopg.Error, PySparkException; the rows are marked then.
+    """
+    progress = Progress(order)
+    sink = Sink(order.database_url, order.runs)
+    opened: SparkSession | None = None
+    try:
+        if session is None:
+            session = opened = open_session(cores=order.cores, memory_mb=order.memory_mb)
+        progress.start(session)
+        return _compute(order, session, sink, progress)
+    except Exception as error:
+        if progress.is_abort_wanted:
+            sink.give_up("cancelled", "")
+            return {}
+        said = str(error) if isinstance(error, DashboardError) else f"{type(error).__name__}: {error}"
+        sink.give_up("failed", said)
+        raise
+    finally:
+        progress.stop()
+        sink.close()
+        if opened is not None:
+            opened.stop()
+
+
+def _compute(order: Order, session: SparkSession, sink: Sink, progress: Progress) -> dict[str, int]:
+    started_s = time.monotonic()
+    store = LogStore(order.store)
+    segments = store.segments()
+    view = view_of(_log(order, session), keep=True)
+    counts: dict[str, int] = {}
+    try:
+        coverage = _coverage(view, order, segments[0].start)
+        progress.done = _SCAN_SHARE
+        question = Question(
+            as_of_ms=order.as_of_ms,
+            offsets=sink.offsets(order.broker),
+            segments=[(segment.start, segment.size) for segment in segments],
+            retention_ms=int(order.retention_hours * HOUR_MS),
+        )
+        for number, name in enumerate(order.runs, 1):
+            if progress.is_abort_wanted:
+                sink.give_up("cancelled", "")
+                break
+            found = JOBS[name](view, question).toLocalIterator()
+            took_ms = int((time.monotonic() - started_s) * 1000)
+            counts[name] = sink.finish(name, coverage, found, took_ms)
+            progress.done = _SCAN_SHARE + (1 - _SCAN_SHARE) * number / len(order.runs)
+    finally:
+        view.drop()
+    return counts
+
+
+def _log(order: Order, session: SparkSession) -> DataFrame:
+    options = {**OPTIONS, "levels": order.levels}
+    if order.end_position is not None:
+        options["end_position"] = str(order.end_position)
+    if order.since_ms is not None:
+        options["since_ms"] = str(order.since_ms)
+    return session.read.format("rocketmq_log").options(**options).load(order.store)
+
+
+def _coverage(view: View, order: Order, start: int) -> Coverage:
+    row = view.records.agg(
+        F.count("*"), F.min("position"), F.max(F.col("position") + F.col("size")), F.count("corrupt")
+    ).first()
+    assert row is not None
+    return Coverage(
+        start if row[1] is None or order.since_ms is None else row[1], row[2] or start, row[0], row[3], order.as_of_ms
+    )
+
+
+def main() -> int:
+    """Do what standard input says."""
+    order = Order(**json.load(sys.stdin))
+    os.nice(NICENESS)
+    try:
+        counts: dict[str, Any] = run(order)
+    except Exception:
+        traceback.print_exc()
+        return 1
+    json.dump(counts, sys.stdout)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""Writes runs and their points to PostgreSQL (tables of ``console/dashboards/rows.py``), by COPY.
+
+Points come with the word that they are the current ones, in one transaction: a process that ends before leaves nothing,
+and the same job over the same window takes the place of the run before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+#: Runs remembered of each dashboard and window; of older ones even the row goes.
+KEPT_RUNS = 200
+
+
+_DROP_POINTS = """
+DELETE FROM console_dashboardpoint WHERE run_id IN (
+  SELECT id FROM console_dashboardrun WHERE broker = %s AND dashboard = %s AND "window" = %s AND is_current)
+"""
+_RETIRE = """
+UPDATE console_dashboardrun SET is_current = false
+ WHERE broker = %s AND dashboard = %s AND "window" = %s AND is_current
+"""
+_FORGET = """
+DELETE FROM console_dashboardrun WHERE NOT is_current AND state IN ('done', 'failed', 'cancelled') AND id IN (
+  SELECT id FROM console_dashboardrun WHERE broker = %s AND dashboard = %s AND "window" = %s
+   ORDER BY queued_at DESC OFFSET %s)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What a run looked at: positions [start, end), rows, rows that stand for damage, and the moment that was now."""
+
+    start_position: int
+    end_position: int
+    rows_read: int
+    damaged_rows: int
+    as_of_ms: int
+
+
+class Sink:
+    """The runs of one batch, by the name of their dashboard. Raises psycopg.Error."""
+
+    def __init__(self, url: str, runs: dict[str, str]) -> None:
+        self._connection = psycopg.connect(url, autocommit=True, application_name="escapement-dashboards")
+        self._runs = runs
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def beat(self, progress: float) -> bool:
+        """Say that the batch is alive and how far it is; return whether somebody wants it to end."""
+        rows = self._connection.execute(
+            "UPDATE console_dashboardrun SET state = 'running', beat_at = now(), progress = %s,"
+            " started_at = coalesce(started_at, now())"
+            " WHERE id = ANY(%s::uuid[]) AND state IN ('queued', 'running') RETURNING is_abort_wanted",
+            (progress, list(self._runs.values())),
+        ).fetchall()
+        return any(wanted for (wanted,) in rows)
+
+    def offsets(self, broker: str) -> list[tuple[str, str, int, int]]:
+        """Return what groups have consumed, as the mirror has it: topic, group, queue, next offset."""
+        return self._connection.execute(
+            'SELECT topic, "group", queue_id, "offset" FROM broker_consumeroffset WHERE broker_id = %s', (broker,)
+        ).fetchall()
+
+    def finish(self, job: str, coverage: Coverage, points: Iterable[Sequence[Any]], duration_ms: int) -> int:
+        """Write the points of one dashboard and make them the current ones; return how many there are."""
+        number, count = self._runs[job], 0
+        with self._connection.transaction(), self._connection.cursor() as cursor:
+            row = cursor.execute(
+                'SELECT broker, dashboard, "window", state FROM console_dashboardrun WHERE id = %s FOR UPDATE',
+                (number,),
+            ).fetchone()
+            if row is None or row[3] not in ("queued", "running"):
+                return 0
+            key = row[:3]
+            cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", ("/".join(key),))
+            cursor.execute(_DROP_POINTS, key)
+            cursor.execute(_RETIRE, key)
+            with cursor.copy(
+                "COPY console_dashboardpoint (run_id, series, topic, label, part, at_ms, value, positions) FROM STDIN"
+            ) as copy:
+                for point in points:
+                    copy.write_row((number, *point))
+                    count += 1
+            cursor.execute(
+                "UPDATE console_dashboardrun SET state = 'done', is_current = true, finished_at = now(), progress = 1,"
+                " start_position = %s, end_position = %s, rows_read = %s, damaged_rows = %s, as_of_ms = %s,"
+                " duration_ms = %s, error = '' WHERE id = %s",
+                (
+                    coverage.start_position, coverage.end_position, coverage.rows_read, coverage.damaged_rows,
+                    coverage.as_of_ms, duration_ms, number,
+                ),
+            )  # fmt: skip
+            cursor.execute(_FORGET, (*key, KEPT_RUNS))
+        return count
+
+    def give_up(self, state: str, error: str) -> None:
+        """Mark what is not done as ``failed`` or ``cancelled``; what was current before stays so."""
+        self._connection.execute(
+            "UPDATE console_dashboardrun SET state = %s, error = %s, finished_at = now()"
+            " WHERE id = ANY(%s::uuid[]) AND state IN ('queued', 'running')",
+            (state, error[:4000], list(self._runs.values())),
+        )
