@@ -42,7 +42,8 @@ class StoredHalf:
 class HalfBroker:
     """Starts on entry, stops on exit."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
+        self.port = port
         self.halves: dict[str, StoredHalf] = {}
         self.plain: list[tuple[str, bytes]] = []
         self.send_code = 0
@@ -57,12 +58,18 @@ class HalfBroker:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._server = self._run(asyncio.start_server(self._serve, "127.0.0.1", 0))
+        self._server = self._run(asyncio.start_server(self._serve, "127.0.0.1", self.port))
         self.port = self._server.sockets[0].getsockname()[1]
         self.namesrv = f"127.0.0.1:{self.port}"
         return self
 
     def __exit__(self, *failure: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End all connections and listen no more; idempotent."""
+        if self._loop.is_closed():
+            return
         self._run(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(PATIENCE_S)

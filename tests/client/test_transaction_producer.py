@@ -220,6 +220,19 @@ def test_a_producer_that_sends_nothing_is_asked_too(broker: HalfBroker) -> None:
         broker.wait(lambda: broker.half(half.transaction_id).decisions)
 
 
+def test_a_broker_that_comes_back_is_told_who_answers_and_served_again() -> None:
+    with HalfBroker() as first, TransactionProducer("shop", first.namesrv, check=lambda _: Decision.COMMIT) as producer:
+        half = producer.send_half("orders", prepare("4711"))
+        first.wait_for_producer("shop")
+        first.stop()
+        with HalfBroker(first.port) as again:
+            again.halves = first.halves
+            again.wait_for_producer("shop")
+            again.check(half.transaction_id)
+            again.wait(lambda: again.half(half.transaction_id).decisions)
+            producer.commit(producer.send_half("orders", prepare("4712"), timeout_ms=10_000))
+
+
 def test_plain_sends_of_a_thread_can_be_refused(broker: HalfBroker) -> None:
     from_elsewhere: queue.Queue[str] = queue.Queue()
     with producer_of(broker, Listener()) as producer:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import connections, transaction
+from django.db import OperationalError, connections, transaction
 
 from broker.client import Decision
 from broker.outbox import send_later, transactional
@@ -16,7 +16,7 @@ from broker.outbox.decisions import decide
 from broker.outbox.errors import TransactionTooLong
 from broker.outbox.later import send_waiting
 from broker.outbox.models import OutboxHalf, OutboxMessage
-from broker.outbox.origin import Origin
+from broker.outbox.origin import Origin, current_origin, find_connection
 from broker.outbox.producers import producer_of
 from tests.client.halfbroker import HalfBroker
 from tests.outbox.raising import Changed, raised
@@ -90,3 +90,18 @@ def test_the_worker_also_serves_other_databases(broker: HalfBroker, sqlite: str)
         send_later("orders", "4711", using=sqlite)
     assert send_waiting(producer_of("shop"), sqlite) == (1, 0)
     assert broker.plain == [("orders", b"4711")]
+
+
+def test_a_database_that_is_away_hides_no_other(django_db_setup: None, django_db_blocker: Any, free_port: int) -> None:
+    away = {**connections.settings["default"], "HOST": "127.0.0.1", "PORT": str(free_port)}
+    default = connections.settings.pop("default")
+    connections.settings.update({"away": away, "default": default})
+    try:
+        with django_db_blocker.unblock(), transaction.atomic():
+            origin = current_origin(connections["default"])
+            assert find_connection(origin) is connections["default"]
+            with pytest.raises(OperationalError):
+                find_connection(Origin("pg/1/2", "3"))
+    finally:
+        del connections["away"]
+        del connections.settings["away"]
