@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,21 +24,33 @@ COMMIT, ROLLBACK, UNKNOWN = Decision.COMMIT, Decision.ROLLBACK, Decision.UNKNOWN
 DAY_S = 24 * 3600
 
 
+# all databases, so that the one of this module may be asked too
+pytestmark = pytest.mark.django_db(transaction=True, databases="__all__")
+SMALL = "small"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_database(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """An entry of DATABASES that is SQLite, for this module only."""
+    connections.settings[SMALL] = {**connections.settings["default"], "ENGINE": "django.db.backends.sqlite3"}
+    name = str(tmp_path_factory.mktemp("small") / "small.sqlite3")
+    connections.settings[SMALL].update(NAME=name, OPTIONS={"timeout": 20}, CONN_MAX_AGE=0)
+    yield
+    connections[SMALL].close()
+    del connections[SMALL]
+    del connections.settings[SMALL]
+
+
 @pytest.fixture
-def sqlite(django_db_setup: None, django_db_blocker: Any, tmp_path: Path) -> Iterator[str]:
-    """The alias of a SQLite database with the outbox's tables; it is no part of the project's settings."""
-    alias = "small"
-    connections.settings[alias] = {**connections.settings["default"], "ENGINE": "django.db.backends.sqlite3"}
-    connections.settings[alias].update(NAME=str(tmp_path / "small.sqlite3"), OPTIONS={"timeout": 20}, CONN_MAX_AGE=0)
-    with django_db_blocker.unblock():
-        with connections[alias].schema_editor() as editor:
-            editor.create_model(OutboxHalf)
-            editor.create_model(OutboxMessage)
-        yield alias
-        connections[alias].close()
-        del connections[alias]
-        del connections.settings[alias]
-        OutboxHalf.objects.all().delete()
+def sqlite() -> Iterator[str]:
+    """Its alias; it has the outbox's tables."""
+    with connections[SMALL].schema_editor() as editor:
+        editor.create_model(OutboxHalf)
+        editor.create_model(OutboxMessage)
+    yield SMALL
+    with connections[SMALL].schema_editor() as editor:
+        editor.delete_model(OutboxHalf)
+        editor.delete_model(OutboxMessage)
 
 
 def test_elsewhere_the_row_decides_after_a_time(broker: HalfBroker, sqlite: str, settings: Any) -> None:
@@ -92,16 +103,15 @@ def test_the_worker_also_serves_other_databases(broker: HalfBroker, sqlite: str)
     assert broker.plain == [("orders", b"4711")]
 
 
-def test_a_database_that_is_away_hides_no_other(django_db_setup: None, django_db_blocker: Any, free_port: int) -> None:
-    away = {**connections.settings["default"], "HOST": "127.0.0.1", "PORT": str(free_port)}
-    default = connections.settings.pop("default")
-    connections.settings.update({"away": away, "default": default})
+def test_a_database_that_is_away_hides_no_other(free_port: int) -> None:
+    small, default = connections[SMALL], connections["default"]
+    away = {**default.settings_dict, "HOST": "127.0.0.1", "PORT": str(free_port)}
+    connections[SMALL] = type(default)(away, SMALL)
+    connections.settings["default"] = connections.settings.pop("default")  # it is asked last
     try:
-        with django_db_blocker.unblock(), transaction.atomic():
-            origin = current_origin(connections["default"])
-            assert find_connection(origin) is connections["default"]
+        with transaction.atomic():
+            assert find_connection(current_origin(default)) is default
             with pytest.raises(OperationalError):
                 find_connection(Origin("pg/1/2", "3"))
     finally:
-        del connections["away"]
-        del connections.settings["away"]
+        connections[SMALL] = small
