@@ -91,7 +91,9 @@ class DelayedQueue:
         while True:
             # In short turns, so that a client with a socket timeout can wait for ever.
             turn_s = 5.0 if ends is None else max(0.01, min(5.0, ends - time.monotonic()))
-            answer = cast("Sequence[bytes] | None", self.server.run("BLPOP", self.keys.target, str(round(turn_s, 3))))
+            answer = cast(
+                "Sequence[bytes] | None", self.server.run_once("BLPOP", self.keys.target, str(round(turn_s, 3)))
+            )
             if answer:
                 return self.codec.decode(answer[1])
             if ends is not None and time.monotonic() >= ends:
@@ -100,7 +102,7 @@ class DelayedQueue:
     def poll(self) -> object | None:
         """The next due value, None when there is none right now."""
         self.may_write()
-        value = cast("bytes | None", self.server.run("LPOP", self.keys.target))
+        value = cast("bytes | None", self.server.run_once("LPOP", self.keys.target))
         return None if value is None else self.codec.decode(value)
 
     def peek(self) -> object | None:

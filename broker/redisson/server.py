@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, cast
 
 import redis
+from redis.backoff import NoBackoff
 from redis.cluster import RedisCluster
 from redis.exceptions import NoScriptError, ResponseError
+from redis.retry import Retry
 
 from .errors import ClientUnfit, DifferentSlots, MemberUnreadable, WrongType
 from .scripts import Script
@@ -42,17 +44,39 @@ class Server:
             raise ClientUnfit
 
     def run(self, *command: Argument) -> Answer:
-        """One command."""
+        """One command that may be sent again when its answer is lost."""
         return self.client.execute_command(*command)
+
+    def run_once(self, *command: Argument) -> Answer:
+        """One command that is never sent again: when its answer is lost, nobody knows whether it was done.
+
+        redis-py's clients try again by themselves, which would offer twice and pop twice; not so over this way. A
+        RedisCluster of the caller's own keeps the retries that it was made with.
+        """
+        client = self.client
+        if not isinstance(client, redis.Redis) or client.connection is not None:
+            return client.execute_command(*command)
+        pool: Any = client.connection_pool
+        connection = pool.get_connection()
+        parse = cast("Callable[[Any, str], Answer]", client.parse_response)
+        try:
+            connection.send_command(*command)
+            return parse(connection, str(command[0]))
+        except BaseException as error:
+            if not isinstance(error, ResponseError):
+                connection.disconnect()  # its answer may still come, and is nobody's then
+            raise
+        finally:
+            pool.release(connection)
 
     def script(self, script: Script, keys: Sequence[bytes], arguments: Sequence[Argument] = ()) -> Answer:
         """One script, sent in full only to a server that does not have it."""
         rest = (str(len(keys)), *keys, *arguments)
         try:
             try:
-                return self.client.execute_command("EVALSHA", script.sha, *rest)
+                return self.run_once("EVALSHA", script.sha, *rest)
             except NoScriptError:
-                return self.client.execute_command("EVAL", script.text, *rest)
+                return self.run_once("EVAL", script.text, *rest)
         except ResponseError as error:
             raise _clearer(error, keys) from error
 
@@ -97,7 +121,9 @@ def connect(url: str, *, timeout_s: float = 10.0) -> redis.Redis | RedisCluster:
     options = {"socket_timeout": timeout_s, "socket_connect_timeout": min(timeout_s, 5.0), "health_check_interval": 15}
     scheme, _, rest = url.partition("://")
     if scheme.endswith("+cluster"):
-        return RedisCluster.from_url(f"{scheme.removesuffix('+cluster')}://{rest}", **options)
+        # No second attempt by itself: see `run_once`.
+        once = Retry(NoBackoff(), 0)
+        return RedisCluster.from_url(f"{scheme.removesuffix('+cluster')}://{rest}", retry=once, **options)
     return redis.Redis.from_url(url, **options)
 
 
