@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..client import Admin, Producer
+from .outbound import Outbound
 from .server import connect
 from .transfer import TransferService
+from .transfermoving import ModeMover
 
 #: A script that moves a value of 512 MB takes seconds.
 TIMEOUT_S = 60.0
+GROUP = "redisson"
 
 
 def transfer_service(
@@ -23,4 +27,5 @@ def transfer_service(
         queues=queues,
         read_only=read_only,
         status_to=connect(status_url),
+        mover=ModeMover(Outbound(Producer(group=GROUP, namesrv=namesrv), Admin(namesrv))),
     )

@@ -9,6 +9,8 @@
 | escapement_delay_index:{NAME} | zset | ours | id of a member -> its number in the order of offers |
 | escapement_delay_values:{NAME} | zset | ours, expires | digest of a value and number -> found by value |
 | escapement_delay_aside:{NAME} | zset | ours | poison that somebody moved aside, score as before |
+| escapement_delay_sending:{NAME} | zset | ours | members on their way to a topic, score as before |
+| escapement_delay_mode:{NAME} | hash | ours | where due values go, when not to the target |
 
 A name that holds a `{` anywhere is used as it is: it has its own hash tag. So all keys of a queue are in one slot of a
 Redis Cluster.
@@ -24,6 +26,8 @@ CHANNEL_PREFIX = "redisson_delay_queue_channel:"
 _INDEX_PREFIX = "escapement_delay_index:"
 _VALUES_PREFIX = "escapement_delay_values:"
 _ASIDE_PREFIX = "escapement_delay_aside:"
+_SENDING_PREFIX = "escapement_delay_sending:"
+MODE_PREFIX = "escapement_delay_mode:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,16 @@ class QueueKeys:
     def aside(self) -> bytes:
         """Poison that was moved aside."""
         return self._key(_ASIDE_PREFIX)
+
+    @property
+    def sending(self) -> bytes:
+        """Members on their way to a topic."""
+        return self._key(_SENDING_PREFIX)
+
+    @property
+    def mode(self) -> bytes:
+        """Where due values go."""
+        return self._key(MODE_PREFIX)
 
     def _key(self, prefix: str) -> bytes:
         return _encoded(prefix + tagged(self.name))

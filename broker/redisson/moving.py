@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -33,7 +34,12 @@ def move_due(queue: DelayedQueue, limit: int, *, skip_poison: int = 0, scan: boo
     """
     arguments = (limit, INDEX_STEP, int(scan), skip_poison)
     answer = cast("list[int | bytes]", queue.server.script(scripts.TRANSFER, queue.script_keys(), arguments))
-    count, due, following, now, again, size, poison, size_bytes, first = (whole(part) for part in answer)
+    return read_moved([whole(part) for part in answer])
+
+
+def read_moved(numbers: Sequence[int]) -> Moved:
+    """What a moving script answered, in its order."""
+    count, due, following, now, again, size, poison, size_bytes, first = numbers
     return Moved(count, due, _moment(following), now, again == 1, size, poison, size_bytes, _moment(first))
 
 

@@ -7,7 +7,7 @@ from typing import cast
 
 from . import scripts
 from .guess import guess_codec
-from .keys import TIMEOUT_PREFIX, QueueKeys, name_of
+from .keys import MODE_PREFIX, TIMEOUT_PREFIX, QueueKeys, name_of
 from .packing import detect, unpack
 from .queue import DelayedQueue
 from .server import Server, whole
@@ -55,8 +55,9 @@ def listeners(server: Server, keys: QueueKeys) -> int:
 
 
 def queue_names(server: Server, configured: Iterable[str] = ()) -> list[str]:
-    """The configured names and those found by SCAN, each once, sorted."""
-    return sorted({*configured, *(name for key in _scanned(server) if (name := name_of(key)) is not None)})
+    """The configured names and those found by SCAN, each once, sorted. A queue that has a mode is one too."""
+    found = (name_of(key, prefix) for key in _scanned(server) for prefix in (TIMEOUT_PREFIX, MODE_PREFIX))
+    return sorted({*configured, *(name for name in found if name is not None)})
 
 
 def inspected_keys(queue: DelayedQueue) -> tuple[bytes, ...]:
@@ -67,4 +68,4 @@ def inspected_keys(queue: DelayedQueue) -> tuple[bytes, ...]:
 def _scanned(server: Server) -> Iterator[bytes]:
     scan = getattr(server.client, "scan_iter", None)
     assert scan is not None  # redis-py's clients have it, and a cluster's asks every node
-    yield from cast("Iterator[bytes]", scan(match=TIMEOUT_PREFIX + "*", count=1000))
+    yield from cast("Iterator[bytes]", scan(match="*_delay_*:*", count=1000))

@@ -19,19 +19,22 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from redis.exceptions import RedisError
 
+from ..client.errors import ClientError
 from .agenda import Agenda, Reason
 from .errors import RedissonError
 from .keys import CHANNEL_PREFIX, name_of
-from .moving import Moved, move_due, tend_index
+from .moving import Moved, tend_index
 from .outage import Outage, is_outage
+from .outbound import NotSent
 from .queue import DelayedQueue
 from .server import RedisClient, Server
 from .surveying import queue_names, survey
+from .transfermoving import ModeMover, Mover
 from .transferstatus import QueueStatus, TransferStatus, publish, withdraw
 
 logger = logging.getLogger(__name__)
@@ -46,17 +49,17 @@ SLICE_S = 0.05
 #: Between two moves of one queue, so that one script moves several values and Redis is free at least half of the time.
 PACE_S = 0.004
 WORKERS = 4
+#: Between two attempts to reach a broker that does not answer.
+BROKER_PAUSE_S = 0.5
 STATUS_S = 1.0
-
-#: Moves a batch of a queue: the queue, how many, how many are known to be poison, whether to scan.
-Mover = Callable[[DelayedQueue, int, int, bool], Moved]
 
 
 class TransferService:
     """Moves what is due in all queues that `queues` allows (names or patterns with * and ?), from threads of its own.
 
     `client` is shared by the threads; the status goes to `status_to`, which may be another server. With `read_only`
-    nothing is written to the queues' server: it watches. `movers` names queues that are moved in another way.
+    nothing is written to the queues' server: it watches. Without a `mover` that knows a broker, everything goes to
+    the plain lists.
     """
 
     def __init__(
@@ -66,14 +69,14 @@ class TransferService:
         queues: Sequence[str] = ("*",),
         read_only: bool = False,
         status_to: RedisClient | None = None,
-        movers: Mapping[str, Mover] | None = None,
+        mover: Mover | None = None,
         workers: int = WORKERS,
     ) -> None:
         self._server = Server(client)
         self._status_server = Server(status_to) if status_to is not None else None
         self._allowed = tuple(queues)
         self._read_only = read_only
-        self._movers = dict(movers or {})
+        self._mover: Mover = mover or ModeMover()
         self._agenda = Agenda()
         self._outage = Outage()
         self._stopping = threading.Event()
@@ -137,9 +140,8 @@ class TransferService:
         with self._lock:
             if name in self._queues:
                 return
-            mode = "reliable" if name in self._movers else "plain"
             queue = DelayedQueue(name, self._server.client, read_only=self._read_only)
-            self._queues[name] = (queue, QueueStatus(name, mode=mode))
+            self._queues[name] = (queue, QueueStatus(name))
         self._agenda.wake(name, time.monotonic(), Reason.FOUND)
 
     def _wake_all(self, reason: Reason) -> None:
@@ -164,13 +166,12 @@ class TransferService:
         """Move what is due, for SLICE_S at most; when to come back, and why."""
         if self._read_only:
             return self._look(queue, status)
-        mover = self._movers.get(queue.name, _move_plainly)
         began = time.monotonic()
         poison = idle_calls = 0
         while True:
             called = time.monotonic()
             # After so many calls without a move Java must be undoing the index all the time: scan then.
-            moved = mover(queue, BATCH, poison, idle_calls > 200 + status.waiting // 200)
+            moved = self._mover.move(queue, status, BATCH, poison, idle_calls > 200 + status.waiting // 200)
             now = time.monotonic()
             _note(status, moved, (now - called) * 1000)
             poison += moved.poison
@@ -201,6 +202,8 @@ class TransferService:
         status.problem = str(error) or type(error).__name__
         if is_outage(error):
             return time.monotonic() + self._outage.note(str(error))
+        if isinstance(error, (ClientError, NotSent)):
+            return time.monotonic() + BROKER_PAUSE_S
         if not isinstance(error, (RedissonError, RedisError)):
             logger.error("queue %s could not be moved", status.name, exc_info=error)
         else:
@@ -253,10 +256,6 @@ class TransferService:
                 publish(self._status_server, self.status())
             except (RedisError, OSError) as error:
                 logger.debug("the status could not be published: %s", error)
-
-
-def _move_plainly(queue: DelayedQueue, limit: int, skip_poison: int, scan: bool) -> Moved:
-    return move_due(queue, limit, skip_poison=skip_poison, scan=scan)
 
 
 def _note(status: QueueStatus, moved: Moved, call_ms: float) -> None:

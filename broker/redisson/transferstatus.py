@@ -37,8 +37,12 @@ class QueueStatus:
     errors: int = 0
     #: What is wrong with this queue now, in words for people; empty when nothing is.
     problem: str = ""
+    #: "plain", "reliable" or "import", and where to; members on their way, and those that came through the plain list.
     mode: str = "plain"
+    topic: str = ""
+    sending: int = 0
     taken_over: int = 0
+    notice: str = ""
 
 
 @dataclass(slots=True)

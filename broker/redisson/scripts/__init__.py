@@ -33,7 +33,9 @@ def _script(name: str, *parts: str) -> Script:
 
 _INDEXED = ("packing", "index")
 OFFER = _script("offer", "packing")
-TRANSFER = _script("transfer", *_INDEXED, "places")
+TRANSFER = _script("transfer", *_INDEXED, "places", "batch")
+FINISH = _script("finish")
+CLAIM = _script("claim", *_INDEXED, "places", "batch")
 BY_VALUE = _script("byvalue", *_INDEXED)
 STEER = _script("steer", *_INDEXED)
 POLL = _script("poll", *_INDEXED)

@@ -1,0 +1,282 @@
+"""Reliable mode and import: from queues of a real Redis into topics and timers of a real broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import redis
+
+from broker.client import Admin, Consumer, Producer
+from broker.client.errors import BrokerUnreachable, ClientError, InvalidArgument
+from broker.client.outgoing import Outgoing
+from broker.client.types import Message, SendResult
+from broker.redisson import BytesCodec, DelayedQueue
+from broker.redisson.errors import NotAllowed
+from broker.redisson.importing import begin_import, import_progress, pause_import, preview_import
+from broker.redisson.modes import make_reliable, read_mode, stop
+from broker.redisson.outbound import LARGEST_BYTES, NotSent, Outbound, SomebodyElseSends
+from broker.redisson.paging import page
+from broker.redisson.transfer import TransferService
+from broker.redisson.transfermoving import ModeMover
+from tests.mirror.running import RunningBroker, running_broker
+from tests.redisson.java import ScriptedJava
+from tests.redisson.meddling import Died
+from tests.redisson.test_transfer import eventually, status_of
+
+FAR = 10**13
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    with running_broker(tmp_path_factory.mktemp("broker")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def admin(broker: RunningBroker) -> Iterator[Admin]:
+    with Admin(broker.namesrv) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def producer(broker: RunningBroker) -> Iterator[Producer]:
+    with Producer(group="redisson", namesrv=broker.namesrv) as client:
+        yield client
+
+
+_topics = iter(range(1000))
+
+
+@pytest.fixture
+def topic(producer: Producer) -> str:
+    """A topic of this test's own."""
+    return f"orders-{next(_topics)}"
+
+
+class Unsure:
+    """A producer whose answers get lost, or which dies, after the messages have been stored."""
+
+    def __init__(self, producer: Producer, *, dies: bool = False) -> None:
+        self._producer = producer
+        self._dies = dies
+        self.fail = True
+        self.sent = 0
+
+    def send_each(
+        self, topic: str, messages: Sequence[Outgoing], *, timeout_ms: int = 5000
+    ) -> list[SendResult | ClientError]:
+        results = self._producer.send_each(topic, messages, timeout_ms=timeout_ms)
+        self.sent += len(messages)
+        if not self.fail:
+            return results
+        if self._dies:
+            raise Died
+        return [BrokerUnreachable("broker", "the answer got lost") for _ in results]
+
+
+def bodies(admin: Admin, topic: str) -> list[bytes]:
+    found: list[Message] = []
+    for queue_id, stats in enumerate(admin.topic_stats(topic).queues):
+        if stats.max_offset:
+            found += admin.pull(topic, queue_id, 0, 1000)
+    return sorted(message.body for message in found)
+
+
+def test_due_values_go_to_the_topic(
+    client: redis.Redis, producer: Producer, admin: Admin, broker: RunningBroker, topic: str
+) -> None:
+    queue = DelayedQueue("orders", client)
+    make_reliable(queue, topic)
+    service = TransferService(client, mover=ModeMover(Outbound(producer, admin)))
+    service.start()
+    taken: list[tuple[bytes, str]] = []
+    try:
+        for number in range(20):
+            queue.offer(f"v{number}", delay=10 * number)
+        queue.offer("later", at=FAR)
+
+        def handle(message: Message) -> None:
+            taken.append((message.body, message.properties["REDISSON_QUEUE"]))
+
+        consumer = Consumer(f"readers-{topic}", broker.namesrv, from_where="first")
+        consumer.subscribe(topic, "*", handle)
+        with consumer:
+            eventually(lambda: len(taken) >= 20)
+        assert status_of(service, "orders").mode == "reliable"
+    finally:
+        service.stop()
+    assert sorted(taken) == sorted((b"v%d" % number, "orders") for number in range(20))
+    assert client.llen("orders") == 0
+    assert queue.read_all() == ["later"]
+    assert (read_mode(queue).sent, read_mode(queue).sending) == (20, 0)
+
+
+@pytest.mark.parametrize("dies", [True, False])
+def test_what_may_have_been_sent_is_not_sent_again(
+    client: redis.Redis, producer: Producer, admin: Admin, topic: str, dies: bool
+) -> None:
+    queue = DelayedQueue("orders", client)
+    make_reliable(queue, topic)
+    queue.offer_many([f"v{number}" for number in range(5)], at=1)
+    unsure = Unsure(producer, dies=dies)
+    with pytest.raises((Died, NotSent)):
+        Outbound(unsure, admin, owner="a").move(queue, read_mode(queue), 100, 0, False)
+    assert read_mode(queue).sending == 5
+    queue.offer("fresh", at=1)
+    unsure.fail = False
+    Outbound(unsure, admin, owner="a").move(queue, read_mode(queue), 100, 0, False)
+    assert unsure.sent == 6
+    assert bodies(admin, topic) == [b"fresh", *(b"v%d" % number for number in range(5))]
+    assert (read_mode(queue).sent, read_mode(queue).sending) == (6, 0)
+
+
+def test_only_one_service_sends_for_a_queue(
+    client: redis.Redis, producer: Producer, admin: Admin, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = DelayedQueue("orders", client)
+    make_reliable(queue, topic)
+    queue.offer("x", at=1)
+    Outbound(producer, admin, owner="first").move(queue, read_mode(queue), 1, 0, False)
+    second = Outbound(producer, admin, owner="second")
+    with pytest.raises(SomebodyElseSends):
+        second.move(queue, read_mode(queue), 1, 0, False)
+    client.hset(queue.keys.mode.decode(), "owned_until_ms", 1)
+    second.move(queue, read_mode(queue), 1, 0, False)
+
+
+def test_what_java_moved_to_the_plain_list_is_taken_over(
+    client: redis.Redis, producer: Producer, admin: Admin, topic: str
+) -> None:
+    queue, java = DelayedQueue("orders", client), ScriptedJava(client, "orders")
+    make_reliable(queue, topic)
+    java.offer(b"theirs", 5)
+    java.offer(b"theirs", 6)
+    java.transfer(10)
+    service = TransferService(client, mover=ModeMover(Outbound(producer, admin)))
+    service.start()
+    try:
+        eventually(lambda: read_mode(queue).sent == 2)
+        eventually(lambda: "RDelayedQueue" in status_of(service, "orders").notice)
+    finally:
+        service.stop()
+    assert bodies(admin, topic) == [b"theirs", b"theirs"]
+    assert client.llen("orders") == 0
+    assert read_mode(queue).taken_over == 2
+
+
+def test_back_to_the_plain_list(client: redis.Redis, producer: Producer, admin: Admin, topic: str) -> None:
+    queue = DelayedQueue("orders", client)
+    make_reliable(queue, topic)
+    queue.offer("sent", at=1)
+    unsure = Unsure(producer)
+    with pytest.raises(NotSent):
+        Outbound(unsure, admin, owner="a").move(queue, read_mode(queue), 10, 0, False)
+    stop(queue)
+    queue.offer("plain", at=1)
+    service = TransferService(client, mover=ModeMover(Outbound(producer, admin, owner="a")))
+    service.start()
+    try:
+        eventually(lambda: client.llen("orders") == 1)
+        eventually(lambda: read_mode(queue).sending == 0)
+    finally:
+        service.stop()
+    assert bodies(admin, topic) == [b"sent"]
+    assert queue.poll() == "plain"
+
+
+def test_without_a_broker_nothing_leaves_the_queue(client: redis.Redis, topic: str) -> None:
+    queue = DelayedQueue("orders", client)
+    make_reliable(queue, topic)
+    queue.offer("x", at=1)
+    service = TransferService(client)
+    service.start()
+    try:
+        eventually(lambda: service.status().queues and "no broker" in status_of(service, "orders").problem)
+    finally:
+        service.stop()
+    assert queue.size() == 1
+
+
+def test_what_fits_no_message_is_set_aside(client: redis.Redis, producer: Producer, admin: Admin, topic: str) -> None:
+    queue = DelayedQueue("orders", client, codec=BytesCodec())
+    make_reliable(queue, topic)
+    queue.offer(b"x" * (LARGEST_BYTES + 1), at=1)
+    queue.offer(b"behind", at=2)
+    Outbound(producer, admin).move(queue, read_mode(queue), 10, 0, False)
+    assert bodies(admin, topic) == [b"behind"]
+    aside = page(queue, aside=True).items
+    assert [each.value_bytes for each in aside] == [LARGEST_BYTES + 1]
+
+
+def test_a_topic_that_cannot_be_is_refused(client: redis.Redis) -> None:
+    queue = DelayedQueue("orders", client)
+    for wrong in ("", "no blanks", "SCHEDULE_TOPIC_XXXX"):
+        with pytest.raises(InvalidArgument):
+            make_reliable(queue, wrong)
+    with pytest.raises(NotAllowed):
+        make_reliable(DelayedQueue("orders", client, read_only=True), "orders")
+    assert client.keys() == []
+
+
+def test_a_queue_becomes_timers_while_java_keeps_offering(
+    client: redis.Redis, producer: Producer, admin: Admin, topic: str
+) -> None:
+    queue, java = DelayedQueue("orders", client), ScriptedJava(client, "orders")
+    now_ms = queue.server.now_ms()[0]
+    dues = [now_ms + 4000 + 40 * number for number in range(30)]
+    for number, due in enumerate(dues):
+        java.offer(b"v%02d" % number, due)
+    found = preview_import(queue, max_delay_ms=4500)
+    assert (found.waiting, found.overdue, found.last_due_ms) == (30, 0, dues[-1])
+    assert 0 < found.too_far < 30
+    assert import_progress(queue) is None
+
+    begin_import(queue, topic)
+    outbound = Outbound(producer, admin, owner="a")
+    outbound.move(queue, read_mode(queue), 7, 0, False)
+    pause_import(queue)
+    outbound.move(queue, read_mode(queue), 7, 0, False)
+    progress = import_progress(queue)
+    assert progress is not None
+    assert (progress.is_on, progress.sent, progress.left, progress.is_done) == (False, 7, 23, False)
+    begin_import(queue, topic)
+    java.offer(b"v30", dues[-1] + 40)
+
+    # The answer to one batch gets lost: each of these is pending in the broker, or delivered, when it is sent again.
+    with pytest.raises(NotSent):
+        Outbound(Unsure(producer), admin, owner="a").move(queue, read_mode(queue), 7, 0, False)
+    for _ in range(4):
+        outbound.move(queue, read_mode(queue), 7, 0, False)
+    progress = import_progress(queue)
+    assert progress is not None and progress.is_done and progress.sent == 31
+    assert queue.size() == 0
+    eventually(lambda: len(bodies(admin, topic)) >= 31)
+    assert bodies(admin, topic) == [b"v%02d" % number for number in range(31)]
+
+
+def test_an_import_of_what_is_due_delivers_it(
+    client: redis.Redis, producer: Producer, admin: Admin, topic: str
+) -> None:
+    queue = DelayedQueue("orders", client)
+    queue.offer("due", at=1)
+    begin_import(queue, topic)
+    Outbound(producer, admin).move(queue, read_mode(queue), 10, 0, False)
+    assert bodies(admin, topic) == [b"due"]
+
+
+def test_a_broker_that_is_away_is_waited_for(client: redis.Redis, tmp_path: Path, free_port: int) -> None:
+    queue = DelayedQueue("orders", client)
+    make_reliable(queue, "orders")
+    queue.offer("x", at=1)
+    namesrv = f"127.0.0.1:{free_port}"
+    with Producer(group="redisson", namesrv=namesrv) as producer, Admin(namesrv) as admin:
+        service = TransferService(client, mover=ModeMover(Outbound(producer, admin)))
+        service.start()
+        try:
+            eventually(lambda: service.status().queues and status_of(service, "orders").problem)
+            assert service.status().state == "moving"  # the server of the queues is fine
+        finally:
+            service.stop()
+    assert read_mode(queue).sending == 1
