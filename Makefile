@@ -50,7 +50,7 @@ redis-url: .venv/.runtime  ## print the address of the embedded Valkey
 	@$(BIN)/python manage.py house --print redis-url
 
 needs:
-	@console/house/debian-packages chromium fonts-noto-cjk gettext openjdk-17-jdk-headless
+	@console/house/debian-packages chromium fonts-noto-cjk gettext openjdk-17-jdk-headless redis-tools
 
 bench-needs: interop-needs
 	@console/house/debian-packages wrk
