@@ -26,8 +26,8 @@ UPKEEP_INTERVAL_MS = 100
 RETRY_MS = 1_000
 """A tick that failed is tried again after this time."""
 
-LONGEST_SLEEP_MS = 60_000
-"""A tick at least this often: the clock may be set."""
+LONGEST_SLEEP_MS = 1_000
+"""A tick at least this often: the clock may be set forward, and what is due then must not wait for long."""
 
 
 class Pump:
@@ -79,6 +79,10 @@ class Pump:
         if not self._is_kicked and not self._is_syncing:
             self._is_kicked = True
             self._loop.call_soon(self._next_sync)
+
+    def hurry(self) -> None:
+        """Says that something may be due at once, and that something may have been appended."""
+        self._loop.call_soon(self._tick)
 
     async def drain(self) -> None:
         """Waits until all that was appended is durable and answered (or the store has failed)."""

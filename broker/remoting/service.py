@@ -25,6 +25,7 @@ from .processors.pull import PullProcessor
 from .processors.query import QueryProcessor
 from .processors.schedule import ScheduleProcessor
 from .processors.send import SendProcessor
+from .processors.timers import TimerProcessor
 from .processors.topics import TopicProcessor
 from .processors.transactions import TransactionProcessor
 from .pump import Pump
@@ -136,7 +137,7 @@ class BrokerService:
         processors = (
             send, PullProcessor(state), OffsetProcessor(state), HeartbeatProcessor(state), LockProcessor(state),
             TopicProcessor(state), GroupProcessor(state), QueryProcessor(state), ScheduleProcessor(state),
-            BrokerProcessor(state), TransactionProcessor(state),
+            BrokerProcessor(state), TransactionProcessor(state), TimerProcessor(state),
         )  # fmt: skip
         handlers: dict[int, Handler] = {}
         for processor in processors:
@@ -150,6 +151,7 @@ class BrokerService:
             is_inline=self.config.flush == "async",
         )  # fmt: skip
         broker.after_read = self._pump.kick
+        state.hurry = self._pump.hurry
         self._pump.start()
         self._check_rounds = CheckRounds(state, self._pump.kick)
         self._check_rounds.start()

@@ -25,6 +25,8 @@ class BrokerState:
     clients: Clients = field(default_factory=Clients)
     locks: QueueLocks = field(default_factory=QueueLocks)
     rates: Rates = field(default_factory=Rates)
+    hurry: Callable[[], None] = lambda: None
+    """To be called after a handler made something due, or appended it outside of a request."""
     put_total: int = 0
     """Messages made durable since the start."""
     get_total: int = 0
