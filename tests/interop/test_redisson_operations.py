@@ -33,8 +33,8 @@ def test_java_offers_and_python_takes(shared, coded):
     ours, codec, values = coded
     for number, value in enumerate(values):
         shared.java.offer(ours.name, value, 5 * number, codec)
-    moved = []
-    assert wait_until(lambda: moved.append(move_all_due(ours)) or sum(moved) == len(values))
+    # The transfer task that Java's object had for a moment may have been first: moved is moved.
+    assert wait_until(lambda: move_all_due(ours) >= 0 and ours.size() == 0)
     assert [ours.take(timeout_s=5) for _ in values] == values
     assert ours.poll() is None
     assert ours.size() == 0 == shared.java.call("size", ours.name, codec)
