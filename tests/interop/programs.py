@@ -136,6 +136,24 @@ class JavaScheduler(Program):
         return self.ask("delete", topic, key, due_ms, until="sent")[-1]
 
 
+class JavaTransactor(Program):
+    """TransactionMQProducer; what its listener says is asked for with each half."""
+
+    def __init__(self, namesrv: str, group: str, *, version: str, work: Path, binary_headers: bool = False) -> None:
+        properties = [f"rocketmq.serialize.type={'ROCKETMQ' if binary_headers else 'JSON'}"]
+        super().__init__("Transact", [namesrv, group], version=version, work=work, properties=properties)
+
+    def begin(
+        self, topic: str, key: str, *, local: str = "UNKNOW", checks: str = "UNKNOW", tag: str = "", immunity: str = ""
+    ) -> Event:
+        """Send a half with its key as body; `local` and `checks` (joined by commas) are what the listener says."""
+        return self.ask("half", topic, key, key, tag, immunity, local, checks, until="sent", timeout_s=60)[-1]
+
+    def checks(self, key: str) -> list[Event]:
+        """The checks of one half so far."""
+        return [event for event in self.events("check") if event["key"] == key]
+
+
 class JavaConsumer(Program):
     """DefaultMQPushConsumer in clustering mode; it shares out queues every `rebalance_ms` (by default 20 s)."""
 
