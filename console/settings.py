@@ -9,6 +9,7 @@ Rest: ESCAPEMENT_VAR, ESCAPEMENT_ENV, ESCAPEMENT_DEBUG, ESCAPEMENT_HTTPS, SECRET
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,18 @@ CELERY_BROKER_CONNECTION_MAX_RETRIES = None
 CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_keepalive": True, "health_check_interval": 25}
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+
+# --- dashboards -------------------------------------------------------------------------------------------------------
+DASHBOARDS_INTERVAL_S = float(os.environ.get("ESCAPEMENT_DASHBOARDS_S", "300"))
+DASHBOARDS_CORES = int(os.environ.get("ESCAPEMENT_DASHBOARDS_CORES", "2"))
+DASHBOARDS_MEMORY_MB = int(os.environ.get("ESCAPEMENT_DASHBOARDS_MEMORY_MB", "1024"))
+CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {}
+if DASHBOARDS_INTERVAL_S > 0 and find_spec("pyspark") is not None:
+    CELERY_BEAT_SCHEDULE["dashboards"] = {
+        "task": "console.renew_dashboards",
+        "schedule": DASHBOARDS_INTERVAL_S,
+        "options": {"expires": DASHBOARDS_INTERVAL_S},
+    }
 
 # --- people and safety ------------------------------------------------------------------------------------------------
 LOGIN_URL = "/login/"

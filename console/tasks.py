@@ -1,4 +1,4 @@
-"""Celery tasks of the console, one line each; they run on the `jobs` worker."""
+"""Celery tasks of the console, one line each; they run on the `jobs` worker, dashboards on their own."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import uuid
 
 from celery import shared_task
 
+from console.dashboards import starting
 from console.operations import runner
 
 
@@ -13,3 +14,15 @@ from console.operations import runner
 def run_operation(number: str) -> None:
     """Run a confirmed operation."""
     runner.run(uuid.UUID(number))
+
+
+@shared_task(name="console.run_dashboards", queue="dashboards")
+def run_dashboards(batch: str) -> None:
+    """Compute a batch of dashboards that was queued."""
+    starting.run_batch(uuid.UUID(batch))
+
+
+@shared_task(name="console.renew_dashboards", queue="dashboards")
+def renew_dashboards() -> None:
+    """Compute all dashboards anew, by the timetable."""
+    starting.renew()

@@ -107,6 +107,8 @@ def run_batch(batch: uuid.UUID) -> None:
         "as_of_ms": time.time_ns() // 1_000_000,
         "window": first.window,
         "end_position": durable_end(first),
+        "cores": settings.DASHBOARDS_CORES,
+        "memory_mb": settings.DASHBOARDS_MEMORY_MB,
     }
     try:
         subprocess.run(
@@ -118,6 +120,12 @@ def run_batch(batch: uuid.UUID) -> None:
             state="failed", error="Its process ended without a word.", finished_at=timezone.now()
         )
         raise
+
+
+def renew() -> None:
+    """Compute all dashboards of everything, unless nothing can be computed here or nothing reads a log here."""
+    if missing() is None and Path(settings.BROKER_STORE, "commitlog").is_dir():
+        run_batch(queue(DASHBOARDS, "all"))
 
 
 def cancel(batch: uuid.UUID) -> None:

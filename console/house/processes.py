@@ -12,6 +12,7 @@ from django.conf import settings
 from django.core.management import get_commands
 from django.core.management.base import CommandError
 
+from console.dashboards.starting import missing
 from console.house.addresses import database_url
 from console.house.child import ChildSpec
 from console.house.ports import answers, taken
@@ -95,8 +96,17 @@ def _workers() -> list[ChildSpec]:
             "transfer", _worker("transfer", *HOSTING_WORKER, "-Q", "transfer", "--transfer"), stop_timeout_s=15.0
         ),
         ChildSpec("jobs", _worker("jobs", "-P", "prefork", "-c", "1", "-Q", "jobs", "--without-mingle")),
+        *_dashboards(),
         ChildSpec("beat", (*beat, "--pidfile=", "-l", "INFO")),
     ]
+
+
+def _dashboards() -> list[ChildSpec]:
+    """A worker of their own: a scan of the log must not hold up operations."""
+    if missing() is not None:
+        return []
+    command = _worker("dashboards", "-P", "prefork", "-c", "1", "-Q", "dashboards", "--without-mingle")
+    return [ChildSpec("dashboards", command)]
 
 
 def _web() -> ChildSpec:

@@ -1,0 +1,104 @@
+"""Drawings of dashboards: bars by moment, bars by name, hours by days. Texts come escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from console.charts.scale import heat, nice_ceiling, place
+
+WIDTH, HEIGHT, FOOT, SCALE = 1140, 112, 92, 1060
+#: bars by name: height of one, room for the name
+LINE, NAMED = 22, 300
+_HOUR_MS = 3_600_000
+
+
+def time_svg(
+    moments: Sequence[tuple[int, float]],
+    *,
+    step_ms: int,
+    label: str,
+    figure: Callable[[float], str],
+    clock: Callable[[int], str],
+) -> str:
+    """Bars by moment, a scale at the right; what lies between two moments without one is empty."""
+    parts = [f'<svg class="c mw" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">']
+    if not moments:
+        return "".join([*parts, "</svg>"])
+    start = moments[0][0]
+    count = (moments[-1][0] - start) // step_ms + 1
+    wide = min(SCALE / count, 40.0)
+    peak = max(value for _, value in moments)
+    top = nice_ceiling(peak)
+    for share in (0, 0.5, 1):
+        y = FOOT - 72 * share
+        parts.append(f'<path class="ax" d="M0 {place(y)}H{SCALE}"/>')
+        if share:
+            parts.append(f'<text x="{SCALE + 8}" y="{place(y + 4)}">{figure(top * share)}</text>')
+    for at_ms, value in moments:
+        if value > 0:
+            high = max(1.5, 72 * value / top)
+            x = (at_ms - start) // step_ms * wide
+            level = 5 if value == peak else 3 if value > peak / 2 else 2
+            parts.append(
+                f'<rect class="h{level}" x="{place(x + wide * 0.06)}" y="{place(FOOT - high)}" '
+                f'width="{place(wide * 0.88)}" height="{place(high)}" rx="1"><title>{clock(at_ms)}: {figure(value)}'
+                "</title></rect>"
+            )
+    parts.append(f'<text x="0" y="{HEIGHT - 2}">{clock(start)}</text>')
+    if count > 1:
+        parts.append(f'<text x="{place(count * wide)}" y="{HEIGHT - 2}" class="te">{clock(moments[-1][0])}</text>')
+    parts.append("</svg>")
+    return "".join(parts)
+
+
+def bars_svg(bars: Sequence[tuple[str, float, str]], *, label: str, figure: Callable[[float], str], none: str) -> str:
+    """One bar a name, longest first as given; a bar with an address is a link. Names and addresses come escaped."""
+    high = max(1, len(bars)) * LINE
+    peak = max((value for _, value, _ in bars), default=0) or 1
+    room = SCALE - NAMED
+    parts = [f'<svg class="c mw" viewBox="0 0 {WIDTH} {high}" role="img" aria-label="{label}">']
+    for number, (name, value, address) in enumerate(bars):
+        y = number * LINE
+        long = max(1.5, room * value / peak) if value > 0 else 0
+        drawn = (
+            f'<text x="{NAMED - 10}" y="{y + 15}" class="te">{name or none}</text>'
+            f'<rect class="h{heat(int(value), int(peak))}" x="{NAMED}" y="{y + 4}" width="{place(long)}" '
+            f'height="{LINE - 8}" rx="1.5"/><text x="{place(NAMED + long + 8)}" y="{y + 15}">{figure(value)}</text>'
+        )
+        parts.append(f'<a href="{address}">{drawn}</a>' if address else drawn)
+    parts.append("</svg>")
+    return "".join(parts)
+
+
+def heat_svg(
+    moments: Sequence[tuple[int, float]],
+    *,
+    label: str,
+    figure: Callable[[float], str],
+    local: Callable[[int], datetime],
+) -> str:
+    """Hours from left to right, days from top to bottom; a cell without a figure stays empty."""
+    cells: dict[tuple[str, int], float] = {}
+    for at_ms, value in moments:
+        at = local(at_ms)
+        cells[f"{at:%Y-%m-%d}", at.hour] = max(value, cells.get((f"{at:%Y-%m-%d}", at.hour), 0))
+    days = sorted({day for day, _ in cells})
+    wide, row = (SCALE - 110) / 24, 20
+    peak = max(cells.values(), default=0)
+    high = len(days) * row + 20
+    parts = [f'<svg class="c mw" viewBox="0 0 {WIDTH} {high}" role="img" aria-label="{label}">']
+    parts += [f'<text x="{place(110 + hour * wide)}" y="12">{hour:02d}</text>' for hour in range(0, 24, 3)]
+    for number, day in enumerate(days):
+        y = 18 + number * row
+        parts.append(f'<text x="0" y="{y + 14}">{day}</text>')
+        for hour in range(24):
+            if (day, hour) in cells:
+                value = cells[day, hour]
+                parts.append(
+                    f'<rect class="h{heat(int(value), int(peak))}" x="{place(110 + hour * wide)}" y="{y}" '
+                    f'width="{place(wide - 2)}" height="{row - 2}" rx="1.5"><title>{day} {hour:02d}:00: '
+                    f"{figure(value)}</title></rect>"
+                )
+    parts.append("</svg>")
+    return "".join(parts)

@@ -1,0 +1,159 @@
+"""Dashboards: nine pages of figures from the log, their data, and the runs that compute them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import uuid
+from collections.abc import Iterator
+
+from django.contrib.auth.decorators import login_required, permission_required
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.shortcuts import redirect, render
+from django.utils.http import urlencode
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST, require_safe
+
+from console.dashboards import starting
+from console.dashboards.panels import ABOUT, PANELS, TITLES
+from console.operations.errors import InvalidParameter
+from console.operations.moments import is_shift, moment_ms, shift_ms
+from console.queries import dashboards as reads
+from console.queries.clock import now_ms
+from console.queries.shapes.dashboards import Asked
+from console.tasks import run_dashboards
+
+WINDOWS = ("all", "7d", "24h")
+_COLUMNS = ("series", "topic", "label", "part", "at_ms", "value", "positions")
+
+
+@require_safe
+@login_required
+def dashboards(request: HttpRequest) -> HttpResponse:
+    """The first of them."""
+    return redirect("dashboard", next(iter(PANELS)))
+
+
+@require_safe
+@login_required
+def dashboard(request: HttpRequest, name: str) -> HttpResponse:
+    """One dashboard for a window, a topic and a range of moments, all in the address."""
+    if name not in PANELS:
+        raise Http404(_("There is no such dashboard."))
+    asked, errors = _asked(request)
+    given = {key: request.GET.get(key, "")[:255] for key in ("window", "topic", "from", "to")}
+    context = {
+        "data": reads.dashboard(name, asked),
+        "here": "dashboards",
+        "title": TITLES[name],
+        "about": ABOUT[name],
+        "titles": TITLES.items(),
+        "windows": WINDOWS,
+        "given": given,
+        "errors": errors,
+        "query": urlencode({key: value for key, value in given.items() if value}),
+        "may_run": request.user.has_perm("console.run_dashboards"),
+    }
+    return render(request, "dashboards/page.html", context, status=422 if errors else 200)
+
+
+@require_safe
+@login_required
+def data(request: HttpRequest, name: str, form: str) -> HttpResponse | StreamingHttpResponse:
+    """All points of a dashboard as CSV or JSON, with what they cover."""
+    asked, errors = _asked(request)
+    run = reads.current_run(name, asked.window)
+    if run is None or form not in ("csv", "json"):
+        raise Http404(_("There is no such dashboard."))
+    if errors:
+        return HttpResponse("\n".join(errors.values()), status=422, content_type="text/plain; charset=utf-8")
+    rows = reads.exported(run, asked)
+    if form == "csv":
+        response = StreamingHttpResponse(_csv(rows), content_type="text/csv; charset=utf-8")
+        response["Content-Disposition"] = f'attachment; filename="{name}.csv"'
+        return response
+    about: dict[str, object] = {
+        "dashboard": name, "run": str(run.id), "broker": run.broker, "source": run.source, "window": run.window,
+        "as_of_ms": run.as_of_ms, "start_position": run.start_position, "end_position": run.end_position,
+        "rows_read": run.rows_read, "damaged_rows": run.damaged_rows,
+    }  # fmt: skip
+    return StreamingHttpResponse(_json(about, rows), content_type="application/json")
+
+
+@login_required
+@permission_required("console.run_dashboards", raise_exception=True)
+@require_POST
+def run(request: HttpRequest) -> HttpResponse:
+    """Have one dashboard, or all of them, computed anew."""
+    name, window = request.POST.get("name", ""), request.POST.get("window", "all")
+    if name not in PANELS:
+        raise Http404(_("There is no such dashboard."))
+    if starting.missing() is None:
+        try:
+            batch = starting.queue(tuple(PANELS), window, actor=request.user.get_username())
+        except ValueError:
+            raise Http404(_("There is no such window.")) from None
+        run_dashboards.delay(str(batch))
+    return redirect(_address(name, window))
+
+
+@login_required
+@permission_required("console.run_dashboards", raise_exception=True)
+@require_POST
+def cancel(request: HttpRequest) -> HttpResponse:
+    """End a batch."""
+    try:
+        starting.cancel(uuid.UUID(request.POST.get("batch", "")))
+    except ValueError:
+        raise Http404(_("There is no such run.")) from None
+    name = request.POST.get("name", "")
+    return redirect(_address(name if name in PANELS else next(iter(PANELS)), request.POST.get("window", "all")))
+
+
+def _address(name: str, window: str) -> str:
+    return f"/dashboards/{name}/" + ("?" + urlencode({"window": window}) if window != "all" else "")
+
+
+def _asked(request: HttpRequest) -> tuple[Asked, dict[str, str]]:
+    errors: dict[str, str] = {}
+    bounds: dict[str, int | None] = {"from": None, "to": None}
+    for name in bounds:
+        text = request.GET.get(name, "").strip()[:64]
+        if text:
+            try:
+                bounds[name] = now_ms() + shift_ms(text, name) if is_shift(text) else moment_ms(text, name)
+            except InvalidParameter as error:
+                errors[name] = str(error)
+    window = request.GET.get("window", "all")
+    if not starting.WINDOW.fullmatch(window):
+        errors["window"] = _("%(text)s is no window: all, or hours or days such as 24h, 7d.") % {"text": window[:16]}
+        window = "all"
+    return Asked(window, request.GET.get("topic", "").strip()[:255], bounds["from"], bounds["to"]), errors
+
+
+class _Echo:
+    """A file that gives back what is written: csv writes to it line by line."""
+
+    def write(self, text: str) -> str:
+        """Return the line."""
+        return text
+
+
+def _csv(rows: Iterator[dict[str, object]]) -> Iterator[str]:
+    writer = csv.writer(_Echo())
+    yield writer.writerow(_COLUMNS)
+    for row in rows:
+        cells = [row[name] for name in _COLUMNS[:-1]]
+        positions = row["positions"] if isinstance(row["positions"], list) else []
+        # a spreadsheet would run a cell that begins like a formula
+        safe = [f"'{cell}" if isinstance(cell, str) and cell[:1] in "=+-@\t\r" else cell for cell in cells]
+        yield writer.writerow([*safe, " ".join(map(str, positions))])
+
+
+def _json(about: dict[str, object], rows: Iterator[dict[str, object]]) -> Iterator[str]:
+    yield json.dumps(about)[:-1] + ', "points": ['
+    separator = ""
+    for row in rows:
+        yield separator + json.dumps(row)
+        separator = ",\n"
+    yield "]}"

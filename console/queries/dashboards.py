@@ -1,0 +1,160 @@
+"""Reads for the pages of dashboards: points of the current run, drawn and listed."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from typing import Any
+
+from django.conf import settings
+from django.db.models import F, Max, QuerySet, Sum
+from django.urls import reverse
+from django.utils.http import urlencode
+
+from broker.models import Broker
+from console.dashboards import starting
+from console.dashboards.panels import PANELS, PanelSpec
+from console.dashboards.rows import DashboardPoint, DashboardRun
+from console.queries.clock import now_ms
+from console.queries.shapes.dashboards import Asked, DashboardPage, Panel, Quantiles, Row
+
+#: Bars of a drawing, rows of a table, lines of the history at most.
+MOST_BARS, MOST_ROWS, MOST_RUNS = 24, 100, 12
+#: Buckets that a drawing has room for; finer ones are put together.
+MOST_MOMENTS = 120
+_STEPS_MS = tuple(minutes * 60_000 for minutes in (1, 5, 15, 60, 360, 1_440, 10_080, 43_200, 525_600))
+
+
+def dashboard(name: str, asked: Asked) -> DashboardPage:
+    """One dashboard; raises KeyError if there is no such."""
+    specs = PANELS[name]
+    run = current_run(name, asked.window)
+    found = points(run, asked) if run is not None else DashboardPoint.objects.none()
+    ids = _MessageIds(run.broker if run is not None else "")
+    runs = DashboardRun.objects.filter(broker=settings.BROKER_NAME)
+    topics: tuple[str, ...] = ()
+    if run is not None:
+        every = run.points.exclude(topic="").values_list("topic", flat=True).distinct().order_by("topic")
+        topics = tuple(every[:500])
+    return DashboardPage(
+        name=name,
+        asked=asked,
+        run=run,
+        panels=tuple(_panel(spec, number, found, ids) for number, spec in enumerate(specs)),
+        topics=topics,
+        active=tuple(runs.filter(state__in=("queued", "running"), dashboard=name)),
+        history=tuple(runs.filter(dashboard=name)[:MOST_RUNS]),
+        missing=starting.missing(),
+        now_ms=now_ms(),
+    )
+
+
+def current_run(name: str, window: str) -> DashboardRun | None:
+    """The run whose points are shown."""
+    return DashboardRun.objects.filter(
+        broker=settings.BROKER_NAME, dashboard=name, window=window, is_current=True
+    ).first()
+
+
+def points(run: DashboardRun, asked: Asked) -> QuerySet[DashboardPoint]:
+    """The points of a run that were asked for."""
+    found = run.points.all()
+    if asked.topic:
+        found = found.filter(topic=asked.topic)
+    # what has no moment is about the whole window
+    if asked.from_ms is not None:
+        found = found.exclude(at_ms__lt=asked.from_ms)
+    if asked.to_ms is not None:
+        found = found.exclude(at_ms__gte=asked.to_ms)
+    return found
+
+
+def exported(run: DashboardRun, asked: Asked) -> Iterator[dict[str, Any]]:
+    """All points that were asked for, as plain values, in a stable order."""
+    names = ("series", "topic", "label", "part", "at_ms", "value", "positions")
+    ordered = points(run, asked).order_by(*names[:4], F("at_ms").asc(nulls_first=True), "id")
+    yield from ordered.values(*names).iterator(chunk_size=2_000)
+
+
+def _panel(spec: PanelSpec, number: int, found: QuerySet[DashboardPoint], ids: _MessageIds) -> Panel:
+    if spec.kind == "quantiles":
+        return _quantiles(spec, number, found)
+    mine = found.filter(series=spec.series)
+    total = mine.count()
+    order = F("at_ms").desc(nulls_last=True) if spec.kind in ("time", "heat") else F("value").desc()
+    rows = tuple(_row(point, ids) for point in mine.order_by(order, "topic", "label", "part")[:MOST_ROWS])
+    bars: tuple[tuple[str, float, str], ...] = ()
+    moments: tuple[tuple[int, float], ...] = ()
+    step_ms = 0
+    if spec.kind == "bars":
+        summed = mine.values(spec.by).annotate(total=Sum("value")).order_by("-total")[:MOST_BARS]
+        bars = tuple((line[spec.by], line["total"], _topic_link(line[spec.by], spec)) for line in summed)
+    elif spec.kind in ("time", "heat"):
+        how = Max("value") if spec.kind == "heat" else Sum("value")
+        counted = mine.exclude(at_ms=None).values("at_ms").annotate(total=how).order_by("at_ms")
+        listed = [(line["at_ms"] or 0, line["total"]) for line in counted]
+        moments, step_ms = _fitted(listed, is_heat=spec.kind == "heat")
+    return Panel(spec, number, bars, moments, step_ms, (), rows, total)
+
+
+def _quantiles(spec: PanelSpec, number: int, found: QuerySet[DashboardPoint]) -> Panel:
+    names = ("count", "p50", "p95", "p99", "max")
+    lines: dict[tuple[str, str], dict[str, float]] = {}
+    for point in found.filter(series__in=[spec.series + name for name in names], at_ms=None):
+        lines.setdefault((point.topic, point.label), {})[point.series.removeprefix(spec.series)] = point.value
+    ordered = sorted(lines.items(), key=lambda line: -line[1].get("count", 0))
+    shown = tuple(Quantiles(topic, label, figures) for (topic, label), figures in ordered[:MOST_ROWS])
+    return Panel(spec, number, quantiles=shown, total=len(lines))
+
+
+def _fitted(moments: list[tuple[int, float]], *, is_heat: bool) -> tuple[tuple[tuple[int, float], ...], int]:
+    """Put buckets together until they fit into a drawing; a heat map keeps its hours, the latest four weeks."""
+    if is_heat:
+        return tuple(moments[-24 * 28 :]), 3_600_000
+    if not moments:
+        return (), _STEPS_MS[0]
+    length_ms = moments[-1][0] - moments[0][0]
+    step_ms = next((step for step in _STEPS_MS if length_ms / step < MOST_MOMENTS), _STEPS_MS[-1])
+    sums: dict[int, float] = {}
+    for at_ms, value in moments:
+        bucket = at_ms // step_ms * step_ms
+        sums[bucket] = sums.get(bucket, 0) + value
+    return tuple(sums.items()), step_ms
+
+
+def _row(point: DashboardPoint, ids: _MessageIds) -> Row:
+    positions = tuple(point.positions or ())
+    link = ids.address(positions[0]) if positions else ""
+    if point.run.dashboard == "pending" and point.series in _AHEAD_MS and point.at_ms is not None:
+        until_ms = point.at_ms + _AHEAD_MS[point.series]
+        bounds: dict[str, str | int] = {"topic": point.topic, "from": point.at_ms, "to": until_ms}
+        link = reverse("timer_list") + "?" + urlencode(bounds)
+    return Row(
+        point.series, point.topic, point.label, point.part, point.at_ms, point.value, positions,
+        link or (reverse("topic", args=[point.topic]) if point.topic and "/" not in point.topic else ""),
+    )  # fmt: skip
+
+
+_AHEAD_MS = {"minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
+
+
+def _topic_link(name: str, spec: PanelSpec) -> str:
+    return reverse("topic", args=[name]) if spec.by == "topic" and name and "/" not in name else ""
+
+
+class _MessageIds:
+    """Turns positions into the addresses of messages: an offset message id is store host, port and position in hex."""
+
+    def __init__(self, broker: str) -> None:
+        row = Broker.objects.filter(name=broker).first() if broker else None
+        self._host = ""
+        if row is not None and row.address:
+            address, _, port = row.address.rpartition(":")
+            try:
+                self._host = ipaddress.ip_address(address.strip("[]")).packed.hex() + f"{int(port):08x}"
+            except ValueError:
+                return
+
+    def address(self, position: int) -> str:
+        """The address of the page of a message, empty where the broker's own address is not known."""
+        return reverse("message", args=[f"{self._host}{position:016x}".upper()]) if self._host else ""

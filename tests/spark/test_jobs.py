@@ -1,0 +1,85 @@
+"""Every figure of every dashboard equals a slow count in plain Python over the same log."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from spark.jobs import JOBS
+from spark.points import Question
+from spark.records import EXTRACTED, NOTED_TOPICS
+from spark.segment import Stretch, read_stretch
+from spark.selection import DEFAULT_LEVELS, Selection, delays_of
+from spark.view import View, view_of
+from tests.crash.golden import load
+from tests.spark import plain
+from tests.spark.count import Points, as_text, count_all
+from tests.spark.randomlog import RandomLog
+
+SELECTION = Selection(
+    frozenset({"names", "hosts", "body"}), EXTRACTED, frozenset(NOTED_TOPICS), delays_ms=delays_of(DEFAULT_LEVELS)
+)
+OFFSETS = [("orders", "mail", 0, 30), ("orders", "print", 1, 5), ("late", "mail", 0, 9)]
+
+
+def view(session: SparkSession, segments: dict[int, bytes]) -> View:
+    batches: list[pa.RecordBatch] = []
+    for start, data in sorted(segments.items()):
+        end = start + len(data)
+
+        def bytes_at(position: int, count: int, data: bytes = data, start: int = start) -> bytes:
+            return data[position - start : position - start + count]
+
+        batches += read_stretch(bytes_at, Stretch(start, end, end, bounded=False), SELECTION)
+    return view_of(session.createDataFrame(pa.Table.from_batches(batches, SELECTION.schema)).coalesce(1), keep=True)
+
+
+def points_of(rows: list[tuple[str, str, str, str, int | None, float, list[int] | None]]) -> Points:
+    found = Counter(tuple(row[:5]) for row in rows)
+    assert [key for key, count in found.items() if count > 1] == [], "the same point twice"
+    return {tuple(row[:5]): row[5] for row in rows if row[5] or row[0] in ("share", "difference")}
+
+
+def compare(session: SparkSession, segments: dict[int, bytes], now_ms: int) -> dict[str, Points]:
+    size = len(segments[min(segments)])
+    expected = count_all(plain.messages(segments), now_ms, OFFSETS, size)
+    frames = view(session, segments)
+    question = Question(now_ms, OFFSETS, [(start, len(data)) for start, data in segments.items()])
+    found = {name: points_of([tuple(r) for r in job(frames, question).collect()]) for name, job in JOBS.items()}
+    frames.drop()
+    for name, points in expected.items():
+        wanted = {key: value for key, value in points.items() if value or key[0] in ("share", "difference")}
+        rounded = {key: pytest.approx(value) for key, value in wanted.items()}
+        assert found[name] == rounded, f"{name}\n{as_text(found[name])}\nexpected\n{as_text(wanted)}"
+    return found
+
+
+def test_figures_of_random_logs(session: SparkSession) -> None:
+    log = RandomLog(1).fill(700)
+    found = compare(session, log.segments, log.now_ms)
+    kinds = {key[0] for points in found.values() for key in points}
+    assert {"committed", "rolled back", "stuck", "open", "alarm", "consumed", "poison", "held", "late_p99"} <= kinds
+    alarms = {key[3] for key in found["ledger"] if key[0] == "alarm"}
+    assert alarms == {"twice", "unknown", "overdue", "no copy", "two copies"}
+
+
+@pytest.mark.parametrize("name", ["delay_levels", "timers", "transactions", "retry_dlq"])
+def test_figures_of_stores_of_apache_rocketmq(session: SparkSession, name: str) -> None:
+    segments = {int(path[-20:]): data for path, data in load(name).files.items() if "/commitlog/" in path}
+    last_ms = max(message.store_ms for message in plain.messages(segments))
+    found = compare(session, segments, last_ms)
+    assert sum(value for key, value in found["ledger"].items() if key[0] == "difference") == 0
+    assert sum(value for key, value in found["ledger"].items() if key[0] == "accepted") > 0
+    assert [key for key in found["ledger"] if key[0] == "alarm"] == []
+
+
+def test_damage_is_an_alarm_with_its_position(session: SparkSession) -> None:
+    log = RandomLog(2).fill(60)
+    data = bytearray(log.segments[0])
+    second = next(message for message in plain.messages(log.segments) if message.position > 0)
+    data[second.position + 60] ^= 1
+    rows = JOBS["ledger"](view(session, {0: bytes(data)}), Question(log.now_ms)).collect()
+    assert [row.positions for row in rows if row.series == "alarm" and row.part == "lost"] == [[second.position]]
