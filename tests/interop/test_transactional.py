@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import itertools
-import signal
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from broker.client import BrokerRefused, Decision, Message, TransactionProducer, prepare
 from tests.interop.conftest import running_with
-from tests.interop.servers import Server, StoreShape, says
-from tests.interop.transactional_project import Project, bodies, wait_until_all_are_asked
+from tests.interop.servers import Server
+from tests.interop.transactional_project import (
+    QUICK,
+    Project,
+    bodies,
+    die_before_anybody_answers,
+    kill_at_statements,
+    new_project,
+    outlast_many_checks,
+)
 from tests.interop.waiting import wait_until
-
-#: Asked about every second, from the usual 6 s on; 255 rounds are more than any test waits.
-QUICK = StoreShape(transaction_interval_ms=1_000, transaction_checks=255, flush="async")
-STEPS_S = 1_500
-START_S = 60
-DATABASES = itertools.count(1)
 
 
 @pytest.fixture(scope="module", params=["apache", "escapement"])
@@ -34,56 +33,25 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture
 def project(server: Server, postgres: str, group: str, tmp_path: Path) -> Iterator[Project]:
     """A Django project on a new database."""
-    name = f"transactional_{next(DATABASES)}"
-    with psycopg.connect(postgres, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    base, _, query = postgres.partition("?")
-    one = Project(server, f"{base.rpartition('/')[0]}/{name}?{query}", group, tmp_path)
-    yield one
-    one.close()
-
-
-def agree(project: Project, topic: str) -> bool:
-    """Each order in the database has its message, once, and no other message is there."""
-    return bodies(project.server, topic) == project.orders()
+    with new_project(server, postgres, group, tmp_path) as one:
+        yield one
 
 
 @pytest.mark.parametrize(("outcome", "least"), [("commit", 200), ("rollback", 200), ("savepoint", 230)])
 def test_database_and_topic_agree_after_a_kill_at_every_statement(
     project: Project, topic: str, outcome: str, least: int
 ) -> None:
-    checkback = project.checkback()
-    steps = project.start("tests.interop.transactional_steps", topic, outcome)
-    line = steps.wait_for(says("steps "), STEPS_S, "all steps")
-    assert int(line.split()[1]) > least
-    wait_until_all_are_asked(project.server, topic)
-    orders = project.orders()
-    assert any(orders) is (outcome != "rollback")
-    assert wait_until(lambda: agree(project, topic), 60), (bodies(project.server, topic) - orders, orders)
-    assert checkback.stop() == 0
+    assert kill_at_statements(project, topic, outcome) > least
+    assert bool(project.orders()) is (outcome != "rollback")
 
 
 def test_checks_are_answered_when_all_web_processes_are_dead(project: Project, topic: str) -> None:
-    """The web processes die first, nobody answers for some rounds, and then checkback is started."""
-    for name in ("dies-open", "dies-committed"):
-        dying = project.start("tests.interop.transactional_order", topic, name, "0", name)
-        assert dying.process.wait(START_S) == -signal.SIGKILL
-    wait_until_all_are_asked(project.server, topic)
-    assert project.orders() == Counter({"dies-committed": 1})
-    assert wait_until(lambda: bodies(project.server, topic) == Counter())
-    project.checkback()
-    wait_until_all_are_asked(project.server, topic)
-    assert wait_until(lambda: agree(project, topic), 60)
+    die_before_anybody_answers(project, topic)
 
 
 def test_a_transaction_that_outlasts_many_checks_is_shown_once(project: Project, topic: str) -> None:
     """Apache RocketMQ copies a half for each check; a commit at the first place leaves copies that are asked about."""
-    project.checkback()
-    slow = project.start("tests.interop.transactional_order", topic, "slow", "6", "commit")
-    slow.wait_for(says("committed"), START_S, "the slow transaction")
-    wait_until_all_are_asked(project.server, topic, rounds=4)
-    assert bodies(project.server, topic) == Counter({"slow": 1})
-    assert project.rows() == Counter({"done": 1})
+    outlast_many_checks(project, topic)
 
 
 @pytest.mark.parametrize("decision", [Decision.COMMIT, Decision.ROLLBACK])

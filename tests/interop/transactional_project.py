@@ -1,12 +1,16 @@
-"""What the tests of transactions start: a Django project on a database of its own, its checkback, its sentinel."""
+"""What the tests of transactions start, and what they hold for every broker: database and topic agree."""
 
 from __future__ import annotations
 
+import itertools
 import os
+import signal
 import subprocess
 import sys
 import threading
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -14,10 +18,15 @@ import psycopg
 from broker.client import Admin, Decision, Message, TransactionProducer, prepare
 from tests.interop.jars import REPOSITORY
 from tests.interop.process import Child
-from tests.interop.servers import Server, says
+from tests.interop.servers import Server, StoreShape, says
+from tests.interop.waiting import wait_until
 
 START_S = 60
 DECIDED_S = 120
+STEPS_S = 1_500
+#: Asked about every second, from the usual 6 s on; 255 rounds are more than any test waits.
+QUICK = StoreShape(transaction_interval_ms=1_000, transaction_checks=255, flush="async")
+DATABASES = itertools.count(1)
 MANAGE = (sys.executable, "-m", "django")
 
 
@@ -67,6 +76,20 @@ class Project:
             return Counter(state for (state,) in connection.execute("SELECT state FROM escapement_outbox"))
 
 
+@contextmanager
+def new_project(server: Server, postgres: str, group: str, work: Path) -> Iterator[Project]:
+    """A project on a database of its own, in the server at `postgres`."""
+    name = f"transactional_{next(DATABASES)}"
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    base, _, query = postgres.partition("?")
+    project = Project(server, f"{base.rpartition('/')[0]}/{name}?{query}", group, work)
+    try:
+        yield project
+    finally:
+        project.close()
+
+
 def bodies(server: Server, topic: str) -> Counter[str]:
     """The bodies of all messages of the topic, and how often each is there."""
     found: Counter[str] = Counter()
@@ -96,3 +119,42 @@ def wait_until_all_are_asked(server: Server, topic: str, rounds: int = 2) -> Non
         for _ in range(rounds):
             assert asked.acquire(timeout=DECIDED_S), "the sentinel is not asked about"
         sentinel.rollback(half)
+
+
+def agree(project: Project, topic: str) -> bool:
+    """Each order in the database has its message, once, and no other message is there."""
+    return bodies(project.server, topic) == project.orders()
+
+
+def kill_at_statements(project: Project, topic: str, outcome: str, stride: int = 1) -> int:
+    """Make orders and kill their process at one statement of `stride`; returns how many statements there are."""
+    checkback = project.checkback()
+    steps = project.start("tests.interop.transactional_steps", topic, outcome, str(stride))
+    line = steps.wait_for(says("steps "), STEPS_S, "all steps")
+    wait_until_all_are_asked(project.server, topic)
+    assert wait_until(lambda: agree(project, topic), 60), (bodies(project.server, topic), project.orders())
+    assert checkback.stop() == 0
+    return int(line.split()[1])
+
+
+def die_before_anybody_answers(project: Project, topic: str) -> None:
+    """Web processes die, nobody answers for some rounds, and then checkback is started."""
+    for name in ("dies-open", "dies-committed"):
+        dying = project.start("tests.interop.transactional_order", topic, name, "0", name)
+        assert dying.process.wait(START_S) == -signal.SIGKILL
+    wait_until_all_are_asked(project.server, topic)
+    assert project.orders() == Counter({"dies-committed": 1})
+    assert wait_until(lambda: bodies(project.server, topic) == Counter())
+    project.checkback()
+    wait_until_all_are_asked(project.server, topic)
+    assert wait_until(lambda: agree(project, topic), 60)
+
+
+def outlast_many_checks(project: Project, topic: str) -> None:
+    """Commit after the broker has asked several times; the message is shown once."""
+    project.checkback()
+    slow = project.start("tests.interop.transactional_order", topic, "slow", "9", "commit")
+    slow.wait_for(says("committed"), START_S, "the slow transaction")
+    wait_until_all_are_asked(project.server, topic, rounds=4)
+    assert bodies(project.server, topic) == Counter({"slow": 1})
+    assert project.rows() == Counter({"done": 1})

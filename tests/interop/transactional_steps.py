@@ -4,7 +4,7 @@ A step is one line of the code below: each line of it in the order in which line
 thread and in that of the connections. For each step a process is forked, so nothing is shared but what is on the disks
 of database and broker.
 
-Arguments: topic, what happens (commit, rollback, savepoint). Prints `steps N` at the end.
+Arguments: topic, what happens (commit, rollback, savepoint), one step of how many. Prints `steps N` at the end.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def run_until(last: int, topic: str, outcome: str) -> None:
 
 def main() -> None:
     """Fork for each step until one process reaches its end."""
-    topic, outcome = sys.argv[1:3]
+    topic, outcome, stride = sys.argv[1], sys.argv[2], int(sys.argv[3])
     django.setup()
     import broker.outbox.blocks  # noqa: F401 - loaded before the forks: imports are no steps
 
@@ -96,7 +96,7 @@ def main() -> None:
             run_until(step, topic, outcome)
         _, status = os.waitpid(child, 0)
         if os.WIFSIGNALED(status):
-            step += 1
+            step += stride
             continue
         if os.waitstatus_to_exitcode(status) != 0:
             raise SystemExit(f"step {step} ended with {status}")
