@@ -29,13 +29,14 @@ from .store.retention import expire
 from .store.store import Store
 from .store.ticket import SyncJob, Ticket
 from .store.upkeep import NO_ROOM, Upkeep, UpkeepJob
+from .timer.doors import TimerDoors
 from .timer.service import Timers
 from .transaction.service import Transactions
 
 _RETENTION_INTERVAL_MS = 10_000
 
 
-class Engine(Readable):
+class Engine(Readable, TimerDoors):
     """One open store directory and what happens in it."""
 
     def __init__(self, config: EngineConfig, files: Files, lock: File, now_ms: int) -> None:
@@ -138,6 +139,10 @@ class Engine(Readable):
 
     def _check_room(self) -> None:
         if self._failure is not None or self._closed or self._upkeep.disk_ratio > self.config.disk_refuse_ratio:
+            self._refuse()
+
+    def _check_takes(self) -> None:
+        if self._failure is not None or self._closed:
             self._refuse()
 
     def _refuse(self) -> None:

@@ -50,6 +50,15 @@ class Lateness:
                 return _BOUNDS[min(size_class, len(_BOUNDS) - 1)]
         return None
 
+    def counts(self, now_ms: int) -> list[tuple[float, int]]:
+        """Return (upper bound in ms, count) of each class that is not empty, ascending."""
+        self._forget(now_ms)
+        total: dict[int, int] = {}
+        for counts in self._slices.values():
+            for size_class, count in counts.items():
+                total[size_class] = total.get(size_class, 0) + count
+        return [(_BOUNDS[min(number, len(_BOUNDS) - 1)], total[number]) for number in sorted(total)]
+
     def per_second(self, now_ms: int) -> float:
         """Return how many a second there were, over the last ten to twenty seconds."""
         number = now_ms // _SLICE_MS

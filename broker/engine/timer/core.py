@@ -46,6 +46,37 @@ class Parked(NamedTuple):
     replaced: int = -1
 
 
+class Sent(NamedTuple):
+    """The rest of a message as the client sent it."""
+
+    flag: int
+    sys_flag: int
+    born_ms: int
+    born_host: bytes
+    reconsume_times: int
+
+
+class Replaced(NamedTuple):
+    """Noted on a parked record: a timer came, and ``old`` is over with it."""
+
+    timer: Parked
+    old: Parked
+
+
+class Deleted(NamedTuple):
+    """Noted on a delete record: ``victim`` is over if it ``cancels``, and was before if not; None: there is none."""
+
+    offset: int
+    position: int
+    size: int
+    victim: Parked | None
+    cancels: bool
+
+
+#: What becomes of timers when a record is visible.
+Note = Parked | Replaced | Deleted
+
+
 @dataclass(slots=True)
 class Totals:
     """What happened since the store was made."""
@@ -68,6 +99,8 @@ class Core:
         self.log = TimerLog(store.files, join(config.root, "timerlog"), config.timer_log_file_bytes)
         self.done = Done()
         self.claimed: set[int] = set()
+        #: by offset: why those are claimed that are not claimed by a release
+        self.ending: dict[int, str] = {}
         #: by position: appended and not visible yet
         self.fresh: dict[int, Parked] = {}
         self.due = Due(self)
@@ -75,6 +108,9 @@ class Core:
         self.overdue: Due | None = None
         self.pending = 0
         self.by_topic: dict[str, int] = {}
+        #: plain units by minute of the wheel, and roll units by roll second modulo the roll slots: what is to come
+        self.minutes: dict[int, int] = {}
+        self.roll_counts: dict[int, int] = {}
         self.totals = Totals()
         self.paused = False
         self._hashes: dict[str, int] = {}
@@ -101,7 +137,7 @@ class Core:
         wheel, log, reach, due = self.wheel, self.log, self.reach, self.due
         slots, hashes, read_second = reach.slots, self._hashes, due.read_second
         add, append, next_position = wheel.add, log.append, log.next_position
-        soonest = due.next_used
+        soonest, minutes = due.next_used, self.minutes
         for offset, position, size, due_ms, topic, _, _, _ in timers:
             second = (due_ms - 1) // 1000
             topic_hash = hashes.get(topic)
@@ -111,11 +147,14 @@ class Core:
                 own = offset << 16 | due_ms - second * 1000
                 previous = add(second, next_position())
                 append(previous, MAGIC_PLAIN, second, now_ms, position, size, topic_hash, own)
+                minute = second // 60
+                minutes[minute] = minutes.get(minute, 0) + 1
                 if second < read_second:
                     due.insert(due_ms, offset, position, size)
             else:
                 own = reach.roll_bytes(offset, due_ms)
                 second = reach.roll_second(due_ms, now_second)
+                self.count_rolls(second, 1)
                 previous = add(second, next_position(), rolls=1)
                 append(previous, MAGIC_PLAIN | MAGIC_ROLL, second, now_ms, position, size, topic_hash, own)
             if second < soonest:
@@ -129,8 +168,11 @@ class Core:
         if self.reach.is_far(second, now_second):
             own = self.reach.roll_bytes(offset, due_ms)
             second, magic, rolls = self.reach.roll_second(due_ms, now_second), MAGIC_PLAIN | MAGIC_ROLL, 1
-        elif second < self.due.read_second:
-            self.due.insert(due_ms, offset, position, size)
+            self.count_rolls(second, 1)
+        else:
+            self.minutes[second // 60] = self.minutes.get(second // 60, 0) + 1
+            if second < self.due.read_second:
+                self.due.insert(due_ms, offset, position, size)
         previous = self.wheel.add(second, self.log.next_position(), rolls=rolls)
         self.log.append(previous, magic, second, now_ms, position, size, topic_hash, own)
         self.due.next_used = min(self.due.next_used, second)
@@ -147,12 +189,36 @@ class Core:
                 found = self.wheel.get(other)
                 if found is not None and found.rolls > 0:
                     second, magic, rolls = other, magic | MAGIC_ROLL, -1
+                    self.count_rolls(other, -1)
                     break
             else:
                 if self.reach.is_far(second, now_second):
                     return
+        if not rolls:
+            self.minutes[second // 60] = self.minutes.get(second // 60, 0) - 1
         previous = self.wheel.add(second, self.log.next_position(), count=-1, rolls=rolls)
         self.log.append(previous, magic, second, now_ms, position, size, self.hash_of(victim.topic), 0)
+
+    def count_rolls(self, second: int, change: int) -> None:
+        """Count roll units of a second that came or went."""
+        rest = second % self.reach.rolls
+        left = self.roll_counts.get(rest, 0) + change
+        if left > 0:
+            self.roll_counts[rest] = left
+        else:
+            self.roll_counts.pop(rest, None)
+
+    def count_wheel(self, after: int) -> None:
+        """Count what stands in the wheel after a second."""
+        self.minutes.clear()
+        self.roll_counts.clear()
+        minutes = self.minutes
+        for second, _, _, number, rolls in self.wheel.used():
+            if second > after:
+                minute = second // 60
+                minutes[minute] = minutes.get(minute, 0) + number - rolls
+                if rolls > 0:
+                    self.count_rolls(second, rolls)
 
     def read_unit(self, unit: Unit) -> tuple[int, int]:
         """Return (offset, due ms) of a unit that does not say so itself, (-1, 0) if its record cannot be read."""
@@ -174,6 +240,7 @@ class Core:
     def is_over(self, offset: int, topic: str) -> bool:
         """Mark a timer as over; False if it was."""
         self.claimed.discard(offset)
+        self.ending.pop(offset, None)
         if not self.done.add(offset):
             return False
         self.count(topic, -1)

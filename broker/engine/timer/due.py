@@ -9,41 +9,22 @@ Equal moments keep their order of arrival. What is loaded is bounded; what waits
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import repeat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .log import MAGIC_DELETE, MAGIC_ROLL, Unit
 from .ready import Ready
+from .second import Entry, Second, put_in_order
 
 if TYPE_CHECKING:
     from .core import Core
 
 #: Nothing known to be used.
 NEVER = 1 << 62
-
-
-class Entry(NamedTuple):
-    """A timer whose moment is near."""
-
-    due_ms: int
-    offset: int
-    position: int
-    size: int
-
-
-class _Second:
-    """The timers of one second by ms; each array holds offset, position, size of one after another."""
-
-    __slots__ = ("at", "buckets", "moments", "second")
-
-    def __init__(self, second: int, buckets: dict[int, array[int]]) -> None:
-        self.second = second
-        self.buckets = buckets
-        self.moments = deque(sorted(buckets))
-        self.at = 0
 
 
 class Due:
@@ -59,7 +40,7 @@ class Due:
         self.ready_bytes = 0
         self.loaded = 0
         self._heap: list[tuple[int, int, int, int]] = []
-        self._seconds: deque[_Second] = deque()
+        self._seconds: deque[Second] = deque()
         self._only: deque[int] | None = None
         self._loading: Iterator[int] | None = None
         self._loading_second = 0
@@ -129,6 +110,17 @@ class Due:
             seconds.append(self._loading_second)
         return min(seconds)
 
+    def count_until(self, now_ms: int) -> int:
+        """Return how many are due up to a moment: those in memory, and what the numbers say of the rest."""
+        count = sum(1 for entry in self._heap if entry[0] <= now_ms)
+        for ready in self.ready:
+            count += bisect_right(ready.dues, now_ms, ready.at) - ready.at
+        for loaded in self._seconds:
+            count += sum(len(bucket) // 3 for due_ms, bucket in loaded.buckets.items() if due_ms <= now_ms)
+        if self._only is not None:
+            return count + sum(self._core.wheel.number_of(second) for second in self._only)
+        return count + self._core.wheel.count(self.read_second, (now_ms - 1) // 1000)
+
     # loading
 
     def next_second(self) -> int | None:
@@ -188,6 +180,8 @@ class Due:
         slot = core.wheel.get(second)
         if slot is None:
             return
+        if slot.rolls:
+            core.count_rolls(second, -slot.rolls)
         done, claimed, start_ms = core.done, core.claimed, second * 1000
         buckets: dict[int, array[int]] = {}
         normal = deletes = rolls = portion = 0
@@ -216,15 +210,18 @@ class Due:
             if bucket is None:
                 bucket = buckets[due_ms] = array("q")
             bucket.extend((unit.record_size, unit.position, offset))
-        if not rolls and not slot.rolls and normal - deletes < slot.number:
+        if rolls == normal and not self.broken:
+            # all are put elsewhere, so nobody need come back here
+            core.wheel.clear(second)
+        elif not rolls and not slot.rolls and normal - deletes < slot.number:
             self.broken = True
         yield portion
         if buckets:
             for bucket in buckets.values():
                 bucket.reverse()
-                _put_in_order(bucket)
+                put_in_order(bucket)
                 self.loaded += len(bucket) // 3
-            self._seconds.append(_Second(second, buckets))
+            self._seconds.append(Second(second, buckets))
 
     def roll(self, budget: int, now_ms: int) -> int:
         """Put far timers that passed by to their next place, at most ``budget``; return how many were looked at."""
@@ -277,12 +274,3 @@ class Due:
         while heap and len(found) < count and heap[0][0] <= now_ms and heap[0][:2] < before:
             found.append(Entry._make(heappop(heap)))
         return found
-
-
-def _put_in_order(bucket: array[int]) -> None:
-    """Order the timers of one ms by offset, each once: re-indexed ones stand behind younger ones, or twice."""
-    offsets = bucket[0::3].tolist()
-    if all(map(int.__lt__, offsets, offsets[1:])):
-        return
-    triples = sorted(set(zip(offsets, bucket[1::3], bucket[2::3], strict=True)))
-    bucket[:] = array("q", [number for triple in triples for number in triple])

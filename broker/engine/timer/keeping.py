@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from ..disk import atomic, json_file
 from ..disk.files import join
 from .clock import ClockWatch
 from .core import Core
 from .log import UNIT_SIZE
-from .state import Kept, Paths, StateWrite
+from .state import CHECK_BYTES, Kept, Paths, StateWrite, check_bytes
 
 #: A slot may be used once more shortly after its second: so far behind it is looked at again.
 _LOOK_BACK = 120
@@ -22,6 +23,7 @@ class Keeper:
         self.paths = Paths(
             join(root, "escapement.timers"), join(root, "timerwheel"), join(root, "config", "timercheck")
         )
+        self._pause_path = join(root, "config", "escapementTimers.json")
         self._core = core
         self._clock = clock
         self._sequence = 0
@@ -37,6 +39,7 @@ class Keeper:
         self._wheel_log_end = kept.wheels[-1][0] if kept.wheels else -1
         self._wheel_ms = now_ms
         self._cleared = kept.safe_second
+        self._core.paused = self.load_paused()
 
     def writes(self, flying_ms: list[int], now_ms: int, *, clean: bool) -> StateWrite:
         """Return what a checkpoint taken now writes; ``flying_ms``: due times of releases that are not visible yet."""
@@ -56,7 +59,6 @@ class Keeper:
             displaced=[(s.second, s.first, s.last, s.number, s.rolls) for s in core.wheel.displaced.values()],
             totals=asdict(core.totals),
             steps=self._clock.steps(),
-            paused=core.paused,
         )
         write = StateWrite(self.paths, self._sequence, kept, core.done.copy())
         write.log_write = core.log.unwritten()
@@ -67,6 +69,20 @@ class Keeper:
             write.wheel_position = core.log.end_position
             self._wheel_ms = now_ms
         return write
+
+    def check_point(self, flying_ms: list[int], now_ms: int) -> bytes:
+        """Return the first 56 bytes of ``timercheck`` as of now."""
+        kept = Kept(end_offset=self._core.done.end, safe_second=self.safe_second(flying_ms))
+        return check_bytes(kept, self._core.log.end_position, now_ms, self._sequence)[:CHECK_BYTES]
+
+    def save_paused(self, paused: bool) -> None:
+        """Remember that releases are paused. Raises OSError."""
+        atomic.save(self._core.store.files, self._pause_path, json_file.dump({"paused": paused}))
+
+    def load_paused(self) -> bool:
+        """Tell whether releases were paused when the broker stopped."""
+        read = json_file.load(self._core.store.files, self._pause_path, lambda value: bool(value["paused"]))
+        return bool(read)
 
     def safe_second(self, flying_ms: list[int]) -> int:
         """Return the second up to which everything is over."""
@@ -92,6 +108,8 @@ class Keeper:
             second = found + 1
         for old in [old for old in wheel.displaced if old <= safe]:
             del wheel.displaced[old]
+        for minute in [minute for minute in self._core.minutes if minute < safe // 60]:
+            del self._core.minutes[minute]
         self._cleared = safe
 
     def _done(self, write: StateWrite, saved: bool) -> None:

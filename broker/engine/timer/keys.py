@@ -60,6 +60,15 @@ class Keys:
         found += self._indexed(unique_key)
         return [timer for timer in found if timer.unique_key == unique_key and topic in (None, timer.topic)]
 
+    def by_word(self, topic: str | None, word: str) -> list[Parked]:
+        """Return the timers with a word among their KEYS, newest first."""
+        found = []
+        for timer in self._indexed(word):
+            message = self.message_at(timer.position)
+            if message is not None and word in message.keys and topic in (None, timer.topic):
+                found.append(timer)
+        return found
+
     def _indexed(self, entry: str) -> list[Parked]:
         found = []
         for position in self._store.index.find(TIMER_TOPIC, entry, _LOOKS, 0, _FOREVER_MS):

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
-from ..errors import PropertiesTooLarge, ScheduleKeyTaken, TimerFlowControl, TimerIllegal
+from ..errors import PropertiesTooLarge, ScheduleKeyTaken, TimerFlowControl, TimerIllegal, TimerTooFar
 from ..layout import CRC_SIZE
 from ..message import Message, format_properties, pack_host, parse_properties
 from ..properties import (
-    CANCELS,
     DUE_MS,
-    ECHO,
-    KEYS,
     REAL_QUEUE_ID,
     REAL_TOPIC,
-    REASON,
     REPLACES,
     SCHEDULE_KEY,
     SOURCE,
-    TAGS,
-    TIMER_DELETE,
     TIMER_OUT_MS,
-    UNIQUE_KEY,
 )
 from ..store.facts import Facts, schedule_entry
 from ..store.ticket import Ticket
 from ..store.topics import TIMER_TOPIC
 from .asks import Ask, ask_of, due_ms_asked
-from .core import Core, Parked
+from .core import Core, Note, Parked, Replaced, Sent
+from .deletes import Deletes
 from .keys import Keys
-from .moments import out_ms_of, second_of
+from .moments import second_of
 
 #: What a release or a cancel adds to the properties.
 _RESERVE_BYTES = CRC_SIZE + 40
@@ -38,47 +31,15 @@ _STORED_LIMIT_BYTES = 32_767
 _OUT_MS = TIMER_OUT_MS.encode() + b"\x01"
 #: Endings of properties remembered, one for each queue of a real topic.
 _TAIL_LIMIT = 10_000
-#: What RocketMQ's recall command writes.
-_RECALL_TAG = "_RECALL_TAG_"
-
-
-class Sent(NamedTuple):
-    """The rest of a message as the client sent it."""
-
-    flag: int
-    sys_flag: int
-    born_ms: int
-    born_host: bytes
-    reconsume_times: int
-
-
-class Replaced(NamedTuple):
-    """Noted on a parked record: a timer came, and ``old`` is over with it."""
-
-    timer: Parked
-    old: Parked
-
-
-class Deleted(NamedTuple):
-    """Noted on a delete record: ``victim`` is over if it ``cancels``, and was before if not; None: there is none."""
-
-    offset: int
-    position: int
-    size: int
-    victim: Parked | None
-    cancels: bool
-
-
-#: What becomes of timers when a record is visible.
-Note = Parked | Replaced | Deleted
 
 
 class Parking:
     """Parks messages, and the deletes that clients send."""
 
-    def __init__(self, core: Core, keys: Keys, note: Callable[[Note], None]) -> None:
+    def __init__(self, core: Core, keys: Keys, deletes: Deletes, note: Callable[[Note], None]) -> None:
         self._core = core
         self._keys = keys
+        self._deletes = deletes
         self._note = note
         self._store = core.store
         self._max_delay_ms = core.store.config.timer_max_delay_ms
@@ -95,7 +56,7 @@ class Parking:
         if ask is None:
             return None
         if ask.delete is not None:
-            return self._park_delete(topic, queue_id, body, facts, sent, ask, now_ms, owner)
+            return self._deletes.take(topic, queue_id, body, facts, sent, ask, now_ms, owner)
         self.check_room(ask.due_ms)
         if ask.key is None:
             return self.append(topic, queue_id, body, facts, sent, ask.due_ms, now_ms, owner)
@@ -106,6 +67,11 @@ class Parking:
         ask = ask_of(text, now_ms, self._max_delay_ms)
         if ask is not None and ask.delete is not None:
             raise TimerIllegal("A message of a transaction cannot delete a timer; send the delete on its own.")
+
+    def check_reach(self, due_ms: int, now_ms: int) -> None:
+        """Raise TimerTooFar for a moment beyond the limit."""
+        if due_ms - now_ms > self._max_delay_ms:
+            raise TimerTooFar(due_ms, self._max_delay_ms)
 
     def park_committed(
         self, topic: str, queue_id: int, body: bytes, facts: Facts, sent: Sent, half_position: int, now_ms: int
@@ -204,7 +170,7 @@ class Parking:
         if ask.on_conflict == "replace":
             ticket = self.append(topic, queue_id, body, facts, sent, ask.due_ms, now_ms, owner, key, holder)
             ticket.conflict = "replaced"
-            self.echo(holder, ask.due_ms, sent, now_ms)
+            self._deletes.echo(holder, ask.due_ms, sent, now_ms)
             return ticket
         ticket = Ticket(
             owner, topic, queue_id, holder.offset, holder.position, holder.size, now_ms, self._store.store_host,
@@ -212,97 +178,6 @@ class Parking:
         )  # fmt: skip
         ticket.conflict = "kept"
         ticket.waits = self._store.join(ticket)
-        return ticket
-
-    # deletes
-
-    def _park_delete(
-        self, topic: str, queue_id: int, body: bytes, facts: Facts, sent: Sent, ask: Ask, now_ms: int, owner: object
-    ) -> Ticket:
-        """Append a client's delete; it takes effect at once on a pending timer of the same second, else never."""
-        victims = self.victims_of(ask.delete or "", ask.due_ms)
-        properties = {
-            **parse_properties(facts.stored),
-            TIMER_OUT_MS: str(out_ms_of(ask.due_ms)),
-            REAL_TOPIC: topic,
-            REAL_QUEUE_ID: str(queue_id),
-            DUE_MS: str(ask.due_ms),
-        }
-        if victims:
-            properties[CANCELS] = str(victims[0].position)
-        first = victims[0] if victims else None
-        ticket = self._append_delete(
-            properties, body, sent, ask.due_ms, now_ms, owner, first, cancels=first is not None
-        )
-        for other in victims[1:]:
-            self.cancel(other, sent, now_ms, "")
-        return ticket
-
-    def victims_of(self, delete: str, due_ms: int) -> list[Parked]:
-        """Return the pending timers that RocketMQ's delete means: by unique key, or ``topic+unique key``."""
-        topic, plus, rest = delete.partition("+")
-        found = self._keys.by_unique_key(None, delete)
-        if plus:
-            found += self._keys.by_unique_key(topic, rest)
-        second = second_of(due_ms)
-        return [timer for timer in found if second_of(timer.due_ms) == second and self._core.waits(timer.offset)]
-
-    def cancel(self, victim: Parked, sent: Sent, now_ms: int, reason: str, owner: object = None) -> Ticket:
-        """Append the record that ends a timer; the timer is over from now on. Raises StoreRefused."""
-        properties = {**self._delete_properties(victim), CANCELS: str(victim.position)}
-        if reason:
-            properties[REASON] = reason
-        return self._append_delete(properties, b"0", sent, victim.due_ms, now_ms, owner, victim, cancels=True)
-
-    def echo(self, victim: Parked, new_due_ms: int | None, sent: Sent, now_ms: int) -> None:
-        """Append a delete that only Apache RocketMQ needs: by our own books the timer is over already.
-
-        Where the new timer stands in the same second there can be none: RocketMQ would delete both.
-        """
-        if victim.unique_key is None or (new_due_ms is not None and second_of(new_due_ms) == second_of(victim.due_ms)):
-            return
-        properties = {**self._delete_properties(victim), ECHO: str(victim.position)}
-        self._append_delete(properties, b"0", sent, victim.due_ms, now_ms, None, victim, cancels=False)
-
-    def _delete_properties(self, victim: Parked) -> dict[str, str]:
-        properties = {
-            TIMER_DELETE: victim.unique_key or "",
-            TAGS: _RECALL_TAG,
-            TIMER_OUT_MS: str(out_ms_of(victim.due_ms)),
-            REAL_TOPIC: victim.topic,
-            REAL_QUEUE_ID: "0",
-            DUE_MS: str(victim.due_ms),
-        }
-        if victim.unique_key:
-            properties[UNIQUE_KEY] = victim.unique_key
-        return properties
-
-    def _append_delete(
-        self,
-        properties: dict[str, str],
-        body: bytes,
-        sent: Sent,
-        due_ms: int,
-        now_ms: int,
-        owner: object,
-        victim: Parked | None,
-        *,
-        cancels: bool,
-    ) -> Ticket:
-        properties.pop(SCHEDULE_KEY, None)
-        stored = format_properties(properties)
-        if len(stored) + _RESERVE_BYTES > _STORED_LIMIT_BYTES:
-            raise PropertiesTooLarge(len(stored), _STORED_LIMIT_BYTES - _RESERVE_BYTES)
-        store, tags = self._store, properties.get(TAGS)
-        facts = Facts(stored, properties.get(UNIQUE_KEY), tags, properties.get(KEYS))
-        ticket = store.append(
-            TIMER_TOPIC, 0, body, facts, store.tags_code(tags), 0, 0, sent.born_ms, sent.born_host, now_ms, 0,
-            owner=owner, asked_topic=properties[REAL_TOPIC], asked_queue_id=int(properties[REAL_QUEUE_ID]),
-            due_ms=due_ms,
-        )  # fmt: skip
-        if victim is not None and cancels:
-            self._core.claimed.add(victim.offset)
-        self._note(Deleted(ticket.queue_offset, ticket.position, ticket.size, victim, cancels))
         return ticket
 
 

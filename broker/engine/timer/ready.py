@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from ..errors import CorruptRecord, RecordNotFound
 from ..layout import CRC_NAME, CRC_SIZE, HEAD, MAGIC_V1, MAGIC_V2, U16, U32
@@ -16,9 +15,7 @@ from ..store.mending import Mender
 from ..store.run import Run
 from ..store.store import Store
 from ..store.topics import TIMER_TOPIC
-
-if TYPE_CHECKING:
-    from .due import Entry
+from .second import Entry
 
 #: Records so close to each other are read together, up to so many bytes.
 _NEAR_BYTES, _RUN_BYTES = 4 << 10, 512 << 10

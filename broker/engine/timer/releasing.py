@@ -10,8 +10,9 @@ from ..store.mending import Mender
 from ..store.run import append_run
 from ..store.topics import TIMER_TOPIC
 from .core import Core, parked_of
-from .due import Due, Entry
+from .due import Due
 from .ready import Preparer, Ready
+from .second import Entry
 
 if TYPE_CHECKING:
     from .service import Timers
@@ -27,11 +28,12 @@ READY_LIMIT_BYTES = 64 << 20
 
 
 class Released(NamedTuple):
-    """Noted on released records: timers ``begin``..``stop`` of a run."""
+    """Noted on released records: timers ``begin``..``stop`` of a run; ``asked`` for before their moment."""
 
     ready: Ready
     begin: int
     stop: int
+    asked: bool = False
 
 
 class Releaser:
@@ -164,26 +166,36 @@ class Releaser:
             else:
                 ready.at = number + 1
 
-    def _append_part(self, ready: Ready, stop: int, now_ms: int) -> None:
+    def release_one(self, entry: Entry, now_ms: int) -> bool:
+        """Release a timer before its moment; False if its record is not what it must be. Raises StoreRefused."""
+        ready = self._preparer.prepare([entry], [])
+        if not len(ready):
+            return False
+        self._append_part(ready, 1, now_ms, asked=True)
+        return True
+
+    def _append_part(self, ready: Ready, stop: int, now_ms: int, *, asked: bool = False) -> None:
         core, begin = self._core, ready.at
         reached = append_run(core.store, ready.run, begin, stop, now_ms)
         core.claimed.update(ready.offsets[begin:reached])
         ready.at = reached
-        self._timers.note(Released(ready, begin, reached))
+        self._timers.note(Released(ready, begin, reached, asked))
         core.store.seal_if_full()
 
 
 def count_released(core: Core, note: Released, now_ms: int) -> Counter[tuple[str, int]]:
     """Mark released timers as over; return how many there were by (topic, due ms)."""
-    ready, begin, stop = note
+    ready, begin, stop, asked = note
     offsets = ready.offsets[begin:stop]
     core.claimed.difference_update(offsets)
     core.done.add_many(offsets)
     places, groups = ready.run.places, ready.run.groups
     for group, number in Counter(groups[begin:stop]).items():
         core.count(places[group][0], -number)
+    core.totals.released += stop - begin
     found: Counter[tuple[str, int]] = Counter()
+    if asked:
+        return found
     for (group, due_ms), number in Counter(zip(groups[begin:stop], ready.dues[begin:stop], strict=True)).items():
         found[places[group][0], due_ms] += number
-    core.totals.released += stop - begin
     return found

@@ -13,19 +13,21 @@ from zlib import crc32
 from ..disk import atomic
 from ..errors import CorruptRecord, RecordNotFound
 from ..message import Message, decode
-from ..properties import CANCELS, ECHO, SOURCE, TIMER_DELETE, TIMER_LEFT, TIMER_ROLLS, UNIQUE_KEY
+from ..properties import CANCELS, ECHO, SOURCE, TIMER_DELETE, TIMER_ROLLS
 from ..store.topics import TIMER_TOPIC
 from .core import Core, Parked, number_of, parked_of
 from .due import Due
+from .foreigner import Foreigner
 from .keys import Keys
 from .log import MAGIC_DELETE, MAGIC_ROLL
-from .moments import second_of
 from .state import Kept, Paths, check_of_rocketmq, is_foreign, load_state
 from .wheel import Slot
 
 #: Timers remembered from the walk; where there are more they are read again.
 _TAIL_LIMIT = 300_000
 _BLOCK = 512
+#: Offsets further ahead than this were not lost in between: the offset itself is damaged.
+_GAP_LIMIT = 1 << 22
 
 
 class Revival:
@@ -39,6 +41,10 @@ class Revival:
         self._usable = False
         self._whole = False
         self._foreign = False
+        self._foreigner = Foreigner(core, keys)
+        self._rebuilds = False
+        #: first offset of the queue while the walk goes on; a record with a damaged one may begin it anew
+        self._min_offset: int | None = None
         self._tail: list[Parked] = []
         self._deletes: list[tuple[Message, int]] = []
         self._overflow = False
@@ -54,13 +60,13 @@ class Revival:
         found = load_state(files, self._paths.state)
         if found is not None:
             self.sequence, kept, chunks = found
-            self._kept.totals, self._kept.steps, self._kept.paused = kept.totals, kept.steps, kept.paused
-            self._core.paused = kept.paused
+            self._kept.totals, self._kept.steps = kept.totals, kept.steps
             for name, value in kept.totals.items():
                 setattr(self._core.totals, name, value)
             if not whole and not self._foreign and self._take_over(kept):
                 self._kept = kept
                 self._usable = True
+                self._min_offset = self._core.queue.min_offset
                 self._core.done.load(kept.end_offset, chunks)
                 self._core.by_topic.update(kept.by_topic)
                 self._core.pending = sum(kept.by_topic.values())
@@ -73,6 +79,7 @@ class Revival:
         core.done.start_at(0)
         core.by_topic.clear()
         core.pending = 0
+        self._tail, self._deletes = [], []
 
     def _take_over(self, kept: Kept) -> bool:
         """Load wheel and timer log of a state; False if they are not the ones it speaks of."""
@@ -110,7 +117,7 @@ class Revival:
     def walked(self, message: Message) -> None:
         """Hear of a record of ``rmq_sys_wheel_timer``."""
         core, offset = self._core, message.queue_offset
-        if offset < core.done.end:
+        if not self._fits(message) or offset < core.done.end:
             return
         if offset > core.done.end:
             # what was lost in between left nothing that could be delivered
@@ -135,6 +142,19 @@ class Revival:
         else:
             self._overflow = True
 
+    def _fits(self, message: Message) -> bool:
+        """Tell whether a record goes on where the last one was; where it does not, all is looked at again later."""
+        core, queue = self._core, self._core.queue
+        if self._rebuilds:
+            found = queue.entries(message.queue_offset, 1)
+            return bool(found) and found[0].position == message.position
+        if self._min_offset is None:
+            self._min_offset = queue.min_offset
+            core.done.start_at(queue.min_offset)
+        if queue.min_offset != self._min_offset or message.queue_offset - core.done.end > _GAP_LIMIT:
+            self._usable = self._whole = False
+        return self._usable or self._whole
+
     def heard(self, parked: Message) -> None:
         """Hear that a timer was released."""
         timer = parked_of(parked)
@@ -155,12 +175,14 @@ class Revival:
         """Put what is pending into the wheel, and begin to read; return what was kept."""
         core, now_second = self._core, now_ms // 1000
         core.due.reset(now_second)
-        if self._usable:
-            self._index_tail(now_ms)
+        if self._usable and core.done.end == core.queue.max_offset:
             self._drop_expired()
+            self._index_tail(now_ms)
+            set_overdue(core, self._kept.safe_second + 1, now_second)
         else:
             self._rebuild(now_ms)
-        set_overdue(core, self._kept.safe_second + 1 if self._usable else 0, now_second)
+            set_overdue(core, 0, now_second)
+        core.count_wheel(self._kept.safe_second if self._usable else 0)
         self._tail, self._deletes = [], []
         return self._kept
 
@@ -187,13 +209,15 @@ class Revival:
 
     def _rebuild(self, now_ms: int) -> None:
         core = self._core
-        if not self._whole:
+        if not self._whole or core.done.end != core.queue.max_offset:
+            self._rebuilds = True
             self._start_from_nothing()
+            core.done.start_at(core.queue.min_offset)
             self._walk()
         core.log.restart()
         core.wheel.reset()
         self._drop_expired()
-        self._apply_foreign_deletes()
+        self._foreigner.end_deleted([message for message, cancels in self._deletes if cancels < 0])
         for timers in self._pending(0):
             core.index(timers, now_ms)
 
@@ -233,7 +257,7 @@ class Revival:
                 core.done.add(offset)
                 continue
             timer = parked_of(message)
-            if (self._foreign or number_of(message.properties.get(TIMER_ROLLS))) and self._is_gone(
+            if (self._foreign or number_of(message.properties.get(TIMER_ROLLS))) and self._foreigner.is_gone(
                 timer, message, read_ms
             ):
                 core.is_over(offset, timer.topic)
@@ -248,41 +272,6 @@ class Revival:
         entries = self._core.queue.entries(offset, 1)
         message = self._keys.message_at(entries[0].position) if entries else None
         return message if message is not None and message.queue_offset == offset else None
-
-    # what Apache RocketMQ did
-
-    def _apply_foreign_deletes(self) -> None:
-        core = self._core
-        for message, cancels in self._deletes:
-            if cancels >= 0 or ECHO in message.properties:
-                continue
-            second = second_of(parked_of(message).due_ms)
-            for timer in self._meant(message.properties[TIMER_DELETE]):
-                if second_of(timer.due_ms) == second:
-                    core.is_over(timer.offset, timer.topic)
-
-    def _meant(self, delete: str) -> list[Parked]:
-        topic, plus, rest = delete.partition("+")
-        return self._keys.by_unique_key(None, delete) + (self._keys.by_unique_key(topic, rest) if plus else [])
-
-    def _is_gone(self, timer: Parked, message: Message, read_ms: int) -> bool:
-        """Tell whether RocketMQ delivered a timer, or put a copy of it back that counts instead."""
-        if not timer.unique_key:
-            return second_of(timer.due_ms) * 1000 <= read_ms
-        rolls = number_of(message.properties.get(TIMER_ROLLS)) or 0
-        for position in self._core.store.index.find(TIMER_TOPIC, timer.unique_key, 64, 0, 1 << 60):
-            other = self._keys.message_at(position)
-            if other is not None and other.topic == TIMER_TOPIC and other.unique_key == timer.unique_key:
-                again = number_of(other.properties.get(TIMER_ROLLS)) or 0
-                if again > rolls and parked_of(other).due_ms == timer.due_ms:
-                    return True
-        for position in self._core.store.index.find(timer.topic, timer.unique_key, 64, 0, 1 << 60):
-            other = self._keys.message_at(position)
-            if other is None or other.topic != timer.topic or TIMER_LEFT not in other.properties:
-                continue
-            if other.properties.get(UNIQUE_KEY) == timer.unique_key and parked_of(other).due_ms == timer.due_ms:
-                return True
-        return False
 
 
 def set_overdue(core: Core, begin: int, end: int) -> None:

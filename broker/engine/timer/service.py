@@ -13,22 +13,28 @@ ESC_REPLACES); whatever is lost of everything else follows from these.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from ..errors import StoreRefused
-from ..lateness import Lateness
 from ..message import Message
 from ..store.mending import Mender
 from ..store.store import Store
 from ..store.topics import TIMER_TOPIC
 from .clock import ClockWatch
-from .core import Core, Parked
+from .core import Core, Deleted, Parked, Replaced
+from .deletes import Deletes
 from .keeping import Keeper
 from .keys import Keys
-from .parking import Deleted, Parking, Replaced
+from .life import Life
+from .listing import Listing
+from .pace import Pace
+from .parking import Parking
 from .ready import Preparer
 from .releasing import AHEAD_SECONDS, RELEASES_PER_TICK, Released, Releaser, count_released
 from .revival import Revival, set_overdue
 from .state import StateWrite
+from .steering import Steering
+from .views import Views
 
 #: Retry after the store refused a release.
 _REFUSED_PAUSE_MS = 100
@@ -46,9 +52,11 @@ class Timers:
         self._mender = mender
         self.core = Core(store)
         self.keys = Keys(self.core)
-        self.parking = Parking(self.core, self.keys, self.note)
+        deletes = Deletes(self.core, self.keys, self.note)
+        self.parking = Parking(self.core, self.keys, deletes, self.note)
         self.clock = ClockWatch()
         self._releaser = Releaser(self.core, mender, Preparer(store, mender, place), self)
+        self.steering = Steering(self.core, self.keys, self.parking, deletes, self._releaser)
         self._keeper = Keeper(self.core, self.clock)
         self._revival = Revival(self.core, self.keys, self._keeper.paths)
         self._changes = 0
@@ -57,8 +65,10 @@ class Timers:
         self._flying: dict[int, int] = {}
         self._overdue_since_ms = 0
         self._overdue_room = RELEASES_PER_TICK
-        #: by real topic
-        self.lateness: dict[str, Lateness] = {}
+        self.pace = Pace()
+        self.listing = Listing(self.core, self.keys)
+        self.views = Views(self.core, self.clock)
+        self.life = Life(self.core, self.keys, self.steering)
 
     def note(self, value: Parked | Replaced | Deleted | Released) -> None:
         """Be told of this when the record just appended is visible."""
@@ -135,12 +145,8 @@ class Timers:
         core.index_delete(note.position, note.size, victim, now_ms)
 
     def _count_lateness(self, note: Released, now_ms: int) -> None:
-        lateness = self.lateness
         for (topic, due_ms), count in count_released(self.core, note, now_ms).items():
-            known = lateness.get(topic)
-            if known is None:
-                known = lateness[topic] = Lateness()
-            known.add(now_ms, now_ms - due_ms, count)
+            self.pace.late(topic, now_ms, now_ms - due_ms, count)
             if now_ms < due_ms:
                 self.core.totals.early += count
 
@@ -161,6 +167,7 @@ class Timers:
         try:
             count = self._releaser.release(core.due, now_ms, RELEASES_PER_TICK)
             busy = count >= RELEASES_PER_TICK
+            self.pace.released(now_ms, count, more=busy)
             if core.overdue is not None:
                 busy |= self._release_overdue(now_ms)
         except (StoreRefused, OSError):
@@ -221,14 +228,44 @@ class Timers:
             core.due.reset(now_second)
             set_overdue(core, begin, now_second)
 
+    # steering and seeing
+
     def pause(self, paused: bool, now_ms: int) -> None:
-        """Stop releasing, or go on; what became due in between goes oldest first."""
+        """Stop releasing, or go on; what became due in between goes oldest first. Raises OSError."""
         core = self.core
+        self._keeper.save_paused(paused)
         if core.paused and not paused:
             self._part_overdue(now_ms)
             self._overdue_since_ms = now_ms
         core.paused = paused
         self._changes += 1
+
+    def backlog(self, now_ms: int) -> int:
+        """Return how many are overdue, about."""
+        core, count = self.core, 0
+        for due in (core.due, core.overdue):
+            if due is not None:
+                count += due.count_until(now_ms)
+        return count
+
+    def status(self, now_ms: int) -> dict[str, Any]:
+        """Return the body of request 14004."""
+        moments = [head[0] for due in (self.core.due, self.core.overdue) if due is not None and (head := due.head())]
+        second = self.core.due.next_second()
+        if second is not None:
+            moments.append((second + 1) * 1000)
+        next_due_ms = min(moments, default=None) if self.core.pending else None
+        return self.views.status(now_ms, next_due_ms, self.backlog(now_ms), self.pace.to_json(now_ms))
+
+    def check_point(self, now_ms: int) -> bytes:
+        """Return what stands in ``timercheck`` as of now."""
+        return self._keeper.check_point(list(self._flying.values()), now_ms)
+
+    def metrics(self) -> dict[str, Any]:
+        """Return RocketMQ's TimerMetrics."""
+        counts = {topic: {"count": count, "timeStamp": self._now_ms} for topic, count in self.core.by_topic.items()}
+        version = {"counter": self._changes, "stateVersion": 0, "timestamp": self._now_ms}
+        return {"timingCount": counts, "dataVersion": version}
 
     # keeping (see store/derived.py)
 

@@ -36,6 +36,7 @@ _MAGIC = b"ESCTIM01"
 _HEAD = struct.Struct(">8sQIII")
 _CHECK = struct.Struct(">7q")
 _CHECK_SIZE = 4096
+CHECK_BYTES = _CHECK.size
 #: "ESCAPEM" as a number.
 OUR_STATE_VERSION = 0x4553434150454D
 
@@ -55,7 +56,6 @@ class Kept:
     displaced: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     totals: dict[str, int] = field(default_factory=dict)
     steps: dict[str, int] = field(default_factory=dict)
-    paused: bool = False
 
 
 class StateWrite:

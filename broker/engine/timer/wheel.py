@@ -26,6 +26,8 @@ SLOT_SIZE = SLOT.size
 #: Bytes compared with zero at once when looking for the next used slot.
 _BLOCK_BYTES = 1 << 14
 _ZERO_BLOCK = bytes(_BLOCK_BYTES)
+#: Slots added up at most: more are told as "at least so many".
+_COUNTED_SLOTS = 5_000
 _NOT_ZERO = re.compile(b"[^\0]").search
 
 
@@ -120,6 +122,22 @@ class Wheel:
                     return match.start()
             at = stop
         return None
+
+    def number_of(self, second: int) -> int:
+        """Return the number a second's slot says, 0 without one."""
+        slot = self.get(second)
+        return slot.number if slot is not None else 0
+
+    def count(self, second: int, until: int) -> int:
+        """Return the sum of numbers from a second to another, of at most some thousand slots."""
+        count = 0
+        for _ in range(_COUNTED_SLOTS):
+            used = self.next_used(second, until) if second <= until else None
+            if used is None:
+                break
+            count += self.number_of(used)
+            second = used + 1
+        return count
 
     def used(self) -> Iterator[Slot]:
         """Yield every used slot of the wheel, in no order of time, and then the displaced ones."""

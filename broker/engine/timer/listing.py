@@ -1,0 +1,220 @@
+"""What is pending, in order of due time, straight from wheel and timer log: no other index is kept.
+
+What is due within the wheel's reach stands in its second, or still in one of the at most eight roll slots of its hour
+(see moments.py). An answer may take only so many units; it says how to go on, and what was begun is kept for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..errors import CorruptRecord, RecordNotFound
+from ..message import Message, decode
+from ..properties import TIMER_ROLLS
+from .core import Core, number_of
+from .keys import Keys
+from .log import MAGIC_DELETE, MAGIC_ROLL
+from .moments import HOUR_MS, second_of
+
+#: Units looked at for one answer, and listings kept to go on with.
+_UNITS_PER_ANSWER = 20_000
+_KEPT_LISTINGS = 8
+_PORTION = 512
+MOST_ITEMS = 1_000
+_SECONDS_PER_HOUR = 3_600
+
+#: A portion: units looked at, and the timers found (due ms, offset, position, size, hash of the topic), in order.
+Portion = tuple[int, list[tuple[int, int, int, int, int]]]
+
+
+class Listing:
+    """Lists timers."""
+
+    def __init__(self, core: Core, keys: Keys) -> None:
+        self._core = core
+        self._keys = keys
+        self._begun: dict[tuple[object, ...], tuple[Iterator[Portion], list[tuple[int, int, int, int, int]]]] = {}
+
+    def page(
+        self, from_ms: int, to_ms: int, topic: str | None, key: str | None, limit: int, cursor: str | None, now_ms: int
+    ) -> dict[str, Any]:
+        """Return the body of request 14002. ``cursor``: of the answer before; one that is none starts anew."""
+        limit = min(max(limit, 1), MOST_ITEMS)
+        after = _read_cursor(cursor)
+        if key:
+            found = [entry for entry in self._by_key(topic, key) if from_ms <= entry[0] <= to_ms and entry[:2] > after]
+            named = [item for entry in found[:limit] if (item := self._item(entry, None)) is not None]
+            return {"nowMs": now_ms, "items": named, "cursor": None, "scanned": len(found), "complete": True}
+        ask = (from_ms, to_ms, topic, after)
+        begun = self._begun.pop(ask) if ask in self._begun else (self._portions(from_ms, to_ms, now_ms), [])
+        portions, left = begun
+        topic_hash = self._core.hash_of(topic) if topic else None
+        items: list[dict[str, Any]] = []
+        scanned, complete = 0, False
+        while len(items) < limit:
+            if not left:
+                if scanned >= _UNITS_PER_ANSWER:
+                    break
+                portion = next(portions, None)
+                if portion is None:
+                    complete = True
+                    break
+                scanned += portion[0]
+                left = [e for e in portion[1] if e[:2] > after and from_ms <= e[0] <= to_ms]
+                left.reverse()
+                continue
+            entry = left.pop()
+            after = entry[:2]
+            if topic_hash is None or entry[4] == topic_hash:
+                item = self._item(entry, topic)
+                if item is not None:
+                    items.append(item)
+        if not complete:
+            if len(self._begun) >= _KEPT_LISTINGS:
+                self._begun.pop(next(iter(self._begun)))
+            self._begun[from_ms, to_ms, topic, after] = (portions, left)
+        return {
+            "nowMs": now_ms,
+            "items": items,
+            "cursor": None if complete else f"{after[0]}-{after[1]}",
+            "scanned": scanned,
+            "complete": complete or len(items) >= limit,
+        }
+
+    def _portions(self, from_ms: int, to_ms: int, now_ms: int) -> Iterator[Portion]:
+        """Yield what is pending hour by hour; an empty portion only says that time passed."""
+        core = self._core
+        second, until = max(second_of(from_ms), 0), second_of(to_ms)
+        far_hours = self._far_hours(now_ms)
+        near_end = now_ms // 1000 + core.reach.slots
+        while True:
+            near = core.wheel.next_used(second, min(until, near_end))
+            # a second that is only passed through says nothing about what is due in it
+            while near is not None and (slot := core.wheel.get(near)) is not None and slot.number == slot.rolls > 0:
+                near = core.wheel.next_used(near + 1, min(until, near_end))
+            hour = second * 1000 // HOUR_MS
+            far_hour = next((h for h in far_hours if h >= hour), None)
+            near_hour = None if near is None else near * 1000 // HOUR_MS
+            hours = [h for h in (far_hour, near_hour) if h is not None]
+            if not hours or min(hours) * _SECONDS_PER_HOUR > until:
+                return
+            hour = min(hours)
+            second = max(second, hour * _SECONDS_PER_HOUR)
+            yield from self._hour(hour, second, until, now_ms)
+            second = (hour + 1) * _SECONDS_PER_HOUR
+
+    def _hour(self, hour: int, second: int, until: int, now_ms: int) -> Iterator[Portion]:
+        """Yield the timers of one hour (from a second on), second by second."""
+        core = self._core
+        far: list[tuple[int, int, int, int, int]] = []
+        for portion in self._far_of(hour, now_ms):
+            yield len(portion), []
+            far += portion
+        far.sort()
+        at = 0
+        end = min(until, (hour + 1) * _SECONDS_PER_HOUR)
+        while (found := core.wheel.next_used(second, end)) is not None:
+            plain: list[tuple[int, int, int, int, int]] = []
+            for count, portion in self._plain_of(found):
+                yield count, []
+                plain += portion
+            border = (found + 1) * 1000
+            stop = at
+            while stop < len(far) and far[stop][0] <= border:
+                stop += 1
+            yield 1, sorted(set(plain + far[at:stop]))
+            at, second = stop, found + 1
+        if at < len(far):
+            yield 0, far[at:]
+
+    def _plain_of(self, second: int) -> Iterator[Portion]:
+        core, slot = self._core, self._core.wheel.get(second)
+        portion: list[tuple[int, int, int, int, int]] = []
+        count = 0
+        for _, unit in core.log.chain(slot.first, slot.last) if slot is not None else ():
+            count += 1
+            if not unit.magic & (MAGIC_DELETE | MAGIC_ROLL):
+                offset, due_ms = core.reach.plain_of(second, unit.reserved)
+                if core.waits(offset):
+                    portion.append((due_ms, offset, unit.position, unit.record_size, unit.topic_hash))
+            if count == _PORTION:
+                yield count, portion
+                count, portion = 0, []
+        yield count, portion
+
+    def _far_of(self, hour: int, now_ms: int) -> Iterator[list[tuple[int, int, int, int, int]]]:
+        """Yield the timers of an hour that still wait in roll slots, in portions."""
+        core, now_second = self._core, now_ms // 1000
+        for second in core.reach.roll_seconds(hour, now_second - 60, now_second + core.reach.slots):
+            slot = core.wheel.get(second)
+            portion: list[tuple[int, int, int, int, int]] = []
+            if slot is None or second < core.due.read_second:
+                continue
+            for _, unit in core.log.chain(slot.first, slot.last):
+                if unit.magic & MAGIC_ROLL and not unit.magic & MAGIC_DELETE:
+                    known = core.reach.roll_of(second, unit.reserved) if unit.reserved else core.read_unit(unit)
+                    if known[1] // HOUR_MS == hour and known[0] >= 0 and core.waits(known[0]):
+                        portion.append((known[1], known[0], unit.position, unit.record_size, unit.topic_hash))
+                if len(portion) == _PORTION:
+                    yield portion
+                    portion = []
+            yield portion
+
+    def _far_hours(self, now_ms: int) -> list[int]:
+        """Return the hours for which timers may wait in roll slots, ascending."""
+        core, low = self._core, now_ms // HOUR_MS
+        span = core.store.config.timer_max_delay_ms // HOUR_MS + 1
+        rolls = core.reach.rolls
+        found = []
+        for rest in core.roll_counts:
+            hour = low + (rest - low) % rolls
+            found += list(range(hour, low + span + 1, rolls))
+        return sorted(found)
+
+    def _by_key(self, topic: str | None, key: str) -> list[tuple[int, int, int, int, int]]:
+        core = self._core
+        found = list(self._keys.by_unique_key(topic, key)) + self._keys.by_word(topic, key)
+        if topic and (timer := self._keys.by_schedule_key(topic, key)) is not None:
+            found.append(timer)
+        return sorted(
+            {(t.due_ms, t.offset, t.position, t.size, core.hash_of(t.topic)) for t in found if core.waits(t.offset)}
+        )
+
+    def _item(self, entry: tuple[int, int, int, int, int], topic: str | None) -> dict[str, Any] | None:
+        """Return one timer as the answer shows it, None if it is over or of another topic."""
+        if not self._core.waits(entry[1]):
+            return None
+        try:
+            message = decode(self._core.store.look_at(entry[2], entry[3]), verify=False)
+        except (RecordNotFound, CorruptRecord):
+            return None
+        found = timer_json(message, entry[0])
+        return found if topic in (None, found["topic"]) and message.queue_offset == entry[1] else None
+
+
+def timer_json(message: Message, due_ms: int) -> dict[str, Any]:
+    """Return a parked record as a timer; the handle is left to those who know the broker's name."""
+    properties = message.properties
+    queue_id = properties.get("REAL_QID", "")
+    return {
+        "position": message.position,
+        "offset": message.queue_offset,
+        "size": message.size,
+        "dueMs": due_ms,
+        "topic": properties.get("REAL_TOPIC", ""),
+        "queueId": int(queue_id) if queue_id.isdigit() else 0,
+        "messageId": message.offset_message_id,
+        "uniqueKey": message.unique_key,
+        "keys": message.keys,
+        "tags": message.tags,
+        "scheduleKey": properties.get("ESC_SCHEDULE_KEY"),
+        "storeMs": message.store_ms,
+        "bornMs": message.born_ms,
+        "rollTimes": number_of(properties.get(TIMER_ROLLS)) or 0,
+    }
+
+
+def _read_cursor(cursor: str | None) -> tuple[int, int]:
+    due, _, offset = (cursor or "").partition("-")
+    return (int(due), int(offset)) if due.isdigit() and offset.isdigit() else (-1, -1)

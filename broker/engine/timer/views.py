@@ -1,0 +1,168 @@
+"""Timers in numbers: the wheel, the forecast, how it goes. Counts come from the wheel, by second and by minute."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from .clock import ClockWatch
+from .core import Core
+from .log import MAGIC_DELETE
+from .moments import HOUR_MS
+
+MOST_BUCKETS = 2_000
+#: Next rolls shown, herds named, units of a herd looked at for its topics.
+_ROLLS_SHOWN, _HERDS_SHOWN, _HERD_SAMPLE = 20, 20, 2_000
+_USED_LOOKED_AT = 5_000
+
+
+class Views:
+    """Counts timers."""
+
+    def __init__(self, core: Core, clock: ClockWatch) -> None:
+        self._core = core
+        self._clock = clock
+
+    def buckets(self, from_ms: int, to_ms: int, step_ms: int, now_ms: int) -> list[tuple[int, int]]:
+        """Return (start, count) of each step that is not empty."""
+        core = self._core
+        counts: Counter[int] = Counter()
+        if step_ms % 60_000 == 0 and from_ms % 60_000 == 0:
+            this = now_ms // 60_000
+            for minute, count in core.minutes.items():
+                if minute > this:
+                    counts[(minute * 60_000 - from_ms) // step_ms] += count
+            self._count_seconds(counts, max(from_ms, now_ms), min(to_ms, (this + 1) * 60_000), from_ms, step_ms)
+        else:
+            end_ms = min(to_ms, now_ms + core.reach.slots * 1000)
+            self._count_seconds(counts, max(from_ms, now_ms), end_ms, from_ms, step_ms)
+        low = now_ms // HOUR_MS
+        for rest, count in core.roll_counts.items():
+            hour = low + (rest - low) % core.reach.rolls
+            counts[(hour * HOUR_MS - from_ms) // step_ms] += count
+        last = (to_ms - 1 - from_ms) // step_ms
+        return [(from_ms + n * step_ms, counts[n]) for n in sorted(counts) if 0 <= n <= last and counts[n] > 0]
+
+    def _count_seconds(self, counts: Counter[int], begin_ms: int, end_ms: int, from_ms: int, step_ms: int) -> None:
+        """Count slot by slot."""
+        wheel, second, until = self._core.wheel, begin_ms // 1000, (end_ms - 1) // 1000
+        while second <= until and (used := wheel.next_used(second, until)) is not None:
+            slot = wheel.get(used)
+            if slot is not None:
+                counts[(used * 1000 - from_ms) // step_ms] += slot.number - slot.rolls
+            second = used + 1
+
+    def wheel(self, from_ms: int, to_ms: int, step_ms: int, now_ms: int) -> dict[str, Any]:
+        """Return the body of request 14003."""
+        core = self._core
+        buckets = self.buckets(from_ms, to_ms, step_ms, now_ms)
+        near = to_ms // 60_000
+        far = sum(count for minute, count in core.minutes.items() if minute >= near)
+        low = now_ms // HOUR_MS
+        for rest, count in core.roll_counts.items():
+            if (low + (rest - low) % core.reach.rolls) * HOUR_MS >= to_ms:
+                far += count
+        return {
+            "nowMs": now_ms,
+            "readMs": core.due.read_second * 1000,
+            "paused": core.paused,
+            "stepMs": step_ms,
+            "buckets": [[start, count, None] for start, count in buckets],
+            "rolls": self._rolls(now_ms),
+            "pending": core.pending,
+            "far": far,
+            "precisionMs": 1000,
+            "slots": core.reach.slots,
+        }
+
+    def _rolls(self, now_ms: int) -> list[list[int]]:
+        core = self._core
+        found: list[list[int]] = []
+        until = now_ms // 1000 + core.reach.slots
+        second = core.wheel.next_used(core.due.read_second, until) if core.roll_counts else None
+        for _ in range(_USED_LOOKED_AT):
+            if second is None or len(found) >= _ROLLS_SHOWN:
+                break
+            slot = core.wheel.get(second)
+            if slot is not None and slot.rolls > 0:
+                found.append([second * 1000, slot.rolls])
+            second = core.wheel.next_used(second + 1, until)
+        return found
+
+    def forecast(
+        self, from_ms: int, to_ms: int, step_ms: int, capacity_per_s: float | None, now_ms: int
+    ) -> dict[str, Any]:
+        """Return the body of request 14008."""
+        buckets = self.buckets(from_ms, to_ms, step_ms, now_ms)
+        return {
+            "nowMs": now_ms,
+            "capacityPerS": capacity_per_s,
+            "stepMs": step_ms,
+            "buckets": [list(bucket) for bucket in buckets],
+            "herds": self._herds(from_ms, to_ms, capacity_per_s) if capacity_per_s else [],
+        }
+
+    def _herds(self, from_ms: int, to_ms: int, capacity_per_s: float) -> list[dict[str, Any]]:
+        """Return the seconds that hold more than is released in one."""
+        core = self._core
+        found: list[tuple[int, int]] = []
+        for minute in sorted(m for m, count in core.minutes.items() if count > capacity_per_s):
+            second, until = minute * 60, minute * 60 + 59
+            while (used := core.wheel.next_used(second, until)) is not None:
+                slot = core.wheel.get(used)
+                if slot is not None and slot.number - slot.rolls > capacity_per_s and from_ms <= used * 1000 < to_ms:
+                    found.append((used, slot.number - slot.rolls))
+                second = used + 1
+        return [
+            {
+                "dueMs": (second + 1) * 1000,
+                "count": count,
+                "topics": self._topics(second, count),
+                "lastLateMs": int(count * 1000 / capacity_per_s),
+            }
+            for second, count in found[:_HERDS_SHOWN]
+        ]
+
+    def _topics(self, second: int, count: int) -> list[list[object]]:
+        """Return how many of a second belong to each topic, from those that came last if they are many."""
+        core, slot = self._core, self._core.wheel.get(second)
+        names = {core.hash_of(name): name for name in core.by_topic}
+        seen: Counter[str] = Counter()
+        for _, unit in core.log.chain(slot.first, slot.last) if slot is not None else ():
+            if not unit.magic & MAGIC_DELETE:
+                seen[names.get(unit.topic_hash, "")] += 1
+            if seen.total() >= _HERD_SAMPLE:
+                break
+        total = max(seen.total(), 1)
+        return [[name, number * count // total] for name, number in seen.most_common() if name]
+
+    def status(self, now_ms: int, next_due_ms: int | None, backlog: int, rates: dict[str, Any]) -> dict[str, Any]:
+        """Return the body of request 14004."""
+        core, config, totals = self._core, self._core.store.config, self._core.totals
+        queue = core.queue
+        return {
+            "nowMs": now_ms,
+            "paused": core.paused,
+            "pending": core.pending,
+            "byTopic": [{"topic": t, "pending": n} for t, n in sorted(core.by_topic.items(), key=lambda i: -i[1])],
+            "nextDueMs": next_due_ms,
+            "readMs": core.due.read_second * 1000,
+            "backlog": backlog,
+            "releasedTotal": totals.released,
+            "cancelledTotal": totals.cancelled,
+            "rescheduledTotal": totals.rescheduled,
+            "rolledTotal": totals.rolled,
+            "earlyTotal": totals.early,
+            **rates,
+            "clockBackMs": self._clock.back_ms,
+            "clockForwardMs": self._clock.forward_ms,
+            "clockStepAtMs": self._clock.step_at_ms,
+            "limits": {
+                "maxDelayMs": config.timer_max_delay_ms,
+                "maxPending": config.timer_max_pending,
+                "maxPerSlot": config.timer_max_per_slot,
+            },
+            "logSizeBytes": core.log.end_position - core.log.min_position,
+            "enqueueOffset": core.done.end,
+            "queueMaxOffset": queue.max_offset,
+        }
