@@ -1,4 +1,8 @@
-"""The wheel and the forecast as stretches of slots, from answers that leave out what is empty."""
+"""The wheel and the forecast as stretches of slots, from answers that leave out what is empty.
+
+A slot holds what is due after its beginning and up to its end: in RocketMQ's wheel a message that is due at 7,000 ms
+stands in second 6, which is over when it fires. A slot from T to T + step opens into T + 1 ms up to T + step.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,8 @@ from console.queries.timer_zoom import DAY, HOUR, MINUTE, SECOND, Window
 
 #: the rings: span and slot
 RINGS = ((MINUTE, SECOND), (HOUR, MINUTE), (DAY, HOUR))
-#: timers of one second that are placed by their millisecond
-WITHIN_SECOND = 5_000
+#: timers that are looked at one by one, where the wheel is too coarse
+ONE_BY_ONE = 5_000
 _UNSAID = Evidence("", None, True)
 
 
@@ -30,13 +34,14 @@ def wheel_of(admin: Admin, window: Window, now_ms: int) -> Wheel:
         stretch_of(far.buckets, hour, DAY, HOUR),
     )
     zoom = window.zoom
-    if zoom.step_ms < SECOND:
-        strip, beyond, rolls = _second(admin, window), None, near.rolls
-    else:
+    strip, beyond, rolls = None, None, near.rolls
+    reach_ms = now_ms + near.slots * near.precision_ms
+    if zoom.step_ms < SECOND or (zoom.step_ms < HOUR and window.end_ms > reach_ms):
+        strip = _one_by_one(admin, window, must=zoom.step_ms < SECOND)
+    if strip is None:
         asked = admin.timer_wheel(window.start_ms, window.end_ms, zoom.step_ms)
-        strip, beyond, rolls = (
-            stretch_of(asked.buckets, window.start_ms, zoom.span_ms, zoom.step_ms), asked.far, asked.rolls
-        )  # fmt: skip
+        strip = stretch_of(asked.buckets, window.start_ms, zoom.span_ms, zoom.step_ms)
+        beyond, rolls = asked.far, asked.rolls
     return Wheel(
         evidence=_UNSAID, rings=rings, strip=strip, rolls=tuple((roll.roll_ms, roll.count) for roll in rolls),
         beyond=beyond, read_ms=near.read_ms or None, precision_ms=near.precision_ms, slots=near.slots,
@@ -76,11 +81,18 @@ def stretch_of(buckets: Iterable[WheelBucket], start_ms: int, span_ms: int, step
 
 def stretch_of_rows(rows: Sequence[TimerRow], start_ms: int, span_ms: int, step_ms: int) -> Stretch:
     """The same from timers themselves."""
-    return stretch_of((WheelBucket(row.due_ms, 1, row.size_bytes) for row in rows), start_ms, span_ms, step_ms)
+    return stretch_of((WheelBucket(row.due_ms - 1, 1, row.size_bytes) for row in rows), start_ms, span_ms, step_ms)
 
 
-def _second(admin: Admin, window: Window) -> Stretch:
-    """Below a second the wheel knows nothing: the timers themselves say it, as many as are looked at."""
-    wanted = TimerFilter(from_ms=window.start_ms, to_ms=window.end_ms)
-    rows, _ = all_timers(admin, wanted, most=WITHIN_SECOND)
+def within(start_ms: int, end_ms: int) -> TimerFilter:
+    """The timers of a slot or a stretch."""
+    return TimerFilter(from_ms=start_ms + 1, to_ms=end_ms + 1)
+
+
+def _one_by_one(admin: Admin, window: Window, *, must: bool) -> Stretch | None:
+    """Below a second, and below an hour beyond its reach, the wheel knows nothing: the timers themselves do. None: they
+    are too many, and the wheel's own answer is better than a part of them."""
+    rows, is_whole = all_timers(admin, within(window.start_ms, window.end_ms), most=ONE_BY_ONE)
+    if not is_whole and not must:
+        return None
     return stretch_of_rows(rows, window.start_ms, window.zoom.span_ms, window.zoom.step_ms)

@@ -24,9 +24,10 @@ from console.queries.shapes.timers import (
     TimerRow,
     TimersPage,
     TopicTimers,
+    Wheel,
 )
 from console.queries.timer_reading import one_timer, timers_between
-from console.queries.timer_wheel import forecast_of, wheel_of
+from console.queries.timer_wheel import forecast_of, wheel_of, within
 from console.queries.timer_zoom import Window, window_of
 
 LIST, WHEEL, STATUS, LIFE, FORECAST = 14_002, 14_003, 14_004, 14_007, 14_008
@@ -57,7 +58,7 @@ def timers(zoom: str = "", at_ms: int | None = None) -> TimersPage:
         lateness=_together(status),
         first=timer_list(_first(window), count=FIRST_COUNT),
         wheel=wheel and replace(wheel, evidence=wheel_evidence),
-        forecast=forecast and _with_clear_capacity(replace(forecast, evidence=forecast_evidence), status),
+        forecast=_clear(replace(forecast, evidence=forecast_evidence), wheel, status) if forecast else None,
     )
 
 
@@ -104,7 +105,7 @@ def _page(
 
 def _first(window: Window) -> TimerFilter:
     """What fires next; in a stretch that was chosen, what fires in it."""
-    return TimerFilter() if window.following else TimerFilter(from_ms=window.start_ms, to_ms=window.end_ms)
+    return TimerFilter() if window.following else within(window.start_ms, window.end_ms)
 
 
 def _figures(status: TimerStatus | None) -> TimerFigures:
@@ -185,7 +186,7 @@ def _edge_of(share: float, edges: list[int], counts: dict[int, int]) -> float | 
     return None
 
 
-def _with_clear_capacity(forecast: Forecast, status: TimerStatus | None) -> Forecast:
-    """The measured rate is the same wherever it is told."""
+def _clear(forecast: Forecast, wheel: Wheel | None, status: TimerStatus | None) -> Forecast:
+    """The same slots as the strip's; the measured rate is the same wherever it is told."""
     known = forecast.capacity_per_s or (status.capacity_per_s if status else None)
-    return replace(forecast, capacity_per_s=known)
+    return replace(forecast, capacity_per_s=known, stretch=wheel.strip if wheel else forecast.stretch)

@@ -21,7 +21,7 @@ from console.queries.shapes.timers import (
     TopicTimers,
     Wheel,
 )
-from console.queries.timer_wheel import RINGS, stretch_of_rows
+from console.queries.timer_wheel import RINGS, stretch_of_rows, within
 from console.queries.timer_zoom import Window
 from console.queries.timers_polled import WHEEL_TOPIC, Newest, matches, read_newest, row_of_record
 
@@ -35,7 +35,7 @@ def timers(here: Mirrored, window: Window) -> TimersPage:
     """The page from what was pulled; slots count the newest records only."""
     newest, evidence = _read(here)
     told, _ = ask(lambda admin: (admin.timer_checkpoint(), admin.timer_metrics()), source=here.name, requests=TOLD)
-    wanted = TimerFilter() if window.following else TimerFilter(from_ms=window.start_ms, to_ms=window.end_ms)
+    wanted = TimerFilter() if window.following else within(window.start_ms, window.end_ms)
     topics = _topics(newest, told[1] if told else None)
     return TimersPage(
         evidence=evidence,
@@ -121,6 +121,6 @@ def _wheel(evidence: Evidence, newest: Newest, window: Window, now_ms: int) -> W
         evidence=evidence,
         rings=(rings[0], rings[1], rings[2]),
         strip=stretch_of_rows(newest.rows, window.start_ms, zoom.span_ms, zoom.step_ms),
-        beyond=sum(1 for row in newest.rows if row.due_ms >= window.end_ms),
+        beyond=sum(1 for row in newest.rows if row.due_ms > window.end_ms),
         whole=newest.is_whole,
     )

@@ -193,7 +193,7 @@ def _ring(ring: Stretch, zoom: str, herds: list[int]) -> list[Slot]:
             slot.count,
             _slot_title(slot, ring.step_ms),
             f"?zoom={zoom}&amp;at={slot.start_ms}",
-            any(slot.start_ms <= due_ms < slot.start_ms + ring.step_ms for due_ms in herds),
+            any(slot.start_ms < due_ms <= slot.start_ms + ring.step_ms for due_ms in herds),
         )
         if slot.count
         else Slot(0)
@@ -209,7 +209,7 @@ def _slot_title(slot: WheelSlot, step_ms: int) -> str:
 def _opens(zoom: Zoom, start_ms: int) -> str:
     """The next zoom at this slot; below that, the messages themselves."""
     if zoom.opens is None:
-        return f"{reverse('timer_list')}?from={start_ms}&amp;to={start_ms + zoom.step_ms}"
+        return f"{reverse('timer_list')}?from={start_ms + 1}&amp;to={start_ms + zoom.step_ms + 1}"
     return f"?zoom={zoom.opens}&amp;at={start_ms}"
 
 
