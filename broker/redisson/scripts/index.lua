@@ -1,6 +1,6 @@
 -- Where a member is in the waiting list, found in O(log n) by an index of our own that Redisson ignores.
 --
---   INDEX   zset: id -> number in the order of offers; the rank of an id is its place in the list
+--   INDEX   zset: id -> number, rising in the order of offers; the rank of an id is its place in the list
 --   VALUES  zset, score 0: digest of the value (8 bytes) .. number (8 bytes); "\255" .. number: how far it goes
 --
 -- Redisson only appends to the list and removes from it. So the indexed members are the first part of the list, in the
@@ -9,6 +9,8 @@
 local TARGET, TIMEOUT, WAITING, INDEX, VALUES = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 -- In a shorter list a scan by value is as quick as the index.
 local SMALL = 1000
+-- So many of the first members are looked through without an index.
+local FRONT = 128
 -- Shorter than any member that has a packing.
 local MARKER = '\0escapement\0'
 local CHUNK_BYTES = 1000000
@@ -69,10 +71,18 @@ local function heal(known)
   return known
 end
 
+-- Whether some id stands for two members.
+local function has_doubles()
+  local number = tonumber(entry_at(-1)[2] or 0)
+  return number ~= math.floor(number)
+end
+
 -- Indexes the next members after the first `known`. Where an id is there already, the entry gets a longer one, and all
 -- numbers from there on end in .5: while the last one does, no place is believed unseen.
 local function extend(known, budget)
-  local start = tonumber(entry_at(-1)[2] or 0)
+  -- The clock, so that a number is never used again: the index of values knows members by their numbers.
+  local start = math.max(math.floor(tonumber(entry_at(-1)[2] or 0)) + 1, (clock()))
+  if has_doubles() then start = start + 0.5 end
   local arguments, members = {}, members_from(known, budget)
   for position, member in ipairs(members) do
     arguments[2 * position - 1] = string.format('%.1f', start + position)
@@ -97,12 +107,6 @@ local function extend(known, budget)
     end
   end
   return known + #members
-end
-
--- Whether an id stands for one member only, wherever it is in the index.
-local function has_doubles()
-  local number = tonumber(entry_at(-1)[2] or 0)
-  return number ~= math.floor(number)
 end
 
 -- Brings the index nearer to the list: at most `budget` members. True when every member has its right place.
@@ -136,10 +140,15 @@ end
 local function forget(members, known_ids)
   if redis.call('EXISTS', INDEX) == 0 then return end
   local ids, digests = {}, {}
+  local doubled = has_doubles()
   local has_values = redis.call('EXISTS', VALUES) == 1
   for position, member in ipairs(members) do
     local id = known_ids and known_ids[position] or id_of(member)
     ids[position] = id
+    if doubled then
+      local rank = redis.call('ZRANK', INDEX, id)
+      if rank and redis.call('LINDEX', WAITING, rank) ~= member then return drop_index() end
+    end
     local at = has_values and value_at(member)
     local number = at and redis.call('ZSCORE', INDEX, id)
     if number then digests[#digests + 1] = digest_of(string.sub(member, at)) .. numbered(tonumber(number)) end

@@ -4,7 +4,7 @@ local complaint = wrong_type({'list', 'zset', 'list', 'zset', 'zset'})
 if complaint then return complaint end
 if redis.call('LLEN', WAITING) >= SMALL and redis.call('EXISTS', INDEX) == 0 then
   local head = redis.call('ZRANGE', TIMEOUT, 0, 0)[1]
-  if not head or redis.call('LPOS', WAITING, head, 'MAXLEN', 400) then return 1 end
+  if not head or redis.call('LPOS', WAITING, head, 'MAXLEN', FRONT) then return 1 end
 end
 if redis.call('LLEN', WAITING) < SMALL then
   tend(0)
