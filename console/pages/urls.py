@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import URLPattern, URLResolver, path
 
-from console.pages import groups, health, messages, operations, overview, schedule, timers, topics
+from console.pages import dashboards, groups, health, messages, operations, overview, schedule, timers, topics
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", overview.overview, name="overview"),
@@ -27,6 +27,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("messages/", messages.search, name="messages"),
     path("messages/<str:message_id>/", messages.message, name="message"),
     path("messages/<str:message_id>/body", messages.body, name="message_body"),
+    path("dashboards/", dashboards.dashboards, name="dashboards"),
+    path("dashboards/run/", dashboards.run, name="dashboards_run"),
+    path("dashboards/cancel/", dashboards.cancel, name="dashboards_cancel"),
+    path("dashboards/<str:name>/", dashboards.dashboard, name="dashboard"),
+    path("dashboards/<str:name>/data.<str:form>", dashboards.data, name="dashboard_data"),
     path("groups/", groups.groups, name="groups"),
     path("groups/<str:name>/", groups.group, name="group"),
     path("login/", LoginView.as_view(redirect_authenticated_user=True), name="login"),
