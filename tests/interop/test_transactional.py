@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.client import BrokerRefused, Decision, Message, TransactionProducer, prepare
+from broker.client import BrokerRefused, Decision, Message, NotSupported, TransactionProducer, prepare
 from tests.interop.conftest import running_with
 from tests.interop.servers import Server
 from tests.interop.transactional_project import (
@@ -83,6 +83,16 @@ def test_a_check_asks_what_was_sent_and_its_answer_decides(server: Server, topic
     for message in asked:
         assert (message.topic, message.keys, message.properties["a"]) == (topic, ["k"], "b")
         assert message.unique_key == halves[message.body.decode()].transaction_id
+
+
+def test_a_delayed_half_is_not_sent_where_it_would_be_lost(server: Server, topic: str, group: str) -> None:
+    with TransactionProducer(group, server.namesrv, check=lambda message: Decision.UNKNOWN) as producer:
+        if server.name == "apache":
+            with pytest.raises(NotSupported, match="loses a half"):
+                producer.send_half(topic, prepare("later", delay_level=1))
+            return
+        producer.commit(producer.send_half(topic, prepare("later", delay_level=1)))
+        assert wait_until(lambda: bodies(server, topic) == Counter({"later": 1}))
 
 
 def test_a_forged_place_is_refused(server: Server, topic: str, group: str) -> None:
