@@ -21,6 +21,18 @@ from .timers import (
     TimerTarget,
     TimerWheel,
 )
+from .transaction import Decision
+from .transactions_admin import (
+    Action as TransactionAction,
+)
+from .transactions_admin import (
+    State,
+    SteeredTransactions,
+    TransactionLife,
+    TransactionPage,
+    TransactionStatus,
+    TransactionTarget,
+)
 from .types import (
     Broker,
     ConsumeStats,
@@ -177,6 +189,51 @@ class Admin:
     def timer_metrics(self) -> tuple[TimerMetric, ...]:
         """Pending timers by real topic."""
         return _run(self._core.timer_metrics())
+
+    def transactions(
+        self, state: State = "open", *, after: int | None = None, count: int = 100, group: str = "", topic: str = "",
+        older_than_ms: int | None = None, address: str | None = None,
+    ) -> TransactionPage:  # fmt: skip
+        """A page of open, parked or decided transactions; raises NotSupported."""
+        return _run(
+            self._core.transactions(
+                state, after=after, count=count, group=group, topic=topic, older_than_ms=older_than_ms, address=address
+            )
+        )
+
+    def transaction(
+        self, transaction_id: str = "", *, offset: int | None = None, position: int | None = None,
+        address: str | None = None,
+    ) -> TransactionLife:  # fmt: skip
+        """One transaction and what happened to it; raises NotSupported."""
+        return _run(self._core.transaction(transaction_id, offset=offset, position=position, address=address))
+
+    def transaction_status(self, *, address: str | None = None) -> TransactionStatus:
+        """The transactions as a whole; raises NotSupported."""
+        return _run(self._core.transaction_status(address=address))
+
+    def steer_transactions(
+        self, action: TransactionAction, targets: Sequence[TransactionTarget], *, who: str, reason: str = "",
+        address: str | None = None,
+    ) -> SteeredTransactions:  # fmt: skip
+        """Commit, roll back, check now or resume checking; raises NotSupported."""
+        return _run(self._core.steer_transactions(action, targets, who=who, reason=reason, address=address))
+
+    def end_transaction(
+        self, decision: Decision, *, group: str, offset: int, position: int, transaction_id: str = "", topic: str = "",
+        address: str | None = None,
+    ) -> None:  # fmt: skip
+        """Decide as a producer does, on Apache RocketMQ too."""
+        _run(
+            self._core.end_transaction(
+                decision, group=group, offset=offset, position=position, transaction_id=transaction_id, topic=topic,
+                address=address,
+            )
+        )  # fmt: skip
+
+    def resume_check(self, offset_message_id: str, *, topic: str = "", address: str | None = None) -> None:
+        """Resume checking a parked half, on Apache RocketMQ too."""
+        _run(self._core.resume_check(offset_message_id, topic=topic, address=address))
 
     def create_topic(
         self, name: str, *, queues: int = 4, permission: int = 6, attributes: Mapping[str, str] | None = None

@@ -1,7 +1,8 @@
 """The asynchronous admin: what brokers know about topics, groups, queues, levels and messages.
 
 The one implementation; `Admin` is its synchronous face. Only RocketMQ's own requests are used, but for `changes`,
-`schedule_status` and most of what is asked about timers: they raise NotSupported where the broker is not Escapement.
+`schedule_status` and most of what is asked about timers and transactions: they raise NotSupported where the broker is
+not Escapement.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from .reader import PULL_BYTES
 from .records import read_record, split_records
 from .session import DEFAULT_TIMEOUT_MS, Session
 from .timerasking import TimerQuestions
+from .transactions_admin import TransactionQuestions
 from .types import (
     Broker,
     ConsumeStats,
@@ -38,7 +40,7 @@ _WITH_SUBSCRIPTION = 4
 _WHOLE_TIME_MS = 2**62
 
 
-class AsyncAdmin(TimerQuestions):
+class AsyncAdmin(TimerQuestions, TransactionQuestions):
     """Asks the brokers of one name server; `broker` names the one for questions that only one can answer."""
 
     def __init__(self, namesrv: str = "127.0.0.1:9876", broker: str | None = None) -> None:
