@@ -16,7 +16,7 @@ from django.core.management import CommandError, call_command
 
 from broker.client import Admin
 from console.demo import download
-from console.demo.plan import TOPICS
+from console.demo.plan import BOARDING, TOPICS
 from console.demo.progress import Progress, load, save
 from console.demo.replay import Options, Replay
 from console.management.commands.demo import minute_of
@@ -111,6 +111,20 @@ def test_a_first_start_fills_the_lanes_and_a_second_one_goes_on(tmp_path: Path, 
         assert again is not None
         assert again.minute >= kept.minute
         assert parked(admin) - before < 100
+
+
+def test_reminders_wait_under_their_flights_keys_move_and_are_taken_back(tmp_path: Path, directory: Path) -> None:
+    with BrokerThread(small_store(tmp_path, "1s 30s 1m 10m 30m 1h 2h")) as broker, Admin(broker.namesrv) as admin:
+        with Run(Options(broker.namesrv, directory, speed=1440.0)):
+            eventually(lambda: admin.timer_status().cancelled_total > 0)
+            eventually(lambda: admin.timer_status().rescheduled_total > 0)
+            page = admin.timers(0, 2**62, topic=BOARDING)
+            now_ms = page.now_ms
+        keys = [timer.schedule_key for timer in page.items]
+        assert len(keys) == len(set(keys))
+        assert all(key is not None and key.startswith("UA") for key in keys)
+        assert all(timer.due_ms < now_ms + 6 * 60_000 for timer in page.items)  # at most 5 days of 60 s each
+        assert admin.timer_status().early_total == 0
 
 
 def test_lanes_of_a_broker_that_lost_its_store_are_filled_again(tmp_path: Path, directory: Path) -> None:
