@@ -14,7 +14,7 @@ from pathlib import Path
 import redis
 
 from bench.rows import REPOSITORY
-from bench.waiting import fill
+from bench.waiting import fill, keys
 from tests.interop.process import Child
 
 LOOK_EVERY_S = 0.01
@@ -78,12 +78,23 @@ def probing(server: redis.Redis, base: Path) -> Iterator[Probe]:
         probe.close()
 
 
+def fill_in_time(server: redis.Redis, queue: str, waiting: int) -> int:
+    """Fill a queue before the first value falls due, and return when that is; on a slow machine at a second attempt."""
+    allowed_s = SETTLE_S + waiting / FILL_PER_S
+    while True:
+        first_ms = int((time.time() + allowed_s) * 1_000)
+        fill(server, queue, waiting, first_ms, first_ms + SPREAD_MS)
+        if time.time() < first_ms / 1_000 - 1:
+            return first_ms
+        allowed_s *= 3
+        print(f"  filling {queue} took too long; once more, {allowed_s:.0f} s ahead", file=sys.stderr)
+        timeouts, offered, _ = keys(queue)
+        server.delete(queue, timeouts, offered)
+
+
 def transfer(server: redis.Redis, probe: Probe, queue: str, waiting: int, cap_s: float) -> Transfer:
     """Fill a queue that somebody serves already, wait until all is due, and watch its list grow for at most `cap_s`."""
-    first_ms = int((time.time() + SETTLE_S + waiting / FILL_PER_S) * 1_000)
-    fill(server, queue, waiting, first_ms, first_ms + SPREAD_MS)
-    if (late_s := time.time() - first_ms / 1_000) > 0:
-        raise RuntimeError(f"filling {queue} took {late_s:.1f} s too long: the figure would be wrong")
+    first_ms = fill_in_time(server, queue, waiting)
     pause = threading.Event()
     pause.wait(first_ms / 1_000 - time.time() - 0.1)
     probe.report()
