@@ -266,7 +266,8 @@ class Engine(Readable, TimerDoors):
 
     def changes_since(self, token: str, now_ms: int) -> dict[str, Any]:
         """Return the body of request 14000 (see follow.py)."""
-        return changes_since(self._store, self.schedule, self.health(), token, now_ms)
+        changes = changes_since(self._store, self.schedule, self.health(), token, now_ms)
+        return changes | {"transactions": self.transactions.summary()}
 
     def schedule_json(self, now_ms: int) -> dict[str, Any]:
         """Return the body of request 14001."""

@@ -144,6 +144,18 @@ class Transactions:
         self._store.note(self, ("resumed", offset, now_ms))
         return True
 
+    def summary(self) -> dict[str, int]:
+        """Return the counts that a follower is told with every change."""
+        book = self.book
+        return {
+            "open": len(book.halves),
+            "parked": len(book.parked),
+            "halfTotal": book.half_total,
+            "commitTotal": book.commit_total,
+            "rollbackTotal": book.rollback_total,
+            "checkTotal": book.check_total,
+        }
+
     def before_sync(self, now_ms: int) -> None:
         """Append what was decided and counted since the last call; what the store refuses waits for the next."""
         try:
