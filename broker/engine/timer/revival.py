@@ -16,7 +16,7 @@ from ..message import Message, decode
 from ..properties import CANCELS, ECHO, SOURCE, TIMER_DELETE, TIMER_ROLLS
 from ..store.topics import TIMER_TOPIC
 from .core import Core, Parked, number_of, parked_of
-from .due import Due
+from .due import NEVER, Due
 from .foreigner import Foreigner
 from .keys import Keys
 from .log import MAGIC_DELETE, MAGIC_ROLL
@@ -173,15 +173,18 @@ class Revival:
 
     def start(self, now_ms: int) -> Kept:
         """Put what is pending into the wheel, and begin to read; return what was kept."""
-        core, now_second = self._core, now_ms // 1000
-        core.due.reset(now_second)
+        core, begin = self._core, 0
+        # nothing is read yet, so what is indexed now is found in the wheel
+        core.due.reset(0)
+        core.due.next_used = NEVER
         if self._usable and core.done.end == core.queue.max_offset:
             self._drop_expired()
             self._index_tail(now_ms)
-            set_overdue(core, self._kept.safe_second + 1, now_second)
+            begin = min(self._kept.safe_second + 1, core.due.next_used)
         else:
             self._rebuild(now_ms)
-            set_overdue(core, 0, now_second)
+        core.due.reset(now_ms // 1000)
+        set_overdue(core, begin, now_ms // 1000)
         core.count_wheel(self._kept.safe_second if self._usable else 0)
         self._tail, self._deletes = [], []
         return self._kept
