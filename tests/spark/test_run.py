@@ -1,0 +1,177 @@
+"""Runs of dashboards: a real store, a real PostgreSQL, rows that come all at once or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+
+import psycopg
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from pyspark.sql import SparkSession
+
+from console.dashboards import starting
+from console.dashboards.rows import DashboardPoint, DashboardRun
+from spark.jobs import JOBS
+from spark.run import Order, run
+from spark.sink import Coverage, Sink
+from tests.spark.count import count_all
+from tests.spark.plain import messages
+from tests.spark.randomlog import SIZE, RandomLog
+
+Write = Callable[[dict[int, bytes]], Path]
+POINT = ("sent", "orders", "", "", 60_000, 3.0, [1, 2])
+
+
+def queued(path: Path, url: str, now_ms: int, names: tuple[str, ...], window: str = "all") -> Order:
+    batch = starting.queue(names, window, store=str(path))
+    rows = DashboardRun.objects.filter(batch=batch)
+    return Order(str(path), url, rows[0].broker, {row.dashboard: str(row.id) for row in rows}, now_ms, window)
+
+
+def test_the_dashboards_are_the_jobs() -> None:
+    assert tuple(JOBS) == starting.DASHBOARDS
+
+
+def test_a_run_writes_what_the_log_says_and_the_next_takes_its_place(
+    session: SparkSession, store: Write, transactional_db: None, database_url: str
+) -> None:
+    log = RandomLog(3).fill(120)
+    path = store(log.segments)
+    names = ("flow", "ledger")
+    for _ in range(2):
+        counts = run(queued(path, database_url, log.now_ms, names), session)
+        expected = count_all(messages(log.segments), log.now_ms, [], SIZE)
+        for name in names:
+            current = DashboardRun.objects.get(dashboard=name, is_current=True)
+            assert (current.state, current.progress, current.error) == ("done", 1.0, "")
+            found = {(p.series, p.topic, p.label, p.part, p.at_ms): p.value for p in current.points.all()}
+            assert len(found) == counts[name]
+            assert {k: v for k, v in found.items() if v} == {k: v for k, v in expected[name].items() if v}
+            assert current.rows_read == len(list(messages(log.segments)))
+            assert (current.start_position, current.as_of_ms) == (0, log.now_ms)
+    assert DashboardRun.objects.count() == 4
+    assert DashboardPoint.objects.values("run").distinct().count() == 2
+
+
+def test_what_fails_leaves_what_was_there(
+    session: SparkSession, store: Write, transactional_db: None, database_url: str, tmp_path: Path
+) -> None:
+    batch = starting.queue(("flow",), "all", store=str(tmp_path))
+    row = DashboardRun.objects.get(batch=batch)
+    sink = Sink(database_url, {"flow": str(row.id)})
+    sink.finish("flow", Coverage(0, 9, 1, 0, 1), [POINT], 5)
+    sink.close()
+    order = queued(tmp_path, database_url, 1, ("flow",))
+    with pytest.raises(Exception, match="holds no commit log"):
+        run(order, session)
+    failed = DashboardRun.objects.get(id=order.runs["flow"])
+    assert failed.state == "failed" and "holds no commit log" in failed.error
+    row.refresh_from_db()
+    assert row.is_current and row.points.count() == 1
+
+
+def test_points_come_all_or_none(transactional_db: None, database_url: str) -> None:
+    batch = starting.queue(("flow",), "all")
+    row = DashboardRun.objects.get(batch=batch)
+    sink = Sink(database_url, {"flow": str(row.id)})
+
+    def broken() -> object:
+        yield POINT
+        raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        sink.finish("flow", Coverage(0, 9, 1, 0, 1), broken(), 5)
+    row.refresh_from_db()
+    assert (row.state, row.is_current, row.points.count()) == ("queued", False, 0)
+    assert sink.finish("flow", Coverage(0, 9, 1, 0, 1), [POINT, POINT], 5) == 2
+    sink.give_up("failed", "too late")
+    sink.close()
+    row.refresh_from_db()
+    assert (row.state, row.is_current, row.points.count(), row.error) == ("done", True, 2, "")
+    assert row.points.first().positions == [1, 2]
+
+
+def test_a_run_that_somebody_stops_ends(
+    session: SparkSession, store: Write, transactional_db: None, database_url: str
+) -> None:
+    order = queued(store(RandomLog(4).fill(20).segments), database_url, 1, ("flow",))
+    DashboardRun.objects.update(is_abort_wanted=True)
+    assert run(order, session) == {}
+    assert DashboardRun.objects.get().state == "cancelled"
+    assert DashboardPoint.objects.count() == 0
+
+
+def test_one_that_waits_is_not_queued_twice_and_is_stopped_at_once(transactional_db: None) -> None:
+    batch = starting.queue(("flow", "keys"), "24h")
+    assert starting.queue(("keys",), "24h") == batch
+    assert starting.queue(("keys",), "7d") != batch
+    starting.cancel(batch)
+    assert set(DashboardRun.objects.filter(batch=batch).values_list("state", flat=True)) == {"cancelled"}
+
+
+def test_a_run_whose_process_is_gone_is_buried(transactional_db: None, database_url: str) -> None:
+    batch = starting.queue(("flow",), "all")
+    row = DashboardRun.objects.get(batch=batch)
+    Sink(database_url, {"flow": str(row.id)}).beat(0.1)
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("UPDATE console_dashboardrun SET beat_at = now() - interval '2 minutes'")
+    assert starting.queue(("flow",), "all") != batch
+    row.refresh_from_db()
+    assert row.state == "failed"
+
+
+@pytest.mark.parametrize(("names", "window"), [(("wings",), "all"), (("flow",), "1w"), (("flow",), "0h")])
+def test_what_does_not_exist_is_refused(names: tuple[str, ...], window: str, transactional_db: None) -> None:
+    with pytest.raises(ValueError, match=r"window|dashboards are"):
+        starting.queue(names, window)
+
+
+def test_without_java_the_command_says_what_is_missing(
+    transactional_db: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(CommandError, match="Java 17 or newer is not installed"):
+        call_command("dashboards", "run", "flow")
+    assert "Java 17" in DashboardRun.objects.get().error
+
+
+def test_the_command_runs_a_process_and_a_killed_one_leaves_nothing(
+    store: Write, transactional_db: None, database_url: str
+) -> None:
+    path = store(RandomLog(5).fill(40).segments)
+    batch = starting.queue(("flow",), "all", store=str(path))
+    row = DashboardRun.objects.get(batch=batch)
+    order = {
+        "store": str(path), "database_url": database_url, "broker": row.broker, "runs": {"flow": str(row.id)},
+        "as_of_ms": 1, "memory_mb": 512,
+    }  # fmt: skip
+    process = subprocess.Popen([sys.executable, "-m", "spark.run"], stdin=subprocess.PIPE, start_new_session=True)
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(order).encode())
+    process.stdin.close()
+    deadline = time.monotonic() + 120
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("LISTEN nothing")
+        while DashboardRun.objects.get(batch=batch).state == "queued" and time.monotonic() < deadline:
+            list(connection.notifies(timeout=0.2))
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    row.refresh_from_db()
+    assert (row.state, row.points.count()) == ("running", 0)
+    said = StringIO()
+    DashboardRun.objects.update(state="failed")
+    call_command("dashboards", "run", "flow", store=str(path), stdout=said)
+    assert said.getvalue().startswith("flow all: ")
+    assert DashboardRun.objects.get(is_current=True).points.filter(series="sent").exists()
+    said = StringIO()
+    call_command("dashboards", "list", stdout=said)
+    assert len(said.getvalue().splitlines()) == 2
