@@ -142,10 +142,10 @@ class Transactional(ContextDecorator):
             atomic.__exit__(kind, error, trace)
         finally:
             block.settlement.left(block.sent, body_failed=error is not None)
+            if (outer := _block(self._using)) is not None:
+                outer.sent.extend(block.sent)  # what could not be said yet is said when that one ends
         if isinstance(error, TransactionTooLong):
             raise error
-        if error is None and (outer := _block(self._using)) is not None:
-            outer.sent.extend(block.sent)
 
 
 def _blocks() -> list[Block]:

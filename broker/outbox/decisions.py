@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import time
 
-from django.db import DatabaseError, connections
+from django.db import Error, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ..client import Decision, Message
@@ -47,7 +47,7 @@ def check(message: Message) -> Decision:
             logger.error("no entry of DATABASES is %s, which half %s is of", origin.database, transaction_id)
             return Decision.UNKNOWN
         return decide(connection, origin, transaction_id, age_s=time.time() - message.born_ms / 1000)
-    except DatabaseError as error:
+    except Error as error:
         logger.warning("half %s cannot be decided now: %s", transaction_id, error)
         return Decision.UNKNOWN
     finally:
@@ -55,7 +55,7 @@ def check(message: Message) -> Decision:
 
 
 def decide(connection: BaseDatabaseWrapper, origin: Origin, transaction_id: str, *, age_s: float) -> Decision:
-    """What the database says; `connection` must be outside of the transaction in question. Raises DatabaseError."""
+    """What the database says; `connection` must be outside of the transaction in question. Raises Error."""
     if not origin.xid:
         if (state := row_state(connection, transaction_id)) is not None:
             return _of_row(state)
@@ -89,7 +89,7 @@ def confirmed(message: Message, decision: Decision) -> None:
         if connection is not None:
             rows = OutboxHalf.objects.using(connection.alias).filter(pk=message.unique_key)
             rows.update(state=OutboxHalf.State.DONE)
-    except DatabaseError as error:
+    except Error as error:
         logger.warning("half %s: its row stays as it is: %s", message.unique_key, error)
     finally:
         connections.close_all()

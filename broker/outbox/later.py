@@ -49,7 +49,7 @@ def send_later(
 def send_waiting(producer: TransactionProducer, using: str) -> tuple[int, int]:
     """One turn of a worker: (sent, failed) of the oldest rows. Workers at once take different rows.
 
-    Raises DatabaseError; what the broker refuses stays with its error and is tried again.
+    Raises Django's Error; what the broker refuses stays with its error and is tried again.
     """
     with transaction.atomic(using=using, durable=True):
         rows = OutboxMessage.objects.using(using).filter(attempts__lt=MAX_ATTEMPTS).order_by("attempts", "pk")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django.db import DatabaseError, connections
+from django.db import Error, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 PROPERTY = "ESC_XID"
@@ -59,18 +59,18 @@ def read_origin(text: str) -> Origin | None:
 def find_connection(origin: Origin) -> BaseDatabaseWrapper | None:
     """This thread's connection to the database of `origin`; None if no entry of DATABASES is that database.
 
-    Raises DatabaseError where that cannot be said because one of them does not answer.
+    Raises Django's Error where that cannot be said because one of them does not answer.
     """
     if not origin.xid:
         alias = origin.database.partition("/")[2]
         return connections[alias] if alias in connections.settings else None
-    failure: DatabaseError | None = None
+    failure: Error | None = None
     for alias in connections:
         connection = connections[alias]
         try:
             if connection.vendor == "postgresql" and _identity(connection) == origin.database:
                 return connection
-        except DatabaseError as error:
+        except Error as error:
             failure = error  # it may be another one
     if failure is not None:
         raise failure

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.db import DatabaseError, connections
+from django.db import Error, connections
 
 from ..client import ClientError, Decision, Half, TransactionProducer
 from .decisions import decide, row_state
@@ -46,7 +46,7 @@ class Settlement:
         still_open = [each for each in self.sent if not each.is_settled and each.origin == sent.origin]
         try:
             rows = {sent.half.transaction_id} if len(still_open) == 1 else self._rows(still_open)
-        except DatabaseError as error:
+        except Error as error:
             logger.warning("the rows of %d halves cannot be read, checks decide: %s", len(still_open), error)
             return
         self._tell([each for each in still_open if each.half.transaction_id in rows], Decision.COMMIT)
@@ -62,7 +62,7 @@ class Settlement:
             return
         try:
             outcomes = [self._outcome(each, body_failed) for each in still_open]
-        except DatabaseError as error:
+        except Error as error:
             logger.warning("%d halves are left to the broker's checks: %s", len(still_open), error)
             return
         for decision in (Decision.COMMIT, Decision.ROLLBACK):
@@ -112,5 +112,5 @@ class Settlement:
             if ids:
                 try:
                     OutboxHalf.objects.using(self._using).filter(pk__in=ids).update(state=state)
-                except DatabaseError as error:
+                except Error as error:
                     logger.warning("%d rows stay owed, a check would commit them again: %s", len(ids), error)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group as Order
-from django.db import OperationalError, connection, connections, transaction
+from django.db import Error, OperationalError, connection, connections, transaction
 
 from broker.client import BrokerUnreachable, Decision, Producer, Timeout
 from broker.client.transaction_guard import PlainSendRefused
@@ -154,6 +154,16 @@ def test_a_database_that_ends_the_connection_rolls_both_back(broker: HalfBroker)
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
     assert (orders(), codes(broker), states()) == (set(), {"4711": [ROLLBACK]}, set())
+
+
+def test_so_does_one_that_ends_it_in_a_block_inside_another(broker: HalfBroker) -> None:
+    with raised(Error), transactional() as block:
+        block.send("orders", "outer")
+        with transactional() as inner:
+            inner.send("orders", "inner")
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+    assert (codes(broker), states()) == ({"outer": [ROLLBACK], "inner": [ROLLBACK]}, set())
 
 
 def test_an_error_after_the_commit_does_not_roll_back(broker: HalfBroker) -> None:

@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import DatabaseError, close_old_connections, connections
+from django.db import Error, close_old_connections, connections
 
 from ...configuration import producer_groups
 from ...errors import NotConfigured
@@ -53,7 +53,7 @@ class Command(BaseCommand):
 def _clean(using: str) -> None:
     try:
         count = clean(using)
-    except DatabaseError as error:
+    except Error as error:
         logger.warning("old rows of %s are not cleaned: %s", using, error)
     else:
         if count:

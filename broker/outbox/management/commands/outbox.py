@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import DEFAULT_DB_ALIAS, DatabaseError, close_old_connections
+from django.db import DEFAULT_DB_ALIAS, Error, close_old_connections
 
 from ...configuration import producer_group
 from ...errors import NotConfigured
@@ -48,7 +48,7 @@ class Command(BaseCommand):
             sent = failed = 0
             try:
                 sent, failed = send_waiting(producer, options["database"])
-            except DatabaseError as error:
+            except Error as error:
                 failed = 1
                 logger.warning("the outbox cannot be read: %s", error)
             finally:
