@@ -117,6 +117,10 @@ _PAGES: Mapping[str, _Kind] = {
     "schedule": _Kind(lambda _, __: queries.lanes(), frozenset({"levels", "histories"})),
     "lane": _Kind(_lane, frozenset({"levels"}), frozenset({"offset"}), takes_argument=True),
     "timers": _Kind(_timers, frozenset({"queues"}), frozenset({"zoom", "at"})),
+    "delayed_queues": _Kind(
+        lambda _, query: queries.delayed_queues(query.get("search", ""), number(query.get("offset")) or 0),
+        frozenset(), frozenset({"search", "offset"}),
+    ),
     "operation": _Kind(lambda name, _: operation_page(name), frozenset(), takes_argument=True),
 }  # fmt: skip
 

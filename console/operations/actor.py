@@ -10,7 +10,8 @@ from console.operations.rows import AuditEntry
 
 STEER_TIMERS = "console.steer_timers"
 PAUSE_TIMERS = "console.pause_timers"
-PERMISSIONS = (STEER_TIMERS, PAUSE_TIMERS)
+STEER_DELAYED_QUEUES = "console.steer_delayed_queues"
+PERMISSIONS = (STEER_TIMERS, PAUSE_TIMERS, STEER_DELAYED_QUEUES)
 
 
 @dataclass(frozen=True, slots=True)

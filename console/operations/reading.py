@@ -33,6 +33,8 @@ class OperationPage:
     is_lost: bool
     needs_moment: bool
     permission: str
+    #: the family of its kind: whose words and list its page uses
+    family: str
 
     @property
     def percent(self) -> int | None:
@@ -68,6 +70,7 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
         is_lost=runner.is_lost(row),
         needs_moment=kind.needs_moment,
         permission=kind.permission,
+        family=kind.page,
     )
 
 

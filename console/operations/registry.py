@@ -4,13 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from console.operations.delayed import (
+    ClearQueue,
+    DeliverValuesNow,
+    MoveValues,
+    PutBack,
+    RemoveValues,
+    RescheduleValues,
+    SetAside,
+)
+from console.operations.delayed_modes import ImportQueue, MakePlain, MakeReliable, OfferValue, RepairQueue
 from console.operations.errors import InvalidParameter
 from console.operations.kind import Kind
 from console.operations.pausing import PauseTimers, ResumeTimers
 from console.operations.steering import CancelTimers, DeliverTimersNow, RescheduleTimers
 
 KINDS: Mapping[str, Kind] = {
-    kind.name: kind for kind in (CancelTimers(), RescheduleTimers(), DeliverTimersNow(), PauseTimers(), ResumeTimers())
+    kind.name: kind
+    for kind in (
+        CancelTimers(),
+        RescheduleTimers(),
+        DeliverTimersNow(),
+        PauseTimers(),
+        ResumeTimers(),
+        RemoveValues(),
+        DeliverValuesNow(),
+        RescheduleValues(),
+        MoveValues(),
+        SetAside(),
+        PutBack(),
+        ClearQueue(),
+        OfferValue(),
+        RepairQueue(),
+        MakeReliable(),
+        ImportQueue(),
+        MakePlain(),
+    )
 }
 
 

@@ -56,6 +56,7 @@ class Operation(models.Model):
         permissions = [
             ("steer_timers", _("Can cancel, move and deliver timers")),
             ("pause_timers", _("Can pause and resume all timers")),
+            ("steer_delayed_queues", _("Can act on Redisson's delayed queues")),
         ]
 
     def __str__(self) -> str:

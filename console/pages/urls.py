@@ -5,7 +5,18 @@ from __future__ import annotations
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import URLPattern, URLResolver, path
 
-from console.pages import dashboards, groups, health, messages, operations, overview, schedule, timers, topics
+from console.pages import (
+    dashboards,
+    delayed_queues,
+    groups,
+    health,
+    messages,
+    operations,
+    overview,
+    schedule,
+    timers,
+    topics,
+)
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", overview.overview, name="overview"),
@@ -14,6 +25,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("timers/", timers.timers, name="timers"),
     path("timers/list/", timers.timer_list, name="timer_list"),
     path("timers/<int:position>/", timers.timer, name="timer"),
+    path("redisson/", delayed_queues.queues, name="delayed_queues"),
+    path("redisson/draft/", delayed_queues.draft, name="delayed_draft"),
+    path("redisson/queue/", delayed_queues.queue, name="delayed_queue"),
     path("operations/", operations.operations, name="operations"),
     path("operations/draft/", operations.draft, name="operation_draft"),
     path("operations/<str:operation_id>/", operations.operation, name="operation"),

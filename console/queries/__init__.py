@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from console.queries.catalogue import topic, topics
+from console.queries.delayed_queues import delayed_queue, delayed_queues
 from console.queries.lane_pages import lane
 from console.queries.progress import group, groups
 from console.queries.queue_pages import queue_messages
@@ -12,6 +13,8 @@ from console.queries.summary import overview
 from console.queries.timers import timer_life, timer_list, timers
 
 __all__ = [
+    "delayed_queue",
+    "delayed_queues",
     "group",
     "groups",
     "highest_level",

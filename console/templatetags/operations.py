@@ -25,6 +25,18 @@ def kind_title(name: str) -> str:
         "timers.deliver_now": _("Deliver timers now"),
         "timers.pause": _("Pause all timers"),
         "timers.resume": _("Resume all timers"),
+        "redisson.remove": _("Remove waiting values"),
+        "redisson.deliver_now": _("Deliver values now"),
+        "redisson.reschedule": _("Move values to another moment"),
+        "redisson.move": _("Move values to another queue"),
+        "redisson.set_aside": _("Set poison aside"),
+        "redisson.put_back": _("Put back what was set aside"),
+        "redisson.clear": _("Clear a delayed queue"),
+        "redisson.offer": _("Offer a value"),
+        "redisson.repair": _("Repair a delayed queue"),
+        "redisson.make_reliable": _("Send due values to a topic"),
+        "redisson.import": _("Import a delayed queue into timers"),
+        "redisson.make_plain": _("Back to the plain list"),
     }
     return words.get(name, name)
 
@@ -38,6 +50,18 @@ def kind_verb(name: str) -> str:
         "timers.deliver_now": _("Deliver them now"),
         "timers.pause": _("Pause"),
         "timers.resume": _("Resume"),
+        "redisson.remove": _("Remove them"),
+        "redisson.deliver_now": _("Deliver them now"),
+        "redisson.reschedule": _("Move them"),
+        "redisson.move": _("Move them"),
+        "redisson.set_aside": _("Set them aside"),
+        "redisson.put_back": _("Put them back"),
+        "redisson.clear": _("Clear it"),
+        "redisson.offer": _("Offer it"),
+        "redisson.repair": _("Repair it"),
+        "redisson.make_reliable": _("Make it reliable"),
+        "redisson.import": _("Import it"),
+        "redisson.make_plain": _("Back to the plain list"),
     }
     return words.get(name, name)
 
@@ -51,6 +75,18 @@ def kind_effect(name: str) -> str:
         "timers.deliver_now": _("They fire at once. This cannot be taken back."),
         "timers.pause": _("New timers are taken; none fires until they are resumed."),
         "timers.resume": _("What is overdue fires at once, oldest first; then all goes on."),
+        "redisson.remove": _("They are never delivered. This cannot be taken back."),
+        "redisson.deliver_now": _("They go to the end of the plain list at once. This cannot be taken back."),
+        "redisson.reschedule": _("They wait as they are and are due at another moment."),
+        "redisson.move": _("They wait in another queue, due as before, in its packing."),
+        "redisson.set_aside": _("They are kept out of the way of a transfer and can be put back."),
+        "redisson.put_back": _("They wait again as they did."),
+        "redisson.clear": _("Nothing waits in it any more; what is due already stays. This cannot be taken back."),
+        "redisson.offer": _("One value more waits, readable for Java."),
+        "redisson.repair": _("What is in the list only is due now, what is in the set only is listed again."),
+        "redisson.make_reliable": _("Due values go to a topic instead of the plain list: ack, retry, dead letters."),
+        "redisson.import": _("Every waiting value becomes a timer of a topic, and what Java offers meanwhile too."),
+        "redisson.make_plain": _("Due values go to the plain list again; what was taken already is still sent."),
     }
     return words.get(name, "")
 
@@ -70,6 +106,17 @@ def outcome_words(code: str) -> str:
         "recall_noted": _("recall noted"),
         "paused": _("paused"),
         "resumed": _("resumed"),
+        "removed": _("removed"),
+        "gone": _("not there any more"),
+        "moved": _("moved"),
+        "set_aside": _("set aside"),
+        "put_back": _("put back"),
+        "cleared": _("cleared"),
+        "offered": _("offered"),
+        "repaired": _("repaired"),
+        "made_reliable": _("goes to the topic"),
+        "import_begun": _("import begun"),
+        "made_plain": _("goes to the plain list"),
     }
     return words.get(code, code)
 
@@ -79,7 +126,7 @@ def outcome_mark(code: str) -> str:
     """The shape beside it."""
     if code in ("refused", "unknown"):
         return "look"
-    return "idle" if code in ("", "already_delivered", "already_cancelled") else "ok"
+    return "idle" if code in ("", "already_delivered", "already_cancelled", "gone") else "ok"
 
 
 @register.filter
@@ -91,6 +138,8 @@ def error_words(text: str) -> str:
 @register.simple_tag
 def selection_words(row: Operation) -> str:
     """Which ones were chosen."""
+    if "queue" in row.parameters:
+        return _values_words(row.parameters)
     if "targets" in row.parameters:
         count = len(row.parameters["targets"])
         return ngettext("%(count)s chosen timer", "%(count)s chosen timers", count) % {"count": f"{count:,}"}
@@ -101,6 +150,18 @@ def selection_words(row: Operation) -> str:
         return _("every timer that waits")
     parts = [f"{name} {wanted[name]}" for name in ("topic", "key") if wanted[name]]
     return _("all that match: %(filter)s") % {"filter": ", ".join(parts) or _("a range of time")}
+
+
+def _values_words(parameters: dict[str, Any]) -> str:
+    """Which values of a delayed queue."""
+    queue: str = parameters["queue"]
+    if "handles" in parameters:
+        count = len(parameters["handles"])
+        words = ngettext("%(count)s chosen value of %(queue)s", "%(count)s chosen values of %(queue)s", count)
+        return words % {"count": f"{count:,}", "queue": queue}
+    if any((parameters.get("filter") or {}).values()):
+        return _("a range of time in %(queue)s") % {"queue": queue}
+    return queue
 
 
 @register.simple_tag
@@ -127,7 +188,7 @@ def audit_words(entry: AuditEntry) -> str:
 @register.simple_tag(takes_context=True)
 def same_call(context: template.Context, row: Operation) -> str:
     """The REST call that does the same, for a shell; empty for chosen ones, which REST names by their own addresses."""
-    if "targets" in row.parameters:
+    if "targets" in row.parameters or "queue" in row.parameters:
         return ""
     body: dict[str, Any] = {}
     if "filter" in row.parameters:

@@ -18,6 +18,8 @@ class StaleReason(TextChoices):
     BROKER_REFUSED = "broker-refused", _("the broker refused to answer")
     NOT_SUPPORTED = "not-supported", _("the broker does not know this request")
     NOT_THERE = "not-there", _("the broker has no such thing")
+    REDIS_UNREACHABLE = "redis-unreachable", _("the Redis server cannot be reached")
+    REDIS_REFUSED = "redis-refused", _("the Redis server refused to answer")
 
 
 @dataclass(frozen=True, slots=True)

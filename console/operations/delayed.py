@@ -1,0 +1,317 @@
+"""What people do to a delayed queue of Redisson: to chosen values, to all that match, or to the queue itself.
+
+Operation.parameters names the queue and which of its values:
+
+    {"queue": "orders", "handles": ["1795247527000~3f..~31", ...]}
+    {"queue": "orders", "filter": {"from_ms": None, "to_ms": None}, "is_all": True}
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, ClassVar
+
+from redis.exceptions import RedisError
+
+from broker.redisson import DelayedQueue, RedissonError
+from broker.redisson import steering as members
+from broker.redisson.paging import find_poison, page
+from broker.redisson.surveying import survey
+from broker.redisson.waiting import Handle, Waiting
+from console.operations.actor import STEER_DELAYED_QUEUES
+from console.operations.errors import InvalidParameter, NotPossible, TooMany
+from console.operations.kind import LIMIT, ItemResult, Kind, Target
+from console.operations.preview import Preview
+from console.queries.delayed_queues import value_row
+from console.queries.redis_asking import queue_named, why_locked
+
+EXAMPLES = 5
+#: named at once, as for timers
+MOST_HANDLES = 1_000
+_NAME_LENGTH = 255
+_MOMENT_LIMIT = 2**53
+
+
+class QueueKind(Kind):
+    """What all of them have in common: a queue that may be changed here."""
+
+    permission = STEER_DELAYED_QUEUES
+    page = "delayed_queues"
+
+    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """The queue alone."""
+        return {"queue": checked_queue(parameters)}
+
+    def queue(self, parameters: Mapping[str, Any]) -> DelayedQueue:
+        """The queue, to be written."""
+        return queue_named(parameters["queue"], to_write=True)
+
+
+class SteerValues(QueueKind):
+    """The same done to one value after another."""
+
+    #: which values an empty choice means
+    aside: ClassVar[bool] = False
+
+    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """The queue and which of its values."""
+        return {"queue": checked_queue(parameters), **checked_values(parameters)}
+
+    def preview(self, parameters: Mapping[str, Any]) -> Preview:
+        """How many, and some of them."""
+        found = in_redis(lambda: list(islice(self.find(parameters), LIMIT + 1)))
+        if len(found) > LIMIT:
+            raise TooMany(LIMIT)
+        count = len(parameters["handles"]) if "handles" in parameters else len(found)
+        moments = [int(each.due_ms) for each in found if math.isfinite(each.due_ms)]
+        return Preview(
+            at_ms=in_redis(lambda: queue_named(parameters["queue"]).server.now_ms()[0]),
+            count=count,
+            examples=[self._label(parameters, each) for each in found[:EXAMPLES]],
+            first_due_ms=min(moments, default=None),
+            last_due_ms=max(moments, default=None),
+        )
+
+    def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
+        """What matches now; a chosen one stays, whatever became of it."""
+        found = in_redis(lambda: list(islice(self.find(parameters), LIMIT + 1)))
+        if len(found) > LIMIT:
+            raise TooMany(LIMIT)
+        by_handle = {str(each.handle): each for each in found}
+        chosen = parameters.get("handles") or list(by_handle)
+        return [
+            Target({"handle": handle}, self._label(parameters, by_handle[handle]) if handle in by_handle else {})
+            for handle in chosen
+        ]
+
+    def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
+        """One script a value; one that fails does not stop the others, an absent server does."""
+        queue = self.queue(parameters)
+        return [self._one(queue, parameters, str(target["handle"])) for target in targets]
+
+    def find(self, parameters: Mapping[str, Any]) -> Iterator[Waiting]:
+        """The values that are meant, in the order in which they are due."""
+        if "handles" in parameters:
+            yield from _named(parameters["queue"], parameters["handles"], aside=self.aside)
+            return
+        bounds = parameters["filter"]
+        yield from _between(parameters["queue"], bounds["from_ms"], bounds["to_ms"], aside=self.aside)
+
+    def do(self, queue: DelayedQueue, parameters: Mapping[str, Any], handle: Handle) -> str:
+        """Do it to one; the outcome."""
+        raise NotImplementedError
+
+    def _one(self, queue: DelayedQueue, parameters: Mapping[str, Any], text: str) -> ItemResult:
+        try:
+            return ItemResult(self.do(queue, parameters, Handle.parse(text)))
+        except RedissonError as error:
+            return ItemResult("refused", {"error": str(error)})
+        except (RedisError, OSError) as error:
+            raise NotPossible(f"The Redis server did not answer: {error}") from error
+
+    def _label(self, parameters: Mapping[str, Any], waiting: Waiting) -> dict[str, Any]:
+        row = value_row(waiting)
+        return {"topic": parameters["queue"], "name": row.text[:200], "due_ms": row.due_ms}
+
+
+class RemoveValues(SteerValues):
+    """They are never delivered."""
+
+    name = "redisson.remove"
+    is_final = True
+
+    def do(self, queue: DelayedQueue, parameters: Mapping[str, Any], handle: Handle) -> str:
+        """Out of list and set."""
+        return "removed" if members.remove_member(queue, handle) else "gone"
+
+
+class DeliverValuesNow(SteerValues):
+    """They go to the end of the plain list at once."""
+
+    name = "redisson.deliver_now"
+    is_final = True
+
+    def do(self, queue: DelayedQueue, parameters: Mapping[str, Any], handle: Handle) -> str:
+        """To the target."""
+        return "delivered_now" if members.deliver_now(queue, handle) else "gone"
+
+
+class MoveValues(SteerValues):
+    """They wait in another queue, due as before."""
+
+    name = "redisson.move"
+
+    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """The values and the other queue, which may be changed too."""
+        to = checked_queue({"queue": parameters.get("to")}, "to")
+        if to == parameters.get("queue"):
+            raise InvalidParameter("to", "That is the queue in which they wait already.")
+        return {**super().checked(parameters), "to": to}
+
+    def do(self, queue: DelayedQueue, parameters: Mapping[str, Any], handle: Handle) -> str:
+        """Into the other one, in its packing."""
+        other = queue_named(parameters["to"], to_write=True)
+        return "moved" if members.move_to(queue, handle, other) else "gone"
+
+
+class RescheduleValues(SteerValues):
+    """They are due at another moment: `due_ms` for all, or `shift_ms` later (earlier if negative) each."""
+
+    name = "redisson.reschedule"
+    needs_moment = True
+
+    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """The values and one of the two."""
+        given = {name: parameters[name] for name in ("due_ms", "shift_ms") if parameters.get(name) is not None}
+        if len(given) > 1:
+            raise InvalidParameter("moment", "Give a moment or a span, not both.")
+        for name, number in given.items():
+            if not isinstance(number, int) or isinstance(number, bool) or abs(number) >= _MOMENT_LIMIT:
+                raise InvalidParameter("moment", f"{name} is a whole number of milliseconds.")
+        return {**super().checked(parameters), **given}
+
+    def preview(self, parameters: Mapping[str, Any]) -> Preview:
+        """As long as the moment is not known, the number of them is not asked to be confirmed."""
+        shown = super().preview(parameters)
+        if "due_ms" in parameters or "shift_ms" in parameters:
+            return shown
+        return Preview.of_row({**shown.as_row(), "count": None, "met_count": shown.count})
+
+    def do(self, queue: DelayedQueue, parameters: Mapping[str, Any], handle: Handle) -> str:
+        """The same member with another score."""
+        due_ms = parameters.get("due_ms")
+        if due_ms is None:
+            due_ms = max(1, int(float(handle.score)) + parameters["shift_ms"])
+        return "rescheduled" if members.reschedule(queue, handle, due_ms) else "gone"
+
+
+class SetAside(SteerValues):
+    """Poison goes out of the way of Java's transfer, into a set of ours; without a choice, all of it."""
+
+    name = "redisson.set_aside"
+
+    def find(self, parameters: Mapping[str, Any]) -> Iterator[Waiting]:
+        """The chosen ones, or every member that has neither packing."""
+        if "handles" in parameters:
+            yield from super().find(parameters)
+        else:
+            yield from find_poison(queue_named(parameters["queue"]))
+
+    def do(self, queue: DelayedQueue, parameters: Mapping[str, Any], handle: Handle) -> str:
+        """Kept, not dropped."""
+        return "set_aside" if members.set_aside(queue, handle) else "gone"
+
+
+class PutBack(SteerValues):
+    """What was set aside waits again as it was."""
+
+    name = "redisson.put_back"
+    aside = True
+
+    def do(self, queue: DelayedQueue, parameters: Mapping[str, Any], handle: Handle) -> str:
+        """Into list and set."""
+        return "put_back" if members.put_back(queue, handle) else "gone"
+
+
+class ClearQueue(QueueKind):
+    """Nothing waits any more; what is due already stays in the plain list."""
+
+    name = "redisson.clear"
+    is_final = True
+
+    def preview(self, parameters: Mapping[str, Any]) -> Preview:
+        """How many would be gone."""
+        queue = queue_named(parameters["queue"])
+        found = in_redis(lambda: survey(queue))
+        first = in_redis(lambda: page(queue, limit=EXAMPLES))
+        labels = [value_row(each) for each in first.items]
+        return Preview(
+            at_ms=found.now_ms,
+            count=max(found.list_size, found.set_size),
+            examples=[{"topic": queue.name, "name": row.text[:200], "due_ms": row.due_ms} for row in labels],
+            first_due_ms=labels[0].due_ms if labels else None,
+        )
+
+    def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
+        """The queue."""
+        return [Target({"queue": parameters["queue"]}, {"topic": parameters["queue"]})]
+
+    def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
+        """One command."""
+        return [ItemResult("cleared" if in_redis(self.queue(parameters).clear) else "gone")]
+
+
+def checked_queue(parameters: Mapping[str, Any], field: str = "queue") -> str:
+    """The name of a queue that may be changed here; raises InvalidParameter, NotPossible."""
+    name = parameters.get("queue")
+    if not isinstance(name, str) or not 0 < len(name) <= _NAME_LENGTH:
+        raise InvalidParameter(field, f"The name of a queue has 1 to {_NAME_LENGTH} characters.")
+    reason = why_locked(name)
+    if reason == "read-only":
+        raise NotPossible("Delayed queues are only looked at here (ESCAPEMENT_REDISSON_READ_ONLY).")
+    if reason:
+        raise NotPossible(f"Queue {name!r} is not among those that may be touched (ESCAPEMENT_REDISSON_QUEUES).")
+    return name
+
+
+def checked_values(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Which values, in one form; raises InvalidParameter."""
+    if "handles" in parameters:
+        handles = parameters["handles"]
+        if not isinstance(handles, list) or not 0 < len(handles) <= MOST_HANDLES:
+            raise InvalidParameter("handles", f"Name 1 to {MOST_HANDLES:,} values; for more, use a range.")
+        for text in handles:
+            try:
+                Handle.parse(text)
+            except (ValueError, AttributeError):
+                raise InvalidParameter("handles", "This is no handle of a waiting value.") from None
+        return {"handles": list(dict.fromkeys(handles))}
+    given = parameters.get("filter")
+    if not isinstance(given, Mapping):
+        raise InvalidParameter("filter", "Name values (handles), or give a range.")
+    bounds = {name: given.get(name) for name in ("from_ms", "to_ms")}
+    for name, bound in bounds.items():
+        if bound is not None and (not isinstance(bound, int) or isinstance(bound, bool) or not 0 <= bound < 2**53):
+            raise InvalidParameter(name, f"{name} is a moment in epoch milliseconds.")
+    if not any(bound is not None for bound in bounds.values()) and not parameters.get("is_all"):
+        raise InvalidParameter("filter", "Without a range every value is meant; say so with is_all.")
+    return {"filter": bounds, "is_all": bool(parameters.get("is_all"))}
+
+
+def in_redis(question: Any) -> Any:
+    """The answer of Redis; raises NotPossible where there is none."""
+    try:
+        return question()
+    except (RedissonError, RedisError, OSError) as error:
+        raise NotPossible(f"The Redis server did not do it: {error}") from error
+
+
+def _between(name: str, from_ms: int | None, to_ms: int | None, *, aside: bool) -> Iterator[Waiting]:
+    queue, cursor = queue_named(name), None
+    low, high = (-math.inf if from_ms is None else from_ms), (math.inf if to_ms is None else to_ms - 1)
+    while True:
+        found = page(queue, from_ms=low, to_ms=high, limit=1_000, cursor=cursor, shown_bytes=200, aside=aside)
+        yield from found.items
+        cursor = found.cursor
+        if cursor is None or not found.items:
+            return
+
+
+def _named(name: str, handles: Sequence[str], *, aside: bool) -> Iterator[Waiting]:
+    """The chosen ones that still wait: looked for at their own moments."""
+    wanted = set(handles)
+    scores = sorted({float(text.partition("~")[0]) for text in handles})
+    for score in scores:
+        at_ms = int(score) if math.isfinite(score) else None
+        queue = queue_named(name)
+        found = page(
+            queue,
+            from_ms=score if at_ms is None else at_ms,
+            to_ms=score if at_ms is None else at_ms + 1,
+            limit=1_000,
+            shown_bytes=200,
+            aside=aside,
+        )
+        yield from (each for each in found.items if str(each.handle) in wanted)

@@ -1,0 +1,129 @@
+"""Redisson's delayed queues: all of them, and one with its values, each thing that can be done to it a form."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.utils.http import urlencode
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST, require_safe
+
+from broker.client import ClientError
+from broker.redisson import RedissonError
+from console import queries
+from console.live import number
+from console.operations import desk
+from console.operations.actor import Actor
+from console.operations.delayed_modes import CODECS
+from console.operations.errors import InvalidParameter, NotAllowed, OperationError
+from console.operations.moments import is_shift, moment_ms, shift_ms
+from console.operations.reading import number_of
+from console.operations.registry import KINDS
+from console.pages.operations import words
+from console.queries.clock import now_ms
+
+FAMILY = "delayed_queues"
+NAME_LENGTH = 255
+#: codecs that values can be read with
+READERS = (*CODECS, "Kryo5Codec", "MarshallingCodec", "SerializationCodec", "ByteArrayCodec")
+
+
+@require_safe
+@login_required
+def queues(request: HttpRequest) -> HttpResponse:
+    """All queues, what waits in each, and who moves them."""
+    search = request.GET.get("search", "").strip()[:NAME_LENGTH]
+    offset = number(request.GET.get("offset")) or 0
+    context = {
+        "data": queries.delayed_queues(search, offset),
+        "here": FAMILY,
+        "live": "delayed_queues?" + urlencode([("search", search), ("offset", str(offset))]),
+    }
+    return render(request, "delayed_queues/page.html", context)
+
+
+@require_safe
+@login_required
+def queue(request: HttpRequest) -> HttpResponse:
+    """One queue by `name`, which may be any text."""
+    given = {key: request.GET.get(key, "").strip()[:length] for key, length in _LENGTHS.items()}
+    if not given["name"]:
+        raise Http404(_("There is no such queue."))
+    errors: dict[str, str] = {}
+    from_ms, to_ms = (_bound(given[key], key, errors) for key in ("from", "to"))
+    codec = given["codec"] if given["codec"] in READERS else ""
+    try:
+        data = queries.delayed_queue(
+            given["name"], cursor=given["cursor"] or None, from_ms=from_ms, to_ms=to_ms, aside=given["aside"] == "1",
+            codec=codec, with_plan=given["plan"] == "1",
+        )  # fmt: skip
+    except ValueError:
+        raise Http404(_("There is no such page.")) from None
+    shown = {key: text for key, text in given.items() if text and key not in ("cursor", "plan")}
+    context = {
+        "data": data,
+        "here": FAMILY,
+        "given": given,
+        "errors": errors,
+        "number": uuid.uuid4(),
+        "numbers": [uuid.uuid4() for _ in range(4)],
+        "codecs": CODECS,
+        "readers": READERS,
+        "first_page": "?" + urlencode(shown),
+        "next_page": "?" + urlencode({**shown, "cursor": data.cursor}) if data.cursor else None,
+        "plan_page": "?" + urlencode({**shown, "plan": "1"}),
+    }
+    return render(request, "delayed_queues/queue.html", context, status=422 if errors else 200)
+
+
+@login_required
+@require_POST
+def draft(request: HttpRequest) -> HttpResponse:
+    """Preview; nothing is done yet."""
+    kind = request.POST.get("kind", "")
+    if kind not in KINDS or KINDS[kind].page != FAMILY:
+        raise Http404(_("There is no such operation."))
+    try:
+        operation = number_of(request.POST.get("operation", ""))
+        row = desk.draft(kind, parameters_of(request.POST), Actor.of(request.user), number=operation)
+    except NotAllowed as error:
+        raise PermissionDenied(str(error)) from None
+    except (OperationError, ClientError, RedissonError) as error:
+        return render(request, "operations/refused.html", {"here": FAMILY, "error": words(error)}, status=422)
+    answer = redirect("operation", str(row.pk))
+    answer.status_code = 303
+    return answer
+
+
+def parameters_of(given: QueryDict) -> dict[str, Any]:
+    """The fields of any of the forms, as their kinds take them; raises InvalidParameter."""
+    found: dict[str, Any] = {"queue": given.get("queue", "")}
+    found |= {name: given.get(name) for name in ("to", "topic", "value", "codec") if name in given}
+    if "delay" in given:
+        text = given.get("delay", "").strip()
+        found["delay_ms"] = shift_ms(text if is_shift(text) else f"+{text}", "delay")
+    if given.get("scope") == "matching":
+        found["filter"] = {name: number(given.get(name)) for name in ("from_ms", "to_ms")}
+        found["is_all"] = given.get("is_all") == "1"
+    elif "scope" in given:
+        found["handles"] = given.getlist("handle")
+    return found
+
+
+_LENGTHS = {"name": NAME_LENGTH, "cursor": 100, "from": 64, "to": 64, "codec": 40, "aside": 1, "plan": 1}
+
+
+def _bound(text: str, name: str, errors: dict[str, str]) -> int | None:
+    """A moment, or a span from now; what is neither is said beside its field."""
+    if not text:
+        return None
+    try:
+        return now_ms() + shift_ms(text, name) if is_shift(text) else moment_ms(text, name)
+    except InvalidParameter as error:
+        errors[name] = str(error)
+        return None

@@ -1,0 +1,171 @@
+"""Reads the pages of Redisson's delayed queues from Redis itself; what moves them, from what the services publish."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from redis.exceptions import RedisError
+
+from broker.redisson import Codec, RedissonError
+from broker.redisson.modes import Mode, read_mode
+from broker.redisson.paging import page
+from broker.redisson.repairing import plan_repair
+from broker.redisson.surveying import queue_names, survey
+from broker.redisson.transferstatus import QueueStatus, TransferStatus, running_services
+from broker.redisson.waiting import Page, RepairPlan, Waiting
+from console.queries.clock import now_ms
+from console.queries.redis_asking import address, ask_redis, queue_named, server, why_locked
+from console.queries.shapes.delayed_queues import (
+    QUEUES_SHOWN,
+    VALUES_SHOWN,
+    Handing,
+    QueuePage,
+    QueueRow,
+    QueuesPage,
+    Service,
+    ValueRow,
+)
+
+#: what one value shows in a list
+SHOWN_BYTES = 600
+#: a repair plan of a page looks for so many of each kind
+PLANNED = 200
+
+
+def delayed_queues(search: str = "", offset: int = 0) -> QueuesPage:
+    """Queues whose name contains `search`, from the `offset`-th on."""
+    found, evidence = ask_redis(lambda: _queues(search, offset))
+    rows, services, total, server_ms = found or ((), (), 0, None)
+    return QueuesPage(
+        evidence=evidence,
+        now_ms=server_ms or now_ms(),
+        server=address(),
+        rows=rows,
+        services=services,
+        total=total,
+        search=search,
+        offset=offset,
+        read_only=why_locked("") == "read-only",
+    )
+
+
+def delayed_queue(
+    name: str,
+    *,
+    cursor: str | None = None,
+    from_ms: int | None = None,
+    to_ms: int | None = None,
+    aside: bool = False,
+    codec: str = "",
+    with_plan: bool = False,
+) -> QueuePage:
+    """One queue and a page of its values; `codec` reads them (else the one that fits each)."""
+    statuses, _ = ask_redis(_by_queue)
+    row = _row(name, (statuses or {}).get(name))
+
+    def values() -> tuple[Page, Mode]:
+        queue = queue_named(name, codec=codec)
+        found = page(
+            queue,
+            from_ms=-math.inf if from_ms is None else from_ms,
+            to_ms=math.inf if to_ms is None else to_ms,
+            limit=VALUES_SHOWN,
+            cursor=cursor,
+            shown_bytes=SHOWN_BYTES,
+            aside=aside,
+        )
+        return found, read_mode(queue)
+
+    found, evidence = ask_redis(values)
+    reader = queue_named(name, codec=codec).codec if codec else None
+    return QueuePage(
+        evidence=evidence,
+        now_ms=found[0].now_ms if found else now_ms(),
+        name=name,
+        row=row,
+        values=tuple(value_row(each, reader) for each in found[0].items) if found else (),
+        cursor=found[0].cursor if found and len(found[0].items) == VALUES_SHOWN else None,
+        aside=aside,
+        from_ms=from_ms,
+        to_ms=to_ms,
+        codec=codec,
+        handing=_handing(found[1]) if found else None,
+        plan=_plan(name) if with_plan else None,
+        locked=why_locked(name),
+    )
+
+
+def value_row(waiting: Waiting, codec: Codec | None = None) -> ValueRow:
+    """A value as a row; poison shows the member itself, what no codec reads is hex."""
+    shown = waiting.shown(codec)
+    return ValueRow(
+        handle=str(waiting.handle),
+        due_ms=int(waiting.due_ms) if math.isfinite(waiting.due_ms) else None,
+        text=shown.text,
+        codec=shown.codec,
+        packing=waiting.packing.value if waiting.packing else "",
+        size_bytes=waiting.value_bytes,
+        is_hex=shown.is_hex,
+        is_whole=waiting.is_whole,
+        is_poison=waiting.is_poison,
+    )
+
+
+def _queues(search: str, offset: int) -> tuple[tuple[QueueRow, ...], tuple[Service, ...], int, int]:
+    services = list(running_services(server()))
+    statuses = _statuses(services)
+    names = [name for name in queue_names(server(), statuses) if search.casefold() in name.casefold()]
+    rows = tuple(_row(name, statuses.get(name)) for name in names[offset : offset + QUEUES_SHOWN])
+    server_ms, _ = server().now_ms()
+    return rows, tuple(_service(each) for each in services), len(names), server_ms
+
+
+def _row(name: str, moved: QueueStatus | None) -> QueueRow:
+    """A key of the wrong type spoils the row of its queue only."""
+    try:
+        return QueueRow(name, survey(queue_named(name)), moved)
+    except (RedissonError, RedisError, OSError) as error:
+        return QueueRow(name, None, moved, str(error))
+
+
+def _by_queue() -> dict[str, QueueStatus]:
+    return _statuses(list(running_services(server())))
+
+
+def _statuses(services: Sequence[TransferStatus]) -> dict[str, QueueStatus]:
+    """By queue; of several services the one that moved last."""
+    found: dict[str, QueueStatus] = {}
+    for service in services:
+        for each in service.queues:
+            known = found.get(each.name)
+            if known is None or (each.last_moved_ms or 0) > (known.last_moved_ms or 0):
+                found[each.name] = each
+    return found
+
+
+def _service(status: TransferStatus) -> Service:
+    return Service(
+        instance=status.instance,
+        started_ms=status.started_ms,
+        now_ms=status.now_ms,
+        state=status.state,
+        skew_ms=status.skew_ms,
+        problem=status.problem,
+        waiting_since_ms=status.waiting_since_ms,
+        outages=status.outages,
+        listening=status.listening,
+    )
+
+
+def _handing(mode: Mode) -> Handing | None:
+    if mode.kind == "plain":
+        return None
+    return Handing(
+        mode.kind, mode.is_on, mode.topic, mode.since_ms, mode.sent, mode.refused, mode.taken_over, mode.sending
+    )
+
+
+def _plan(name: str) -> RepairPlan | None:
+    plan, _ = ask_redis(lambda: plan_repair(queue_named(name, to_write=True), limit=PLANNED))
+    return plan
