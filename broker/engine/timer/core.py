@@ -147,7 +147,7 @@ class Core:
                 own = offset << 16 | due_ms - second * 1000
                 previous = add(second, next_position())
                 append(previous, MAGIC_PLAIN, second, now_ms, position, size, topic_hash, own)
-                minute = second // 60
+                minute = (second + 1) // 60
                 minutes[minute] = minutes.get(minute, 0) + 1
                 if second < read_second:
                     due.insert(due_ms, offset, position, size)
@@ -170,7 +170,7 @@ class Core:
             second, magic, rolls = self.reach.roll_second(due_ms, now_second), MAGIC_PLAIN | MAGIC_ROLL, 1
             self.count_rolls(second, 1)
         else:
-            self.minutes[second // 60] = self.minutes.get(second // 60, 0) + 1
+            self.count_near(second, 1)
             if second < self.due.read_second:
                 self.due.insert(due_ms, offset, position, size)
         previous = self.wheel.add(second, self.log.next_position(), rolls=rolls)
@@ -195,9 +195,14 @@ class Core:
                 if self.reach.is_far(second, now_second):
                     return
         if not rolls:
-            self.minutes[second // 60] = self.minutes.get(second // 60, 0) - 1
+            self.count_near(second, -1)
         previous = self.wheel.add(second, self.log.next_position(), count=-1, rolls=rolls)
         self.log.append(previous, magic, second, now_ms, position, size, self.hash_of(victim.topic), 0)
+
+    def count_near(self, second: int, change: int) -> None:
+        """Count timers of a second within reach by the minute in which that second ends."""
+        minute = (second + 1) // 60
+        self.minutes[minute] = self.minutes.get(minute, 0) + change
 
     def count_rolls(self, second: int, change: int) -> None:
         """Count roll units of a second that came or went."""
@@ -212,11 +217,9 @@ class Core:
         """Count what stands in the wheel after a second."""
         self.minutes.clear()
         self.roll_counts.clear()
-        minutes = self.minutes
         for second, _, _, number, rolls in self.wheel.used():
             if second > after:
-                minute = second // 60
-                minutes[minute] = minutes.get(minute, 0) + number - rolls
+                self.count_near(second, number - rolls)
                 if rolls > 0:
                     self.count_rolls(second, rolls)
 

@@ -104,6 +104,7 @@ class Keys:
     def successor_of(self, timer: Parked) -> Parked | None:
         """Return the timer that took the place of one, None without."""
         candidates = self.by_unique_key(timer.topic, timer.unique_key) if timer.unique_key else []
-        if not candidates and timer.key and (newest := self.by_schedule_key(timer.topic, timer.key)):
-            candidates = [newest]
+        if timer.key:
+            # another message with the same schedule key may have replaced it
+            candidates += [*self._core.fresh.values(), *self._indexed(schedule_entry(timer.topic, timer.key))]
         return next((other for other in candidates if other.replaced == timer.position), None)

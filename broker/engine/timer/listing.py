@@ -21,6 +21,8 @@ from .moments import HOUR_MS, second_of
 _UNITS_PER_ANSWER = 20_000
 _KEPT_LISTINGS = 8
 _PORTION = 512
+#: Topics in which a schedule key is looked for if none is named.
+_TOPICS_TRIED = 200
 MOST_ITEMS = 1_000
 _SECONDS_PER_HOUR = 3_600
 
@@ -175,8 +177,9 @@ class Listing:
     def _by_key(self, topic: str | None, key: str) -> list[tuple[int, int, int, int, int]]:
         core = self._core
         found = list(self._keys.by_unique_key(topic, key)) + self._keys.by_word(topic, key)
-        if topic and (timer := self._keys.by_schedule_key(topic, key)) is not None:
-            found.append(timer)
+        for name in [topic] if topic else list(core.by_topic)[:_TOPICS_TRIED]:
+            if (timer := self._keys.by_schedule_key(name, key)) is not None:
+                found.append(timer)
         return sorted(
             {(t.due_ms, t.offset, t.position, t.size, core.hash_of(t.topic)) for t in found if core.waits(t.offset)}
         )

@@ -208,7 +208,7 @@ class Steering:
         released = self._keys.released(timer)
         if released is not None:
             outcome.delivered_ms = released.store_ms
-        elif self._keys.cancel_of(timer) is not None:
+        elif self._keys.cancel_of(timer) is not None or self._keys.successor_of(timer) is not None:
             outcome.outcome = "already_cancelled"
         return outcome
 

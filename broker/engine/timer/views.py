@@ -8,7 +8,7 @@ from typing import Any
 from .clock import ClockWatch
 from .core import Core
 from .log import MAGIC_DELETE
-from .moments import HOUR_MS
+from .moments import HOUR_MS, second_of
 
 MOST_BUCKETS = 2_000
 #: Next rolls shown, herds named, units of a herd looked at for its topics.
@@ -44,12 +44,12 @@ class Views:
         return [(from_ms + n * step_ms, counts[n]) for n in sorted(counts) if 0 <= n <= last and counts[n] > 0]
 
     def _count_seconds(self, counts: Counter[int], begin_ms: int, end_ms: int, from_ms: int, step_ms: int) -> None:
-        """Count slot by slot."""
-        wheel, second, until = self._core.wheel, begin_ms // 1000, (end_ms - 1) // 1000
+        """Count slot by slot, each where it ends: whole seconds, which people choose, then stand in their own step."""
+        wheel, second, until = self._core.wheel, second_of(begin_ms), second_of(end_ms) - 1
         while second <= until and (used := wheel.next_used(second, until)) is not None:
             slot = wheel.get(used)
             if slot is not None:
-                counts[(used * 1000 - from_ms) // step_ms] += slot.number - slot.rolls
+                counts[((used + 1) * 1000 - from_ms) // step_ms] += slot.number - slot.rolls
             second = used + 1
 
     def wheel(self, from_ms: int, to_ms: int, step_ms: int, now_ms: int) -> dict[str, Any]:
@@ -107,7 +107,7 @@ class Views:
         core = self._core
         found: list[tuple[int, int]] = []
         for minute in sorted(m for m, count in core.minutes.items() if count > capacity_per_s):
-            second, until = minute * 60, minute * 60 + 59
+            second, until = minute * 60 - 1, minute * 60 + 58
             while (used := core.wheel.next_used(second, until)) is not None:
                 slot = core.wheel.get(used)
                 if slot is not None and slot.number - slot.rolls > capacity_per_s and from_ms <= used * 1000 < to_ms:
