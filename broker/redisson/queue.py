@@ -90,7 +90,8 @@ class DelayedQueue:
         ends = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             # In short turns, so that a client with a socket timeout can wait for ever.
-            turn_s = 5.0 if ends is None else max(0.01, min(5.0, ends - time.monotonic()))
+            longest_s = self.server.wait_turn_s
+            turn_s = longest_s if ends is None else max(0.01, min(longest_s, ends - time.monotonic()))
             answer = cast(
                 "Sequence[bytes] | None", self.server.run_once("BLPOP", self.keys.target, str(round(turn_s, 3)))
             )

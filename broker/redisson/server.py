@@ -21,6 +21,8 @@ from .errors import ClientUnfit, DifferentSlots, MemberUnreadable, WrongType
 from .scripts import Script
 
 _COMPLAINT = re.compile(r"ESCAPEMENTTYPE (\d+) (\S+) (\S+)")
+#: How long one BLPOP waits, at most.
+WAIT_TURN_S = 5.0
 #: How long a listener is deaf to being stopped.
 LISTEN_TURN_S = 0.5
 Argument = bytes | str | int
@@ -68,6 +70,13 @@ class Server:
             raise
         finally:
             pool.release(connection)
+
+    @property
+    def wait_turn_s(self) -> float:
+        """How long one blocking command may wait: well below the socket's timeout, or what is popped then is lost."""
+        pool = getattr(self.client, "connection_pool", None)
+        timeout_s = getattr(pool, "connection_kwargs", {}).get("socket_timeout")
+        return WAIT_TURN_S if timeout_s is None else min(WAIT_TURN_S, timeout_s / 2)
 
     def script(self, script: Script, keys: Sequence[bytes], arguments: Sequence[Argument] = ()) -> Answer:
         """One script, sent in full only to a server that does not have it."""

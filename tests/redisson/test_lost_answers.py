@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
 import redis
 
 from broker.redisson import DelayedQueue
+from broker.redisson.moving import move_all_due
 from tests.redisson.lossy import LossyWay
+from tests.redisson.servers import RealServer
 
 HOUR_MS = 3_600_000
 
@@ -61,6 +64,16 @@ def test_a_pop_loses_no_second_value(
         getattr(across, call)()
     assert way.lost == 1
     assert client.llen(queue.keys.target) + queue.size() == 3
+
+
+def test_a_take_waits_longer_than_the_clients_socket_does(real_server: RealServer, queue: DelayedQueue) -> None:
+    """A socket that gave up first would lose what is popped at that moment."""
+    with redis.Redis(port=real_server.port, socket_timeout=2) as own:
+        waiting = DelayedQueue("orders", own)
+        assert waiting.take(timeout_s=2.5) is None
+        queue.offer("order-1", delay=400)
+        threading.Timer(0.5, move_all_due, [queue]).start()
+        assert waiting.take(timeout_s=10) == "order-1"
 
 
 def test_what_only_reads_may_be_asked_again(way: LossyWay, queue: DelayedQueue) -> None:
