@@ -10,9 +10,9 @@ from broker.client.transactions_admin import MOST_TARGETS, Transaction, Transact
 from tests.client.running import BrokerThread
 
 
-async def begin(producer: AsyncProducer, body: str, **asked: object) -> None:
+async def begin(producer: AsyncProducer, body: str, *, tag: str | None = None, keys: tuple[str, ...] = ()) -> None:
     """Send a half of group `tests`."""
-    (sent,) = await producer.send_each("orders", [as_half(prepare(body, **asked), "tests")])  # type: ignore[arg-type]
+    (sent,) = await producer.send_each("orders", [as_half(prepare(body, tag=tag, keys=keys), "tests")])
     assert not isinstance(sent, Exception)
 
 
@@ -23,7 +23,7 @@ def target(row: Transaction) -> TransactionTarget:
 
 async def test_open_ones_are_listed_page_by_page(producer: AsyncProducer, admin: AsyncAdmin) -> None:
     for number in range(3):
-        await begin(producer, f"{number}", tag="t", keys=[f"k{number}"])
+        await begin(producer, f"{number}", tag="t", keys=(f"k{number}",))
     first = await admin.transactions(count=2)
     assert first.following is not None
     rest = await admin.transactions(count=2, after=first.following)
@@ -60,13 +60,19 @@ async def test_steering_decides_and_says_who(producer: AsyncProducer, admin: Asy
 async def test_deciding_as_a_producer_does(producer: AsyncProducer, admin: AsyncAdmin) -> None:
     await begin(producer, "a")
     row = (await admin.transactions()).items[0]
-    place = {"offset": row.offset, "position": row.position or 0, "transaction_id": row.transaction_id or ""}
+
+    async def say(decision: Decision, group: str = "tests") -> None:
+        key = row.transaction_id or ""
+        await admin.end_transaction(
+            decision, group=group, offset=row.offset, position=row.position or 0, transaction_id=key
+        )
+
     with pytest.raises(BrokerRefused) as caught:
-        await admin.end_transaction(Decision.COMMIT, group="thieves", **place)  # type: ignore[arg-type]
+        await say(Decision.COMMIT, "thieves")
     assert caught.value.code == 29
-    await admin.end_transaction(Decision.ROLLBACK, group="tests", **place)  # type: ignore[arg-type]
+    await say(Decision.ROLLBACK)
     with pytest.raises(BrokerRefused) as caught:
-        await admin.end_transaction(Decision.COMMIT, group="tests", **place)  # type: ignore[arg-type]
+        await say(Decision.COMMIT)
     assert caught.value.code == 604
 
 

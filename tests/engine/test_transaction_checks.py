@@ -8,28 +8,11 @@ from broker.engine.errors import TransactionNotFound
 from broker.engine.message import decode
 from broker.engine.store.ticket import Ticket
 from broker.engine.store.topics import CHECKS_TOPIC, HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
-from broker.engine.testing import Driver, SimulatedFiles
-from tests.engine.test_transactions import GROUP, begin, copies, end, transacting
+from broker.engine.testing import Driver
+from tests.engine.transacting import GROUP, TIMES, ask, begin, checks_of, copies, end, transacting
 
-TIMES = {"transaction_timeout_ms": 6_000, "transaction_interval_ms": 30_000, "transaction_checks": 3}
 #: An entry of the calendar is looked at up to so much late, never early.
 GRAIN_MS = 100
-
-
-def ask(driver: Driver, *, alive: tuple[str, ...] = (GROUP,), count: int = 99) -> list[int]:
-    """Ask producers as the remoting server does; return the offsets asked about."""
-    driver.tick()
-    checks = driver.engine.transactions.take_checks(driver.clock.now_ms, lambda group: group in alive, count)
-    asked = [check.half.queue_offset for check in checks]
-    driver.engine.transactions.checked(asked, [], driver.clock.now_ms)
-    driver.settle()
-    return asked
-
-
-def checks_of(driver: Driver, half: Ticket) -> int:
-    row = driver.engine.transactions.book.halves.get(half.queue_offset)
-    assert row is not None
-    return row.checks
 
 
 def test_a_producer_is_asked_after_the_time_out_then_each_interval_and_never_early() -> None:
@@ -219,86 +202,6 @@ def test_many_halves_are_looked_at_in_slices() -> None:
     first = transactions.take_checks(driver.clock.now_ms, lambda _: True, 1_000)
     assert len(first) == 1_000
     assert len(transactions.take_checks(driver.clock.now_ms, lambda _: True, 1_000)) == 200
-
-
-# bugs that Apache RocketMQ had, by the number of its issue
-
-
-def test_rmq_544_a_half_whose_immunity_ends_this_very_moment_is_checked() -> None:
-    driver = transacting(**TIMES)
-    half = begin(driver, CHECK_IMMUNITY_TIME_IN_SECONDS="1")
-    driver.clock.now_ms = half.store_ms + 1_000
-    driver.tick()
-    driver.clock.advance(GRAIN_MS)
-    assert ask(driver) == [half.queue_offset]
-
-
-def test_rmq_615_and_8311_immunity_uses_up_no_check() -> None:
-    driver = transacting(**TIMES)
-    half = begin(driver, CHECK_IMMUNITY_TIME_IN_SECONDS="3600")
-    for _ in range(119):
-        driver.clock.advance(30_000)
-        assert ask(driver) == []
-    for _ in range(3):
-        driver.clock.advance(30_100)
-        assert ask(driver) == [half.queue_offset]
-    driver.clock.advance(30_100)
-    driver.tick()
-    assert len(driver.readable(PARKED_HALF_TOPIC)) == 1
-
-
-def test_rmq_2694_what_a_check_rolled_back_the_producer_cannot_commit() -> None:
-    from broker.engine.errors import TransactionDecided
-
-    driver = transacting(**TIMES)
-    half = begin(driver)
-    driver.clock.advance(6_100)
-    assert ask(driver) == [half.queue_offset]
-    assert end(driver, half, commit=False, by="check 10.0.0.7:5000")
-    with pytest.raises(TransactionDecided):
-        end(driver, half, commit=True, by="producer 10.0.0.7:5000")
-    assert copies(driver) == []
-
-
-def test_rmq_8158_a_late_commit_ends_the_checks() -> None:
-    driver = transacting(**TIMES)
-    half = begin(driver)
-    for _ in range(2):
-        driver.clock.advance(30_100)
-        assert ask(driver) == [half.queue_offset]
-    assert end(driver, half, commit=True)
-    for _ in range(5):
-        driver.clock.advance(30_100)
-        assert ask(driver) == []
-    assert len(copies(driver)) == 1
-    assert driver.readable(PARKED_HALF_TOPIC) == {}
-
-
-def test_rmq_8311_a_decision_in_the_last_interval_keeps_a_half_from_being_parked() -> None:
-    driver = transacting(**TIMES)
-    half = begin(driver)
-    for _ in range(3):
-        driver.clock.advance(30_100)
-        ask(driver)
-    driver.clock.advance(29_900)
-    assert end(driver, half, commit=True)
-    driver.clock.advance(60_000)
-    driver.tick()
-    assert driver.readable(PARKED_HALF_TOPIC) == {}
-
-
-def test_rmq_9500_a_half_that_cannot_be_read_holds_up_nobody() -> None:
-    files = SimulatedFiles()
-    driver = transacting(files, **TIMES)
-    damaged, half = begin(driver, key="A0"), begin(driver, key="B1")
-    file = files.open("/store/commitlog/00000000000000000000")
-    byte = file.read(1, damaged.position + 100)[0]
-    file.write(bytes([byte ^ 0xFF]), damaged.position + 100)
-    for _ in range(2):
-        driver.clock.advance(30_100)
-        assert ask(driver) == [half.queue_offset]
-    assert driver.engine.health().state == "DEGRADED"
-    assert checks_of(driver, damaged) == 0, "it is there and shown, nobody was asked"
 
 
 def test_checks_and_decisions_may_cross() -> None:

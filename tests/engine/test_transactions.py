@@ -2,45 +2,20 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from broker.engine.errors import (
     CorruptRecord,
-    InvalidMessage,
     TransactionDecided,
-    TransactionMismatch,
-    TransactionNotFound,
 )
-from broker.engine.message import Message, decode
+from broker.engine.message import decode
 from broker.engine.store.ticket import Ticket
 from broker.engine.store.topics import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC
-from broker.engine.testing import Driver, SimulatedFiles, open_engine
-from broker.engine.transaction.deciding import Ending
-
-GROUP = "payers"
-
-
-def transacting(files: SimulatedFiles | None = None, **config: object) -> Driver:
-    driver = open_engine(files, **config)
-    driver.engine.topics.ensure("orders", 4)
-    return driver
-
-
-def begin(driver: Driver, body: bytes = b"pay", *, key: str = "A0", group: str = GROUP, **properties: str) -> Ticket:
-    ticket = driver.append("orders", body, UNIQ_KEY=key, TRAN_MSG="true", PGROUP=group, **properties)
-    driver.settle()
-    return ticket
-
-
-def end(driver: Driver, half: Ticket, *, commit: bool | None, by: str = "producer", **changed: object) -> bool:
-    asked = Ending(half.queue_offset, half.position, commit, by, group=GROUP)
-    done = driver.engine.transactions.end(asked._replace(**changed), driver.clock.now_ms)
-    driver.settle()
-    return done
-
-
-def copies(driver: Driver, queue_id: int = 0) -> list[Message]:
-    return list(driver.readable("orders", queue_id).values())
+from broker.engine.testing import SimulatedFiles
+from broker.engine.transaction.deciding import Ending, Waiting
+from tests.engine.transacting import GROUP, begin, copies, end, transacting
 
 
 def test_a_half_is_kept_in_rocketmqs_form_and_out_of_sight() -> None:
@@ -157,7 +132,7 @@ def test_everybody_who_waits_for_a_decision_is_told_when_it_is_durable() -> None
     job.run()
     for ticket in driver.engine.synced(job, None, driver.clock.now_ms):
         if ticket.owner is not None:
-            ticket.owner.stored(ticket)  # type: ignore[attr-defined]
+            cast(Waiting, ticket.owner).stored(ticket)
     assert told == ["first", "second"]
 
 
@@ -193,22 +168,6 @@ def test_a_commit_with_a_moment_waits_for_it_after_the_commit() -> None:
     assert [copy.body for copy in copies(driver)] == [b"pay", b"late"], "its moment is over: at once"
 
 
-@pytest.mark.parametrize("topic", ["%RETRY%readers", "%DLQ%readers"])
-def test_what_a_consumer_gives_back_is_no_half_message(topic: str) -> None:
-    driver = transacting()
-    driver.engine.topics.ensure(topic, 1)
-    driver.send(topic, b"again", TRAN_MSG="true", PGROUP=GROUP)
-    assert driver.bodies(topic) == [b"again"]
-    end(driver, begin(driver), commit=True)
-    (copy,) = copies(driver)
-    driver.engine.send_back(copy.position, "readers", 1, 16, driver.clock.now_ms)
-    driver.engine.send_back(copy.position, "readers", -1, 16, driver.clock.now_ms)
-    driver.settle()
-    driver.advance(2_000)
-    assert (driver.bodies("%RETRY%readers")[-1], driver.bodies("%DLQ%readers")[-1]) == (b"pay", b"pay")
-    assert len(driver.engine.transactions.book.halves) == 0
-
-
 def test_unknown_changes_nothing() -> None:
     driver = transacting()
     half = begin(driver)
@@ -217,60 +176,6 @@ def test_unknown_changes_nothing() -> None:
     assert len(driver.engine.transactions.book.halves) == 1
     assert end(driver, half, commit=True)
     assert end(driver, half, commit=None) is False
-
-
-@pytest.mark.parametrize(
-    ("changed", "error"),
-    [
-        ({"group": "thieves"}, TransactionMismatch),
-        ({"transaction_id": "B1"}, TransactionMismatch),
-        ({"offset": 1}, TransactionMismatch),
-        ({"offset": 7}, TransactionMismatch),
-        ({"position": 7}, TransactionNotFound),
-        ({"position": -1}, TransactionNotFound),
-        ({"position": 1 << 40}, TransactionNotFound),
-    ],
-)
-@pytest.mark.parametrize("commit", [True, False, None])
-def test_what_does_not_fit_is_refused_and_changes_nothing(changed, error, commit) -> None:
-    driver = transacting()
-    half, other = begin(driver, key="A0"), begin(driver, key="B1")
-    plain = driver.send("orders", b"plain", queue_id=1)
-    for wrong in (changed, {"position": plain.position}, {"position": other.position}):
-        with pytest.raises((error, TransactionMismatch, TransactionNotFound)):
-            end(driver, half, commit=commit, **wrong)
-    assert copies(driver) == []
-    assert driver.readable(OP_TOPIC) == {}
-    assert len(driver.engine.transactions.book.halves) == 2
-
-
-def test_late_abort_hits_the_next_transaction_never() -> None:
-    """A client sends one message object twice: same key, same group, two transactions."""
-    driver = transacting()
-    first = begin(driver, b"once", key="SAME")
-    end(driver, first, commit=True)
-    second = begin(driver, b"twice", key="SAME")
-    with pytest.raises(TransactionDecided):
-        end(driver, first, commit=False)
-    assert end(driver, second, commit=True)
-    assert [copy.body for copy in copies(driver)] == [b"once", b"twice"]
-
-
-def test_a_half_needs_a_group_and_cannot_come_in_a_batch() -> None:
-    driver = transacting()
-    with pytest.raises(InvalidMessage, match="PGROUP"):
-        driver.append("orders", b"x", TRAN_MSG="true")
-    with pytest.raises(InvalidMessage, match="batch"):
-        driver.append_batch("orders", [b"x"], TRAN_MSG="true", PGROUP="g")
-    assert driver.flush() is None
-
-
-def test_marks_that_only_the_broker_writes_are_not_taken_from_clients() -> None:
-    driver = transacting()
-    begin(driver, TRANSACTION_CHECK_TIMES="14", TRAN_PREPARED_QUEUE_OFFSET="0", REAL_TOPIC="secrets", ESC_SOURCE="0")
-    (half,) = driver.readable(HALF_TOPIC).values()
-    assert half.properties.keys() & {"TRANSACTION_CHECK_TIMES", "TRAN_PREPARED_QUEUE_OFFSET", "ESC_SOURCE"} == set()
-    assert half.properties["REAL_TOPIC"] == "orders"
 
 
 def test_a_topic_deleted_meanwhile_is_made_again_by_the_commit() -> None:
