@@ -20,10 +20,9 @@ _ZEROES = (
     "msgPutTotalYesterdayMorning", "pageCacheLockTimeMills", "pullThreadPoolQueueHeadWaitTimeMills",
     "pullThreadPoolQueueSize", "putMessageEntireTimeMax", "putMessageFailedTimes",
     "queryThreadPoolQueueHeadWaitTimeMills", "queryThreadPoolQueueSize", "sendThreadPoolQueueHeadWaitTimeMills",
-    "sendThreadPoolQueueSize", "startAcceptSendRequestTimeStamp", "timerCongestNum", "timerOffsetBehind",
-    "timerReadBehind",
+    "sendThreadPoolQueueSize", "startAcceptSendRequestTimeStamp",
 )  # fmt: skip
-"""Figures of RocketMQ's thread pools and timers that have no counterpart here, but that its tools read."""
+"""Figures of RocketMQ's thread pools that have no counterpart here, but that its tools read."""
 
 
 class BrokerProcessor:
@@ -61,8 +60,11 @@ class BrokerProcessor:
             "maxHashSlotNum": config.index_slots,
             "maxMessageSize": config.max_body_bytes,
             "messageDelayLevel": config.delay_levels,
+            "recallMessageEnable": True,
             "storePathRootDir": config.root,
-            "timerWheelEnable": False,
+            "timerMaxDelaySec": config.timer_max_delay_ms // 1000,
+            "timerPrecisionMs": 1000,
+            "timerWheelEnable": True,
         }
         lines = [f"{name}={_java(value)}" for name, value in sorted(values.items())]
         version = json_body({"counter": 0, "stateVersion": 0, "timestamp": self._state.started_ms}).decode()
@@ -96,13 +98,25 @@ class BrokerProcessor:
             "putTps": _three(put),
             "remainHowManyDataToFlush": "0 B",
             "runtime": _lasting(now_ms - state.started_ms),
-            "timerDequeueTps": 0.0,
-            "timerEnqueueTps": 0.0,
+            **self._timers(now_ms),
         }
         for level in self._engine.schedule.status(now_ms):
             if level.max_offset:
                 table[f"scheduleMessageOffset_{level.number}"] = f"{level.offset},{level.max_offset}"
         return request.answer(body=json_body({"table": {name: _java(value) for name, value in table.items()}}))
+
+    def _timers(self, now_ms: int) -> dict[str, object]:
+        """RocketMQ's five figures of its timer wheel: how far behind, how many overdue, how fast."""
+        status = self._engine.timer_status(now_ms)
+        totals, rates = self._engine.timers.core.totals, self._state.rates
+        taken = status["pending"] + totals.released + totals.cancelled
+        return {
+            "timerCongestNum": status["backlog"],
+            "timerDequeueTps": rates.per_second(("timers released",), totals.released, now_ms),
+            "timerEnqueueTps": rates.per_second(("timers taken",), taken, now_ms),
+            "timerOffsetBehind": max(0, status["queueMaxOffset"] - status["enqueueOffset"]),
+            "timerReadBehind": max(0, now_ms - status["readMs"]),
+        }
 
 
 def _java(value: object) -> str:
