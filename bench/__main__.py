@@ -6,7 +6,7 @@ import argparse
 import sys
 from datetime import UTC, datetime
 
-from bench import lateness, page, pending, redisson, report, rest, send, storage, timers
+from bench import lateness, page, pending, redisson, report, rest, send, spark, storage, timers
 from bench.rows import keep
 
 MEASUREMENTS = {
@@ -18,6 +18,7 @@ MEASUREMENTS = {
     "rest": rest,
     "page": page,
     "redisson": redisson,
+    "spark": spark,
 }
 
 

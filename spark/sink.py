@@ -31,6 +31,25 @@ DELETE FROM console_dashboardrun WHERE NOT is_current AND state IN ('done', 'fai
 """
 
 
+_ADD_KNOWN = """
+UPDATE console_dashboardpoint p SET value = p.value + m.value FROM more m
+ WHERE p.run_id = %s AND p.series = m.series AND p.topic = m.topic AND p.label = m.label AND p.part = m.part
+   AND p.at_ms IS NOT DISTINCT FROM m.at_ms
+"""
+_ADD_NEW = """
+INSERT INTO console_dashboardpoint (run_id, series, topic, label, part, at_ms, value, positions)
+SELECT %s, m.series, m.topic, m.label, m.part, m.at_ms, m.value, m.positions FROM more m
+ WHERE NOT EXISTS (
+   SELECT FROM console_dashboardpoint p WHERE p.run_id = %s AND p.series = m.series AND p.topic = m.topic
+      AND p.label = m.label AND p.part = m.part AND p.at_ms IS NOT DISTINCT FROM m.at_ms)
+"""
+_ADVANCE = """
+UPDATE console_dashboardrun SET start_position = coalesce(start_position, %s), end_position = %s,
+  rows_read = coalesce(rows_read, 0) + %s, damaged_rows = coalesce(damaged_rows, 0) + %s, as_of_ms = %s,
+  is_current = true WHERE id = %s
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Coverage:
     """What a run looked at: positions [start, end), rows, rows that stand for damage, and the moment that was now."""
@@ -100,6 +119,31 @@ class Sink:
             )  # fmt: skip
             cursor.execute(_FORGET, (*key, KEPT_RUNS))
         return count
+
+    def add(self, job: str, coverage: Coverage, points: Iterable[Sequence[Any]]) -> bool:
+        """Add the points of one more stretch of the log to a run that is followed; False if it has that stretch.
+
+        How far the run is stands in its row and changes with the points, so a stretch that comes again counts once.
+        """
+        number = self._runs[job]
+        with self._connection.transaction(), self._connection.cursor() as cursor:
+            row = cursor.execute(
+                "SELECT end_position, state FROM console_dashboardrun WHERE id = %s FOR UPDATE", (number,)
+            ).fetchone()
+            if row is None or row[1] not in ("queued", "running") or (row[0] or 0) >= coverage.end_position:
+                return False
+            cursor.execute("CREATE TEMP TABLE more (LIKE console_dashboardpoint) ON COMMIT DROP")
+            cursor.execute("ALTER TABLE more ALTER id DROP NOT NULL, ALTER run_id DROP NOT NULL")
+            with cursor.copy("COPY more (series, topic, label, part, at_ms, value, positions) FROM STDIN") as copy:
+                for point in points:
+                    copy.write_row(point)
+            cursor.execute(_ADD_KNOWN, (number,))
+            cursor.execute(_ADD_NEW, (number, number))
+            cursor.execute(_ADVANCE, (
+                coverage.start_position, coverage.end_position, coverage.rows_read, coverage.damaged_rows,
+                coverage.as_of_ms, number,
+            ))  # fmt: skip
+        return True
 
     def give_up(self, state: str, error: str) -> None:
         """Mark what is not done as ``failed`` or ``cancelled``; what was current before stays so."""

@@ -28,6 +28,8 @@ DASHBOARDS = (
     "flow", "lateness", "pending", "cancellations", "transactions", "retries", "keys", "storage", "ledger",
 )  # fmt: skip
 WINDOW = re.compile(r"all|[1-9]\d{0,3}[hd]")
+#: The window of the run that follows the log.
+LIVE = "live"
 #: A run whose process said nothing for so long is dead.
 SILENT_S = 60
 #: The mirror's word for the end of the log counts while it is so fresh.
@@ -92,13 +94,41 @@ def bury() -> int:
 def run_batch(batch: uuid.UUID) -> None:
     """Compute a batch in a process of its own and wait for it. Raises DashboardsUnavailable, CalledProcessError."""
     rows = list(DashboardRun.objects.filter(batch=batch, state="queued"))
-    if not rows:
-        return
+    if rows:
+        _run("spark.run", rows, end_position=durable_end(rows[0]))
+
+
+def follow(*, store: str = "", broker: str = "") -> None:
+    """Follow the log in a process of its own until it is stopped; goes on where the last one was.
+
+    Raises DashboardsUnavailable, CalledProcessError.
+    """
+    source, owner = store or str(settings.BROKER_STORE), broker or settings.BROKER_NAME
+    found = {"broker": owner, "dashboard": "flow", "window": LIVE, "source": source}
+    with transaction.atomic():
+        run = DashboardRun.objects.select_for_update().filter(**found).order_by("-queued_at").first()
+        # the points are those of the checkpoint: without it all begins anew
+        if run is None or not _checkpoint(run).is_dir():
+            DashboardRun.objects.filter(**found).delete()
+            run = DashboardRun(**found)
+        run.state, run.is_abort_wanted, run.error, run.finished_at = run.State.QUEUED, False, "", None
+        run.save()
+    _checkpoint(run).mkdir(parents=True, exist_ok=True)
+    _run("spark.follow", [run], checkpoint=str(_checkpoint(run)))
+
+
+def _checkpoint(run: DashboardRun) -> Path:
+    return settings.VAR / "dashboards" / str(run.id)
+
+
+def _run(module: str, rows: Sequence[DashboardRun], **more: object) -> None:
+    """Have a module of Spark's compute these rows, and wait for it."""
+    first, numbers = rows[0], [row.id for row in rows]
+    mine = DashboardRun.objects.filter(id__in=numbers, state__in=("queued", "running"))
     why = missing()
     if why is not None:
-        DashboardRun.objects.filter(batch=batch).update(state="failed", error=why, finished_at=timezone.now())
+        mine.update(state="failed", error=why, finished_at=timezone.now())
         raise DashboardsUnavailable(why)
-    first = rows[0]
     order = {
         "store": first.source,
         "database_url": database_url(),
@@ -106,19 +136,16 @@ def run_batch(batch: uuid.UUID) -> None:
         "runs": {row.dashboard: str(row.id) for row in rows},
         "as_of_ms": time.time_ns() // 1_000_000,
         "window": first.window,
-        "end_position": durable_end(first),
         "cores": settings.DASHBOARDS_CORES,
         "memory_mb": settings.DASHBOARDS_MEMORY_MB,
     }
     try:
         subprocess.run(
-            [sys.executable, "-m", "spark.run"], input=json.dumps(order), text=True, check=True, cwd=settings.ROOT,
+            [sys.executable, "-m", module], input=json.dumps(order | more), text=True, check=True, cwd=settings.ROOT,
             stdout=subprocess.PIPE,
         )  # fmt: skip
     except subprocess.CalledProcessError:
-        DashboardRun.objects.filter(batch=batch, state__in=("queued", "running")).update(
-            state="failed", error="Its process ended without a word.", finished_at=timezone.now()
-        )
+        mine.update(state="failed", error="Its process ended without a word.", finished_at=timezone.now())
         raise
 
 

@@ -23,7 +23,7 @@ from console.queries.clock import now_ms
 from console.queries.shapes.dashboards import Asked
 from console.tasks import run_dashboards
 
-WINDOWS = ("all", "7d", "24h")
+WINDOWS = ("all", "7d", "24h", starting.LIVE)
 _COLUMNS = ("series", "topic", "label", "part", "at_ms", "value", "positions")
 
 
@@ -125,7 +125,7 @@ def _asked(request: HttpRequest) -> tuple[Asked, dict[str, str]]:
             except InvalidParameter as error:
                 errors[name] = str(error)
     window = request.GET.get("window", "all")
-    if not starting.WINDOW.fullmatch(window):
+    if window != starting.LIVE and not starting.WINDOW.fullmatch(window):
         errors["window"] = _("%(text)s is no window: all, or hours or days such as 24h, 7d.") % {"text": window[:16]}
         window = "all"
     return Asked(window, request.GET.get("topic", "").strip()[:255], bounds["from"], bounds["to"]), errors

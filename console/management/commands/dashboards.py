@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -29,7 +29,9 @@ class Command(BaseCommand):
             "--store", default="", help="the store to read (this broker's by default); also hdfs://, s3://"
         )
         run.add_argument("--broker", default="", help="whose store that is")
-        run.add_argument("--follow", action="store_true", help="again and again until Ctrl-C")
+        run.add_argument(
+            "--follow", action="store_true", help="go on until Ctrl-C; flow alone is followed record by record"
+        )
         run.add_argument("--interval", type=float, default=60.0, metavar="S", help="with --follow: from end to start")
         listed = actions.add_parser("list", help="show the latest runs")
         listed.add_argument("--count", type=int, default=20)
@@ -43,6 +45,9 @@ class Command(BaseCommand):
     def _run(self, options: dict[str, Any]) -> None:
         names = options["names"] or starting.DASHBOARDS
         try:
+            if options["follow"] and list(names) == ["flow"]:
+                self._guarded(lambda: starting.follow(store=options["store"], broker=options["broker"]))
+                return
             while True:
                 self._run_once(names, options)
                 if not options["follow"]:
@@ -52,16 +57,26 @@ class Command(BaseCommand):
             self.stdout.write("stopped")
 
     def _run_once(self, names: Sequence[str], options: dict[str, Any]) -> None:
-        try:
+        batch = uuid.uuid4()
+
+        def compute() -> None:
+            nonlocal batch
             batch = starting.queue(names, options["since"], store=options["store"], broker=options["broker"])
             starting.run_batch(batch)
+
+        self._guarded(compute)
+        for run in DashboardRun.objects.filter(batch=batch).order_by("queued_at", "id"):
+            self.stdout.write(_line(run))
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """Do it; what cannot be done is said in one line."""
+        try:
+            work()
         except (ValueError, starting.DashboardsUnavailable) as error:
             raise CommandError(str(error)) from None
         except subprocess.CalledProcessError:
-            failed = DashboardRun.objects.filter(batch=batch).exclude(error="").first()
+            failed = DashboardRun.objects.filter(state="failed").order_by("-finished_at").first()
             raise CommandError(failed.error if failed else "Spark ended without a word.") from None
-        for run in DashboardRun.objects.filter(batch=batch).order_by("queued_at", "id"):
-            self.stdout.write(_line(run))
 
     def _list(self, options: dict[str, Any]) -> None:
         for run in DashboardRun.objects.all()[: options["count"]]:

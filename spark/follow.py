@@ -1,0 +1,99 @@
+"""Follows the live log: ``python -m spark.follow`` with the same JSON as ``spark.run`` and ``"checkpoint": directory``.
+
+Each stretch that became durable adds its points to the run of the dashboard *flow*, window "live". A stretch counts
+once: Spark keeps in its checkpoint what was read, the run's row how far the points are, and a stretch read again after
+a crash that is in the points already is left out. Figures of the mirror (consumed) are no part of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from .jobs import JOBS
+from .points import Question
+from .records import OPTIONS
+from .run import NICENESS, Order
+from .session import open_session
+from .sink import Coverage, Sink
+from .view import view_of
+
+FOLLOWED = "flow"
+#: How often new stretches are looked for, and how often somebody may stop it, in seconds.
+TRIGGER_S = 2
+BEAT_S = 1.0
+
+
+class Follower:
+    """Adds stretch after stretch to one run."""
+
+    def __init__(self, order: Order, session: SparkSession, checkpoint: str) -> None:
+        self._order = order
+        self._session = session
+        self._checkpoint = checkpoint
+        self._sink = Sink(order.database_url, order.runs)
+
+    def run(self, *, once: bool = False) -> None:
+        """Follow until somebody wants it to end; ``once``: up to the present end. Raises what Spark raises."""
+        beats = Sink(self._order.database_url, self._order.runs)
+        beats.beat(0.0)
+        frame = self._session.readStream.format("rocketmq_log").options(**OPTIONS, levels=self._order.levels)
+        writer = frame.load(self._order.store).writeStream.foreachBatch(self._add)
+        writer = writer.option("checkpointLocation", self._checkpoint)
+        trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{TRIGGER_S} seconds"}
+        query = writer.trigger(**trigger).start()
+        stopped = threading.Event()
+        try:
+            while query.isActive and not stopped.wait(BEAT_S):
+                if beats.beat(1.0):
+                    query.stop()
+                    beats.give_up("cancelled", "")
+            if (error := query.exception()) is not None:
+                raise error
+        finally:
+            beats.close()
+            self._sink.close()
+
+    def _add(self, stretch: DataFrame, number: int) -> None:
+        view = view_of(stretch)
+        view.records.persist()
+        try:
+            row = view.records.agg(
+                F.min("position"), F.max(F.col("position") + F.col("size")), F.count("*"), F.count("corrupt")
+            ).first()
+            if row is None or row[0] is None:
+                return
+            now_ms = time.time_ns() // 1_000_000
+            points = JOBS[FOLLOWED](view, Question(now_ms)).toLocalIterator()
+            self._sink.add(FOLLOWED, Coverage(row[0], row[1], row[2], row[3], now_ms), points)
+        finally:
+            view.records.unpersist()
+
+
+def main() -> int:
+    """Do what standard input says."""
+    said = json.load(sys.stdin)
+    checkpoint = said.pop("checkpoint")
+    order = Order(**said)
+    os.nice(NICENESS)
+    try:
+        Follower(order, open_session(cores=order.cores, memory_mb=order.memory_mb), checkpoint).run()
+    except Exception as error:
+        traceback.print_exc()
+        sink = Sink(order.database_url, order.runs)
+        sink.give_up("failed", f"{type(error).__name__}: {error}")
+        sink.close()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
