@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 import redis
 from redis.backoff import NoBackoff
 from redis.cluster import RedisCluster
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import NoScriptError, RedisClusterException, ResponseError
 from redis.retry import Retry
 
 from .errors import ClientUnfit, DifferentSlots, MemberUnreadable, WrongType
@@ -86,7 +86,7 @@ class Server:
                 return self.run_once("EVALSHA", script.sha, *rest)
             except NoScriptError:
                 return self.run_once("EVAL", script.text, *rest)
-        except ResponseError as error:
+        except (ResponseError, RedisClusterException) as error:
             raise _clearer(error, keys) from error
 
     @contextmanager
@@ -147,14 +147,14 @@ def _channels(subscription: Any) -> Iterator[bytes | None]:
         yield None if message is None else cast("bytes", message["channel"])
 
 
-def _clearer(error: ResponseError, keys: Sequence[bytes]) -> Exception:
+def _clearer(error: Exception, keys: Sequence[bytes]) -> Exception:
     text = str(error)
     found = _COMPLAINT.search(text)
     if found is not None:
         return WrongType(keys[int(found[1]) - 1].decode("utf-8", "replace"), found[2], found[3])
     if "ESCAPEMENTPOISON" in text:
         return MemberUnreadable(b"")
-    if "CROSSSLOT" in text or "same slot" in text or "same node" in text:
+    if "CROSSSLOT" in text or "same key slot" in text:
         names = [key.decode("utf-8", "replace") for key in (keys[0], keys[-1])]
         return DifferentSlots(names[0], names[1])
     return error

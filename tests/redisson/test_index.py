@@ -180,3 +180,13 @@ def test_the_index_of_values_forgets_what_java_took(full: DelayedQueue, client: 
     assert full.contains(b"v10") and full.remove(b"v10")
     assert not java.contains(b"v10")
     assert 0 < client.ttl(full.keys.values.decode()) <= 3600  # type: ignore[operator]
+
+
+def test_the_index_of_values_is_right_after_java_took_the_last_ones(full: DelayedQueue, client: redis.Redis) -> None:
+    java = ScriptedJava(client, "orders")
+    assert full.contains(b"v10")
+    for _ in range(5):
+        java.poll_last_and_offer_first_to("other")
+    fill(full, client, range(SIZE, SIZE + 5))
+    assert not full.contains(b"v%d" % (SIZE - 1))
+    assert all(full.contains(b"v%d" % number) for number in range(SIZE, SIZE + 5))
