@@ -1,7 +1,9 @@
 """The wheel and the forecast as stretches of slots, from answers that leave out what is empty.
 
-A slot holds what is due after its beginning and up to its end: in RocketMQ's wheel a message that is due at 7,000 ms
-stands in second 6, which is over when it fires. A slot from T to T + step opens into T + 1 ms up to T + step.
+A second of RocketMQ's wheel holds what is due after its beginning and up to its end. The broker counts it where it
+ends, so that whole seconds, which people choose, stand in their own slot: the slot at 14:00:04 holds what is due after
+14:00:03 and up to 14:00:04. Below a second the slots are cut from the timers themselves, after their beginning up to
+their end.
 """
 
 from __future__ import annotations
@@ -81,18 +83,23 @@ def stretch_of(buckets: Iterable[WheelBucket], start_ms: int, span_ms: int, step
 
 def stretch_of_rows(rows: Sequence[TimerRow], start_ms: int, span_ms: int, step_ms: int) -> Stretch:
     """The same from timers themselves."""
-    return stretch_of((WheelBucket(row.due_ms - 1, 1, row.size_bytes) for row in rows), start_ms, span_ms, step_ms)
+    if step_ms < SECOND:
+        places = (WheelBucket(row.due_ms - 1, 1, row.size_bytes) for row in rows)
+    else:
+        places = (WheelBucket(-(-row.due_ms // SECOND) * SECOND, 1, row.size_bytes) for row in rows)
+    return stretch_of(places, start_ms, span_ms, step_ms)
 
 
-def within(start_ms: int, end_ms: int) -> TimerFilter:
-    """The timers of a slot or a stretch."""
-    return TimerFilter(from_ms=start_ms + 1, to_ms=end_ms + 1)
+def within(start_ms: int, end_ms: int, step_ms: int) -> TimerFilter:
+    """The timers of slots of `step_ms` from `start_ms` to `end_ms`."""
+    before_ms = SECOND if step_ms >= SECOND else 0
+    return TimerFilter(from_ms=max(0, start_ms - before_ms + 1), to_ms=end_ms - before_ms + 1)
 
 
 def _one_by_one(admin: Admin, window: Window, *, must: bool) -> Stretch | None:
     """Below a second, and below an hour beyond its reach, the wheel knows nothing: the timers themselves do. None: they
     are too many, and the wheel's own answer is better than a part of them."""
-    rows, is_whole = all_timers(admin, within(window.start_ms, window.end_ms), most=ONE_BY_ONE)
+    rows, is_whole = all_timers(admin, within(window.start_ms, window.end_ms, window.zoom.step_ms), most=ONE_BY_ONE)
     if not is_whole and not must:
         return None
     return stretch_of_rows(rows, window.start_ms, window.zoom.span_ms, window.zoom.step_ms)

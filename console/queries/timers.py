@@ -105,7 +105,7 @@ def _page(
 
 def _first(window: Window) -> TimerFilter:
     """What fires next; in a stretch that was chosen, what fires in it."""
-    return TimerFilter() if window.following else within(window.start_ms, window.end_ms)
+    return TimerFilter() if window.following else within(window.start_ms, window.end_ms, window.zoom.step_ms)
 
 
 def _figures(status: TimerStatus | None) -> TimerFigures:

@@ -35,7 +35,7 @@ def timers(here: Mirrored, window: Window) -> TimersPage:
     """The page from what was pulled; slots count the newest records only."""
     newest, evidence = _read(here)
     told, _ = ask(lambda admin: (admin.timer_checkpoint(), admin.timer_metrics()), source=here.name, requests=TOLD)
-    wanted = TimerFilter() if window.following else within(window.start_ms, window.end_ms)
+    wanted = TimerFilter() if window.following else within(window.start_ms, window.end_ms, window.zoom.step_ms)
     topics = _topics(newest, told[1] if told else None)
     return TimersPage(
         evidence=evidence,

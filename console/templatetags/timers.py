@@ -192,8 +192,8 @@ def _ring(ring: Stretch, zoom: str, herds: list[int]) -> list[Slot]:
         Slot(
             slot.count,
             _slot_title(slot, ring.step_ms),
-            f"?zoom={zoom}&amp;at={slot.start_ms}",
-            any(slot.start_ms < due_ms <= slot.start_ms + ring.step_ms for due_ms in herds),
+            _opens_zoom(zoom, slot.start_ms),
+            any(slot.start_ms <= due_ms < slot.start_ms + ring.step_ms for due_ms in herds),
         )
         if slot.count
         else Slot(0)
@@ -210,7 +210,12 @@ def _opens(zoom: Zoom, start_ms: int) -> str:
     """The next zoom at this slot; below that, the messages themselves."""
     if zoom.opens is None:
         return f"{reverse('timer_list')}?from={start_ms + 1}&amp;to={start_ms + zoom.step_ms + 1}"
-    return f"?zoom={zoom.opens}&amp;at={start_ms}"
+    return _opens_zoom(zoom.opens, start_ms)
+
+
+def _opens_zoom(name: str, start_ms: int) -> str:
+    """A second stands where it ends: its parts begin a second before."""
+    return f"?zoom={name}&amp;at={start_ms - SECOND if name == '1s' else start_ms}"
 
 
 def _hub(page: TimersPage) -> Hub:
