@@ -37,8 +37,10 @@ def fill(server: redis.Redis, queue: str, count: int, first_ms: int, last_ms: in
             pipeline.zadd(timeouts, scored)
             pipeline.rpush(offered, *scored)
             pipeline.execute()
-    head = server.zrange(timeouts, 0, 0, withscores=True)
-    server.publish(channel, str(int(head[0][1])))
+        if numbers[0] == 0 or numbers[-1] == count - 1:
+            # As Java does for a new head: whoever serves the queue learns of it at once.
+            head = server.zrange(timeouts, 0, 0, withscores=True)
+            server.publish(channel, str(int(head[0][1])))
 
 
 def chunks(count: int) -> Iterator[range]:

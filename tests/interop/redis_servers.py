@@ -18,6 +18,7 @@ from tests.interop.process import Child, free_ports
 from tests.interop.waiting import wait_until
 
 START_TIMEOUT_S = 30
+ANSWER_TIMEOUT_S = 60
 KINDS = ("valkey", "redis")
 SETTINGS = """\
 bind 127.0.0.1
@@ -57,8 +58,8 @@ class RedisServer:
         return self._child.pid
 
     def client(self) -> redis.Redis:
-        """A new client that tries nothing twice: what a test asks is asked once."""
-        return redis.Redis(port=self.port, retry=Retry(NoBackoff(), 0))
+        """A new client that tries nothing twice, and waits: a million waiting values keep Redisson's server busy."""
+        return redis.Redis(port=self.port, socket_timeout=ANSWER_TIMEOUT_S, retry=Retry(NoBackoff(), 0))
 
     def start(self) -> RedisServer:
         """Start the process and wait until it answers (after the append-only file is read)."""
