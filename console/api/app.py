@@ -85,10 +85,10 @@ def create_application(namesrv: str) -> Starlette:
     """The REST application for the brokers of one name server."""
     rooms = Rooms(namesrv)
     paths = dict.fromkeys(operation.path for operation in OPERATIONS)
-    # a schedule key is the caller's own word: it may hold a slash
+    # a schedule key and the name of a delayed queue are the caller's own words: they may hold a slash
     routes: list[BaseRoute] = [
         Route(
-            ROOT + path.replace("{schedule_key}", "{schedule_key:path}"),
+            ROOT + path.replace("{schedule_key}", "{schedule_key:path}").replace("{queue}", "{queue:path}"),
             Address(rooms, tuple(each for each in OPERATIONS if each.path == path)),
         )
         for path in paths

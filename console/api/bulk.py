@@ -109,18 +109,19 @@ async def _start(
         "is_all": wanted.all,
         **(more or {}),
     }
-    return await _begun(kind, parameters, wanted.reason, grant)
+    return await begun(kind, parameters, wanted.reason, _actor(grant))
 
 
 async def _switched(request: Request, grant: Grant, kind: str) -> Response:
     only_parameters(request)
     require_everywhere(grant)
     wanted = decode(await read_body(request, MAX_BODY_BYTES), _switch)
-    return await _begun(kind, {}, wanted.reason, grant)
+    return await begun(kind, {}, wanted.reason, _actor(grant))
 
 
-async def _begun(kind: str, parameters: Mapping[str, Any], reason: str, grant: Grant) -> Response:
-    row = await _in_thread(lambda: desk.start(kind, parameters, _actor(grant), reason=reason))
+async def begun(kind: str, parameters: Mapping[str, Any], reason: str, actor: Actor) -> Response:
+    """Start an operation and say where to look; a small one has run by then."""
+    row = await _in_thread(lambda: desk.start(kind, parameters, actor, reason=reason))
     answer = json_answer(_shown(row), 202)
     answer.headers["location"] = f"/api/v1/operations/{row.pk}"
     return answer

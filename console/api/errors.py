@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 import msgspec
 
+from broker.client import HalfNotSafe
 from broker.client import errors as client
 from broker.client.errors import Answer
+from broker.client.transaction_guard import PlainSendRefused
 
 DISK_FULL_WORDS = ("disk is too full", "disk is full")
 
@@ -144,6 +146,10 @@ class TooManyMatch(RequestError):
     """More timers match than one operation may touch."""
 
 
+class RedisUnavailable(RequestError):
+    """The Redis server of the delayed queues does not answer."""
+
+
 class TooManyRequests(RequestError):
     """More messages are under way than are taken at once."""
 
@@ -199,11 +205,16 @@ RULES: dict[type[Exception], Rule] = {
     NoOperation: Rule(404, "operation_unknown", "Operation unknown", "Use the number that the request answered."),
     OperationRefused: Rule(422, "operation_refused", "Operation refused", "Correct what the detail names."),
     TooManyMatch: Rule(422, "too_many_match", "Too many match", "Narrow the filter and do it in parts."),
+    RedisUnavailable: Rule(
+        503, "redis_unavailable", "Redis unavailable", "Try again; check ESCAPEMENT_REDISSON_URL.", 2
+    ),
     TooManyRequests: Rule(429, "too_many_requests", "Too many requests", "Wait for answers before sending more.", 1),
     NotBuilt: Rule(501, "not_built", "Not built yet", "Leave it out, or use what /api/docs lists as built."),
     TokensUnreadable: Rule(503, "tokens_unreadable", "Tokens unreadable", "Try again; check the database.", 2),
     Unexpected: Rule(500, "internal_error", "Internal error", "Try again; if it stays, look into the web log."),
     client.InvalidArgument: Rule(400, "invalid_message", "Invalid message", "Correct the field that is named."),
+    HalfNotSafe: Rule(503, "half_not_safe", "Half not safe", "Send again; look at the broker's disk and slave.", 1),
+    PlainSendRefused: Rule(409, "plain_send", "Inside a transaction", "Send with the producer of the block."),
     client.RouteNotFound: Rule(404, "topic_not_found", "Topic not found", "Create the topic, or check its name."),
     client.NotSupported: Rule(501, "not_supported", "Not supported", "This broker does not know the request."),
     client.ScheduleKeyTaken: Rule(

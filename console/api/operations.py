@@ -2,37 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from console.credentials import PUBLISH, READ
 
-import msgspec
-from starlette.requests import Request
-from starlette.responses import Response
-
-from console.credentials import PUBLISH, READ, Grant
-
-from . import bulk, looking, scheduling, sending, waiting
+from . import bulk, delayedoperations, looking, scheduling, sending, waiting
 from .bulkschemas import ManyMoved, ManyTimers, OperationShown, SwitchReason
-from .room import Room
+from .operation import Operation as Operation
 from .schemas import FoundMessage, GroupList, LevelList, NewMessage, NewMessages, Sent, SentBatch, TopicList
 from .timerschemas import Forecast, NewMoment, ScheduleChange, TimerRows, TimerTotals, Wheel
-
-Handler = Callable[[Request, Grant, Room], Awaitable[Response]]
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One method at one address. Without a handler it is planned: answered with 501, nothing is done."""
-
-    method: str
-    path: str
-    summary: str
-    action: str
-    handler: Handler | None = None
-    takes: type[msgspec.Struct] | None = None
-    answers: tuple[tuple[int, str, type[msgspec.Struct]], ...] = ()
-    parameters: tuple[tuple[str, str], ...] = ()
-
 
 _TOPIC = ("topic", "The topic of a RocketMQ unique id.")
 _REASON = ("reason", "Kept with the message in the broker's log.")
@@ -134,4 +110,5 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST", "/operations/{id}:abort", "Stop an operation after the batch under way", PUBLISH, bulk.abort, None,
         ((200, "The operation.", OperationShown),),
     ),
+    *delayedoperations.OPERATIONS,
 )  # fmt: skip

@@ -9,14 +9,15 @@ from typing import Any
 
 from broker.client import InvalidArgument
 from broker.client.names import check_writable_topic
-from broker.redisson import RedissonError, codec_named
+from broker.redisson import Codec, RedissonError, codec_named
 from broker.redisson.errors import ValueUnreadable
 from broker.redisson.importing import begin_import, pause_import, preview_import
 from broker.redisson.modes import make_reliable, read_mode, stop
 from broker.redisson.repairing import plan_repair, repair
 from broker.redisson.surveying import survey
 from broker.redisson.waiting import Damaged
-from console.operations.delayed import QueueKind, checked_queue, in_redis
+from console.operations.delayed import QueueKind
+from console.operations.delayed_choice import checked_queue, in_redis
 from console.operations.errors import InvalidParameter
 from console.operations.kind import ItemResult, Target
 from console.operations.preview import Preview
@@ -41,11 +42,9 @@ class OfferValue(QueueKind):
         text, codec, delay_ms = parameters.get("value"), parameters.get("codec"), parameters.get("delay_ms")
         if not isinstance(text, str) or len(text) > MOST_VALUE_CHARACTERS:
             raise InvalidParameter("value", f"A value is a text of at most {MOST_VALUE_CHARACTERS:,} characters.")
-        if codec not in CODECS:
-            raise InvalidParameter("codec", f"Codecs that can be written here: {', '.join(CODECS)}.")
         if not isinstance(delay_ms, int) or isinstance(delay_ms, bool) or not 0 <= delay_ms <= MOST_DELAY_MS:
             raise InvalidParameter("delay", "A delay is 0 ms to ten years.")
-        _encoded(str(codec), text)
+        checked_value(str(codec), text)
         return {"queue": checked_queue(parameters), "value": text, "codec": codec, "delay_ms": delay_ms}
 
     def preview(self, parameters: Mapping[str, Any]) -> Preview:
@@ -62,7 +61,7 @@ class OfferValue(QueueKind):
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
         """One script."""
         queue = queue_named(parameters["queue"], codec=parameters["codec"], to_write=True)
-        value = _decoded(parameters["codec"], parameters["value"])
+        value = checked_value(parameters["codec"], parameters["value"])
         receipt = in_redis(lambda: queue.offer(value, parameters["delay_ms"]))
         return [ItemResult("offered", {"due_ms": receipt.due_ms, "packing": receipt.packing.value})]
 
@@ -180,23 +179,26 @@ class MakePlain(_Handing):
         return [ItemResult("made_plain")]
 
 
-def _decoded(codec: str, text: str) -> object:
-    """The value that a text stands for: of JSON what Java's types say, where there are any."""
-    if codec == "StringCodec":
-        return text
+def checked_value(codec: str, text: str) -> object:
+    """The value of a text, of JSON as its Java types say, where there are any; raises InvalidParameter."""
+    if codec not in CODECS:
+        raise InvalidParameter("codec", f"Codecs that can be written here: {', '.join(CODECS)}.")
+    writer = codec_named(codec)
     try:
-        return codec_named(codec).decode(text.encode())
-    except ValueUnreadable:
-        return json.loads(text)
-
-
-def _encoded(codec: str, text: str) -> bytes:
-    try:
-        return codec_named(codec).encode(_decoded(codec, text))
+        value = text if codec == "StringCodec" else _of_json(writer, text)
+        writer.encode(value)
     except (ValueError, RecursionError) as error:
         raise InvalidParameter("value", f"This is no JSON: {error}.") from None
     except RedissonError as error:
         raise InvalidParameter("value", str(error)) from None
+    return value
+
+
+def _of_json(codec: Codec, text: str) -> object:
+    try:
+        return codec.decode(text.encode())
+    except ValueUnreadable:
+        return json.loads(text)
 
 
 def _label(queue: str, damaged: Damaged) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from broker.engine.disk.chain import Chain
 from broker.engine.fsck import check_store
 from broker.engine.testing import Fault, PowerLoss, SimulatedFiles, open_engine
 
@@ -286,20 +285,3 @@ def test_a_client_cannot_make_recovery_believe_that_a_parked_message_went_out():
     assert after.bodies("orders") == [b"forged", b"parked"]
     forged = after.readable("orders")[0]
     assert "ESC_SOURCE" not in forged.properties
-
-
-def test_a_power_loss_while_segments_behind_the_end_are_removed_leaves_no_gap_between_them():
-    files = SimulatedFiles()
-    chain = Chain(files, "/store/commitlog", 1024)
-    for number in range(5):
-        chain.add(number * 1024)
-    seen: set[tuple[int, ...]] = set()
-
-    def at_boundary() -> None:
-        for seed in range(40):
-            disk = files.crash(PowerLoss("random", seed))
-            seen.add(tuple(Chain(disk, "/store/commitlog", 1024).segments()))
-
-    files.on_change = at_boundary
-    chain.clear_from(100)
-    assert seen == {tuple(range(0, count * 1024, 1024)) for count in range(1, 6)}

@@ -1,0 +1,69 @@
+"""The part of the table of REST operations that is about Redisson's delayed queues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from console.credentials import PUBLISH, READ
+
+from . import delayed
+from .bulkschemas import OperationShown
+from .delayedschemas import (
+    DelayedQueueList,
+    DelayedQueueRow,
+    DelayedValues,
+    LaterValues,
+    ManyValues,
+    MovedValues,
+    NewValue,
+    Offered,
+    QueueReason,
+    QueueTopic,
+)
+from .operation import Operation
+
+_QUEUE = "/redisson/queues/{queue}"
+_BEGUN = ((202, "It runs, or has run already if it is small; Location says where to look.", OperationShown),)
+#: address, summary, kind of operation, what it takes
+_ACTIONS: tuple[tuple[str, str, str, type[msgspec.Struct]], ...] = (
+    ("remove", "Remove waiting values", "redisson.remove", ManyValues),
+    ("deliver-now", "Put values into the plain list now", "redisson.deliver_now", ManyValues),
+    ("reschedule", "Move values to another moment", "redisson.reschedule", LaterValues),
+    ("move", "Move values to another queue", "redisson.move", MovedValues),
+    ("set-aside", "Move poison out of Java's way; all of it without handles", "redisson.set_aside", ManyValues),
+    ("put-back", "Put back what was set aside", "redisson.put_back", ManyValues),
+    ("clear", "Let nothing wait any more", "redisson.clear", QueueReason),
+    ("repair", "Make list and set agree again", "redisson.repair", QueueReason),
+    ("make-reliable", "Send due values to a topic", "redisson.make_reliable", QueueTopic),
+    ("import", "Move all values into timers of a topic", "redisson.import", QueueTopic),
+    ("make-plain", "Send due values to the plain list again", "redisson.make_plain", QueueReason),
+)
+
+
+def _all() -> Iterator[Operation]:
+    yield Operation(
+        "GET", "/redisson/queues", "List Redisson's delayed queues", READ, delayed.queues, None,
+        ((200, "A page of them.", DelayedQueueList),), (("search", "Part of a name."), ("offset", "How many to skip.")),
+    )  # fmt: skip
+    yield Operation(
+        "GET", _QUEUE + "/values", "List waiting values by due time", READ, delayed.values, None,
+        ((200, "A page of them.", DelayedValues),),
+        (
+            ("from", "RFC 3339 with a zone, or ms since 1970; from this moment on."),
+            ("to", "RFC 3339 with a zone, or ms since 1970; up to this moment."),
+            ("cursor", "From the page before."), ("aside", "true: what was set aside instead."),
+        ),
+    )  # fmt: skip
+    yield Operation(
+        "POST", _QUEUE + "/values", "Offer a value", PUBLISH, delayed.offer, NewValue, ((201, "It waits.", Offered),)
+    )
+    for name, summary, kind, takes in _ACTIONS:
+        yield Operation("POST", f"{_QUEUE}:{name}", summary, PUBLISH, delayed.operation(kind), takes, _BEGUN)
+    yield Operation(
+        "GET", _QUEUE, "Look at a delayed queue", READ, delayed.queue, None, ((200, "The queue.", DelayedQueueRow),)
+    )
+
+
+OPERATIONS = tuple(_all())
