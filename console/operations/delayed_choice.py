@@ -69,6 +69,7 @@ def in_redis(question: Any) -> Any:
 
 
 def values_between(name: str, from_ms: int | None, to_ms: int | None, *, aside: bool) -> Iterator[Waiting]:
+    """Yield the values due from one moment to before another, in order."""
     queue, cursor = queue_named(name), None
     low, high = (-math.inf if from_ms is None else from_ms), (math.inf if to_ms is None else to_ms - 1)
     while True:
