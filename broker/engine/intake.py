@@ -34,7 +34,7 @@ from .store.groups import check_group_name
 from .store.store import Store
 from .store.ticket import Ticket
 from .store.topics import DLQ_PREFIX, HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, Topic
-from .timer.core import Sent
+from .timer.parked import Sent
 from .timer.parking import Parking
 from .transaction.service import Transactions
 

@@ -56,6 +56,8 @@ class Book:
         driver = open_engine(files, clock=ManualClock(now_ms), **config)
         assert driver.engine.health().state in ("OK", "DEGRADED"), driver.engine.health()
         self.look(driver, finished=False)
+        if driver.engine.timer_status(now_ms)["paused"]:
+            driver.engine.pause_timers(False, now_ms)
         let_pass(driver, LONGEST_MS + 20_000)
         self.look(driver, finished=True)
         status = driver.engine.timer_status(driver.clock.now_ms)

@@ -6,75 +6,21 @@ only say where to look for it when its second comes; that they name it twice, or
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from ..disk.files import join
 from ..errors import CorruptRecord, RecordNotFound
-from ..message import Message, decode, string_hash
-from ..properties import (
-    DUE_MS,
-    REAL_TOPIC,
-    REPLACES,
-    SCHEDULE_KEY,
-    TIMER_DELAY_MS,
-    TIMER_DELAY_SEC,
-    TIMER_DELIVER_MS,
-    TIMER_OUT_MS,
-)
+from ..message import decode, string_hash
 from ..store.consumequeue import ConsumeQueue
 from ..store.store import Store
 from ..store.topics import TIMER_TOPIC
 from .done import Done
 from .due import Due
-from .log import MAGIC_DELETE, MAGIC_PLAIN, MAGIC_ROLL, TimerLog, Unit
+from .log import MAGIC_DELETE, MAGIC_PLAIN, MAGIC_ROLL, UNIT, UNIT_SIZE, TimerLog, Unit
 from .moments import Reach, second_of
-from .wheel import Wheel
-
-
-class Parked(NamedTuple):
-    """A timer: its record's place and what it says. ``replaced``: position of the timer that is over with it."""
-
-    offset: int
-    position: int
-    size: int
-    due_ms: int
-    topic: str
-    unique_key: str | None = None
-    key: str | None = None
-    replaced: int = -1
-
-
-class Sent(NamedTuple):
-    """The rest of a message as the client sent it."""
-
-    flag: int
-    sys_flag: int
-    born_ms: int
-    born_host: bytes
-    reconsume_times: int
-
-
-class Replaced(NamedTuple):
-    """Noted on a parked record: a timer came, and ``old`` is over with it."""
-
-    timer: Parked
-    old: Parked
-
-
-class Deleted(NamedTuple):
-    """Noted on a delete record: ``victim`` is over if it ``cancels``, and was before if not; None: there is none."""
-
-    offset: int
-    position: int
-    size: int
-    victim: Parked | None
-    cancels: bool
-
-
-#: What becomes of timers when a record is visible.
-Note = Parked | Replaced | Deleted
+from .parked import Parked, due_ms_of
+from .wheel import SLOT, SLOT_SIZE, Wheel
 
 
 @dataclass(slots=True)
@@ -131,38 +77,60 @@ class Core:
             value = self._hashes[topic] = string_hash(topic)
         return value
 
-    def index(self, timers: Iterable[Parked], now_ms: int) -> None:
+    def index(self, timers: Sequence[Parked], now_ms: int) -> None:
         """Put timers into timer log and wheel, and those that are due soon to what comes next."""
-        now_second = now_ms // 1000
-        wheel, log, reach, due = self.wheel, self.log, self.reach, self.due
-        slots, hashes, read_second = reach.slots, self._hashes, due.read_second
-        add, append, next_position = wheel.add, log.append, log.next_position
-        soonest, minutes = due.next_used, self.minutes
+        now_second, slots = now_ms // 1000, self.reach.slots
+        at, count = 0, len(timers)
+        while at < count:
+            stop = at
+            while stop < count and (timers[stop].due_ms - 1) // 1000 - now_second < slots:
+                stop += 1
+            while at < stop:
+                unit = self.log.next_position()
+                part = timers[at : min(stop, at + self.log.units_left)]
+                self._index_near(part, unit, now_ms)
+                at += len(part)
+            if at < count:
+                offset, position, size, due_ms, topic = timers[at][:5]
+                self.put(offset, position, size, due_ms, self.hash_of(topic), now_ms)
+                at += 1
+
+    def _index_near(self, timers: Sequence[Parked], unit: int, now_ms: int) -> None:
+        """Put timers within reach into the timer log from ``unit`` on, which has room for them, and into the wheel."""
+        wheel, due, hashes, minutes = self.wheel, self.due, self._hashes, self.minutes
+        raw, places, read_second, soonest = wheel.raw, wheel.places, due.read_second, due.next_used
+        slot_of, slot_into, add, pack = SLOT.unpack_from, SLOT.pack_into, wheel.add, UNIT.pack
+        write_ms = now_ms - now_ms % 1000
+        units: list[bytes] = []
         for offset, position, size, due_ms, topic, _, _, _ in timers:
             second = (due_ms - 1) // 1000
             topic_hash = hashes.get(topic)
             if topic_hash is None:
                 topic_hash = self.hash_of(topic)
-            if second - now_second < slots:
-                own = offset << 16 | due_ms - second * 1000
-                previous = add(second, next_position())
-                append(previous, MAGIC_PLAIN, second, now_ms, position, size, topic_hash, own)
-                minute = (second + 1) // 60
-                minutes[minute] = minutes.get(minute, 0) + 1
-                if second < read_second:
-                    due.insert(due_ms, offset, position, size)
+            place = second % places * SLOT_SIZE
+            own, first, previous, number, rolls = slot_of(raw, place)
+            if own == second:
+                slot_into(raw, place, second, first, unit, number + 1, rolls)
             else:
-                own = reach.roll_bytes(offset, due_ms)
-                second = reach.roll_second(due_ms, now_second)
-                self.count_rolls(second, 1)
-                previous = add(second, next_position(), rolls=1)
-                append(previous, MAGIC_PLAIN | MAGIC_ROLL, second, now_ms, position, size, topic_hash, own)
+                previous = add(second, unit)
+            units.append(
+                pack(
+                    UNIT_SIZE, previous, MAGIC_PLAIN, write_ms, second * 1000 - write_ms, position, size, topic_hash,
+                    offset << 16 | due_ms - second * 1000,
+                )
+            )  # fmt: skip
+            unit += UNIT_SIZE
+            minute = (second + 1) // 60
+            minutes[minute] = minutes.get(minute, 0) + 1
+            if second < read_second:
+                due.insert(due_ms, offset, position, size)
             if second < soonest:
                 soonest = second
+        self.log.extend(b"".join(units))
         due.next_used = soonest
 
-    def roll(self, offset: int, position: int, size: int, due_ms: int, topic_hash: int, now_ms: int) -> None:
-        """Put a far timer whose roll slot has come where it belongs now."""
+    def put(self, offset: int, position: int, size: int, due_ms: int, topic_hash: int, now_ms: int) -> None:
+        """Put one timer, near or far, where it belongs now."""
         second, now_second = second_of(due_ms), now_ms // 1000
         magic, rolls, own = MAGIC_PLAIN, 0, self.reach.plain_bytes(offset, due_ms)
         if self.reach.is_far(second, now_second):
@@ -176,7 +144,6 @@ class Core:
         previous = self.wheel.add(second, self.log.next_position(), rolls=rolls)
         self.log.append(previous, magic, second, now_ms, position, size, topic_hash, own)
         self.due.next_used = min(self.due.next_used, second)
-        self.totals.rolled += 1
 
     def index_delete(self, position: int, size: int, victim: Parked, now_ms: int) -> None:
         """Put a delete into the second of what it deletes, so that numbers are right and RocketMQ knows."""
@@ -248,45 +215,3 @@ class Core:
             return False
         self.count(topic, -1)
         return True
-
-
-def parked_of(message: Message) -> Parked:
-    """Return a parked record as a timer; ``due_ms`` is exact also where RocketMQ wrote the record."""
-    properties = message.properties
-    replaced = number_of(properties.get(REPLACES))
-    return Parked(
-        message.queue_offset,
-        message.position,
-        message.size,
-        due_ms_of(message),
-        properties.get(REAL_TOPIC, ""),
-        message.unique_key,
-        properties.get(SCHEDULE_KEY),
-        -1 if replaced is None else replaced,
-    )
-
-
-def due_ms_of(message: Message) -> int:
-    """Return when a parked record is due: what we wrote, else what the sender asked for, else RocketMQ's second."""
-    properties = message.properties
-    if (exact := number_of(properties.get(DUE_MS))) is not None:
-        return exact
-    out_ms = number_of(properties.get(TIMER_OUT_MS))
-    asked: int | None = None
-    if (seconds := number_of(properties.get(TIMER_DELAY_SEC))) is not None:
-        asked = message.store_ms + seconds * 1000
-    elif (delay_ms := number_of(properties.get(TIMER_DELAY_MS))) is not None:
-        asked = message.store_ms + delay_ms
-    else:
-        asked = number_of(properties.get(TIMER_DELIVER_MS))
-    if out_ms is None:
-        return message.store_ms if asked is None else asked
-    # a relative time was counted from a moment shortly before the record was stored: it must fit RocketMQ's second
-    return asked if asked is not None and out_ms < asked <= out_ms + 1000 else out_ms + 1000
-
-
-def number_of(text: str | None) -> int | None:
-    """Return a whole number of at most 64 bits, None for anything else."""
-    if text is None or not text.isascii() or len(text) > 19 or not text.removeprefix("-").isdigit():
-        return None
-    return int(text)

@@ -26,9 +26,10 @@ from ..store.facts import Facts
 from ..store.ticket import Ticket
 from ..store.topics import TIMER_TOPIC
 from .asks import Ask
-from .core import Core, Deleted, Note, Parked, Sent
+from .core import Core
 from .keys import Keys
 from .moments import out_ms_of, second_of
+from .parked import Deleted, Note, Parked, Sent
 
 _STORED_LIMIT_BYTES = 32_767
 #: What RocketMQ's recall command writes.

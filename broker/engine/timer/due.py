@@ -231,7 +231,8 @@ class Due:
             unit, second = self.rolling.pop()
             offset, due_ms = core.reach.roll_of(second, unit.reserved) if unit.reserved else core.read_unit(unit)
             if offset >= 0 and core.waits(offset):
-                core.roll(offset, unit.position, unit.record_size, due_ms, unit.topic_hash, now_ms)
+                core.put(offset, unit.position, unit.record_size, due_ms, unit.topic_hash, now_ms)
+                core.totals.rolled += 1
         return used
 
     # taking

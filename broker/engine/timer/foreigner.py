@@ -5,9 +5,10 @@ from __future__ import annotations
 from ..message import Message
 from ..properties import ECHO, TIMER_DELETE, TIMER_LEFT, TIMER_ROLLS, UNIQUE_KEY
 from ..store.topics import TIMER_TOPIC
-from .core import Core, Parked, number_of, parked_of
+from .core import Core
 from .keys import Keys
 from .moments import second_of
+from .parked import Parked, number_of, parked_of
 
 
 class Foreigner:

@@ -13,7 +13,8 @@ from ..properties import CANCELS, SOURCE, TIMER_DELETE
 from ..store.facts import schedule_entry
 from ..store.store import Store
 from ..store.topics import TIMER_TOPIC
-from .core import Core, Parked, number_of, parked_of
+from .core import Core
+from .parked import Parked, number_of, parked_of
 
 #: Entries of one key looked at: more than this many timers never share a unique key.
 _LOOKS = 64

@@ -6,9 +6,10 @@ from typing import Any
 
 from ..message import Message
 from ..properties import REASON
-from .core import Core, Parked, due_ms_of
+from .core import Core
 from .keys import Keys
 from .listing import timer_json
+from .parked import Parked, due_ms_of
 from .steering import Steering, Target
 
 _STEPS_BACK = 100

@@ -12,10 +12,11 @@ from typing import Any
 from ..errors import CorruptRecord, RecordNotFound
 from ..message import Message, decode
 from ..properties import TIMER_ROLLS
-from .core import Core, number_of
+from .core import Core
 from .keys import Keys
 from .log import MAGIC_DELETE, MAGIC_ROLL
 from .moments import HOUR_MS, second_of
+from .parked import number_of
 
 #: Units looked at for one answer, and listings kept to go on with.
 _UNITS_PER_ANSWER = 20_000

@@ -98,6 +98,16 @@ class TimerLog:
         self.end_position = at + UNIT_SIZE
         return at
 
+    @property
+    def units_left(self) -> int:
+        """How many units fit the file at the place that ``next_position`` has just named."""
+        return (self._file_end - self.end_position - _BLANK_ROOM) // UNIT_SIZE
+
+    def extend(self, units: bytes) -> None:
+        """Add packed units at that place; the caller has checked that they fit."""
+        self._tail += units
+        self.end_position += len(units)
+
     def next_position(self) -> int:
         """Return where the next unit will stand; a file without room for it is closed with a blank."""
         at = self.end_position

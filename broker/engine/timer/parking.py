@@ -20,10 +20,11 @@ from ..store.facts import Facts, schedule_entry
 from ..store.ticket import Ticket
 from ..store.topics import TIMER_TOPIC
 from .asks import Ask, ask_of, due_ms_asked
-from .core import Core, Note, Parked, Replaced, Sent
+from .core import Core
 from .deletes import Deletes
 from .keys import Keys
 from .moments import second_of
+from .parked import Note, Parked, Replaced, Sent
 
 #: What a release or a cancel adds to the properties.
 _RESERVE_BYTES = CRC_SIZE + 40

@@ -15,6 +15,7 @@ from ..store.mending import Mender
 from ..store.run import Run
 from ..store.store import Store
 from ..store.topics import TIMER_TOPIC
+from .parked import due_ms_of
 from .second import Entry
 
 #: Records so close to each other are read together, up to so many bytes.
@@ -28,18 +29,18 @@ _CHECKSUM_PLACE = CRC_NAME + b"0" * 10 + b"\x02"
 _SIZE = struct.Struct(">II")
 _QUEUE_ID = struct.Struct(">i")
 _FULL_LIMIT = 32_767
+_TAG_LIMIT = 4_096
 
 
 class Ready:
     """A run of released records and the timers they release. All before ``at`` are gone."""
 
-    __slots__ = ("at", "dues", "offsets", "positions", "run")
+    __slots__ = ("at", "dues", "offsets", "run")
 
     def __init__(self) -> None:
         self.run = Run()
         self.dues = array("q")
         self.offsets = array("q")
-        self.positions = array("q")
         self.at = 0
 
     @property
@@ -58,13 +59,17 @@ class Preparer:
         self._store = store
         self._mender = mender
         self._place = place
-        self._topics: dict[bytes, tuple[str, bytes, bool]] = {}
-        self._host = store.store_host
+        #: by topic: its length and name as they stand in a record, and whether that takes a wide one (v2)
+        self._topics: dict[str, tuple[bytes, bool]] = {}
+        self._tags: dict[tuple[str, bytes], tuple[int, int]] = {}
+        host = store.store_host
+        #: records are encoded the fast way only where they come from an IPv4 address and go to one
+        self._host, self._is_v4 = host, len(host) == 8
 
     def prepare(self, entries: Sequence[Entry], misfits: list[Entry]) -> Ready:
         """Return the entries as records; ``misfits`` takes those that are not what the timer log says."""
         ready = Ready()
-        groups: dict[tuple[bytes, bytes], int] = {}
+        groups: dict[bytes, int] = {}
         for entry, raw in zip(entries, self._read(entries), strict=True):
             if not self._add(ready, groups, entry, raw):
                 misfits.append(entry)
@@ -97,87 +102,96 @@ class Preparer:
             at = stop
         return records
 
-    def _add(self, ready: Ready, groups: dict[tuple[bytes, bytes], int], entry: Entry, raw: bytes) -> bool:
+    def _add(self, ready: Ready, groups: dict[bytes, int], entry: Entry, raw: bytes) -> bool:
         """Add one record; False if it is not the timer that the entry speaks of."""
         due_ms, offset, position, size = entry
         if len(raw) != size or is_sound(raw, position) is not None:
             return False
-        head = HEAD.unpack_from(raw)
+        _, _, _, _, _, own_offset, _, sys_flag, _ = HEAD.unpack_from(raw)
         at = _BODY_LENGTH_AT + 4 + U32.unpack_from(raw, _BODY_LENGTH_AT)[0]
-        end = -CRC_SIZE if raw[-CRC_SIZE:-11] == CRC_NAME else size
-        properties = raw[at + len(_OWN_TOPIC) + 2 : end]
-        if head[5] != offset or head[7] & _IPV6 or len(self._host) != 8 or raw[at : at + 20] != _OWN_TOPIC:
+        # as parked here: the properties end with where and when, then the checksum
+        where, when = raw.rfind(_WHERE, at), raw.rfind(_WHEN, at)
+        if (
+            own_offset != offset
+            or not self._is_v4
+            or sys_flag & _IPV6
+            or not 0 < where < when
+            or raw[at : at + 20] != _OWN_TOPIC
+            or raw[when + len(_WHEN) : -CRC_SIZE] != b"%d\x02" % due_ms
+            or raw[-CRC_SIZE:-11] != CRC_NAME
+        ):
             return self._add_slowly(ready, groups, entry, raw)
-        if b"\x02%s\x01%d\x02" % (_DUE, due_ms) not in properties:
-            return self._add_slowly(ready, groups, entry, raw)
-        name, queue_id = field_of(properties, _REAL_TOPIC), field_of(properties, _REAL_QID)
-        if not name or queue_id is None:
-            return False
-        source = b"%s\x01%d\x02" % (_SOURCE, position)
-        length = len(properties) + len(source) + CRC_SIZE
-        group = groups.get((name, queue_id))
-        if group is None:
-            group = self._group_of(ready.run, groups, name, queue_id)
-        if length > _FULL_LIMIT or group < 0:
-            return False
-        topic, topic_head, wide = self._topics[name]
-        record = b"".join(
-            (raw[:at], topic_head, U16.pack(length), properties, source, _CHECKSUM_PLACE),
-        )
         run = ready.run
-        start = len(run.data)
-        run.data += record
-        _SIZE.pack_into(run.data, start, len(record), MAGIC_V2 if wide else MAGIC_V1)
-        _QUEUE_ID.pack_into(run.data, start + _QUEUE_ID_AT, run.places[group][1])
-        run.data[start + _STORE_HOST_AT : start + _STORE_HOST_AT + 8] = self._host
+        group = groups.get(raw[where:when])
+        if group is None:
+            group = self._group_of(run, groups, raw[where:when])
+        properties = raw[at + 22 : -CRC_SIZE]
+        source = _SOURCE_IS % position
+        length = len(properties) + len(source) + CRC_SIZE
+        if length > _FULL_LIMIT or group < 0:
+            return self._add_slowly(ready, groups, entry, raw)
+        topic, queue_id = run.places[group]
+        topic_head, wide = self._topics[topic]
+        record = b"".join((raw[:at], topic_head, U16.pack(length), properties, source, _CHECKSUM_PLACE))
+        data = run.data
+        start = len(data)
+        data += record
+        _SIZE.pack_into(data, start, len(record), MAGIC_V2 if wide else MAGIC_V1)
+        _QUEUE_ID.pack_into(data, start + _QUEUE_ID_AT, queue_id)
+        data[start + _STORE_HOST_AT : start + _STORE_HOST_AT + 8] = self._host
         run.starts.append(start)
         run.sizes.append(len(record))
         run.time_at.append(_STORE_HOST_AT - 8)
         run.groups.append(group)
         self._add_keys(run, topic, properties)
-        self._count(ready, entry)
+        ready.dues.append(due_ms)
+        ready.offsets.append(offset)
         return True
 
-    def _count(self, ready: Ready, entry: Entry) -> None:
-        ready.dues.append(entry.due_ms)
-        ready.offsets.append(entry.offset)
-        ready.positions.append(entry.position)
-
     def _add_keys(self, run: Run, topic: str, properties: bytes) -> None:
-        hash_of = self._store.index.hash_of
+        """Add index hashes and tags code."""
+        hashes, hash_of = run.hashes, self._store.index.hash_of
         unique_key = field_of(properties, _UNIQUE_KEY)
-        tags = field_of(properties, _TAGS)
-        keys = field_of(properties, _KEYS)
         if unique_key:
-            run.hashes.append(hash_of(f"{topic}#{unique_key.decode()}"))
-        if keys:
+            hashes.append(hash_of(f"{topic}#{unique_key.decode()}"))
+        if _KEYS in properties and (keys := field_of(properties, _KEYS)):
             for key in keys.decode().split():
-                run.hashes.append(hash_of(f"{topic}#{key}"))
+                hashes.append(hash_of(f"{topic}#{key}"))
         code = 0
-        if tags:
-            text = tags.decode()
-            run.hashes.append(hash_of(f"{topic}#T#{text}"))
-            code = self._store.tags_code(text)
+        if _TAGS in properties and (tags := field_of(properties, _TAGS)):
+            known = self._tags.get((topic, tags))
+            if known is None:
+                known = self._tag_of(topic, tags)
+            hashes.append(known[0])
+            code = known[1]
         run.tags_codes.append(code)
-        run.hash_ends.append(len(run.hashes))
+        run.hash_ends.append(len(hashes))
 
-    def _group_of(self, run: Run, groups: dict[tuple[bytes, bytes], int], name: bytes, queue_id: bytes) -> int:
+    def _tag_of(self, topic: str, tags: bytes) -> tuple[int, int]:
+        """Return index hash and tags code of a tag, remembered: there are few of them."""
+        if len(self._tags) >= _TAG_LIMIT:
+            self._tags.clear()
+        text = tags.decode()
+        found = self._store.index.hash_of(f"{topic}#T#{text}"), self._store.tags_code(text)
+        self._tags[topic, tags] = found
+        return found
+
+    def _group_of(self, run: Run, groups: dict[bytes, int], where: bytes) -> int:
         """Return the number of a queue in a run, -1 if the record does not say where it belongs."""
-        if not queue_id.isdigit():
+        name, queue_id = field_of(where, _REAL_TOPIC), field_of(where, _REAL_QID)
+        if not name or queue_id is None or not queue_id.isdigit():
             return -1
-        topic = name.decode()
-        if name not in self._topics:
+        place = self._place(name.decode(), int(queue_id))
+        if place[0] not in self._topics:
             wide = len(name) > 127
-            self._topics[name] = (topic, (U16.pack(len(name)) if wide else bytes([len(name)])) + name, wide)
-        place = self._place(topic, int(queue_id))
+            self._topics[place[0]] = (U16.pack(len(name)) if wide else bytes([len(name)])) + name, wide
         if place not in run.places:
             run.places.append(place)
-        number = groups[name, queue_id] = run.places.index(place)
+        number = groups[where] = run.places.index(place)
         return number
 
-    def _add_slowly(self, ready: Ready, groups: dict[tuple[bytes, bytes], int], entry: Entry, raw: bytes) -> bool:
+    def _add_slowly(self, ready: Ready, groups: dict[bytes, int], entry: Entry, raw: bytes) -> bool:
         """Add a record of any form: with IPv6 addresses, or written by Apache RocketMQ."""
-        from .core import due_ms_of
 
         try:
             message = decode(raw, verify=False)
@@ -186,10 +200,9 @@ class Preparer:
         if (message.topic, message.queue_offset) != (TIMER_TOPIC, entry.offset) or due_ms_of(message) != entry.due_ms:
             return False
         properties = {**message.properties, SOURCE: str(entry.position)}
-        name, queue_id = properties.get(REAL_TOPIC, "").encode(), properties.get(REAL_QUEUE_ID, "").encode()
-        group = groups.get((name, queue_id))
-        if group is None:
-            group = self._group_of(ready.run, groups, name, queue_id) if name else -1
+        name = properties.get(REAL_TOPIC, "").encode()
+        where = b"%s%s\x02%s%s\x02" % (_REAL_TOPIC, name, _REAL_QID, properties.get(REAL_QUEUE_ID, "").encode())
+        group = self._group_of(ready.run, groups, where)
         if group < 0:
             return False
         stored = format_properties(properties)
@@ -204,7 +217,8 @@ class Preparer:
         run.groups.append(group)
         run.data += self._encoded(message, name, run.places[group][1], stored, born_host, size)
         self._add_keys(run, name.decode(), stored)
-        self._count(ready, entry)
+        ready.dues.append(entry.due_ms)
+        ready.offsets.append(entry.offset)
         return True
 
     def _encoded(
@@ -228,6 +242,7 @@ def field_of(properties: bytes, mark: bytes) -> bytes | None:
     return properties[start:] if end < 0 else properties[start:end]
 
 
-_DUE, _SOURCE = DUE_MS.encode(), SOURCE.encode()
+_SOURCE_IS = SOURCE.encode() + b"\x01%d\x02"
+_WHERE, _WHEN = b"\x02%s\x01" % REAL_TOPIC.encode(), b"\x02%s\x01" % DUE_MS.encode()
 _REAL_TOPIC, _REAL_QID = REAL_TOPIC.encode() + b"\x01", REAL_QUEUE_ID.encode() + b"\x01"
 _UNIQUE_KEY, _TAGS, _KEYS = UNIQUE_KEY.encode() + b"\x01", TAGS.encode() + b"\x01", KEYS.encode() + b"\x01"

@@ -9,8 +9,9 @@ from ..errors import CorruptRecord, RecordNotFound
 from ..store.mending import Mender
 from ..store.run import append_run
 from ..store.topics import TIMER_TOPIC
-from .core import Core, parked_of
+from .core import Core
 from .due import Due
+from .parked import parked_of
 from .ready import Preparer, Ready
 from .second import Entry
 

@@ -15,11 +15,12 @@ from ..errors import CorruptRecord, RecordNotFound
 from ..message import Message, decode
 from ..properties import CANCELS, ECHO, SOURCE, TIMER_DELETE, TIMER_ROLLS
 from ..store.topics import TIMER_TOPIC
-from .core import Core, Parked, number_of, parked_of
+from .core import Core
 from .due import NEVER, Due
 from .foreigner import Foreigner
 from .keys import Keys
 from .log import MAGIC_DELETE, MAGIC_ROLL
+from .parked import Parked, number_of, parked_of
 from .state import Kept, Paths, check_of_rocketmq, is_foreign, load_state
 from .wheel import Slot
 

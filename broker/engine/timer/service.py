@@ -13,6 +13,7 @@ ESC_REPLACES); whatever is lost of everything else follows from these.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ..errors import StoreRefused
@@ -21,13 +22,14 @@ from ..store.mending import Mender
 from ..store.store import Store
 from ..store.topics import TIMER_TOPIC
 from .clock import ClockWatch
-from .core import Core, Deleted, Parked, Replaced
+from .core import Core
 from .deletes import Deletes
 from .keeping import Keeper
 from .keys import Keys
 from .life import Life
 from .listing import Listing
 from .pace import Pace
+from .parked import Deleted, Parked, Replaced
 from .parking import Parking
 from .ready import Preparer
 from .releasing import AHEAD_SECONDS, RELEASES_PER_TICK, Released, Releaser, count_released
@@ -53,7 +55,7 @@ class Timers:
         self.core = Core(store)
         self.keys = Keys(self.core)
         deletes = Deletes(self.core, self.keys, self.note)
-        self.parking = Parking(self.core, self.keys, deletes, self.note)
+        self.parking = Parking(self.core, self.keys, deletes, partial(store.note, self))
         self.clock = ClockWatch()
         self._releaser = Releaser(self.core, mender, Preparer(store, mender, place), self)
         self.steering = Steering(self.core, self.keys, self.parking, deletes, self._releaser)

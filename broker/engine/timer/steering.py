@@ -25,10 +25,11 @@ from ..properties import (
 )
 from ..store.facts import Facts
 from ..store.ticket import Ticket
-from .core import Core, Parked, Sent, number_of
+from .core import Core
 from .deletes import Deletes
 from .keys import Keys
 from .moments import second_of
+from .parked import Parked, Sent, number_of
 from .parking import Parking, sent_of
 from .second import Entry
 
