@@ -127,7 +127,7 @@ async def test_each_name_of_a_timer_moves_and_cancels_it(api: httpx.AsyncClient,
     sent = await send(api, schedule_key="a/b \u00e9")
     path, params = (await names_of(sent, admin))[nth]
     later_ms = sent["due_ms"] + 5
-    moved = await api.patch(path, params=params, json={"deliver_at": later_ms, "reason": "late"})
+    moved = await api.request("PATCH", path, params=params, json={"deliver_at": later_ms, "reason": "late"})
     assert moved.status_code == 200, moved.text
     told = moved.json()
     assert (told["outcome"], told["due_ms"], told["previous_due_ms"]) == ("rescheduled", later_ms, sent["due_ms"])
@@ -137,7 +137,7 @@ async def test_each_name_of_a_timer_moves_and_cancels_it(api: httpx.AsyncClient,
     assert (cancelled.status_code, cancelled.json()["outcome"]) == (200, "cancelled")
     again = await api.delete(newest)
     assert (again.status_code, again.json()["outcome"]) == (200, "already_cancelled")
-    too_late = await api.patch(newest, json={"delay_ms": 5})
+    too_late = await api.request("PATCH", newest, json={"delay_ms": 5})
     assert (too_late.status_code, too_late.json()["code"]) == (409, "already_cancelled")
     assert (await api.get(f"/api/v1/messages/{sent['id']}")).json()["state"] == "cancelled"
 
@@ -147,7 +147,7 @@ async def test_what_was_delivered_says_when(api: httpx.AsyncClient, admin: Async
     await delivered(admin, sent["message_id"])
     for answer in (
         await api.delete(f"/api/v1/messages/{sent['id']}/schedule"),
-        await api.patch(f"/api/v1/messages/{sent['id']}/schedule", json={"delay_ms": 5}),
+        await api.request("PATCH", f"/api/v1/messages/{sent['id']}/schedule", json={"delay_ms": 5}),
         await api.post(f"/api/v1/messages/{sent['id']}:deliver-now"),
     ):
         assert (answer.status_code, answer.json()["code"]) == (409, "already_delivered")
@@ -196,7 +196,7 @@ async def test_moves_to_moments_that_cannot_be_change_nothing(
     api: httpx.AsyncClient, body: dict[str, Any], status: int, code: str
 ) -> None:
     sent = await send(api, schedule_key="k")
-    answer = await api.patch(KEYED + "k", json=body)
+    answer = await api.request("PATCH", KEYED + "k", json=body)
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     assert (await api.get(f"/api/v1/messages/{sent['id']}")).json()["due_ms"] == sent["due_ms"]
 
