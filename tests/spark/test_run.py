@@ -121,7 +121,9 @@ def test_one_that_waits_is_not_queued_twice_and_is_stopped_at_once(transactional
 def test_a_run_whose_process_is_gone_is_buried(transactional_db: None, database_url: str) -> None:
     batch = starting.queue(("flow",), "all")
     row = DashboardRun.objects.get(batch=batch)
-    Sink(database_url, {"flow": str(row.id)}).beat(0.1)
+    sink = Sink(database_url, {"flow": str(row.id)})
+    assert sink.beat(0.1) is False
+    sink.close()
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute("UPDATE console_dashboardrun SET beat_at = now() - interval '2 minutes'")
     assert starting.queue(("flow",), "all") != batch
