@@ -103,7 +103,8 @@ class Simulation:
 
     def __init__(self, seed: int, files: SimulatedFiles | None = None, **config: Any) -> None:
         self.random = random.Random(seed)
-        self.config = TIMES | config
+        # every other store closes its batches early: copies and op records come to stand in different ones
+        self.config = TIMES | {"sync_batch_bytes": self.random.choice((700, 8 << 20))} | config
         self.files = files or SimulatedFiles()
         self.clock = ManualClock()
         self.ledger = Ledger()
@@ -121,7 +122,8 @@ class Simulation:
         self._cuts = cuts
         kinds = [
             (8, self.begin), (10, self.decide), (2, self.repeat), (2, self.contradict), (1, self.forge),
-            (3, self.let_time_pass), (2, self.keep_up), (1, self.restart), (2 if crashes else 0, self.crash),
+            (3, self.let_time_pass), (2, self.keep_up), (1, self.keep_up_in_flight), (1, self.restart),
+            (2 if crashes else 0, self.crash),
         ]  # fmt: skip
         weights, actions = zip(*kinds, strict=True)
         while self._number < transactions:
@@ -161,7 +163,7 @@ class Simulation:
             assert self._say(key, commit=commit) is (commit is not None)
             if commit is not None:
                 self.ledger.halves[key].commit = commit
-        self._flush()
+        self._flush(cut_share=0.3)
 
     def _decided(self) -> list[str]:
         return [key for key, half in self.ledger.halves.items() if half.commit is not None][-30:]
@@ -223,6 +225,17 @@ class Simulation:
         self.clock.advance(6_000)
         self.driver.upkeep()
 
+    def keep_up_in_flight(self) -> None:
+        """Checkpoint, snapshot, while some of what was appended is on the disk and some is not; then the power goes."""
+        self.decide()
+        for key in self.ledger.waiting()[:4]:
+            self._say(key, commit=True)
+            self.ledger.halves[key].commit = True
+        self.driver.flush()
+        self.keep_up()
+        if self._cuts:
+            self.crash()
+
     def restart(self) -> None:
         """A clean stop and start."""
         self.driver.settle()
@@ -241,17 +254,21 @@ class Simulation:
         self.driver = self._open()
         self.ledger.check(self.driver)
 
-    def _flush(self) -> None:
+    def _flush(self, cut_share: float = 0.05) -> None:
         """Sync now, later, or be cut off while it is written."""
         drawn = self.random.random()
-        if drawn < 0.15:
+        if drawn < 0.1:
             return
-        if drawn < 0.2 and self._cuts:
+        if drawn < 0.2:
+            self.driver.flush()  # one batch of several
+            return
+        if drawn < 0.2 + cut_share and self._cuts:
             caught: list[SimulatedFiles] = []
 
             def cut() -> None:
-                if not caught and self.random.random() < 0.5:
-                    caught.append(self.files.crash(PowerLoss("random", self.random.randrange(1 << 30))))
+                if not caught and self.random.random() < 0.8:
+                    # a multiple of three: of what is torn, most is lost
+                    caught.append(self.files.crash(PowerLoss("random", 3 * self.random.randrange(1 << 28))))
 
             self.files.on_change = cut
             self.driver.flush()

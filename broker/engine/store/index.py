@@ -130,19 +130,26 @@ class Index:
         good = mark is not None and (mark[0] in names or (not mark[0] and not names))
         if mark is not None and not mark[0]:
             good = True
-        last, number = mark if mark is not None and good else ("", 1)
-        for name in names:
-            path = join(self.directory, name)
-            if not good or name > last:
-                self._files.remove(path)
-                continue
-            if not self._open_one(path, number if name == last else None):
+        if mark is None or not good:
+            self._drop(names)
+            return good
+        last, number = mark
+        self._drop([name for name in names if name > last])
+        for name in [name for name in names if name <= last]:
+            if not self._open_one(join(self.directory, name), number if name == last else None):
                 self._row.clear()
-                for other in names:
-                    self._files.remove(join(self.directory, other))
+                self._drop(names)
                 return False
         self._newest = self._row[-1] if self._row else None
         return good
+
+    def _drop(self, names: list[str]) -> None:
+        """Remove files, the newest first and durably: a checkpoint names the newest, so whatever a crash leaves of the
+        others is not taken for the whole."""
+        for count, name in enumerate(reversed(names)):
+            self._files.remove(join(self.directory, name))
+            if not count:
+                self._files.sync_directory(self.directory)
 
     def _open_one(self, path: str, next_number: int | None) -> bool:
         index_file = IndexFile(path, self._slots, self._entries)
