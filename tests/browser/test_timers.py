@@ -1,0 +1,152 @@
+"""The Timers pages in a browser: clean in both themes, on a telephone, by keys, live, and through an operation."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import BrowserContext, Page, expect
+
+from broker.mirroring.announcer import Announcer
+from console.operations.rows import AuditEntry, Operation
+from tests.browser.conftest import Web
+from tests.browser.test_console import TOO_WIDE, opened
+from tests.console.stage import HOSTILE, Stage, one_word
+
+HOUR_MS = 3_600_000
+PAGES = ["timers", "zoomed", "list", "draft", "done", "timer", "operations"]
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def fill(stage: Stage) -> None:
+    """Within the next minute, hour and day, a crowd in one second, and hostile names."""
+    now = now_ms()
+    for number in range(30):
+        stage.producer.send("orders", "x", keys=[f"order-{number}"], deliver_at_ms=now + 40_000 + number * 1_900)
+        stage.producer.send("orders", "x", keys=[f"late-{number}"], deliver_at_ms=now + HOUR_MS * number // 2 + 90_000)
+        stage.producer.send("orders", "x", keys=["crowd"], deliver_at_ms=now // 1_000 * 1_000 + 1_500_000)
+    for number, text in enumerate(HOSTILE):
+        at_ms = now + 35_000 + number
+        stage.producer.send(
+            "orders", text, keys=[one_word(text)], tag=one_word(text), schedule_key=text, deliver_at_ms=at_ms
+        )
+    stage.mirror.run_once()
+
+
+def choose(page: Page, web: Web, kind: str, count: int = 2) -> None:
+    """Choose rows of the list and ask for an operation."""
+    page.goto(web.address + "/timers/list/")
+    boxes = page.locator("#timers tbody input[type=checkbox]")
+    for index in range(count):
+        boxes.nth(index).check()
+    expect(page.locator("[data-select-count]")).to_have_text(str(count))
+    page.get_by_role("button", name=kind).click()
+
+
+def show(page: Page, web: Web, name: str) -> None:
+    """Go to one of PAGES."""
+    if name == "draft":
+        choose(page, web, "Move…")
+        page.fill("[name=moment]", "+90 min")
+        page.get_by_role("button", name="Look at it").click()
+        expect(page.locator("textarea")).to_be_visible()
+    elif name in ("done", "operations"):
+        choose(page, web, "Cancel…")
+        page.fill("textarea", "the flight was cancelled")
+        page.get_by_role("button", name="Cancel them").click()
+        expect(page.locator("#run")).to_contain_text("2 of 2")
+        if name == "operations":
+            page.goto(web.address + "/operations/")
+    elif name == "timer":
+        page.goto(web.address + "/timers/list/")
+        page.locator("#timers tbody a").first.click()
+    else:
+        page.goto(web.address + {"timers": "/timers/", "zoomed": "/timers/?zoom=1m", "list": "/timers/list/"}[name])
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_clean_in_both_themes_and_fits_a_telephone(
+    stage: Stage, web: Web, context: BrowserContext, shots: Path | None, name: str, scheme: str
+) -> None:
+    fill(stage)
+    page, complaints = opened(context, web.address + "/timers/")
+    page.emulate_media(color_scheme=scheme)
+    show(page, web, name)
+    expect(page.locator("h1")).to_have_count(1)
+    results = Axe().run(page)
+    grave = [v["id"] for v in results.response["violations"] if v["impact"] in ("serious", "critical")]
+    if shots:
+        page.screenshot(path=shots / f"{name}-{scheme}.png", full_page=True)
+    assert grave == []
+    page.set_viewport_size({"width": 320, "height": 700})
+    assert page.evaluate(TOO_WIDE) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    assert page.evaluate("violations") == []
+    assert complaints == []
+
+
+def test_what_waits_comes_and_goes_by_itself(
+    stage: Stage, web: Web, context: BrowserContext, teller: Announcer
+) -> None:
+    page, complaints = opened(context, web.address + "/timers/")
+    expect(page.locator("#live")).to_contain_text("Live")
+    expect(page.locator("#first")).to_contain_text("Nothing fires here.")
+    stage.producer.send("orders", "x", keys=["soon"], deliver_at_ms=now_ms() + 6_000)
+    stage.mirror.run_once()
+    expect(page.locator("#first tbody")).to_contain_text("soon")
+    expect(page.locator("#figures dd").first).to_have_text("1")
+    expect(page.locator("#wheel a")).not_to_have_count(0)
+    expect(page.locator("#first")).to_contain_text("Nothing fires here.")
+    expect(page.locator("#by-topic tbody")).to_contain_text("orders")
+    assert page.evaluate("violations") == []
+    assert complaints == []
+
+
+def test_a_slot_opens_down_to_its_messages(stage: Stage, web: Web, context: BrowserContext) -> None:
+    stage.producer.send("orders", "x", keys=["only"], deliver_at_ms=now_ms() + 20 * 60_000)
+    stage.mirror.run_once()
+    page, _ = opened(context, web.address + "/timers/?zoom=10y")
+    for zoom in ("30d", "1d", "1h", "1m", "1s"):
+        page.locator("#strip svg a").first.focus()
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"**zoom={zoom}**")
+    page.locator("#strip svg a").first.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("Timers, list")
+    expect(page.locator("#timers tbody")).to_contain_text("only")
+
+
+def test_an_operation_from_choosing_to_audit_and_a_second_click_does_nothing(
+    stage: Stage, web: Web, context: BrowserContext
+) -> None:
+    fill(stage)
+    page, complaints = opened(context, web.address + "/timers/")
+    page.keyboard.press("w")
+    choose(page, web, "Cancel…", 3)
+    expect(page.locator("h1")).to_have_text("Cancel timers")
+    page.fill("textarea", "asked for by the customer")
+    page.get_by_role("button", name="Cancel them").dblclick()
+    expect(page.locator("#run")).to_contain_text("3 of 3")
+    expect(page.locator("#audit")).to_contain_text("asked for by the customer")
+    expect(page.locator("#items tbody tr")).to_have_count(3)
+    assert Operation.objects.get().results == {"cancelled": 3}
+    assert list(AuditEntry.objects.order_by("id").values_list("what", flat=True)) == ["confirmed", "finished"]
+    page.reload()
+    assert Operation.objects.count() == 1
+    assert complaints == []
+
+
+def test_all_rows_of_a_page_are_chosen_at_once(stage: Stage, web: Web, context: BrowserContext) -> None:
+    fill(stage)
+    page, _ = opened(context, web.address + "/timers/list/?topic=orders")
+    rows = page.locator("#timers tbody tr").count()
+    page.get_by_label("All rows of this page").check()
+    expect(page.locator("[data-select-count]")).to_have_text(str(rows))
+    page.get_by_label("All rows of this page").uncheck()
+    expect(page.locator("[data-select-count]")).to_have_text("")
