@@ -14,6 +14,7 @@ from .index import IndexCheck
 from .log import LogCheck
 from .queues import QueueCheck
 from .report import Damage, Report
+from .transactions import TransactionCheck
 
 _CHECKPOINT = "escapement.checkpoint"
 _TABLES = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")
@@ -30,6 +31,7 @@ def check_store(files: Files, root: str) -> Report:
     checkpoint = CheckpointFile(files, join(root, _CHECKPOINT), join(root, "checkpoint")).load()
     sizes = (checkpoint.index_slots, checkpoint.index_entries) if checkpoint and checkpoint.index_slots else None
     index = IndexCheck(files, join(root, "index"), sizes, report)
+    transactions = TransactionCheck(directory, report)
     for position, record in log.records():
         report.counts["records"] += 1
         report.counts["record bytes"] += len(record)
@@ -41,10 +43,12 @@ def check_store(files: Files, root: str) -> Report:
         entry = (position, len(record), _tags_code(message))
         queues.expect(message.topic, message.queue_id, message.queue_offset, entry)
         index.expect(position, _index_hashes(message))
+        transactions.see(message)
     report.counts["segments"] = len(log.segments)
     report.damages += [Damage(*damage) for damage in log.damaged]
     queues.finish(log.min_position, [(start, end) for _, start, end, _ in log.damaged])
     index.finish(log.end_position)
+    transactions.finish()
     _check_end(files, root, checkpoint, log, report)
     _check_tables(files, root, report)
     if not files.exists(join(root, "abort")):
