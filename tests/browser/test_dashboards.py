@@ -1,0 +1,74 @@
+"""Dashboards in a real browser: clean in both themes, fit for a telephone, progress that goes on by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import BrowserContext, expect
+
+from console.dashboards.rows import DashboardRun
+from tests.browser.conftest import Web
+from tests.browser.test_console import TOO_WIDE, opened
+from tests.console.test_dashboards import HOSTILE, NOON_MS, computed, flow
+
+NAMES = ["flow", "lateness", "retries", "ledger"]
+
+
+def fill() -> None:
+    flow()
+    hours = [("hour_p99", "orders", "", "", NOON_MS + hour * 3_600_000, 3.0 * hour, None) for hour in range(40)]
+    lane = [
+        (f"late_{name}", "orders", "level 3", "", None, 5.0, None) for name in ("count", "p50", "p95", "p99", "max")
+    ]
+    spans = [("histogram", "orders", "level 3", span, None, 7.0, None) for span in ("< 1 ms", "< 10 ms", ">= 1 y")]
+    computed("lateness", *hours, *lane, *spans)
+    computed(
+        "retries",
+        ("attempts", "%RETRY%mail", "mail", "1", None, 9.0, None),
+        ("poison", "%DLQ%mail", "mail", HOSTILE * 4, None, 4.0, [1, 2]),
+    )
+    computed(
+        "ledger",
+        ("alarm", "orders", "", "twice", None, 2.0, [4096]),
+        ("difference", "orders", "scheduled", "", 0, 0.0, None),
+    )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_dashboard_is_clean_in_both_themes(
+    web: Web, context: BrowserContext, shots: Path | None, name: str, scheme: str
+) -> None:
+    fill()
+    page, complaints = opened(context, f"{web.address}/dashboards/{name}/")
+    page.emulate_media(color_scheme=scheme)
+    for box in page.locator("details").all():
+        box.evaluate("e => e.open = true")
+    results = Axe().run(page)
+    if shots:
+        page.screenshot(path=shots / f"dashboard-{name}-{scheme}.png", full_page=True)
+    assert [v["id"] for v in results.response["violations"] if v["impact"] in ("serious", "critical")] == []
+    assert page.evaluate("violations") == []
+    assert complaints == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_dashboard_fits_a_telephone(web: Web, context: BrowserContext, name: str) -> None:
+    fill()
+    page, _ = opened(context, f"{web.address}/dashboards/{name}/")
+    page.set_viewport_size({"width": 320, "height": 700})
+    assert page.evaluate(TOO_WIDE) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+
+
+def test_progress_goes_on_without_a_reload(web: Web, context: BrowserContext) -> None:
+    run = DashboardRun.objects.create(broker="broker-a", dashboard="flow", state="running", progress=0.2, source="/s")
+    page, complaints = opened(context, f"{web.address}/dashboards/flow/")
+    expect(page.locator("#active")).to_contain_text("20 %")
+    DashboardRun.objects.update(progress=0.7)
+    expect(page.locator("#active")).to_contain_text("70 %")
+    DashboardRun.objects.filter(id=run.id).update(state="done")
+    expect(page.locator("#active progress")).to_have_count(0)
+    assert complaints == []
