@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from broker.client import Admin
-from broker.client.timers import WheelBucket
+from broker.client.timers import DueBucket, WheelBucket
 from console.queries.shapes.evidence import Evidence
 from console.queries.shapes.timers import Forecast, Herd, Stretch, TimerFilter, TimerRow, Wheel, WheelSlot
 from console.queries.timer_reading import all_timers
@@ -26,40 +26,48 @@ _UNSAID = Evidence("", None, True)
 
 def wheel_of(admin: Admin, window: Window, now_ms: int) -> Wheel:
     """Three rings from now on and the stretch; raises ClientError. Evidence is the caller's."""
-    second, hour = now_ms - now_ms % SECOND, now_ms - now_ms % MINUTE
-    near = admin.timer_wheel(second, second + MINUTE, SECOND)
-    # a day in minutes gives the hour's ring and the day's
-    far = admin.timer_wheel(hour, hour + DAY, MINUTE)
-    rings = (
-        stretch_of(near.buckets, second, MINUTE, SECOND),
-        stretch_of(far.buckets, hour, HOUR, MINUTE),
-        stretch_of(far.buckets, hour, DAY, HOUR),
-    )
     zoom = window.zoom
-    strip, beyond, rolls = None, None, near.rolls
-    reach_ms = now_ms + near.slots * near.precision_ms
+    # the wheel of the stretch tells rolls and reach; the rings need counts alone, which the forecast gives much sooner
+    step_ms = max(zoom.step_ms, SECOND)
+    asked = admin.timer_wheel(window.start_ms, window.end_ms, step_ms)
+    strip = None
+    reach_ms = now_ms + asked.slots * asked.precision_ms
     if zoom.step_ms < SECOND or (zoom.step_ms < HOUR and window.end_ms > reach_ms):
         strip = _one_by_one(admin, window, must=zoom.step_ms < SECOND)
     if strip is None:
-        asked = admin.timer_wheel(window.start_ms, window.end_ms, zoom.step_ms)
         strip = stretch_of(asked.buckets, window.start_ms, zoom.span_ms, zoom.step_ms)
-        beyond, rolls = asked.far, asked.rolls
     return Wheel(
-        evidence=_UNSAID, rings=rings, strip=strip, rolls=tuple((roll.roll_ms, roll.count) for roll in rolls),
-        beyond=beyond, read_ms=near.read_ms or None, precision_ms=near.precision_ms, slots=near.slots,
+        evidence=_UNSAID, rings=_rings(admin, now_ms), strip=strip,
+        rolls=tuple((roll.roll_ms, roll.count) for roll in asked.rolls), beyond=asked.far,
+        read_ms=asked.read_ms or None, precision_ms=asked.precision_ms, slots=asked.slots,
     )  # fmt: skip
+
+
+def _rings(admin: Admin, now_ms: int) -> tuple[Stretch, Stretch, Stretch]:
+    """From now on; a day in minutes gives the hour's ring and the day's."""
+    second, minute = now_ms - now_ms % SECOND, now_ms - now_ms % MINUTE
+    near = _slots(admin.timer_forecast(second, second + MINUTE, SECOND).buckets)
+    far = _slots(admin.timer_forecast(minute, minute + DAY, MINUTE).buckets)
+    return (
+        stretch_of(near, second, MINUTE, SECOND),
+        stretch_of(far, minute, HOUR, MINUTE),
+        stretch_of(far, minute, DAY, HOUR),
+    )
+
+
+def _slots(buckets: Iterable[DueBucket]) -> list[WheelBucket]:
+    return [WheelBucket(bucket.start_ms, bucket.count) for bucket in buckets]
 
 
 def forecast_of(admin: Admin, window: Window) -> Forecast:
     """What is due in the stretch and its herds; raises ClientError. Evidence is the caller's."""
     step_ms = max(window.zoom.step_ms, SECOND)
     found = admin.timer_forecast(window.start_ms, window.end_ms, step_ms)
-    slots = (WheelBucket(bucket.start_ms, bucket.count) for bucket in found.buckets)
     herds = tuple(
         Herd(herd.due_ms, herd.count, herd.last_late_ms, tuple((each.topic, each.count) for each in herd.topics))
         for herd in found.herds
     )
-    stretch = stretch_of(slots, window.start_ms, window.zoom.span_ms, step_ms)
+    stretch = stretch_of(_slots(found.buckets), window.start_ms, window.zoom.span_ms, step_ms)
     return Forecast(_UNSAID, stretch, found.capacity_per_s, herds)
 
 

@@ -44,7 +44,7 @@ def timers(zoom: str = "", at_ms: int | None = None) -> TimersPage:
     if _lacks(evidence):
         return timers_pulled.timers(here, window)
     topics = _topics(status)
-    wheel, wheel_evidence = _ask(lambda admin: wheel_of(admin, window, here.now_ms), here, WHEEL)
+    wheel, wheel_evidence = _ask(lambda admin: wheel_of(admin, window, here.now_ms), here, WHEEL, FORECAST)
     forecast, forecast_evidence = _ask(lambda admin: forecast_of(admin, window), here, FORECAST)
     return TimersPage(
         evidence=evidence,
@@ -82,8 +82,8 @@ def timer_life(position: int) -> TimerLife:
     return TimerLife(evidence, here.now_ms, state, timer, events, position)
 
 
-def _ask(question: Callable[[Admin], Answer], here: Mirrored, request: int) -> tuple[Answer | None, Evidence]:
-    return ask(question, source=here.name, requests=(request,))
+def _ask(question: Callable[[Admin], Answer], here: Mirrored, *requests: int) -> tuple[Answer | None, Evidence]:
+    return ask(question, source=here.name, requests=requests)
 
 
 def _lacks(evidence: Evidence) -> bool:
