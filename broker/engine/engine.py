@@ -25,7 +25,7 @@ from .schedule import Schedule
 from .store.derived import Derived
 from .store.mending import Mender
 from .store.reader import Reader
-from .store.retention import expire
+from .store.retention import expire, oldest_expired
 from .store.store import Store
 from .store.ticket import SyncJob, Ticket
 from .store.upkeep import NO_ROOM, Upkeep, UpkeepJob
@@ -206,6 +206,8 @@ class Engine(Readable, TimerDoors):
         if not self._retention_ms <= now_ms < self._retention_ms + _RETENTION_INTERVAL_MS:
             self._retention_ms = now_ms
             expire(self._store, now_ms, self._services)
+            if (end_position := oldest_expired(self._store, now_ms)) is not None:
+                self.timers.survivors.move(end_position, now_ms)
         return self._upkeep.take(now_ms)
 
     def upkept(self, job: UpkeepJob, error: OSError | None, now_ms: int) -> None:

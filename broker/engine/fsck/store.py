@@ -6,14 +6,15 @@ from ..disk import atomic, json_file
 from ..disk.files import Files, join
 from ..errors import CorruptRecord
 from ..message import Message, decode, string_hash
-from ..properties import TAGS
+from ..properties import REAL_TOPIC, TAGS
 from ..store.checkpoint import Checkpoint, CheckpointFile
 from ..store.facts import extra_key_of
-from ..store.topics import SCHEDULE_TOPIC
+from ..store.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from .index import IndexCheck
 from .log import LogCheck
 from .queues import QueueCheck
 from .report import Damage, Report
+from .timers import TimerCheck
 from .transactions import TransactionCheck
 
 _CHECKPOINT = "escapement.checkpoint"
@@ -32,6 +33,7 @@ def check_store(files: Files, root: str) -> Report:
     sizes = (checkpoint.index_slots, checkpoint.index_entries) if checkpoint and checkpoint.index_slots else None
     index = IndexCheck(files, join(root, "index"), sizes, report)
     transactions = TransactionCheck(directory, report)
+    timers = TimerCheck(files, root, report)
     for position, record in log.records():
         report.counts["records"] += 1
         report.counts["record bytes"] += len(record)
@@ -43,11 +45,14 @@ def check_store(files: Files, root: str) -> Report:
         entry = (position, len(record), _tags_code(message))
         queues.expect(message.topic, message.queue_id, message.queue_offset, entry)
         index.expect(position, _index_hashes(message))
+        if message.topic == TIMER_TOPIC:
+            timers.expect(message.queue_offset, position, len(record), message.properties.get(REAL_TOPIC, ""))
         transactions.see(message)
     report.counts["segments"] = len(log.segments)
     report.damages += [Damage(*damage) for damage in log.damaged]
     queues.finish(log.min_position, [(start, end) for _, start, end, _ in log.damaged])
     index.finish(log.end_position)
+    timers.finish()
     transactions.finish()
     _check_end(files, root, checkpoint, log, report)
     _check_tables(files, root, report)

@@ -22,6 +22,16 @@ def expire(store: Store, now_ms: int, services: Sequence[Derived]) -> None:
         remove_oldest(store, count)
 
 
+def oldest_expired(store: Store, now_ms: int) -> int | None:
+    """Return the end of the oldest segment if only what is pending keeps it, None if it is not old enough."""
+    segments = store.log.chain.segments()
+    if len(segments) < 2:
+        return None
+    stored_ms = _first_stored_ms(store, segments[1])
+    border_ms = now_ms - int(store.config.retention_hours * 3_600_000)
+    return segments[1] if stored_ms is not None and stored_ms <= border_ms else None
+
+
 def removable(store: Store, now_ms: int, services: Sequence[Derived]) -> int:
     """Return how many of the oldest segments may be removed now. The services are asked only if some are old."""
     border_ms = now_ms - int(store.config.retention_hours * 3_600_000)

@@ -139,7 +139,9 @@ class Core:
             self.count_rolls(second, 1)
         else:
             self.count_near(second, 1)
-            if second < self.due.read_second:
+            if self.overdue is not None and second < self.overdue.end_second:
+                self.overdue.insert(due_ms, offset, position, size)
+            elif second < self.due.read_second:
                 self.due.insert(due_ms, offset, position, size)
         previous = self.wheel.add(second, self.log.next_position(), rolls=rolls)
         self.log.append(previous, magic, second, now_ms, position, size, topic_hash, own)

@@ -36,6 +36,7 @@ from .releasing import AHEAD_SECONDS, RELEASES_PER_TICK, Released, Releaser, cou
 from .revival import Revival, set_overdue
 from .state import StateWrite
 from .steering import Steering
+from .survivors import Survivors
 from .views import Views
 
 #: Retry after the store refused a release.
@@ -67,6 +68,7 @@ class Timers:
         self._flying: dict[int, int] = {}
         self._overdue_since_ms = 0
         self._overdue_room = RELEASES_PER_TICK
+        self.survivors = Survivors(self.core, self.keys, self.steering)
         self.pace = Pace()
         self.listing = Listing(self.core, self.keys)
         self.views = Views(self.core, self.clock)
@@ -119,7 +121,7 @@ class Timers:
             elif isinstance(note, Replaced):
                 self._accept([note.timer], now_ms)
                 core.is_over(note.old.offset, note.old.topic)
-                core.totals.rescheduled += 1
+                core.totals.rescheduled += note.timer.due_ms != note.old.due_ms
             elif isinstance(note, Deleted):
                 self._delete(note, now_ms)
         if came:

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 Action = Literal["cancel", "reschedule", "deliver_now"]
 _NOBODY = b"\x7f\x00\x00\x01\x00\x00\x00\x00"
 #: What parking adds; the rest is the message as its sender gave it.
-_OURS = frozenset({TIMER_OUT_MS, REAL_TOPIC, REAL_QUEUE_ID, DUE_MS, REPLACES, SOURCE, TIMER_DELAY_MS, TIMER_DELAY_SEC})
+_OURS = frozenset({TIMER_OUT_MS, REAL_TOPIC, REAL_QUEUE_ID, DUE_MS, REPLACES, SOURCE})
+_RELATIVE = frozenset({TIMER_DELAY_MS, TIMER_DELAY_SEC})
 #: A timer that was moved more often is not followed further.
 _MOVES_FOLLOWED = 100
 
@@ -167,15 +168,10 @@ class Steering:
         if due_ms is None:
             return self._refused(timer, "a new moment (dueMs) is needed")
         self._parking.check_reach(due_ms, now_ms)
-        kept = {name: value for name, value in message.properties.items() if name not in _OURS}
+        kept = {name: value for name, value in message.properties.items() if name not in _OURS | _RELATIVE}
         kept[TIMER_DELIVER_MS] = str(due_ms)
-        facts = Facts(format_properties(kept), message.unique_key, message.tags, kept.get("KEYS"))
-        queue_id = message.properties.get(REAL_QUEUE_ID, "0")
+        ticket = self._append(timer, message, kept, due_ms, now_ms, owner)
         sent = sent_of(message)
-        ticket = self._parking.append(
-            timer.topic, int(queue_id) if queue_id.isdigit() else 0, message.body, facts, sent, due_ms, now_ms, owner,
-            timer.key, timer, number_of(message.properties.get(SOURCE)),
-        )  # fmt: skip
         self._core.ending[timer.offset] = "rescheduled"
         self._deletes.echo(timer, due_ms, sent, now_ms)
         outcome = self._outcome("rescheduled", timer)
@@ -183,6 +179,21 @@ class Steering:
         outcome.message_id = ticket.offset_message_id
         outcome.tickets.append(ticket)
         return outcome
+
+    def append_again(self, timer: Parked, message: Message, now_ms: int) -> Ticket:
+        """Append a timer once more as it is, because its segment is to go. Raises StoreRefused."""
+        kept = {name: value for name, value in message.properties.items() if name not in _OURS}
+        return self._append(timer, message, kept, timer.due_ms, now_ms, None)
+
+    def _append(
+        self, timer: Parked, message: Message, kept: dict[str, str], due_ms: int, now_ms: int, owner: object
+    ) -> Ticket:
+        facts = Facts(format_properties(kept), message.unique_key, message.tags, kept.get("KEYS"))
+        queue_id = message.properties.get(REAL_QUEUE_ID, "0")
+        return self._parking.append(
+            timer.topic, int(queue_id) if queue_id.isdigit() else 0, message.body, facts, sent_of(message), due_ms,
+            now_ms, owner, timer.key, timer, number_of(message.properties.get(SOURCE)),
+        )  # fmt: skip
 
     def _deliver_now(self, timer: Parked, message: Message, now_ms: int, owner: object) -> Outcome:
         entry = Entry(timer.due_ms, timer.offset, timer.position, timer.size)
