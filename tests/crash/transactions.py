@@ -110,7 +110,7 @@ class Simulation:
         self.ledger = Ledger()
         self.driver = self._open()
         self._number = 0
-        self._cuts = True
+        self.cuts = True
 
     def _open(self) -> Driver:
         driver = open_engine(self.files, clock=self.clock, **self.config)
@@ -119,7 +119,7 @@ class Simulation:
 
     def run(self, transactions: int, *, crashes: bool = True, cuts: bool = True) -> None:
         """Play until so many transactions were begun, then finish."""
-        self._cuts = cuts
+        self.cuts = cuts
         kinds = [
             (8, self.begin), (10, self.decide), (2, self.repeat), (2, self.contradict), (1, self.forge),
             (3, self.let_time_pass), (2, self.keep_up), (1, self.keep_up_in_flight), (1, self.restart),
@@ -130,6 +130,10 @@ class Simulation:
             action = self.random.choices(actions, weights)[0]
             self.ledger.tried[action.__name__] += 1
             action()
+        self.finish()
+
+    def finish(self) -> None:
+        """Decide what is undecided, look at everything, stop."""
         self.ledger.check(self.driver)
         self.ledger.finish(self.driver)
         self.driver.close()
@@ -233,7 +237,7 @@ class Simulation:
             self.ledger.halves[key].commit = True
         self.driver.flush()
         self.keep_up()
-        if self._cuts:
+        if self.cuts:
             self.crash()
 
     def restart(self) -> None:
@@ -262,7 +266,7 @@ class Simulation:
         if drawn < 0.2:
             self.driver.flush()  # one batch of several
             return
-        if drawn < 0.2 + cut_share and self._cuts:
+        if drawn < 0.2 + cut_share and self.cuts:
             caught: list[SimulatedFiles] = []
 
             def cut() -> None:

@@ -1,0 +1,142 @@
+"""What transactions are made of, against plain dicts: tables, calendar, records, snapshot."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.engine.testing import SimulatedFiles
+from broker.engine.transaction import snapshot
+from broker.engine.transaction.calendar import Calendar
+from broker.engine.transaction.halves import OpenHalves
+from broker.engine.transaction.notes import check_records, read_checks, read_decider, read_resumed, resume_record
+from broker.engine.transaction.ops import OP_BODY_BYTES, Decision, op_records, read_op
+from broker.engine.transaction.parked import Parked, ParkedHalves
+
+offsets = st.integers(0, 40)
+numbers = st.integers(0, 10**18 - 1)
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+@given(st.lists(st.tuples(st.sampled_from("+-"), offsets, st.sampled_from(["a", "b", "c"])), max_size=80))
+def test_open_halves_are_a_sorted_dict(steps):
+    halves, model = OpenHalves(), {}
+    for kind, offset, group in steps:
+        if kind == "+":
+            halves.add(offset, offset * 10, 1, 2, group)
+            model.setdefault(offset, group)
+        else:
+            assert halves.remove(offset) is (model.pop(offset, None) is not None)
+        assert [(half.offset, half.group) for half in halves.since(0)] == sorted(model.items())
+        assert len(halves) == len(model)
+        for wanted in range(42):
+            found, at = halves.get(wanted), halves.at_position(wanted * 10)
+            assert found == at
+            assert (found is None) == (wanted not in model)
+    groups = list(model.values())
+    assert halves.groups.counts() == {group: groups.count(group) for group in set(groups)}
+
+
+def test_many_halves_stand_in_chunks():
+    halves = OpenHalves()
+    for offset in range(0, 10_000, 2):
+        halves.add(offset, offset, 0, 0, "g")
+    for offset in range(4_001, 0, -2):  # opened again in the middle
+        halves.add(offset, offset, 0, 0, "g")
+    expected = sorted([*range(0, 10_000, 2), *range(1, 4_002, 2)])
+    assert [half.offset for half in halves.since(0)] == expected
+    assert [half.offset for half in halves.since(7_001)] == [offset for offset in expected if offset >= 7_001]
+    for offset in expected:
+        assert halves.at_position(offset) == halves.get(offset)
+        assert halves.remove(offset)
+    assert (len(halves), halves.first()) == (0, None)
+
+
+@given(st.lists(st.tuples(offsets, st.integers(-3_000, 3_000), st.integers(0, 2_000)), max_size=60))
+def test_a_calendar_gives_nothing_early_and_everything_within_a_tenth_of_a_second(steps):
+    calendar, now_ms, passed_ms = Calendar(), 1_000_000, 0
+    waiting = []
+    for offset, moved_ms, wait_ms in steps:
+        now_ms += moved_ms
+        passed_ms += max(moved_ms, 0)
+        for taken in calendar.take(now_ms, 1_000):
+            due = min(entry for entry in waiting if entry[1] == taken)
+            waiting.remove(due)
+            assert due[0] <= passed_ms, "early"
+        assert all(due_ms > passed_ms - 100 for due_ms, _ in waiting), "late"
+        calendar.put(offset, calendar.planned(now_ms + wait_ms))
+        waiting.append((passed_ms + wait_ms, offset))
+    while (next_ms := calendar.next_ms()) is not None:
+        for taken in calendar.take(next_ms, 3):
+            waiting.remove(min(entry for entry in waiting if entry[1] == taken))
+    assert waiting == []
+
+
+decisions = st.builds(Decision, numbers, st.booleans(), names, names)
+
+
+@given(st.lists(decisions, max_size=300))
+def test_op_records_say_what_was_decided(said):
+    records = list(op_records(said))
+    assert all(len(record.body) <= OP_BODY_BYTES for record in records)
+    assert [decision for record in records for decision in read_op(record.body, record.properties)] == said
+    assert [decision for record in records for decision in record.decisions] == said
+    plain = [read_op(record.body, {"TAGS": "d"}) for record in records]
+    assert [decision.offset for decided in plain for decision in decided] == [decision.offset for decision in said]
+
+
+@given(st.binary(max_size=60), st.dictionaries(st.sampled_from(["TAGS", "ESC_DECISIONS", "ESC_DECIDERS"]), names))
+def test_anything_can_be_read_as_an_op_record(body, properties):
+    for decision in read_op(body, properties | {"TAGS": "d"}):
+        assert decision.offset >= 0
+    assert read_op(body, properties | {"TAGS": "x"}) == []
+
+
+@given(st.lists(st.tuples(numbers, st.integers(0, 300)), max_size=50), numbers, names, names, st.binary(max_size=40))
+def test_note_records_say_what_happened(counts, offset, who, why, garbage):
+    assert [pair for record in check_records(counts) for pair in read_checks(record.body)] == counts
+    record = resume_record(offset, who, why)
+    assert read_resumed(record.body) == [offset]
+    assert read_decider(record.properties) == (who, why)
+    read_checks(garbage)
+    read_resumed(garbage)
+
+
+rows = st.tuples(numbers, numbers, numbers, numbers, names, st.integers(0, 300))
+
+
+@given(st.lists(rows, max_size=30), st.lists(st.builds(Parked, *[numbers] * 6), max_size=10), st.integers(0, 50_000))
+def test_a_snapshot_holds_both_tables(opened, stood, back_ms):
+    calendar = Calendar()
+    calendar.see(100_000)
+    calendar.see(100_000 - back_ms)
+    halves, parked = OpenHalves(), ParkedHalves()
+    for offset, position, store_ms, next_ms, group, checks in opened:
+        halves.add(offset, position, store_ms, calendar.planned(next_ms // 2), group, checks)
+    for one in stood:
+        parked.add(one)
+    files = SimulatedFiles()
+    files.make_directory("/store")
+    snapshot.save(files, "/store/halves", 7, snapshot.dump(halves, parked, calendar))
+    assert snapshot.load(files, "/store/halves", 8) is None
+    content = snapshot.load(files, "/store/halves", 7)
+    assert content is not None
+    again, stood_again = OpenHalves(), ParkedHalves()
+    snapshot.parse(content, again, stood_again)
+    assert [half._replace(next_ms=0) for half in again.since(0)] == [
+        half._replace(next_ms=0) for half in halves.since(0)
+    ]
+    assert [half.next_ms for half in again.since(0)] == [calendar.wall(half.next_ms) for half in halves.since(0)]
+    assert list(stood_again.since(0)) == list(parked.since(0))
+
+
+@given(st.integers(0, 8 * 60))
+def test_a_damaged_snapshot_is_none(bit):
+    halves, parked = OpenHalves(), ParkedHalves()
+    halves.add(1, 2, 3, 4, "g")
+    files = SimulatedFiles()
+    files.make_directory("/store")
+    snapshot.save(files, "/store/halves", 1, snapshot.dump(halves, parked, Calendar()))
+    files.flip("/store/halves", bit)
+    found = snapshot.load(files, "/store/halves", 1)
+    assert found is None or 8 * 28 <= bit < 8 * 32, "only the four bytes of zero are not covered"
