@@ -159,7 +159,7 @@ class TransferGuest(Guest):
                 read_only=settings.REDISSON_READ_ONLY,
             )
         except ValueError as error:
-            raise HostingRefused(f"ESCAPEMENT_REDISSON_URL is no address of a Redis: {error}") from error
+            raise HostingRefused(f"The transfer service could not start: {error}") from error
         self._service.start()
         return "the transfer of Redisson's delayed queues"
 

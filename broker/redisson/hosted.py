@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..client import Admin, Producer
+from ..client.errors import InvalidArgument
 from .outbound import Outbound
 from .server import connect
 from .transfer import TransferService
@@ -22,10 +23,14 @@ def transfer_service(
 
     Queues in reliable mode are sent to the broker that the name service at `namesrv` knows.
     """
+    try:
+        client = connect(url, timeout_s=TIMEOUT_S)
+    except ValueError as error:
+        raise ValueError(f"ESCAPEMENT_REDISSON_URL is no address of a Redis: {error}") from error
+    try:
+        outbound = Outbound(Producer(group=GROUP, namesrv=namesrv), Admin(namesrv))
+    except InvalidArgument as error:
+        raise ValueError(f"ESCAPEMENT_NAMESRV: {error}") from error
     return TransferService(
-        connect(url, timeout_s=TIMEOUT_S),
-        queues=queues,
-        read_only=read_only,
-        status_to=connect(status_url),
-        mover=ModeMover(Outbound(Producer(group=GROUP, namesrv=namesrv), Admin(namesrv))),
+        client, queues=queues, read_only=read_only, status_to=connect(status_url), mover=ModeMover(outbound)
     )

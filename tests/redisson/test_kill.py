@@ -16,7 +16,7 @@ import redis
 
 from broker.redisson.keys import QueueKeys
 from tests.redisson.mixed_traffic import NAME
-from tests.redisson.servers import RealServer
+from tests.redisson.servers import PAUSE, RealServer
 
 ROOT = Path(__file__).parents[2]
 KEYS = QueueKeys(NAME)
@@ -80,10 +80,10 @@ def outcome(running: Traffic) -> tuple[Counter[str], set[str], set[str]]:
     ends = time.monotonic() + 60
     while client.zcount(KEYS.timeout.decode(), 0, time.time() * 1000 + 10_000):
         assert time.monotonic() < ends, "stuck"
-        time.sleep(0.01)
-    listed: list[bytes] = client.lrange(KEYS.target.decode(), 0, -1)  # type: ignore[assignment]
-    in_list: list[bytes] = client.lrange(KEYS.waiting.decode(), 0, -1)  # type: ignore[assignment]
-    in_set: list[bytes] = client.zrange(KEYS.timeout.decode(), 0, -1)  # type: ignore[assignment]
+        PAUSE.wait(0.01)
+    listed: list[bytes] = client.lrange(KEYS.target.decode(), 0, -1)
+    in_list: list[bytes] = client.lrange(KEYS.waiting.decode(), 0, -1)
+    in_set: list[bytes] = client.zrange(KEYS.timeout.decode(), 0, -1)
     assert sorted(in_list) == sorted(in_set)
     client.close()
     notes = [line.split() for line in running.notes.read_text().splitlines() if line.count(" ") == 1]
@@ -101,7 +101,7 @@ def run(directory: Path, kills: int, seed: int) -> None:
             before, ends = _length(client), time.monotonic() + 60
             while _length(client) < before + chance.randrange(5, 60):
                 assert time.monotonic() < ends, "nothing moves"
-                time.sleep(0.002)
+                PAUSE.wait(0.002)
             running.kill(chance.choice(["server", "transfer", "offer-1", "offer-2"]))
         client.close()
         delivered, offered, removed = outcome(running)
@@ -114,10 +114,10 @@ def run(directory: Path, kills: int, seed: int) -> None:
 def _length(client: redis.Redis) -> int:
     while True:
         try:
-            found: int = client.llen(KEYS.target.decode())  # type: ignore[assignment]
+            found: int = client.llen(KEYS.target.decode())
             return found
         except redis.RedisError:
-            time.sleep(0.01)
+            PAUSE.wait(0.01)
 
 
 @pytest.mark.slow

@@ -88,7 +88,7 @@ class Queues(RuleBasedStateMachine):
         self.client.flushall()
         self.model = Model()
         self.meddled = Meddled(self.client)
-        self.queue = DelayedQueue("q", self.meddled, codec=BytesCodec(), packing=self.packing)  # type: ignore[arg-type]
+        self.queue = DelayedQueue("q", self.meddled, codec=BytesCodec(), packing=self.packing)
         self.java = ScriptedJava(self.client, "q", self.packing)
         self.dues = count(1)
 
@@ -132,7 +132,7 @@ class Queues(RuleBasedStateMachine):
     def offer(self, values: list[bytes], later: bool) -> None:
         for value in values:
             due = self.due(later)
-            survived, _ = self.survives(lambda value=value, due=due: self.queue.offer(value, at=due))  # type: ignore[misc]
+            survived, _ = self.survives(lambda value=value, due=due: self.queue.offer(value, at=due))
             if survived:
                 self.model.offer(value, due)
 
@@ -159,15 +159,15 @@ class Queues(RuleBasedStateMachine):
     )
     def meddle(self, what: list[tuple[str, bytes, bool]], lives: int | None) -> None:
         for each in what:
-            self.meddled.between.append(lambda each=each: self.java_does(*each))  # type: ignore[misc]
+            self.meddled.between.append(lambda each=each: self.java_does(*each))
         self.meddled.lives = lives
 
     @rule(limit=st.integers(1, 5))
     def transfer(self, limit: int) -> None:
         survived, moved = self.survives(lambda: move_due(self.queue, limit))
         if survived:
-            assert moved.count <= limit  # type: ignore[attr-defined]
-            self.model.transfer(moved.count)  # type: ignore[attr-defined]
+            assert moved.count <= limit
+            self.model.transfer(moved.count)
 
     @rule(value=VALUES)
     def remove(self, value: bytes) -> None:
@@ -209,7 +209,7 @@ class Queues(RuleBasedStateMachine):
         assert all(each.due >= FAR for each in self.model.waiting)
 
     def raw_list(self) -> list[bytes]:
-        found: list[bytes] = self.client.lrange(self.queue.keys.waiting.decode(), 0, -1)  # type: ignore[assignment]
+        found: list[bytes] = self.client.lrange(self.queue.keys.waiting.decode(), 0, -1)
         return found
 
     @invariant()

@@ -115,7 +115,7 @@ def test_moments_and_delays(queue: DelayedQueue) -> None:
         {"at": 2**60},
     ):
         with pytest.raises(InvalidDelay):
-            queue.offer("x", **wrong)  # type: ignore[arg-type]
+            queue.offer("x", **wrong)
     with pytest.raises(InvalidDelay, match="zone"):
         queue.offer("x", at=datetime(2040, 1, 1))  # noqa: DTZ001 - that is the point
     assert queue.size() == 2

@@ -16,7 +16,7 @@ from broker.redisson.agenda import Agenda, Reason
 from broker.redisson.transfer import TransferService
 from broker.redisson.transferstatus import QueueStatus, TransferStatus, running_services
 from tests.redisson.java import ScriptedJava
-from tests.redisson.servers import RealServer
+from tests.redisson.servers import PAUSE, RealServer
 
 FAR = 10**13
 
@@ -25,12 +25,12 @@ def eventually(what: Callable[[], object], seconds: float = 20) -> None:
     ends = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < ends, "it did not happen in time"
-        time.sleep(0.005)
+        PAUSE.wait(0.005)
 
 
 @contextlib.contextmanager
 def running(client: redis.Redis, **options: object) -> Iterator[TransferService]:
-    service = TransferService(client, **options)  # type: ignore[arg-type]
+    service = TransferService(client, **options)
     service.start()
     try:
         yield service
@@ -43,7 +43,7 @@ def status_of(service: TransferService, name: str) -> QueueStatus:
 
 
 def drained(client: redis.Redis, name: str) -> list[bytes]:
-    found: list[bytes] = client.lrange(name, 0, -1)  # type: ignore[assignment]
+    found: list[bytes] = client.lrange(name, 0, -1)
     return found
 
 
@@ -167,7 +167,7 @@ def test_a_long_list_is_moved_in_due_order(client: redis.Redis) -> None:
     for first in range(0, 5000, 500):
         pipe = client.pipeline(transaction=False)
         for due in dues[first : first + 500]:
-            ScriptedJava(pipe, "orders").offer(b"%d" % due, due)  # type: ignore[arg-type]
+            ScriptedJava(pipe, "orders").offer(b"%d" % due, due)
         pipe.execute()
     queue.offer("stays", at=FAR)
     with running(client):
