@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..message import Message
-from ..properties import ECHO, TIMER_DELETE, TIMER_LEFT, TIMER_ROLLS, UNIQUE_KEY
+from ..properties import ECHO, TIMER_DELETE, TIMER_LEFT, TIMER_ROLLS
 from ..store.topics import TIMER_TOPIC
 from .core import Core
 from .keys import Keys
@@ -37,17 +37,19 @@ class Foreigner:
         """Tell whether RocketMQ delivered a timer, or put a copy of it back that counts instead."""
         if not timer.unique_key:
             return second_of(timer.due_ms) * 1000 <= read_ms
+        # of a relative time only RocketMQ's second is the same in every copy
+        second = second_of(timer.due_ms)
         rolls = number_of(message.properties.get(TIMER_ROLLS)) or 0
         for position in self._core.store.index.find(TIMER_TOPIC, timer.unique_key, 64, 0, 1 << 60):
             other = self._keys.message_at(position)
             if other is not None and other.topic == TIMER_TOPIC and other.unique_key == timer.unique_key:
                 again = number_of(other.properties.get(TIMER_ROLLS)) or 0
-                if again > rolls and parked_of(other).due_ms == timer.due_ms:
+                if again > rolls and second_of(parked_of(other).due_ms) == second:
                     return True
         for position in self._core.store.index.find(timer.topic, timer.unique_key, 64, 0, 1 << 60):
             other = self._keys.message_at(position)
             if other is None or other.topic != timer.topic or TIMER_LEFT not in other.properties:
                 continue
-            if other.properties.get(UNIQUE_KEY) == timer.unique_key and parked_of(other).due_ms == timer.due_ms:
+            if other.unique_key == timer.unique_key and second_of(parked_of(other).due_ms) == second:
                 return True
         return False
