@@ -20,7 +20,7 @@ Write = Callable[[dict[int, bytes]], Path]
 def test_the_figures_grow_with_the_log_and_count_each_record_once(
     session: SparkSession, store: Write, transactional_db: None, database_url: str, tmp_path: Path
 ) -> None:
-    log = RandomLog(21).fill(260)
+    log = RandomLog(21).fill(450)
     assert len(log.segments) > 1
     run = DashboardRun.objects.create(broker="broker-a", dashboard="flow", window="live", source="")
     order = Order("", database_url, "broker-a", {"flow": str(run.id)}, 1)
