@@ -39,13 +39,13 @@ class LossyWay:
             threading.Thread(target=self._serve, args=(near,), daemon=True).start()
 
     def _serve(self, near: socket.socket) -> None:
-        with near, socket.create_connection(("127.0.0.1", self._to)) as far:
-            threading.Thread(target=self._answers, args=(far, near), daemon=True).start()
-            try:
+        try:
+            with near, socket.create_connection(("127.0.0.1", self._to)) as far:
+                threading.Thread(target=self._answers, args=(far, near), daemon=True).start()
                 while request := near.recv(SIZE):
                     far.sendall(request)
-            except OSError:
-                return
+        except OSError:
+            return
 
     def _answers(self, far: socket.socket, near: socket.socket) -> None:
         """Pass answers on; redis-py sends one command at a time, so the next answer is the one to lose."""

@@ -72,8 +72,10 @@ def test_a_take_waits_longer_than_the_clients_socket_does(real_server: RealServe
         waiting = DelayedQueue("orders", own)
         assert waiting.take(timeout_s=2.5) is None
         queue.offer("order-1", delay=400)
-        threading.Timer(0.5, move_all_due, [queue]).start()
+        later = threading.Timer(0.5, move_all_due, [queue])
+        later.start()
         assert waiting.take(timeout_s=10) == "order-1"
+        later.join()
 
 
 def test_what_only_reads_may_be_asked_again(way: LossyWay, queue: DelayedQueue) -> None:
