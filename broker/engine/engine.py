@@ -47,7 +47,12 @@ class Engine(Readable, TimerDoors):
         store = Store(config, files)
         super().__init__(store, Reader(store, mender := Mender(store, files)))
         self.schedule = Schedule(self._store, mender, lambda *release: self._intake.release(*release))
-        self.transactions = Transactions(self._store, config, lambda half, at_ms: self._intake.commit(half, at_ms))
+        self.transactions = Transactions(
+            self._store,
+            config,
+            lambda half, at_ms: self._intake.halves.commit(half, at_ms),
+            lambda half, at_ms: self._intake.halves.commit_fresh(half, at_ms),
+        )
         self.timers = Timers(self._store, mender, lambda topic, queue_id: self._intake.place(topic, queue_id))
         self._intake = Intake(self._store, self.schedule, self.transactions, self.timers.parking)
         #: each hears of its records, keeps its progress with the checkpoint, and acts when the time comes

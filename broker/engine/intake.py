@@ -6,34 +6,30 @@ one that a consumer gave back goes the same way to its group's retry topic, or t
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from .admission import STORED_LIMIT_BYTES, Admission
 from .errors import InvalidMessage, PropertiesTooLarge
-from .layout import CRC_SIZE, FLAG_TRANSACTION_COMMIT, FLAG_TRANSACTION_MASK
+from .halfintake import HalfIntake
+from .layout import CRC_SIZE, FLAG_TRANSACTION_MASK
 from .message import Message, decode, pack_host
 from .properties import (
     DELAY,
     KEYS,
     ORIGIN_MESSAGE_ID,
-    PRODUCER_GROUP,
     REAL_QUEUE_ID,
     REAL_TOPIC,
     RETRY_TOPIC,
-    SOURCE,
     TAGS,
     TRANSACTION_PREPARED,
     UNIQUE_KEY,
     WAIT,
     format_properties,
-    parse_properties,
 )
 from .schedule import Schedule
-from .store.facts import Facts, facts_of
+from .store.facts import Facts, facts_of, value_in
 from .store.groups import check_group_name
 from .store.store import Store
 from .store.ticket import Ticket
-from .store.topics import DLQ_PREFIX, HALF_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC, Topic
+from .store.topics import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, Topic
 from .timer.parked import Sent
 from .timer.parking import Parking
 from .transaction.service import Transactions
@@ -48,8 +44,8 @@ class Intake:
     def __init__(self, store: Store, schedule: Schedule, transactions: Transactions, parking: Parking) -> None:
         self._store = store
         self._schedule = schedule
-        self._transactions = transactions
         self._parking = parking
+        self.halves = HalfIntake(store, transactions, parking, self._park, self.release, self.place)
         self._admission = Admission(store)
 
     def take(
@@ -74,7 +70,7 @@ class Intake:
             b"TRAN_MSG\x01" in properties and _is_half(topic, facts, reconsume_times)
         ):
             half = (flag, sys_flag, born_ms, born_host, reconsume_times)
-            return self._begin(topic, queue_id, body, facts, half, now_ms, owner)
+            return self.halves.begin(topic, queue_id, body, facts, half, now_ms, owner)
         if facts.timer:
             sent = Sent(flag, sys_flag, born_ms, born_host, reconsume_times)
             ticket = self._parking.park(topic, queue_id, body, facts, sent, now_ms, owner)
@@ -166,55 +162,6 @@ class Intake:
             due_ms=due_ms,
         )
 
-    def _begin(
-        self,
-        topic: str,
-        queue_id: int,
-        body: bytes,
-        facts: Facts,
-        sent: tuple[int, int, int, bytes, int],
-        now_ms: int,
-        owner: object,
-    ) -> Ticket:
-        """Take a half message: out of sight until its producer decides."""
-        flag, sys_flag, born_ms, born_host, reconsume_times = sent
-        if facts.timer:
-            self._parking.check(facts.timer, now_ms)
-        half, properties = self._transactions.begin(topic, queue_id, facts)
-        if not properties.get(PRODUCER_GROUP):
-            raise InvalidMessage("A half message names its producer group (property PGROUP): who could be asked else?")
-        if len(half.stored) + _RESERVE_BYTES > STORED_LIMIT_BYTES:
-            raise PropertiesTooLarge(len(facts.stored), STORED_LIMIT_BYTES - _RESERVE_BYTES - 400)
-        ticket = self._store.append(
-            HALF_TOPIC, 0, body, half, self._store.tags_code(facts.tags), flag, sys_flag & ~FLAG_TRANSACTION_MASK,
-            born_ms, born_host, now_ms, reconsume_times, owner=owner, asked_topic=topic, asked_queue_id=queue_id,
-        )  # fmt: skip
-        self._transactions.began(ticket, properties)
-        return ticket
-
-    def commit(self, half: Message, now_ms: int) -> Ticket:
-        """Put a copy of a half message where it belongs: on its real topic, or where it waits for its moment.
-
-        The copy names the half (ESC_SOURCE). Raises StoreRefused, OSError.
-        """
-        properties = {k: v for k, v in half.properties.items() if k not in (REAL_TOPIC, REAL_QUEUE_ID, SOURCE)}
-        topic, queue = half.properties.get(REAL_TOPIC, ""), half.properties.get(REAL_QUEUE_ID, "")
-        queue_id = int(queue) if queue.isascii() and queue.isdigit() and len(queue) < 10 else 0
-        sys_flag = half.sys_flag & ~FLAG_TRANSACTION_MASK | FLAG_TRANSACTION_COMMIT
-        facts = facts_of(format_properties(properties))
-        if facts.delay_level:
-            sent = (half.flag, sys_flag, half.born_ms, pack_host(*half.born_host), half.reconsume_times)
-            return self._park(topic, queue_id, half.body, facts, sent, now_ms, None, half.position)
-        if facts.timer:
-            asked = Sent(half.flag, sys_flag, half.born_ms, pack_host(*half.born_host), half.reconsume_times)
-            ticket = self._parking.park_committed(topic, queue_id, half.body, facts, asked, half.position, now_ms)
-            if ticket is not None:
-                return ticket
-        facts = facts._replace(stored=facts.stored + b"ESC_SOURCE\x01%d\x02" % half.position)
-        return self.release(
-            replace(half, sys_flag=sys_flag, prepared_position=half.position), topic, queue_id, facts, now_ms
-        )
-
     def release(self, message: Message, topic: str, queue_id: int, facts: Facts, now_ms: int) -> Ticket:
         """Put a parked message on its real topic. Raises StoreRefused, OSError."""
         return self._put_again(message, *self.place(topic, queue_id), facts, now_ms)
@@ -291,6 +238,6 @@ def _is_half(topic: str, facts: Facts, reconsume_times: int) -> bool:
 
     A committed message has it still: one that a consumer sends back is no half message.
     """
-    said = parse_properties(facts.stored).get(TRANSACTION_PREPARED, "")
+    said = value_in(facts.stored.decode(), TRANSACTION_PREPARED) or ""
     sent_back = topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) or (reconsume_times > 0 and facts.delay_level > 0)
     return said.lower() == "true" and not sent_back

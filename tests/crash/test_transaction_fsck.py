@@ -46,7 +46,7 @@ def test_a_second_copy_is_damage() -> None:
     files = SimulatedFiles()
     driver = committed(files)
     half = driver.readable("RMQ_SYS_TRANS_HALF_TOPIC")[0]
-    driver.engine._intake.commit(half, driver.clock.now_ms)
+    driver.engine._intake.halves.commit(half, driver.clock.now_ms)
     driver.settle()
     driver.close()
     (damage,) = check_store(files, "/store").damages

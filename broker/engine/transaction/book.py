@@ -13,7 +13,9 @@ from ..properties import CHECK_IMMUNITY_S
 from ..store.consumequeue import ConsumeQueue
 from ..store.store import Store
 from ..store.topics import HALF_TOPIC, OP_TOPIC
+from .beginning import immunity_of
 from .calendar import Calendar
+from .fresh import FreshHalves
 from .halves import Half, OpenHalves
 from .ops import Decision, read_op
 from .parked import Parked, ParkedHalves
@@ -22,8 +24,6 @@ from .parked import Parked, ParkedHalves
 _REMEMBERED = 20_000
 #: Op records read to find one decision.
 _LONGEST_SEARCH = 4_096
-#: Nobody means more than ten years.
-_LONGEST_IMMUNITY_S = 315_360_000
 
 
 class Settled(NamedTuple):
@@ -44,6 +44,7 @@ class Book:
         self.halves = OpenHalves()
         self.parked = ParkedHalves()
         self.calendar = Calendar()
+        self.fresh = FreshHalves()
         #: due halves of each producer group: to be asked about as soon as one of its producers is there
         self.asking: dict[str, array[int]] = {}
         self.settled: OrderedDict[int, Settled] = OrderedDict()
@@ -70,8 +71,10 @@ class Book:
 
     def close(self, offset: int) -> None:
         """Forget a half that is open or parked no more."""
+        self.fresh.drop(offset)
         self.halves.remove(offset)
-        self.parked.remove(offset)
+        if len(self.parked):
+            self.parked.remove(offset)
         self.changes += 1
 
     def settle(self, decision: Decision, at_ms: int) -> None:
@@ -92,10 +95,8 @@ class Book:
 
     def first_due_ms(self, store_ms: int, properties: dict[str, str]) -> int:
         """Return when the producer of a half may be asked first: after the time-out, or its own immunity."""
-        text = properties.get(CHECK_IMMUNITY_S, "")
-        if text.isascii() and text.isdigit() and len(text) < 12:
-            return store_ms + min(int(text), _LONGEST_IMMUNITY_S) * 1000
-        return store_ms + self.timeout_ms
+        immunity_ms = immunity_of(properties.get(CHECK_IMMUNITY_S))
+        return store_ms + (self.timeout_ms if immunity_ms is None else immunity_ms)
 
     def half_at(self, position: int) -> Message | None:
         """Return the visible half message that stands at a position, None if none does. Raises CorruptRecord."""

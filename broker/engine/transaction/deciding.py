@@ -20,7 +20,8 @@ from ..store.facts import Facts
 from ..store.ticket import Ticket
 from ..store.topics import OP_TOPIC
 from .book import Book
-from .halves import COMMITTING, ROLLING_BACK
+from .fresh import Fresh
+from .halves import COMMITTING, ENDING, ROLLING_BACK
 from .lineage import successor
 from .ops import OP_TAG, Decision, op_records
 
@@ -66,12 +67,20 @@ class _Owners:
 
 
 class Decider:
-    """Takes decisions. ``commit(half, now_ms)`` appends the copy where the message belongs."""
+    """Takes decisions. ``commit(half, now_ms)`` appends the copy where the message belongs, ``commit_fresh`` that of a
+    half which need not be read for it."""
 
-    def __init__(self, book: Book, service: Derived, commit: Callable[[Message, int], Ticket]) -> None:
+    def __init__(
+        self,
+        book: Book,
+        service: Derived,
+        commit: Callable[[Message, int], Ticket],
+        commit_fresh: Callable[[Fresh, int], Ticket],
+    ) -> None:
         self._book = book
         self._service = service
         self._commit = commit
+        self._commit_fresh = commit_fresh
         #: decided, the op record is not visible yet
         self._pending: dict[int, tuple[Decision, list[object]]] = {}
         #: of these the op record is not appended yet, in order
@@ -89,6 +98,14 @@ class Decider:
         TransactionDecided, CorruptRecord, StoreRefused; then nothing was changed.
         """
         book, offset = self._book, asked.offset
+        fresh = book.fresh.get(offset)
+        if fresh is not None and offset not in self._pending and self._is_meant(fresh, asked):
+            if asked.commit:
+                self._commit_fresh(fresh, now_ms)
+                book.store.note(self._service, ("copy", offset))
+            if asked.commit is not None:
+                self.decided(Decision(offset, asked.commit, asked.by, asked.reason), owner)
+            return asked.commit is not None
         half = self._half_meant(asked)
         if (pending := self._pending.get(offset)) is not None:
             return self._again(pending[0], None, asked, pending[1], owner)
@@ -108,6 +125,17 @@ class Decider:
             book.store.note(self._service, ("copy", offset))
         self.decided(Decision(offset, asked.commit, asked.by, asked.reason), owner)
         return True
+
+    def _is_meant(self, fresh: Fresh, asked: Ending) -> bool:
+        """Tell whether a half is open and all that is said of it is right; else it is looked at closely."""
+        found = self._book.halves.place(asked.offset)
+        return (
+            found is not None
+            and not found[0].flags[found[1]] & ENDING
+            and fresh.position == asked.position
+            and asked.group in (None, fresh.group)
+            and (not asked.transaction_id or asked.transaction_id == fresh.facts.unique_key)
+        )
 
     def _half_meant(self, asked: Ending) -> Message:
         known = self._book.undecided(asked.offset)

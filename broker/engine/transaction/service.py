@@ -18,27 +18,15 @@ from ..config import EngineConfig
 from ..disk.files import Files, join
 from ..errors import StoreRefused, TransactionNotFound
 from ..message import Message
-from ..properties import (
-    CHECK_TIMES,
-    PREPARED_QUEUE_OFFSET,
-    PRODUCER_GROUP,
-    REAL_QUEUE_ID,
-    REAL_TOPIC,
-    SOURCE,
-    TRANSACTION_ID,
-    TRANSACTION_PREPARED,
-    UNIQUE_KEY,
-    format_properties,
-    parse_properties,
-)
-from ..store.facts import Facts
 from ..store.store import Store
 from ..store.ticket import Ticket
 from ..store.topics import CHECKS_TOPIC, HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
 from . import snapshot
+from .beginning import Begun
 from .book import Book
 from .checking import Check, Checker
 from .deciding import Decider, Ending
+from .fresh import Fresh
 from .halves import ENDING
 from .notes import RESUME_TAG, resume_record
 from .recovering import TOPICS, Recovering, reopen
@@ -68,15 +56,22 @@ class SnapshotWrite:
 
 
 class Transactions:
-    """All transactions of a store. ``commit(half, now_ms)`` appends the copy of a committed half."""
+    """All transactions of a store. ``commit(half, now_ms)`` appends the copy of a committed half; ``commit_fresh`` of
+    one that need not be read."""
 
     name = "transactions"
     topics = frozenset({HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC, CHECKS_TOPIC})
 
-    def __init__(self, store: Store, config: EngineConfig, commit: Callable[[Message, int], Ticket]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        config: EngineConfig,
+        commit: Callable[[Message, int], Ticket],
+        commit_fresh: Callable[[Fresh, int], Ticket],
+    ) -> None:
         self._store = store
         self.book = Book(store, config)
-        self._decider = Decider(self.book, self, commit)
+        self._decider = Decider(self.book, self, commit, commit_fresh)
         self._checker = Checker(self.book, self)
         self._recovering = Recovering(self.book)
         self._resuming: set[int] = set()
@@ -85,21 +80,13 @@ class Transactions:
 
     # halves
 
-    def begin(self, topic: str, queue_id: int, facts: Facts) -> tuple[Facts, dict[str, str]]:
-        """Return facts and properties of the half record for a message that a client prepares."""
-        properties = parse_properties(facts.stored)
-        for name in (CHECK_TIMES, PREPARED_QUEUE_OFFSET, SOURCE):
-            properties.pop(name, None)
-        properties |= {TRANSACTION_PREPARED: "true", REAL_TOPIC: topic, REAL_QUEUE_ID: str(queue_id)}
-        if key := properties.get(UNIQUE_KEY):
-            properties[TRANSACTION_ID] = key
-        return facts._replace(stored=format_properties(properties), delay_level=0), properties
-
-    def began(self, ticket: Ticket, properties: dict[str, str]) -> None:
-        """Hear that the half record was appended just now."""
-        due_ms = self.book.first_due_ms(ticket.store_ms, properties)
-        half = (ticket.queue_offset, ticket.position, ticket.store_ms, due_ms, properties[PRODUCER_GROUP])
-        self._store.note(self, ("half", half))
+    def began(self, ticket: Ticket, begun: Begun, fresh: Fresh | None) -> None:
+        """Hear that the record of a half was appended just now; ``fresh``: what its copy needs, if that is plain."""
+        offset, position, store_ms = ticket.queue_offset, ticket.position, ticket.store_ms
+        due_ms = store_ms + (self.book.timeout_ms if begun.immunity_ms is None else begun.immunity_ms)
+        self._store.note(self, ("half", (offset, position, store_ms, due_ms, begun.group)))
+        if fresh is not None:
+            self.book.fresh.put(offset, fresh)
 
     # decisions and checks
 

@@ -1,0 +1,123 @@
+"""The way of a half message into the store, and that of its copy when it is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from .admission import STORED_LIMIT_BYTES
+from .errors import InvalidMessage, PropertiesTooLarge
+from .layout import CRC_SIZE, FLAG_TRANSACTION_COMMIT, FLAG_TRANSACTION_MASK
+from .message import Message, pack_host
+from .properties import REAL_QUEUE_ID, REAL_TOPIC, SOURCE, format_properties
+from .store.facts import Facts, facts_of
+from .store.store import Store
+from .store.ticket import Ticket
+from .store.topics import HALF_TOPIC
+from .timer.parked import Sent
+from .timer.parking import Parking
+from .transaction.beginning import Beginning
+from .transaction.fresh import Fresh
+from .transaction.service import Transactions
+
+#: What a commit and a release add to the properties (ESC_SOURCE and its position), and the record's checksum.
+_RESERVE_BYTES = CRC_SIZE + 32
+
+
+class HalfIntake:
+    """Takes halves, and puts copies where messages belong: ``park`` those with a delay level, ``release`` plain ones,
+    at the ``place`` that their topic has now."""
+
+    def __init__(
+        self,
+        store: Store,
+        transactions: Transactions,
+        parking: Parking,
+        park: Callable[[str, int, bytes, Facts, tuple[int, int, int, bytes, int], int, object, int | None], Ticket],
+        release: Callable[[Message, str, int, Facts, int], Ticket],
+        place: Callable[[str, int], tuple[str, int]],
+    ) -> None:
+        self._store = store
+        self._transactions = transactions
+        self._beginning = Beginning()
+        self._parking = parking
+        self._park = park
+        self._release = release
+        self._place = place
+
+    def begin(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        facts: Facts,
+        sent: tuple[int, int, int, bytes, int],
+        now_ms: int,
+        owner: object,
+    ) -> Ticket:
+        """Take a half message: out of sight until its producer decides."""
+        flag, sys_flag, born_ms, born_host, reconsume_times = sent
+        if facts.timer:
+            self._parking.check(facts.timer, now_ms)
+        begun = self._beginning.begin(topic, queue_id, facts)
+        half = begun.half
+        if not begun.group:
+            raise InvalidMessage("A half message names its producer group (property PGROUP): who could be asked else?")
+        if len(half.stored) + _RESERVE_BYTES > STORED_LIMIT_BYTES:
+            raise PropertiesTooLarge(len(facts.stored), STORED_LIMIT_BYTES - _RESERVE_BYTES - 400)
+        sys_flag &= ~FLAG_TRANSACTION_MASK
+        ticket = self._store.append(
+            HALF_TOPIC, 0, body, half, self._store.tags_code(facts.tags), flag, sys_flag, born_ms, born_host, now_ms,
+            reconsume_times, owner=owner, asked_topic=topic, asked_queue_id=queue_id,
+        )  # fmt: skip
+        fresh = None
+        if not facts.delay_level and not facts.timer:
+            fresh = Fresh(
+                ticket.position, begun.group, topic, queue_id, body, begun.copy, flag, sys_flag, born_ms, born_host,
+                reconsume_times,
+            )  # fmt: skip
+        self._transactions.began(ticket, begun, fresh)
+        return ticket
+
+    def commit_fresh(self, half: Fresh, now_ms: int) -> Ticket:
+        """As ``commit`` for a half that asks for no delay and was kept as it was sent."""
+        store = self._store
+        facts = half.facts
+        topic, queue_id = self._place(half.topic, half.queue_id)
+        return store.append(
+            topic,
+            queue_id,
+            half.body,
+            Facts(facts.stored + b"ESC_SOURCE\x01%d\x02" % half.position, facts.unique_key, facts.tags, facts.keys),
+            store.tags_code(facts.tags),
+            half.flag,
+            half.sys_flag | FLAG_TRANSACTION_COMMIT,
+            half.born_ms,
+            half.born_host,
+            now_ms,
+            half.reconsume_times,
+            half.position,
+        )
+
+    def commit(self, half: Message, now_ms: int) -> Ticket:
+        """Put a copy of a half message where it belongs: on its real topic, or where it waits for its moment.
+
+        The copy names the half (ESC_SOURCE). Raises StoreRefused, OSError.
+        """
+        properties = {k: v for k, v in half.properties.items() if k not in (REAL_TOPIC, REAL_QUEUE_ID, SOURCE)}
+        topic, queue = half.properties.get(REAL_TOPIC, ""), half.properties.get(REAL_QUEUE_ID, "")
+        queue_id = int(queue) if queue.isascii() and queue.isdigit() and len(queue) < 10 else 0
+        sys_flag = half.sys_flag & ~FLAG_TRANSACTION_MASK | FLAG_TRANSACTION_COMMIT
+        facts = facts_of(format_properties(properties))
+        if facts.delay_level:
+            sent = (half.flag, sys_flag, half.born_ms, pack_host(*half.born_host), half.reconsume_times)
+            return self._park(topic, queue_id, half.body, facts, sent, now_ms, None, half.position)
+        if facts.timer:
+            asked = Sent(half.flag, sys_flag, half.born_ms, pack_host(*half.born_host), half.reconsume_times)
+            ticket = self._parking.park_committed(topic, queue_id, half.body, facts, asked, half.position, now_ms)
+            if ticket is not None:
+                return ticket
+        facts = facts._replace(stored=facts.stored + b"ESC_SOURCE\x01%d\x02" % half.position)
+        return self._release(
+            replace(half, sys_flag=sys_flag, prepared_position=half.position), topic, queue_id, facts, now_ms
+        )
