@@ -62,7 +62,7 @@ class SendProcessor:
             return self._first_of_its_kind(connection, frame)
         opaque, frame_flag, topic, queue_id, sys_flag, born_ms, flag, properties, body = send
         if (
-            b"TRA" in properties
+            (b"TRA" in properties and not _is_plain_half(properties))
             or b"UNIQ_KEY\x01" not in properties
             or b"CLUSTER" in properties
             or b"MSG_REGION" in properties
@@ -221,6 +221,11 @@ class _BatchOwner:
 
 def _owner(connection: Connection, request: Command) -> object:
     return None if request.is_oneway else (connection, request.opaque, request.serialization)
+
+
+def _is_plain_half(properties: bytes) -> bool:
+    """Tell whether this is a half message that says all it must, and nothing that the broker says."""
+    return b"TRACE" not in properties and b"TRAN_MSG\x01true\x02" in properties and b"PGROUP\x01" in properties
 
 
 def split_batch(body: bytes) -> list[tuple[bytes, bytes, int]]:

@@ -24,8 +24,9 @@ from ..state import BrokerState
 
 logger = logging.getLogger(__name__)
 
+_ENDING = ("commitOrRollback", "tranStateTableOffset", "commitLogOffset")
 #: MessageSysFlag: what field commitOrRollback says.
-_DECISIONS: Mapping[int, bool | None] = {0: None, 8: True, 12: False}
+_QUICK: Mapping[str, bool | None] = {"0": None, "8": True, "12": False}
 _MOST_ROWS = 1_000
 _MOST_TARGETS = 10_000
 _STATES = ("open", "parked", "decided")
@@ -70,20 +71,14 @@ class TransactionProcessor:
 
     def _end(self, connection: Connection, request: Command) -> Command | None:
         ext = request.ext
-        said = whole(ext, "commitOrRollback", low=0, high=INT_MAX)
-        if said not in _DECISIONS:
-            raise RequestRefused(
-                Answer.INVALID_PARAMETER, f"commitOrRollback is 8 (commit), 12 (roll back) or 0 (unknown), not {said}."
-            )
+        said, offset, position = (ext.get(name, "") for name in _ENDING)
+        if not (said in _QUICK and offset.isdecimal() and position.isdecimal() and len(offset + position) < 36):
+            said, offset, position = _checked_ending(ext)
         role = "check" if truth(ext, "fromTransactionCheck") else "producer"
         asked = Ending(
-            offset=whole(ext, "tranStateTableOffset", low=0),
-            position=whole(ext, "commitLogOffset", low=0),
-            commit=_DECISIONS[said],
-            by=f"{role} {connection.address}",
-            group=text(ext, "producerGroup"),
-            transaction_id=ext.get("transactionId") or None,
-        )
+            int(offset), int(position), _QUICK[said], f"{role} {connection.address}", "", text(ext, "producerGroup"),
+            ext.get("transactionId") or None,
+        )  # fmt: skip
         self._engine.check_open()
         owner = None if request.is_oneway else AnsweredOwner(connection, request)
         try:
@@ -201,3 +196,14 @@ class TransactionProcessor:
             transactions.check_now(target.offset, target.position, now_ms)
             return True, False
         return True, transactions.resume_checks(target.offset, target.position, who, reason, now_ms, owner)
+
+
+def _checked_ending(ext: Mapping[str, str]) -> tuple[str, str, str]:
+    """Return decision, offset and position of a request that is not in its usual form; refused by name if wrong."""
+    said = whole(ext, _ENDING[0], low=0, high=INT_MAX)
+    if str(said) not in _QUICK:
+        raise RequestRefused(
+            Answer.INVALID_PARAMETER, f"commitOrRollback is 8 (commit), 12 (roll back) or 0 (unknown), not {said}."
+        )
+    offset, position = (whole(ext, name, low=0) for name in _ENDING[1:])
+    return str(said), str(offset), str(position)
