@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 import threading
 import time
 from argparse import Namespace
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -36,17 +36,14 @@ SCAN_PER_S, BODIES_PER_S, JOBS_S, MEMORY_MB = 400_000, 250_000, 90, 2_048
 def measure(options: Namespace, at: str) -> Section:
     """Write the log, then let processes of their own read it."""
     count = options.messages or (QUICK if options.quick else FULL)
-    directory = work_directory("spark")
-    store = directory / "store"
-    try:
+    with work_directory() as directory:
+        store = directory / "store"
         write_log(store, count)
         found = {name: _asked(name, store) for name in ("scan", "bodies", "jobs", "parquet")}
         loop_per_s = _loop(store, min(count, LOOP_RECORDS))
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-    scan, bodies = count / found["scan"]["seconds"], count / found["bodies"]["seconds"]
-    parquet = count / found["parquet"]["seconds"]
-    jobs_s, memory_mb = found["jobs"]["seconds"], found["jobs"]["peak_mb"]
+    scan, bodies = count / found["scan"].seconds, count / found["bodies"].seconds
+    parquet = count / found["parquet"].seconds
+    jobs_s, memory_mb = found["jobs"].process_s, found["jobs"].peak_mb
     rows = [
         Row("scan without bodies", f"{scan:,.0f} records/s", "", "", ">= 400,000/s", scan >= SCAN_PER_S),
         Row("scan with bodies", f"{bodies:,.0f} records/s", "", "", ">= 250,000/s", bodies >= BODIES_PER_S),
@@ -55,7 +52,7 @@ def measure(options: Namespace, at: str) -> Section:
         Row("all nine dashboards", f"{jobs_s:.1f} s", "", "", "<= 90 s", jobs_s <= JOBS_S),
         Row("memory", f"{memory_mb:,.0f} MB", "", "", "<= 2 GB", memory_mb <= MEMORY_MB),
     ]
-    notes = [f"{name}: {seconds:.1f} s" for name, seconds in found["jobs"]["each"].items()]
+    notes = [f"{name}: {seconds:.1f} s" for name, seconds in found["jobs"].each.items()]
     return Section(
         "spark", TITLE, DEFINITION.format(count=count), "python -m bench spark", at, rows, notes, "another way"
     )
@@ -124,8 +121,18 @@ def _loop(store: Path, count: int) -> float:
     return sizes / 128 / (time.perf_counter() - started_s)
 
 
-def _asked(name: str, store: Path) -> dict[str, float | dict[str, float]]:
-    """Run one reading in a process of its own; return its figures and the memory of it and its children."""
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one process needed: its own time, the time from start to end, and the memory of it and its children."""
+
+    seconds: float
+    process_s: float
+    peak_mb: float
+    each: dict[str, float]
+
+
+def _asked(name: str, store: Path) -> Reading:
+    """Run one reading in a process of its own."""
     child = subprocess.Popen(
         [sys.executable, "-m", "bench.spark_reading", name, str(store)], cwd=REPOSITORY, stdout=subprocess.PIPE
     )
@@ -139,7 +146,7 @@ def _asked(name: str, store: Path) -> dict[str, float | dict[str, float]]:
     if child.returncode:
         raise RuntimeError(f"The reading {name!r} ended with {child.returncode}.")
     found = json.loads(said)
-    return {"seconds": took_s if name == "jobs" else found["seconds"], "each": found["each"], "peak_mb": peak[0]}
+    return Reading(found["seconds"], took_s, peak[0], found["each"])
 
 
 def _watch(child: subprocess.Popen[bytes], peak: list[float]) -> None:
