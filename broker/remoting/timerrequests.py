@@ -17,6 +17,7 @@ MOST_LISTED = 1_000
 MOST_TARGETS = 1_000
 MOST_STEPS = 2_000
 SHORTEST_STEP_MS = 1_000
+_MINUTE_MS = 60_000
 _CURSOR = re.compile(r"\d{1,19}-\d{1,19}", re.ASCII).fullmatch
 _Moment = Annotated[int, Meta(ge=0, le=LONG_MAX)]
 _Text = Annotated[str, Meta(min_length=1, max_length=4096)]
@@ -105,11 +106,17 @@ def read_listing(ext: Mapping[str, str]) -> Listing:
 
 
 def read_range(ext: Mapping[str, str]) -> tuple[int, int, int]:
-    """From, to and step of 14003 and 14008 in ms; raises RequestRefused."""
+    """From, to and step of 14003 and 14008 in ms; raises RequestRefused.
+
+    Steps of a minute and more are whole minutes, and begin with one: those are counted beforehand, seconds are not.
+    """
     from_ms, to_ms = whole(ext, "fromMs", low=0), whole(ext, "toMs", low=0)
     step_ms = whole(ext, "stepMs", low=SHORTEST_STEP_MS)
     if to_ms <= from_ms:
         raise _refused("toMs must be later than fromMs.")
+    if step_ms >= _MINUTE_MS:
+        step_ms = -(-step_ms // _MINUTE_MS) * _MINUTE_MS
+        from_ms -= from_ms % _MINUTE_MS
     if -(-(to_ms - from_ms) // step_ms) > MOST_STEPS:
         raise _refused(f"That is more than {MOST_STEPS:,} steps; choose a longer stepMs.")
     return from_ms, to_ms, step_ms
