@@ -28,9 +28,8 @@ def transfer_service(
     except ValueError as error:
         raise ValueError(f"ESCAPEMENT_REDISSON_URL is no address of a Redis: {error}") from error
     try:
-        outbound = Outbound(Producer(group=GROUP, namesrv=namesrv), Admin(namesrv))
+        producer, admin = Producer(group=GROUP, namesrv=namesrv), Admin(namesrv)
     except InvalidArgument as error:
         raise ValueError(f"ESCAPEMENT_NAMESRV: {error}") from error
-    return TransferService(
-        client, queues=queues, read_only=read_only, status_to=connect(status_url), mover=ModeMover(outbound)
-    )
+    mover = ModeMover(Outbound(producer, admin), closing=(producer.close, admin.close))
+    return TransferService(client, queues=queues, read_only=read_only, status_to=connect(status_url), mover=mover)

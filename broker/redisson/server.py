@@ -93,11 +93,13 @@ class Server:
     def subscribed(self, pattern: str) -> Iterator[Iterator[bytes | None]]:
         """The channels of this pattern on which something is said, None now and then when nothing was.
 
+        The pattern itself says that it is listened to from now on: redis-py connects and subscribes again by itself.
+
         Raises redis-py's errors when the connection is lost.
         """
         factory = getattr(self.client, "pubsub", None)
         assert factory is not None  # redis-py's clients have it
-        subscription = factory(ignore_subscribe_messages=True)
+        subscription = factory()
         try:
             subscription.psubscribe(pattern)
             yield _channels(subscription)

@@ -41,6 +41,7 @@ logger = logging.getLogger(__name__)
 
 #: Values that one script moves; with this, a call takes about 5 ms with 100,000 waiting.
 BATCH = 200
+_EVERY_CHANNEL = CHANNEL_PREFIX.encode() + b"*"
 #: How long a queue may wait for a notification that was lost.
 SWEEP_S = 2.0
 #: SCAN walks the whole key space: seldom. A new queue that publishes is found at once.
@@ -86,6 +87,8 @@ class TransferService:
         self._started_ms = int(time.time() * 1000)
         self._skew_ms: float | None = None
         self._listening = False
+        #: there may be queues that nobody told of
+        self._find_now = threading.Event()
         loops = [self._listen, self._find, self._report, *[self._work] * workers]
         self._threads = [threading.Thread(target=loop, name=loop.__name__, daemon=True) for loop in loops]
 
@@ -100,10 +103,12 @@ class TransferService:
     def stop(self, timeout_s: float = 5.0) -> None:
         """Finish the scripts under way and end the threads."""
         self._stopping.set()
+        self._find_now.set()
         self._agenda.close()
         ends = time.monotonic() + timeout_s
         for thread in self._threads:
             thread.join(max(0.0, ends - time.monotonic()))
+        self._mover.close()
         if self._status_server is not None:
             try:
                 withdraw(self._status_server, self._instance)
@@ -219,12 +224,16 @@ class TransferService:
         """Wake a queue when its channel says that it has a new head."""
         while not self._stopping.is_set():
             try:
-                with self._server.subscribed(CHANNEL_PREFIX + "*") as messages:
+                with self._server.subscribed(_EVERY_CHANNEL.decode()) as messages:
                     self._listening = True
-                    self._wake_all(Reason.SWEEP)  # what was said while nobody listened
                     for channel in messages:
                         if self._stopping.is_set():
                             return
+                        if channel == _EVERY_CHANNEL:
+                            # what was said while nobody listened, also of queues that were not known then
+                            self._find_now.set()
+                            self._wake_all(Reason.SWEEP)
+                            continue
                         name = name_of(channel, CHANNEL_PREFIX) if channel else None
                         if name is not None and self.allows(name):
                             self._watch(name)
@@ -237,6 +246,7 @@ class TransferService:
         """Find queues by SCAN, and measure how far the two clocks are apart."""
         while not self._stopping.is_set():
             pause_s = FIND_S
+            self._find_now.clear()
             try:
                 began = time.monotonic()
                 self._skew_ms = round(self._server.now_ms()[1], 3)
@@ -246,7 +256,7 @@ class TransferService:
                 pause_s = max(FIND_S, 20 * (time.monotonic() - began))
             except (RedisError, OSError) as error:
                 pause_s = self._outage.note(str(error)) if is_outage(error) else FIND_S
-            self._stopping.wait(pause_s)
+            self._find_now.wait(pause_s)
 
     def _report(self) -> None:
         while not self._stopping.wait(STATUS_S):

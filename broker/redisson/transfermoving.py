@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from .errors import NotAllowed
@@ -22,13 +23,23 @@ class Mover(Protocol):
     def move(self, queue: DelayedQueue, status: QueueStatus, limit: int, skip_poison: int, scan: bool) -> Moved:
         """Move at most `limit` values and note in the status what only this mover knows."""
 
+    def close(self) -> None:
+        """Nothing is moved any more."""
+
 
 class ModeMover:
     """Reads the mode of each queue now and then and does what it says."""
 
-    def __init__(self, outbound: Outbound | None = None) -> None:
+    def __init__(self, outbound: Outbound | None = None, *, closing: Sequence[Callable[[], None]] = ()) -> None:
+        """`closing`: what ends with the service."""
         self._outbound = outbound
+        self._closing = closing
         self._plain_until_s: dict[str, float] = {}
+
+    def close(self) -> None:
+        """End what ends with the service."""
+        for close in self._closing:
+            close()
 
     def move(self, queue: DelayedQueue, status: QueueStatus, limit: int, skip_poison: int, scan: bool) -> Moved:
         """Raises NotAllowed for a mode that needs a broker where there is none, and what Outbound raises."""

@@ -13,6 +13,7 @@ import redis
 
 from broker.redisson import DelayedQueue
 from broker.redisson.agenda import Agenda, Reason
+from broker.redisson.packing import Packing, pack
 from broker.redisson.transfer import TransferService
 from broker.redisson.transferstatus import QueueStatus, TransferStatus, running_services
 from tests.redisson.java import ScriptedJava
@@ -254,3 +255,15 @@ def test_an_agenda_gives_each_queue_to_one_worker_at_a_time() -> None:
     agenda.forget("a")
     threading.Timer(0.05, agenda.close).start()
     assert agenda.take() is None
+
+
+def test_a_queue_that_was_made_while_nobody_listened_is_found_at_once(client: redis.Redis) -> None:
+    with running(client) as service:
+        eventually(lambda: service.status().listening)
+        # not the head of its queue, as far as it knows: Java would say nothing
+        quiet = DelayedQueue("quiet", client)
+        member = pack(b"late", b"12345678", Packing.NEW)
+        client.zadd(quiet.keys.timeout, {member: 1})
+        client.rpush(quiet.keys.waiting, member)
+        client.client_kill_filter(_type="pubsub")
+        eventually(lambda: drained(client, "quiet") == [b"late"], seconds=10)
