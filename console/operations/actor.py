@@ -11,7 +11,8 @@ from console.operations.rows import AuditEntry
 STEER_TIMERS = "console.steer_timers"
 PAUSE_TIMERS = "console.pause_timers"
 STEER_DELAYED_QUEUES = "console.steer_delayed_queues"
-PERMISSIONS = (STEER_TIMERS, PAUSE_TIMERS, STEER_DELAYED_QUEUES)
+STEER_TRANSACTIONS = "console.steer_transactions"
+PERMISSIONS = (STEER_TIMERS, PAUSE_TIMERS, STEER_DELAYED_QUEUES, STEER_TRANSACTIONS)
 
 
 @dataclass(frozen=True, slots=True)

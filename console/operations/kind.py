@@ -60,3 +60,9 @@ class Kind(ABC):
     @abstractmethod
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
         """Do it to at most BATCH targets, in order; raises ClientError when nothing can be said of any."""
+
+    def act_as(
+        self, who: str, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]
+    ) -> list[ItemResult]:
+        """As `act`, in the name of who confirmed it: for what the broker keeps together with who did it."""
+        return self.act(parameters, reason, targets)

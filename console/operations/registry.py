@@ -18,6 +18,12 @@ from console.operations.errors import InvalidParameter
 from console.operations.kind import Kind
 from console.operations.pausing import PauseTimers, ResumeTimers
 from console.operations.steering import CancelTimers, DeliverTimersNow, RescheduleTimers
+from console.operations.transactions import (
+    CheckTransactions,
+    CommitTransactions,
+    ResumeTransactions,
+    RollBackTransactions,
+)
 
 KINDS: Mapping[str, Kind] = {
     kind.name: kind
@@ -39,6 +45,10 @@ KINDS: Mapping[str, Kind] = {
         MakeReliable(),
         ImportQueue(),
         MakePlain(),
+        CommitTransactions(),
+        RollBackTransactions(),
+        CheckTransactions(),
+        ResumeTransactions(),
     )
 }
 

@@ -84,7 +84,7 @@ def _work(row: Operation, kind: Kind) -> None:
         if Operation.objects.values_list("is_abort_wanted", flat=True).get(pk=row.pk):
             _finish(row, Operation.State.ABORTED)
             return
-        results = kind.act(row.parameters, row.reason, [item.target for item in batch])
+        results = kind.act_as(row.actor, row.parameters, row.reason, [item.target for item in batch])
         _record(row, batch, results)
 
 

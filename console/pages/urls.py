@@ -16,6 +16,7 @@ from console.pages import (
     schedule,
     timers,
     topics,
+    transactions,
 )
 
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -25,6 +26,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("timers/", timers.timers, name="timers"),
     path("timers/list/", timers.timer_list, name="timer_list"),
     path("timers/<int:position>/", timers.timer, name="timer"),
+    path("transactions/", transactions.transactions, name="transactions"),
+    path("transactions/draft/", transactions.draft, name="transaction_draft"),
+    path("transactions/list/", transactions.transaction_list, name="transaction_list"),
+    path("transactions/<int:position>/", transactions.transaction, name="transaction"),
     path("redisson/", delayed_queues.queues, name="delayed_queues"),
     path("redisson/draft/", delayed_queues.draft, name="delayed_draft"),
     path("redisson/queue/", delayed_queues.queue, name="delayed_queue"),

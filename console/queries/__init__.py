@@ -11,6 +11,7 @@ from console.queries.records import message, messages, raw_body
 from console.queries.schedule import highest_level, lanes
 from console.queries.summary import overview
 from console.queries.timers import timer_life, timer_list, timers
+from console.queries.transactions import transaction_life, transaction_list, transactions
 
 __all__ = [
     "delayed_queue",
@@ -30,4 +31,7 @@ __all__ = [
     "timers",
     "topic",
     "topics",
+    "transaction_life",
+    "transaction_list",
+    "transactions",
 ]

@@ -37,6 +37,10 @@ def kind_title(name: str) -> str:
         "redisson.make_reliable": _("Send due values to a topic"),
         "redisson.import": _("Import a delayed queue into timers"),
         "redisson.make_plain": _("Back to the plain list"),
+        "transactions.commit": _("Commit transactions"),
+        "transactions.rollback": _("Roll transactions back"),
+        "transactions.check": _("Have producers asked now"),
+        "transactions.resume": _("Resume checking"),
     }
     return words.get(name, name)
 
@@ -62,6 +66,10 @@ def kind_verb(name: str) -> str:
         "redisson.make_reliable": _("Make it reliable"),
         "redisson.import": _("Import it"),
         "redisson.make_plain": _("Back to the plain list"),
+        "transactions.commit": _("Commit them"),
+        "transactions.rollback": _("Roll them back"),
+        "transactions.check": _("Have them asked about"),
+        "transactions.resume": _("Resume checking"),
     }
     return words.get(name, name)
 
@@ -87,6 +95,14 @@ def kind_effect(name: str) -> str:
         "redisson.make_reliable": _("Due values go to a topic instead of the plain list: ack, retry, dead letters."),
         "redisson.import": _("Every waiting value becomes a timer of a topic, and what Java offers meanwhile too."),
         "redisson.make_plain": _("Due values go to the plain list again; what was taken already is still sent."),
+        "transactions.commit": _(
+            "Their messages go into their topics, whatever their databases say. This cannot be taken back."
+        ),
+        "transactions.rollback": _("Nobody ever sees their messages. This cannot be taken back."),
+        "transactions.check": _("A connected producer of each group is asked at once; a check that is sent counts."),
+        "transactions.resume": _(
+            "Parked ones are undecided again and asked about; the checks of open ones begin anew."
+        ),
     }
     return words.get(name, "")
 
@@ -117,6 +133,13 @@ def outcome_words(code: str) -> str:
         "made_reliable": _("goes to the topic"),
         "import_begun": _("import begun"),
         "made_plain": _("goes to the plain list"),
+        "committed": _("committed"),
+        "rolled_back": _("rolled back"),
+        "already_committed": _("committed before"),
+        "already_rolled_back": _("rolled back before"),
+        "already_decided": _("decided before"),
+        "check_planned": _("to be asked about"),
+        "checks_resumed": _("checks resumed"),
     }
     return words.get(code, code)
 
@@ -126,7 +149,7 @@ def outcome_mark(code: str) -> str:
     """The shape beside it."""
     if code in ("refused", "unknown"):
         return "look"
-    return "idle" if code in ("", "already_delivered", "already_cancelled", "gone") else "ok"
+    return "idle" if code in ("", "gone") or code.startswith("already_") else "ok"
 
 
 @register.filter
@@ -140,6 +163,8 @@ def selection_words(row: Operation) -> str:
     """Which ones were chosen."""
     if "queue" in row.parameters:
         return _values_words(row.parameters)
+    if row.kind.startswith("transactions."):
+        return _halves_words(row.parameters)
     if "targets" in row.parameters:
         count = len(row.parameters["targets"])
         return ngettext("%(count)s chosen timer", "%(count)s chosen timers", count) % {"count": f"{count:,}"}
@@ -150,6 +175,21 @@ def selection_words(row: Operation) -> str:
         return _("every timer that waits")
     parts = [f"{name} {wanted[name]}" for name in ("topic", "key") if wanted[name]]
     return _("all that match: %(filter)s") % {"filter": ", ".join(parts) or _("a range of time")}
+
+
+def _halves_words(parameters: dict[str, Any]) -> str:
+    """Which transactions."""
+    if "targets" in parameters:
+        count = len(parameters["targets"])
+        words = ngettext("%(count)s chosen transaction", "%(count)s chosen transactions", count)
+        return words % {"count": f"{count:,}"}
+    wanted: dict[str, Any] = parameters["filter"]
+    parts = [f"{name} {wanted[name]}" for name in ("group", "topic") if wanted[name]]
+    if wanted["before_ms"] is not None:
+        parts.append(_("a range of time"))
+    if parts:
+        return _("all that match: %(filter)s") % {"filter": ", ".join(parts)}
+    return _("every parked transaction") if wanted["state"] == "parked" else _("every undecided transaction")
 
 
 def _values_words(parameters: dict[str, Any]) -> str:
@@ -188,7 +228,7 @@ def audit_words(entry: AuditEntry) -> str:
 @register.simple_tag(takes_context=True)
 def same_call(context: template.Context, row: Operation) -> str:
     """The REST call that does the same, for a shell; empty for chosen ones, which REST names by their own addresses."""
-    if "targets" in row.parameters or "queue" in row.parameters:
+    if "targets" in row.parameters or "queue" in row.parameters or row.kind.startswith("transactions."):
         return ""
     body: dict[str, Any] = {}
     if "filter" in row.parameters:

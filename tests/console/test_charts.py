@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import xml.etree.ElementTree as ET
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from console.charts.board import HalfMark, OpMark, board_svg
 from console.charts.life import Stop, life_svg
 from console.charts.minute import minute_svg
 from console.charts.progress import progress_svg
@@ -100,3 +102,27 @@ def test_spans_are_precise_where_they_are_short(ms: int, text: str) -> None:
 )
 def test_delays_have_short_names(ms: int, text: str) -> None:
     assert delay_name(ms) == text
+
+
+def half_mark(kind: str = "fresh") -> HalfMark:
+    return HalfMark("1", "tx", "orders", "payers", "2 s", kind, "", "/transactions/1/")
+
+
+@given(st.integers(1, 20), st.data())
+def test_every_decision_on_the_board_is_a_line_and_no_card_covers_another(count: int, data: st.DataObject) -> None:
+    decided = data.draw(st.lists(st.integers(0, count - 1), unique=True))
+    cards = data.draw(st.integers(1, max(1, len(decided))))
+    parts = [decided[number::cards] for number in range(cards) if decided[number::cards]]
+    ops = [OpMark("7", "1", "commit", "1 s", [(row, "committed") for row in part]) for part in parts]
+    root = parsed(board_svg([half_mark() for _ in range(count)], ops, label="x", heads=["h"] * 8))
+    lines = [path for path in root.iter("path") if path.attrib["class"] == "lv"]
+    assert len(lines) == len(decided)
+    tops = [float(rect.attrib["y"]) for rect in root.iter("rect")]
+    assert all(below - above >= 28 for above, below in itertools.pairwise(tops))
+    assert all(top >= 0 and top + 28 <= float(root.attrib["viewBox"].split()[3]) for top in tops)
+
+
+@pytest.mark.parametrize("kind", ["committed", "rolled", "decided", "undecided", "alone", "parked", "fresh", "unknown"])
+def test_every_state_of_a_half_has_a_shape(kind: str) -> None:
+    root = parsed(board_svg([half_mark(kind)], [], label="x", heads=["h"] * 8))
+    assert len([each for each in root.iter() if each.tag in ("circle", "path") and each.attrib["class"] != "ax"]) == 1

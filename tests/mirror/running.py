@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from broker.engine.config import EngineConfig
 from broker.remoting.service import BrokerService
@@ -18,8 +19,8 @@ SMALL = {"segment_size_bytes": 1 << 22, "queue_file_entries": 4_096, "index_slot
 class RunningBroker:
     """`namesrv` is its address; `stop` closes it like TERM does."""
 
-    def __init__(self, root: Path, *, delay_levels: str = EngineConfig(root="").delay_levels) -> None:
-        self._config = EngineConfig(root=str(root), delay_levels=delay_levels, port=0, **SMALL)
+    def __init__(self, root: Path, **settings: Any) -> None:
+        self._config = EngineConfig(root=str(root), port=0, **(SMALL | settings))
         self._ready = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="test-broker", daemon=True)
@@ -52,7 +53,7 @@ class RunningBroker:
 
 
 @contextmanager
-def running_broker(root: Path, **settings: str) -> Iterator[RunningBroker]:
+def running_broker(root: Path, **settings: Any) -> Iterator[RunningBroker]:
     """A broker for a `with` block."""
     broker = RunningBroker(root, **settings)
     try:

@@ -1,0 +1,124 @@
+"""Transactions: both queues side by side, what is undecided, parked and decided, and the life of one."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.utils.http import urlencode
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST, require_safe
+
+from broker.client import ClientError
+from console import queries
+from console.live import number
+from console.operations import desk
+from console.operations.actor import Actor
+from console.operations.errors import InvalidParameter, NotAllowed, OperationError
+from console.operations.moments import is_shift, moment_ms, shift_ms
+from console.operations.reading import number_of
+from console.operations.registry import KINDS
+from console.pages.operations import words
+from console.queries.clock import now_ms
+from console.queries.shapes.transactions import TransactionFilter
+
+FAMILY = "transactions"
+STATES = ("open", "parked", "decided")
+_LENGTHS = {"state": 16, "group": 255, "topic": 255, "before": 64}
+
+
+@require_safe
+@login_required
+def transactions(request: HttpRequest) -> HttpResponse:
+    """The board, and the first of each list."""
+    context = {"data": queries.transactions(), "here": FAMILY, "live": FAMILY, "number": uuid.uuid4()}
+    return render(request, "transactions/page.html", context)
+
+
+@require_safe
+@login_required
+def transaction_list(request: HttpRequest) -> HttpResponse:
+    """Transactions of one state, page by page; rows, or all that match, can be acted on."""
+    given = {name: request.GET.get(name, "").strip()[:length] for name, length in _LENGTHS.items()}
+    if given["state"] not in STATES:
+        given["state"] = STATES[0]
+    errors: dict[str, str] = {}
+    before_ms = _bound(given["before"], errors)
+    wanted = TransactionFilter(given["state"], given["group"], given["topic"], before_ms)
+    data = queries.transaction_list(wanted, number(request.GET.get("after")))
+    shown: dict[str, str] = {name: text for name, text in given.items() if text}
+    context: dict[str, Any] = {
+        "data": data,
+        "here": FAMILY,
+        "given": given,
+        "errors": errors,
+        "states": STATES,
+        "number": uuid.uuid4(),
+        "first_page": "?" + urlencode(shown),
+        "next_page": None if data.following is None else "?" + urlencode({**shown, "after": str(data.following)}),
+    }
+    return render(request, "transactions/list.html", context, status=422 if errors else 200)
+
+
+@require_safe
+@login_required
+def transaction(request: HttpRequest, position: int) -> HttpResponse:
+    """One transaction by the position of its half."""
+    if position >= 2**63:
+        raise Http404(_("There is no such transaction."))
+    data = queries.transaction_life(position)
+    if data.row is None and not data.evidence.stale:
+        raise Http404(_("There is no such transaction."))
+    return render(request, "transactions/transaction.html", {"data": data, "here": FAMILY, "number": uuid.uuid4()})
+
+
+@login_required
+@require_POST
+def draft(request: HttpRequest) -> HttpResponse:
+    """Preview; nothing is done yet."""
+    kind = request.POST.get("kind", "")
+    if kind not in KINDS or KINDS[kind].page != FAMILY:
+        raise Http404(_("There is no such operation."))
+    try:
+        operation = number_of(request.POST.get("operation", ""))
+        row = desk.draft(kind, parameters_of(request.POST), Actor.of(request.user), number=operation)
+    except NotAllowed as error:
+        raise PermissionDenied(str(error)) from None
+    except (OperationError, ClientError) as error:
+        context = {"here": FAMILY, "error": words(error), "family": FAMILY}
+        return render(request, "operations/refused.html", context, status=422)
+    answer = redirect("operation", str(row.pk))
+    answer.status_code = 303
+    return answer
+
+
+def parameters_of(given: QueryDict) -> dict[str, Any]:
+    """Rows that were selected, or the filter that they were found by; raises InvalidParameter."""
+    if given.get("scope") == "matching":
+        wanted = {name: given.get(name, "") for name in ("state", "group", "topic")}
+        return {
+            "filter": {**wanted, "before_ms": number(given.get("before_ms"))}, "is_all": given.get("is_all") == "1",
+        }  # fmt: skip
+    return {"targets": [_target(text) for text in given.getlist("half")]}
+
+
+def _target(text: str) -> dict[str, int]:
+    offset, position = (number(part) for part in (text.split("-", 1) if "-" in text else ("", "")))
+    if offset is None or position is None:
+        raise InvalidParameter("targets", _("This names no transaction; load the page again."))
+    return {"offset": offset, "position": position}
+
+
+def _bound(text: str, errors: dict[str, str]) -> int | None:
+    """A moment, or a span before now; what is neither is said beside its field."""
+    if not text:
+        return None
+    try:
+        return now_ms() + shift_ms(text, "before") if is_shift(text) else moment_ms(text, "before")
+    except InvalidParameter as error:
+        errors["before"] = str(error)
+        return None

@@ -1,0 +1,190 @@
+"""The broker's transactions in the shapes of the pages: the one place that knows the client's types."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from broker.client import Admin, BrokerRefused, Message, RouteNotFound
+from broker.client.transactions_admin import Transaction
+from console.queries.contents import pull_all
+from console.queries.shapes.transactions import (
+    LifeEvent,
+    OpRow,
+    TransactionEvent,
+    TransactionFilter,
+    TransactionRow,
+    TransactionState,
+)
+
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+#: rows of one request, the broker's own limit
+PAGE = 1_000
+#: what our op records say of each offset: commit or roll back, and who (docs/FORMATS.md)
+_PAIR = re.compile(r"([cr])(\d+)")
+#: how far the broker's clock may be behind the console's
+_CLOCKS_APART_MS = 10_000
+#: TransactionalMessageUtil.REMOVE_TAG
+_OP_TAG = "d"
+#: ResponseCode.TOPIC_NOT_EXIST
+_TOPIC_NOT_EXIST = 17
+
+
+def row_of(found: Transaction) -> TransactionRow:
+    """A transaction of the client as a row."""
+    return TransactionRow(
+        offset=found.offset,
+        state=_state(found.state),
+        position=found.position,
+        group=found.group,
+        topic=found.topic,
+        queue_id=found.queue_id,
+        transaction_id=found.transaction_id or "",
+        keys=tuple(found.keys),
+        tag=found.tags or "",
+        store_ms=found.store_ms,
+        born_ms=found.born_ms,
+        born_host=found.born_host or "",
+        body_bytes=found.body_bytes,
+        delay_level=found.delay_level or "",
+        checks=found.checks,
+        next_check_ms=found.next_check_ms,
+        parked_ms=found.parked_ms,
+        copy_position=found.copy_position,
+        decided_ms=found.decided_ms,
+        by=found.by,
+        reason=found.reason,
+        producers=tuple(found.producers),
+    )
+
+
+def page_of(
+    admin: Admin, wanted: TransactionFilter, *, now_ms: int, after: int | None, count: int
+) -> tuple[list[TransactionRow], int | None]:  # fmt: skip
+    """A page of one state, and where the next begins; it may be short and yet have a next.
+
+    The broker is asked by age, and its clock is another one: asked for a little more, what is too new is left out here.
+    """
+    found = admin.transactions(
+        _asked(wanted.state),
+        after=after,
+        count=min(count, PAGE),
+        group=wanted.group,
+        topic=wanted.topic,
+        older_than_ms=None if wanted.before_ms is None else max(0, now_ms - wanted.before_ms - _CLOCKS_APART_MS),
+    )
+    rows = [row_of(each) for each in found.items]
+    return [row for row in rows if wanted.takes(row)], found.following
+
+
+def pages_of(admin: Admin, wanted: TransactionFilter, *, now_ms: int) -> Iterator[list[TransactionRow]]:
+    """Yield all pages of one state."""
+    after: int | None = None
+    while True:
+        rows, after = page_of(admin, wanted, now_ms=now_ms, after=after, count=PAGE)
+        yield rows
+        if after is None:
+            return
+
+
+def life_of(admin: Admin, position: int, store_address: str) -> tuple[TransactionRow, tuple[LifeEvent, ...]]:
+    """One transaction by its half's position, and its events; raises BrokerRefused (22: no such half)."""
+    found = admin.transaction(position=position)
+    events = tuple(
+        LifeEvent(
+            kind=TransactionEvent(event.kind),
+            ms=event.at_ms,
+            position=event.position,
+            count=event.count,
+            by=event.by,
+            reason=event.reason,
+            topic=event.topic or "",
+            queue_id=event.queue_id,
+            queue_offset=event.queue_offset,
+            message_id=offset_id(store_address, event.position) if event.kind in ("delivered", "scheduled") else "",
+        )
+        for event in found.life
+    )
+    return row_of(found), events
+
+
+def offset_id(store_address: str, position: int | None) -> str:
+    """RocketMQ's offset message id: address, port and position in hexadecimal; empty if the address has no numbers."""
+    host, _, port = store_address.rpartition(":")
+    try:
+        packed = ipaddress.ip_address(host.strip("[]")).packed
+    except ValueError:
+        return ""
+    if position is None or not port.isdigit():
+        return ""
+    return f"{packed.hex()}{int(port):08x}{position:016x}".upper()
+
+
+def newest(admin: Admin, topic: str, count: int) -> tuple[list[Message], int]:
+    """The newest records of queue 0 of a topic that transactions use, oldest first, and how many the queue holds.
+
+    Nothing where the topic is not there yet; raises ClientError.
+    """
+    try:
+        stats = admin.topic_stats(topic).queues
+    except RouteNotFound:
+        return [], 0
+    except BrokerRefused as error:
+        if error.code == _TOPIC_NOT_EXIST:
+            return [], 0
+        raise
+    ends = next((each for each in stats if each.queue.queue_id == 0), None)
+    if ends is None or ends.max_offset <= ends.min_offset:
+        return [], 0
+    start = max(ends.min_offset, ends.max_offset - count)
+    return pull_all(admin, topic, 0, start, ends.max_offset - start), ends.max_offset - ends.min_offset
+
+
+def ops_of(records: Iterable[Message]) -> tuple[OpRow, ...]:
+    """Op records in their order; one of Apache RocketMQ says that halves were decided, not how."""
+    found = []
+    for record in records:
+        if record.tags != _OP_TAG:
+            continue
+        halves = tuple(int(word) for word in record.body.split(b",") if word.isdigit() and len(word) < 19)
+        said = _PAIR.findall(record.properties.get("ESC_DECISIONS", ""))
+        words = [TransactionState.COMMITTED if letter == "c" else TransactionState.ROLLED_BACK for letter, _ in said]
+        if len(words) != len(halves):
+            words = [TransactionState.DECIDED] * len(halves)
+        found.append(OpRow(record.queue_offset, record.position, record.store_ms, halves, tuple(words)))
+    return tuple(found)
+
+
+def row_of_half(record: Message, state: TransactionState) -> TransactionRow:
+    """A half record as a row, with what it says of itself."""
+    properties: Mapping[str, Any] = record.properties
+    queue_id, checks = properties.get("REAL_QID", ""), properties.get("TRANSACTION_CHECK_TIMES", "")
+    host, port = record.born_host
+    return TransactionRow(
+        offset=record.queue_offset,
+        state=state,
+        position=record.position,
+        group=properties.get("PGROUP", ""),
+        topic=properties.get("REAL_TOPIC", ""),
+        queue_id=int(queue_id) if queue_id.isdigit() else None,
+        transaction_id=record.unique_key or "",
+        keys=tuple(record.keys),
+        tag=record.tags or "",
+        store_ms=record.store_ms,
+        born_ms=record.born_ms,
+        born_host=f"{host}:{port}",
+        body_bytes=len(record.body),
+        delay_level=properties.get("DELAY", ""),
+        checks=int(checks) if checks.isdigit() and len(checks) < 6 else None,
+    )
+
+
+def _asked(state: str) -> Any:
+    return state if state in ("open", "parked", "decided") else "open"
+
+
+def _state(word: str) -> TransactionState:
+    return TransactionState(word) if word in TransactionState.values else TransactionState.UNKNOWN

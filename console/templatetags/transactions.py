@@ -1,0 +1,217 @@
+"""Transactions in words and drawings: the board, the state of a half, the life of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from django import template
+from django.urls import reverse
+from django.utils.html import escape
+from django.utils.safestring import SafeString, mark_safe
+from django.utils.timezone import get_current_timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from console.charts.board import HalfMark, OpMark, board_svg
+from console.charts.life import FOLD_MS, Stop, life_svg
+from console.queries.shapes.transactions import (
+    LOOK_AFTER_PERIODS,
+    Board,
+    LifeEvent,
+    OpRow,
+    TransactionEvent,
+    TransactionLife,
+    TransactionRow,
+    TransactionState,
+)
+from console.templatetags.spans import delay_name, span
+
+register = template.Library()
+
+#: offsets that a card names; the others are counted
+_NAMED = 2
+#: events drawn; the table has all
+_MOST_STOPS = 10
+#: the grace that is assumed where the broker does not tell its own (BrokerConfig.transactionTimeOut)
+_GRACE_MS = 6_000
+_KINDS = {
+    TransactionState.COMMITTED: "committed",
+    TransactionState.ROLLED_BACK: "rolled",
+    TransactionState.DECIDED: "decided",
+    TransactionState.ENDING: "fresh",
+    TransactionState.PARKED: "parked",
+    TransactionState.UNKNOWN: "unknown",
+    TransactionState.REPLACED: "unknown",
+}
+_MARKS = {
+    TransactionState.COMMITTED: "ok",
+    TransactionState.PARKED: "broken",
+    TransactionState.OPEN: "wait",
+    TransactionState.DUE: "look",
+    TransactionState.ENDING: "wait",
+}
+_STOPS = {
+    TransactionEvent.ROLLED_BACK: "failed",
+    TransactionEvent.PARKED: "moved",
+    TransactionEvent.CHECK: "moved",
+    TransactionEvent.RESUMED: "moved",
+}
+
+
+@register.filter
+def state_mark(state: str) -> str:
+    """The shape beside a state."""
+    return _MARKS.get(TransactionState(state), "idle")
+
+
+@register.simple_tag
+def cross_mark() -> SafeString:
+    """The shape of a rollback."""
+    return mark_safe(
+        '<svg class="i" width="12" height="12" viewBox="0 0 12 12" aria-hidden="true">'
+        '<path class="lq" d="M2.5 2.5l7 7M9.5 2.5l-7 7"/></svg>'
+    )
+
+
+@register.simple_tag
+def delay_words(ms: int | None) -> str:
+    """A setting's span of time."""
+    return "\u2013" if ms is None else delay_name(ms)
+
+
+@register.simple_tag
+def checks_words(row: TransactionRow, most: int | None) -> str:
+    """How often its producer was asked, of how often at most."""
+    if row.checks is None:
+        return "\u2013" if most is None else f"\u2013 / {most}"
+    return f"{row.checks}" if most is None else f"{row.checks} / {most}"
+
+
+@register.simple_tag
+def asked_words(row: TransactionRow) -> str:
+    """Who would be asked next."""
+    if row.producers is None:
+        return _("not told by this broker")
+    if not row.producers:
+        return _("nobody: no producer of %(group)s is connected") % {"group": row.group or "\u2013"}
+    first = row.producers[0]
+    more = len(row.producers) - 1
+    if not more:
+        return first
+    return ngettext("%(first)s or %(more)s other", "%(first)s or one of %(more)s others", more) % {
+        "first": first, "more": more,
+    }  # fmt: skip
+
+
+@register.simple_tag
+def board_drawing(board: Board, now_ms: int, timeout_ms: int | None, most: int | None) -> SafeString:
+    """Both queues with their lines."""
+    halves = [_half_mark(row, now_ms, timeout_ms or _GRACE_MS, most) for row in board.halves]
+    places = {row.offset: place for place, row in enumerate(board.halves)}
+    ops = [_op_mark(op, places, now_ms) for op in board.ops]
+    label = _("Half queue at the left, op queue at the right; %(halves)s halves, %(open)s of them undecided") % {
+        "halves": len(halves), "open": sum(row.is_undecided for row in board.halves),
+    }  # fmt: skip
+    heads = (
+        _("offset"), _("transaction"), _("real topic"), _("group"), _("age"), _("op"), _("decides"), _("decision"),
+    )  # fmt: skip
+    drawn = board_svg(halves, ops, label=escape(label), heads=[escape(head) for head in heads])
+    return mark_safe(drawn)  # noqa: S308 - every text is escaped
+
+
+@register.simple_tag
+def life_drawing(data: TransactionLife) -> SafeString | str:
+    """The time line: half, checks, decision, delivery; and the next check of one that is open."""
+    stops: list[Stop] = []
+    shown = data.events if len(data.events) <= _MOST_STOPS else (data.events[0], *data.events[1 - _MOST_STOPS :])
+    for event in shown:
+        apart = event.ms - stops[-1].ms if stops else 0
+        gap = escape(span(apart)) if apart > FOLD_MS else ""
+        kind = _STOPS.get(event.kind, "done")
+        stops.append(Stop(event.ms, escape(event_words(event)), _time(event.ms), kind, gap))
+    row = data.row
+    if row is not None and row.next_check_ms is not None and stops and not row.is_parked and row.is_undecided:
+        left = escape(span(max(0, row.next_check_ms - max(data.now_ms, stops[-1].ms))))
+        stops.append(Stop(row.next_check_ms, escape(_("next check")), _time(row.next_check_ms), "ahead", left))
+    if not stops:
+        return ""
+    label = escape(_("The life of the transaction: %(count)s events") % {"count": len(data.events)})
+    return mark_safe(life_svg(stops, label=label))  # noqa: S308 - every text is escaped
+
+
+@register.filter
+def event_words(event: LifeEvent) -> str:
+    """What happened, with the number of a check."""
+    if event.kind is TransactionEvent.CHECK and event.count is not None:
+        return _("check %(count)s") % {"count": event.count}
+    return str(event.kind.label)
+
+
+def _half_mark(row: TransactionRow, now_ms: int, grace_ms: int, most: int | None) -> HalfMark:
+    kind, note = _standing(row, now_ms, grace_ms, most)
+    since_ms = row.store_ms if row.store_ms is not None else now_ms
+    return HalfMark(
+        offset=f"{row.offset:,}",
+        name=escape(_short(row.name, 24)),
+        topic=escape(_short(row.topic, 20)),
+        group=escape(_short(row.group, 15)),
+        age=span(max(0, now_ms - since_ms)),
+        kind=kind,
+        note=escape(note),
+        href=reverse("transaction", args=[row.position]) if row.position is not None else "",
+    )
+
+
+def _standing(row: TransactionRow, now_ms: int, grace_ms: int, most: int | None) -> tuple[str, str]:
+    """Its mark and what is said beside it; nothing beside one that has a line."""
+    if row.state not in (TransactionState.OPEN, TransactionState.DUE):
+        return _KINDS[row.state], _beside(row, most)
+    checks = checks_words(row, most)
+    if row.is_alone:
+        return "alone", _("%(checks)s; no producer connected") % {"checks": checks}
+    if now_ms - (row.store_ms or now_ms) < LOOK_AFTER_PERIODS * grace_ms:
+        return "fresh", _("fresh")
+    if row.next_check_ms is not None and row.next_check_ms > now_ms:
+        words = {"checks": checks, "left": span(row.next_check_ms - now_ms)}
+        return "undecided", _("%(checks)s checks, next in %(left)s") % words
+    return "undecided", _("%(checks)s checks") % {"checks": checks}
+
+
+def _beside(row: TransactionRow, most: int | None) -> str:
+    if row.state is TransactionState.PARKED:
+        return _("parked after %(checks)s") % {"checks": checks_words(row, most)}
+    if row.state is TransactionState.UNKNOWN:
+        return _("decided before what was read")
+    if row.state in (TransactionState.ENDING, TransactionState.REPLACED):
+        return str(row.state.label)
+    return ""
+
+
+def _op_mark(op: OpRow, places: dict[int, int], now_ms: int) -> OpMark:
+    words = list(dict.fromkeys(op.words))
+    named = " ".join(f"{half:,}" for half in op.halves[:_NAMED])
+    more = len(op.halves) - _NAMED
+    return OpMark(
+        offset=f"{op.offset:,}",
+        decides=f"{named} +{more}" if more > 0 else named,
+        word=escape(_decision(words)),
+        age=span(max(0, now_ms - op.store_ms)),
+        halves=[(places[half], _KINDS[word]) for half, word in zip(op.halves, op.words, strict=True)],
+    )
+
+
+def _decision(words: Sequence[TransactionState]) -> str:
+    if len(words) > 1:
+        return _("both")
+    return {
+        TransactionState.COMMITTED: _("commit"), TransactionState.ROLLED_BACK: _("rollback"),
+    }.get(words[0], _("not told"))  # fmt: skip
+
+
+def _short(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "\u2026"
+
+
+def _time(ms: int) -> str:
+    return f"{datetime.fromtimestamp(ms / 1000, UTC).astimezone(get_current_timezone()):%m-%d %H:%M:%S}.{ms % 1000:03d}"
