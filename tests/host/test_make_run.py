@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 START_S = 120.0
 STOP_S = 60.0
 #: Started last, stopped first.
-STOP_ORDER = ["web", "beat", "jobs", "transfer", "mirror", "broker", "valkey", "postgres"]
+STOP_ORDER = ["web", "beat", "dashboards", "jobs", "transfer", "mirror", "broker", "valkey", "postgres"]
 
 pytestmark = pytest.mark.slow
 
