@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 #: Rows of a chunk when it is split; taking one out of 1,024 costs less than finding it.
@@ -148,6 +148,22 @@ class OpenHalves:
             upper = chunk.split()
             self._chunks.insert(number + 1, upper)
             self._firsts.insert(number + 1, upper.offsets[0])
+
+    def load(self, columns: Sequence[array[int]], groups: Sequence[str]) -> None:
+        """Fill an empty table: columns in the order of a chunk's but for the flags, rows by offset; the last column
+        counts in ``groups``. Raises ValueError if rows are out of order."""
+        offsets = columns[0]
+        for at in range(0, len(offsets), _CHUNK_ROWS):
+            chunk = Chunk()
+            for column, part in zip(chunk.columns(), columns, strict=False):
+                column.extend(part[at : at + _CHUNK_ROWS])
+            if list(chunk.offsets) != sorted(set(chunk.offsets)) or (at and chunk.offsets[0] <= offsets[at - 1]):
+                raise ValueError("the half messages are out of order")
+            chunk.groups = array("I", [self.groups.take(groups[number]) for number in chunk.groups])
+            chunk.flags = bytearray(len(chunk.offsets))
+            self._chunks.append(chunk)
+            self._firsts.append(chunk.offsets[0])
+        self._count = len(offsets)
 
     def place(self, offset: int) -> tuple[Chunk, int] | None:
         """Return the chunk and index of a half, None if it is not open."""

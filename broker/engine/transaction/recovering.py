@@ -149,7 +149,11 @@ class Recovering:
         lost = [decision for decision, _ in self._awaited.values()]
         self._copied, self._awaited = set(), {}
         # a clock that was set back since makes nothing wait longer than it would from now
-        for row in [row for row in book.halves.since(0) if row.next_ms > now_ms + book.interval_ms]:
+        late_ms = now_ms + book.interval_ms
+        late = [chunk for chunk in book.halves.chunks() if max(chunk.next_ms) > late_ms]
+        for row in [book.halves.get(offset) for chunk in late for offset in chunk.offsets]:
+            if row is None or row.next_ms <= late_ms:
+                continue
             wait_ms = book.interval_ms if row.checks else max(row.next_ms - row.store_ms, 0)
             if row.next_ms > now_ms + wait_ms:
                 book.plan(row.offset, now_ms + wait_ms)

@@ -63,8 +63,7 @@ def parse(content: bytes, halves: OpenHalves, parked: ParkedHalves) -> None:
         head = json.loads(content[_LENGTH.size : at])
         groups = [str(name) for name in head["groups"]]
         rows, at = _columns(content, at, _OPEN_TYPES, int(head["open"]))
-        for offset, position, store_ms, next_ms, checks, group in zip(*rows, strict=True):
-            halves.add(offset, position, store_ms, next_ms, groups[group], checks)
+        halves.load(rows, groups)
         rows, at = _columns(content, at, _PARKED_TYPES, int(head["parked"]))
         for row in zip(*rows, strict=True):
             parked.add(Parked(*row))
