@@ -51,9 +51,10 @@ class TimerCheck:
         if begin is None:
             return
         self._put_units(wheel, log, begin)
+        reach = Reach(kept.slots, 0)
         for slot in wheel.used():
             if slot.second > kept.safe_second:
-                self._follow(slot, log, Reach(kept.slots, 0))
+                self._follow(slot, log, reach)
         log.close()
         if self._waiting:
             low, high = min(self._waiting), max(self._waiting)
@@ -92,7 +93,7 @@ class TimerCheck:
         if not unit.reserved:
             offset = next((o for o, timer in self._waiting.items() if timer[0] == unit.position), -1)
         else:
-            offset = unit.reserved >> (24 if unit.magic & MAGIC_ROLL else 16)
+            offset = unit.reserved >> (28 if unit.magic & MAGIC_ROLL else 16)
         expected = self._waiting.pop(offset, None)
         if expected is not None and expected != (unit.position, unit.record_size, unit.topic_hash):
             self._damage(log.directory, at, at + unit.size, "the unit does not lead to its timer")

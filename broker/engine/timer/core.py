@@ -18,7 +18,7 @@ from ..store.topics import TIMER_TOPIC
 from .done import Done
 from .due import Due
 from .log import MAGIC_DELETE, MAGIC_PLAIN, MAGIC_ROLL, UNIT, UNIT_SIZE, TimerLog, Unit
-from .moments import Reach, second_of
+from .moments import CHECK_SHIFT, PLAIN_CHECK, Reach, second_of
 from .parked import Parked, due_ms_of
 from .wheel import SLOT, SLOT_SIZE, Wheel
 
@@ -57,6 +57,8 @@ class Core:
         #: plain units by minute of the wheel, and roll units by roll second modulo the roll slots: what is to come
         self.minutes: dict[int, int] = {}
         self.roll_counts: dict[int, int] = {}
+        #: the furthest second that anything was put into; further than the wheel reaches after the clock was set back
+        self.furthest = 0
         self.totals = Totals()
         self.paused = False
         self._hashes: dict[str, int] = {}
@@ -102,6 +104,7 @@ class Core:
         slot_of, slot_into, add, pack = SLOT.unpack_from, SLOT.pack_into, wheel.add, UNIT.pack
         write_ms = now_ms - now_ms % 1000
         units: list[bytes] = []
+        furthest = self.furthest
         for offset, position, size, due_ms, topic, _, _, _ in timers:
             second = (due_ms - 1) // 1000
             topic_hash = hashes.get(topic)
@@ -113,10 +116,11 @@ class Core:
                 slot_into(raw, place, second, first, unit, number + 1, rolls)
             else:
                 previous = add(second, unit)
+            rest_ms = due_ms - second * 1000
             units.append(
                 pack(
                     UNIT_SIZE, previous, MAGIC_PLAIN, write_ms, second * 1000 - write_ms, position, size, topic_hash,
-                    offset << 16 | due_ms - second * 1000,
+                    offset << 16 | (offset + position + rest_ms) % PLAIN_CHECK << CHECK_SHIFT | rest_ms,
                 )
             )  # fmt: skip
             unit += UNIT_SIZE
@@ -126,15 +130,18 @@ class Core:
                 due.insert(due_ms, offset, position, size)
             if second < soonest:
                 soonest = second
+            if second > furthest:
+                furthest = second
+        self.furthest = furthest
         self.log.extend(b"".join(units))
         due.next_used = soonest
 
     def put(self, offset: int, position: int, size: int, due_ms: int, topic_hash: int, now_ms: int) -> None:
         """Put one timer, near or far, where it belongs now."""
         second, now_second = second_of(due_ms), now_ms // 1000
-        magic, rolls, own = MAGIC_PLAIN, 0, self.reach.plain_bytes(offset, due_ms)
+        magic, rolls, own = MAGIC_PLAIN, 0, self.reach.plain_bytes(offset, due_ms, position)
         if self.reach.is_far(second, now_second):
-            own = self.reach.roll_bytes(offset, due_ms)
+            own = self.reach.roll_bytes(offset, due_ms, position)
             second, magic, rolls = self.reach.roll_second(due_ms, now_second), MAGIC_PLAIN | MAGIC_ROLL, 1
             self.count_rolls(second, 1)
         else:
@@ -146,6 +153,7 @@ class Core:
         previous = self.wheel.add(second, self.log.next_position(), rolls=rolls)
         self.log.append(previous, magic, second, now_ms, position, size, topic_hash, own)
         self.due.next_used = min(self.due.next_used, second)
+        self.furthest = max(self.furthest, second)
 
     def index_delete(self, position: int, size: int, victim: Parked, now_ms: int) -> None:
         """Put a delete into the second of what it deletes, so that numbers are right and RocketMQ knows."""
@@ -186,14 +194,18 @@ class Core:
         """Count what stands in the wheel after a second."""
         self.minutes.clear()
         self.roll_counts.clear()
+        self.furthest = 0
         for second, _, _, number, rolls in self.wheel.used():
+            self.furthest = max(self.furthest, second)
             if second > after:
                 self.count_near(second, number - rolls)
                 if rolls > 0:
                     self.count_rolls(second, rolls)
 
-    def read_unit(self, unit: Unit) -> tuple[int, int]:
-        """Return (offset, due ms) of a unit that does not say so itself, (-1, 0) if its record cannot be read."""
+    def roll_of(self, second: int, unit: Unit) -> tuple[int, int]:
+        """Return (offset, due ms) of a roll unit, (-1, 0) if it is damaged or its record cannot be read."""
+        if unit.reserved:
+            return self.reach.roll_of(second, unit.reserved, unit.position)
         try:
             message = decode(self.store.look_at(unit.position, unit.record_size), verify=False)
         except (RecordNotFound, CorruptRecord):

@@ -33,28 +33,27 @@ class Due:
 
     def __init__(self, core: Core, begin: int = 0, end: int = NEVER) -> None:
         self._core = core
-        self.read_second = begin
         self.end_second = end
-        self.next_used = begin
+        self.reset(begin)
+
+    def reset(self, second: int) -> None:
+        """Hold nothing, and read from a second on: at first, or because the clock was set back."""
+        self.read_second = self.next_used = second
         self.ready: deque[Ready] = deque()
         self.ready_bytes = 0
         self.loaded = 0
+        self.broken = False
+        #: far timers that passed by and are to be put further
+        self.rolling: list[tuple[Unit, int]] = []
         self._heap: list[tuple[int, int, int, int]] = []
         self._seconds: deque[Second] = deque()
         self._only: deque[int] | None = None
         self._loading: Iterator[int] | None = None
         self._loading_second = 0
-        #: far timers that passed by and are to be put further
-        self.rolling: list[tuple[Unit, int]] = []
-        self.broken = False
 
     def insert(self, due_ms: int, offset: int, position: int, size: int) -> None:
         """Add a timer of a second that was read already."""
         heappush(self._heap, (due_ms, offset, position, size))
-
-    def reset(self, second: int) -> None:
-        """Forget everything and read again from a second on: the clock was set back."""
-        self.__init__(self._core, second, self.end_second)  # type: ignore[misc]
 
     def only(self, seconds: Iterable[int]) -> None:
         """Read these seconds and no others: they are all there are."""
@@ -182,10 +181,11 @@ class Due:
             return
         if slot.rolls:
             core.count_rolls(second, -slot.rolls)
-        done, claimed, start_ms = core.done, core.claimed, second * 1000
+        done, claimed, start_ms, plain_of = core.done, core.claimed, second * 1000, core.reach.plain_of
         buckets: dict[int, array[int]] = {}
         normal = deletes = rolls = portion = 0
-        for _, unit in core.log.chain(slot.first, slot.last):
+        at = -1
+        for at, unit in core.log.chain(slot.first, slot.last):  # noqa: B007 - where the chain ended is looked at below
             portion += 1
             if portion == 512:
                 yield portion
@@ -201,20 +201,21 @@ class Due:
                 rolls += 1
                 self.rolling.append((unit, second))
                 continue
-            own = unit.reserved
-            offset = own >> 16
+            offset, due_ms = plain_of(second, unit.reserved, unit.position)
+            if offset < 0:
+                self.broken = True
+                break
             if done.has(offset) or offset in claimed:
                 continue
-            due_ms = start_ms + (own & 0xFFFF)
             bucket = buckets.get(due_ms)
             if bucket is None:
                 bucket = buckets[due_ms] = array("q")
             bucket.extend((unit.record_size, unit.position, offset))
-        if rolls == normal and not self.broken:
+        if at != slot.first or normal - deletes != slot.number:
+            self.broken = True
+        elif rolls == normal and not self.broken:
             # all are put elsewhere, so nobody need come back here
             core.wheel.clear(second)
-        elif not rolls and not slot.rolls and normal - deletes < slot.number:
-            self.broken = True
         yield portion
         if buckets:
             for bucket in buckets.values():
@@ -229,8 +230,10 @@ class Due:
         used = min(budget, len(self.rolling))
         for _ in range(used):
             unit, second = self.rolling.pop()
-            offset, due_ms = core.reach.roll_of(second, unit.reserved) if unit.reserved else core.read_unit(unit)
-            if offset >= 0 and core.waits(offset):
+            offset, due_ms = core.roll_of(second, unit)
+            if offset < 0:
+                self.broken = True
+            elif core.waits(offset):
                 core.put(offset, unit.position, unit.record_size, due_ms, unit.topic_hash, now_ms)
                 core.totals.rolled += 1
         return used

@@ -75,6 +75,10 @@ class Keeper:
         kept = Kept(end_offset=self._core.done.end, safe_second=self.safe_second(flying_ms))
         return check_bytes(kept, self._core.log.end_position, now_ms, self._sequence)[:CHECK_BYTES]
 
+    def renew(self) -> None:
+        """Have the wheel written with the next checkpoint: it was made anew."""
+        self._wheel_log_end = -1
+
     def save_paused(self, paused: bool) -> None:
         """Remember that releases are paused. Raises OSError."""
         atomic.save(self._core.store.files, self._pause_path, json_file.dump({"paused": paused}))

@@ -25,6 +25,8 @@ _PORTION = 512
 #: Topics in which a schedule key is looked for if none is named.
 _TOPICS_TRIED = 200
 MOST_ITEMS = 1_000
+#: A roll slot may be read a little later than its second.
+_LOOK_BACK = 60
 _SECONDS_PER_HOUR = 3_600
 
 #: A portion: units looked at, and the timers found (due ms, offset, position, size, hash of the topic), in order.
@@ -90,7 +92,7 @@ class Listing:
         core = self._core
         second, until = max(second_of(from_ms), 0), second_of(to_ms)
         far_hours = self._far_hours(now_ms)
-        near_end = now_ms // 1000 + core.reach.slots
+        near_end = core.furthest
         while True:
             near = core.wheel.next_used(second, min(until, near_end))
             # a second that is only passed through says nothing about what is due in it
@@ -138,8 +140,8 @@ class Listing:
         for _, unit in core.log.chain(slot.first, slot.last) if slot is not None else ():
             count += 1
             if not unit.magic & (MAGIC_DELETE | MAGIC_ROLL):
-                offset, due_ms = core.reach.plain_of(second, unit.reserved)
-                if core.waits(offset):
+                offset, due_ms = core.reach.plain_of(second, unit.reserved, unit.position)
+                if offset >= 0 and core.waits(offset):
                     portion.append((due_ms, offset, unit.position, unit.record_size, unit.topic_hash))
             if count == _PORTION:
                 yield count, portion
@@ -149,14 +151,14 @@ class Listing:
     def _far_of(self, hour: int, now_ms: int) -> Iterator[list[tuple[int, int, int, int, int]]]:
         """Yield the timers of an hour that still wait in roll slots, in portions."""
         core, now_second = self._core, now_ms // 1000
-        for second in core.reach.roll_seconds(hour, now_second - 60, now_second + core.reach.slots):
+        for second in core.reach.roll_seconds(hour, now_second - _LOOK_BACK, core.furthest + 1):
             slot = core.wheel.get(second)
             portion: list[tuple[int, int, int, int, int]] = []
             if slot is None or second < core.due.read_second:
                 continue
             for _, unit in core.log.chain(slot.first, slot.last):
                 if unit.magic & MAGIC_ROLL and not unit.magic & MAGIC_DELETE:
-                    known = core.reach.roll_of(second, unit.reserved) if unit.reserved else core.read_unit(unit)
+                    known = core.roll_of(second, unit)
                     if known[1] // HOUR_MS == hour and known[0] >= 0 and core.waits(known[0]):
                         portion.append((known[1], known[0], unit.position, unit.record_size, unit.topic_hash))
                 if len(portion) == _PORTION:

@@ -14,9 +14,12 @@ from __future__ import annotations
 
 HOUR_MS = 3_600_000
 _HOUR_BITS = 22
-_TURN_BITS = 2
-_OFFSET_SHIFT = _HOUR_BITS + _TURN_BITS
+_ROLL_CHECK_SHIFT = 24
+_ROLL_CHECK = 15
+_OFFSET_SHIFT = 28
 _PLAIN_SHIFT = 16
+CHECK_SHIFT = 10
+PLAIN_CHECK = 63
 
 
 def second_of(due_ms: int) -> int:
@@ -60,31 +63,39 @@ class Reach:
         low = second * 1000 // HOUR_MS
         return low + (second - low) % self.rolls
 
-    # the reserved bytes of a unit
+    # the reserved bytes of a unit; the check finds every single bit that flips in them or in the position
 
-    def plain_bytes(self, offset: int, due_ms: int) -> int:
+    def plain_bytes(self, offset: int, due_ms: int, position: int) -> int:
         """Return what a plain unit remembers."""
-        return offset << _PLAIN_SHIFT | (due_ms - (due_ms - 1) // 1000 * 1000)
+        rest_ms = due_ms - (due_ms - 1) // 1000 * 1000
+        return offset << _PLAIN_SHIFT | (offset + position + rest_ms) % PLAIN_CHECK << CHECK_SHIFT | rest_ms
 
-    def roll_bytes(self, offset: int, due_ms: int) -> int:
+    def roll_bytes(self, offset: int, due_ms: int, position: int) -> int:
         """Return what a roll unit remembers, 0 if it would not be clear."""
         if not self._tells_due:
             return 0
-        turn = due_ms // HOUR_MS // self.rolls & 3
-        return offset << _OFFSET_SHIFT | turn << _HOUR_BITS | due_ms % HOUR_MS
+        rest = (due_ms // HOUR_MS // self.rolls & 3) << _HOUR_BITS | due_ms % HOUR_MS
+        return offset << _OFFSET_SHIFT | (offset + position + rest) % _ROLL_CHECK << _ROLL_CHECK_SHIFT | rest
 
-    def plain_of(self, second: int, own: int) -> tuple[int, int]:
-        """Return (offset, due ms) of a plain unit."""
-        return own >> _PLAIN_SHIFT, second * 1000 + (own & 0xFFFF)
+    def plain_of(self, second: int, own: int, position: int) -> tuple[int, int]:
+        """Return (offset, due ms) of a plain unit, (-1, 0) if it is damaged."""
+        offset, rest_ms = own >> _PLAIN_SHIFT, own & (1 << CHECK_SHIFT) - 1
+        check = own >> CHECK_SHIFT & 63
+        if check != (offset + position + rest_ms) % PLAIN_CHECK or not 1 <= rest_ms <= 1000:
+            return -1, 0
+        return offset, second * 1000 + rest_ms
 
-    def roll_of(self, second: int, own: int) -> tuple[int, int]:
-        """Return (offset, due ms) of a roll unit in ``second``."""
-        turn = own >> _HOUR_BITS & 3
+    def roll_of(self, second: int, own: int, position: int) -> tuple[int, int]:
+        """Return (offset, due ms) of a roll unit in ``second``, (-1, 0) if it is damaged."""
+        offset, rest = own >> _OFFSET_SHIFT, own & (1 << _ROLL_CHECK_SHIFT) - 1
+        if own >> _ROLL_CHECK_SHIFT & 15 != (offset + position + rest) % _ROLL_CHECK:
+            return -1, 0
+        turn = rest >> _HOUR_BITS
         low = second * 1000 // HOUR_MS
-        rest = second % self.rolls
-        base = low // self.rolls
-        for turns in range(base, base + 5):
-            hour = turns * self.rolls + rest
-            if turns & 3 == turn and hour >= low:
-                break
-        return own >> _OFFSET_SHIFT, hour * HOUR_MS + (own & (1 << _HOUR_BITS) - 1)
+        base, within = low // self.rolls, second % self.rolls
+        hour = next(
+            hour
+            for turns in range(base, base + 5)
+            if turns & 3 == turn and (hour := turns * self.rolls + within) >= low
+        )
+        return offset, hour * HOUR_MS + (rest & (1 << _HOUR_BITS) - 1)

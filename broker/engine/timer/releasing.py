@@ -77,7 +77,7 @@ class Releaser:
         return ready
 
     def _put_right(self, due: Due, entry: Entry) -> None:
-        """Deal with a unit that leads to another record than it says: the queue knows where the timer stands."""
+        """Deal with a unit that leads to no timer, or to another than it says: then none can be trusted."""
         core = self._core
         try:
             timer = parked_of(self._mender.message_of(TIMER_TOPIC, 0, entry.offset))
@@ -85,12 +85,11 @@ class Releaser:
             # damaged, and reported as such: nothing can be delivered
             core.is_over(entry.offset, "")
             return
-        right = Entry(timer.due_ms, timer.offset, timer.position, timer.size)
-        if right != entry:
-            due.insert(*right)
-        else:
+        if Entry(timer.due_ms, timer.offset, timer.position, timer.size) == entry:
             # a sound record that does not say where it belongs
             core.is_over(entry.offset, timer.topic)
+        else:
+            due.broken = True
 
     # at the moment
 

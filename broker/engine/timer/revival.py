@@ -190,6 +190,19 @@ class Revival:
         self._tail, self._deletes = [], []
         return self._kept
 
+    def repair(self, now_ms: int) -> None:
+        """Make timer log and wheel anew while the store is open: a chain of units did not hold. Raises OSError."""
+        core = self._core
+        core.log.restart()
+        core.wheel.reset()
+        core.due.reset(0)
+        core.due.next_used = NEVER
+        for timers in self._pending(0):
+            core.index(timers, now_ms)
+        core.due.reset(now_ms // 1000)
+        set_overdue(core, 0, now_ms // 1000)
+        core.count_wheel(0)
+
     def _index_tail(self, now_ms: int) -> None:
         core, known = self._core, self._kept.end_offset
         if self._overflow:

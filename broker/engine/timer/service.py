@@ -178,6 +178,10 @@ class Timers:
             self._refused_until_ms = now_ms + _REFUSED_PAUSE_MS
             return self._refused_until_ms
         busy |= self._releaser.get_ready(core.due, now_ms)
+        if core.due.broken or (core.overdue is not None and core.overdue.broken):
+            self._revival.repair(now_ms)
+            self._keeper.renew()
+            busy = True
         following = now_ms if busy else self._next_moment(now_ms)
         self.clock.promise(following)
         return following

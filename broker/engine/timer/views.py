@@ -34,7 +34,7 @@ class Views:
                     counts[(minute * 60_000 - from_ms) // step_ms] += count
             self._count_seconds(counts, max(from_ms, now_ms), min(to_ms, (this + 1) * 60_000), from_ms, step_ms)
         else:
-            end_ms = min(to_ms, now_ms + core.reach.slots * 1000)
+            end_ms = min(to_ms, (core.furthest + 2) * 1000)
             self._count_seconds(counts, max(from_ms, now_ms), end_ms, from_ms, step_ms)
         low = now_ms // HOUR_MS
         for rest, count in core.roll_counts.items():
