@@ -6,7 +6,7 @@ import argparse
 import sys
 from datetime import UTC, datetime
 
-from bench import lateness, page, pending, redisson, report, rest, send, spark, storage, timers
+from bench import lateness, page, pending, redisson, report, rest, send, spark, storage, timers, transactions
 from bench.rows import keep
 
 MEASUREMENTS = {
@@ -15,6 +15,7 @@ MEASUREMENTS = {
     "storage": storage,
     "timers": timers,
     "pending": pending,
+    "transactions": transactions,
     "rest": rest,
     "page": page,
     "redisson": redisson,
