@@ -82,3 +82,21 @@ def test_a_queue_whose_messages_are_all_gone_goes_on_counting() -> None:
     again = open_engine(files, retention_hours=1)
     assert again.engine.queue_bounds("orders", 0)[1] == high
     assert again.append("orders", b"next").queue_offset == high
+
+
+def test_damage_at_the_start_of_a_segment_makes_nothing_before_it_old() -> None:
+    """Bytes that are no record say nothing about time: zeros are not the year 1970."""
+    for damage in (bytes(400), b"\x01" * 400):
+        files = SimulatedFiles()
+        driver = filled(files)
+        segments = [name for name in files.list("/store/commitlog") if name.isdigit()]
+        files.open(f"/store/commitlog/{segments[1]}").write(damage, 0)
+        for _ in range(5):
+            driver.clock.advance(20_000)
+            driver.upkeep()
+        assert driver.engine.health().log_min_position == 0
+        driver.clock.advance(2 * HOUR_MS)
+        driver.send("orders", b"young")
+        driver.clock.advance(20_000)
+        driver.upkeep()
+        assert driver.engine.health().log_min_position > 0, "what is old goes nevertheless"

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from ..errors import CorruptRecord, RecordNotFound
+from ..message import decode
 from .derived import Derived
 from .store import Store
 
@@ -78,8 +80,17 @@ def remove_oldest(store: Store, count: int) -> None:
 
 
 def _first_stored_ms(store: Store, position: int) -> int | None:
-    if position >= store.visible_position:
+    """Return when the first readable record of the segment at ``position`` was stored, None if none is readable.
+
+    Damaged bytes say nothing about time: read as a moment they would let everything before them go.
+    """
+    log = store.log
+    end = min(store.visible_position, position + log.chain.segment_size)
+    try:
+        return decode(log.record_at(position), verify=False).store_ms if position < end else None
+    except (RecordNotFound, CorruptRecord):
+        found = log.next_sound(position, end)
+    try:
+        return decode(log.record_at(found), verify=False).store_ms if found is not None and found < end else None
+    except (RecordNotFound, CorruptRecord):
         return None
-    head = store.log.chain.read(position, 76)
-    at = 68 if int.from_bytes(head[36:40], "big") & 0x10 else 56
-    return int.from_bytes(head[at : at + 8], "big")
