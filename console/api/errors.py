@@ -248,6 +248,9 @@ REFUSALS: dict[int, Rule] = {
     Answer.TOPIC_NOT_EXIST: Rule(404, "topic_not_found", "Topic not found", "Create the topic, or check its name."),
     Answer.QUERY_NOT_FOUND: Rule(404, "message_not_found", "Not found", "It may have passed its retention time."),
     Answer.SUBSCRIPTION_GROUP_NOT_EXIST: Rule(404, "group_not_found", "Group not found", "Check the group's name."),
+    Answer.ILLEGAL_OPERATION: Rule(
+        409, "decided_otherwise", "Decided otherwise", "It is final; the detail says by whom."
+    ),
     Answer.INVALID_PARAMETER: Rule(400, "invalid_parameter", "Invalid parameter", "Correct what the detail names."),
 }
 DISK_FULL = Rule(507, "disk_full", "Disk full", "Free space on the broker's disk; sends resume by themselves.", 10)

@@ -1,0 +1,246 @@
+"""Transactions by REST: a half, its decision, its check, and the list.
+
+`{id}` is our id of a half, or RocketMQ's transaction id. A half is decided by who may publish to its topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from broker.client import BrokerRefused, ClientError, Decision, HalfNotSafe, InvalidArgument, NotSupported, SendResult
+from broker.client.names import check_group, check_topic, check_writable_topic
+from broker.client.transaction import as_half
+from broker.client.transactions_admin import Action, Transaction, TransactionTarget
+from console.credentials import PUBLISH, READ, Grant
+
+from .answer import json_answer
+from .errors import InvalidParameter, MessageNotFound
+from .grants import require, require_somewhere
+from .identifiers import parse, written
+from .looking import only_parameters
+from .reading import MAX_SINGLE_BYTES, decode, read_body
+from .room import Room
+from .schemas import NewMessage
+from .sending import outgoing
+from .transactionschemas import Decided, DecisionReason, HalfTaken, NewHalf, TransactionRows, TransactionShown
+
+Handler = Callable[[Request, Grant, Room], Awaitable[Response]]
+Outcome = Literal["committed", "rolled_back", "check_planned"]
+
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+MOST_ROWS = 1_000
+MAX_REASON_BYTES = 4 * 1024
+_STATES = ("open", "parked", "decided")
+_OUTCOMES: Mapping[Action, Outcome] = {
+    "commit": "committed", "rollback": "rolled_back", "check": "check_planned",
+}  # fmt: skip
+_DECISIONS = {"commit": Decision.COMMIT, "rollback": Decision.ROLLBACK}
+#: ResponseCode.INVALID_PARAMETER, with which our broker answers a wrong group
+_WRONG_GROUP = 29
+_new_half = msgspec.json.Decoder(NewHalf)
+_why = msgspec.json.Decoder(DecisionReason)
+
+
+@dataclass(frozen=True, slots=True)
+class _Half:
+    """The half that a request names."""
+
+    broker: str
+    address: str | None
+    topic: str
+    group: str
+    offset: int
+    position: int
+    transaction_id: str | None
+
+
+async def begin(request: Request, grant: Grant, room: Room) -> Response:
+    """Send a half; 201 when it is on disk, 202 when it is not known to be. It is never tried twice."""
+    only_parameters(request)
+    body = await read_body(request, MAX_SINGLE_BYTES)
+    with room.under_way(1, len(body)):
+        wanted = decode(body, _new_half)
+        check_writable_topic(wanted.topic)
+        if wanted.topic.startswith("%"):
+            raise InvalidArgument(
+                f"Topic {wanted.topic} belongs to the broker; send to one of your own.", field="topic"
+            )
+        require(grant, PUBLISH, wanted.topic)
+        check_group(wanted.producer_group)
+        await _check_message(wanted.message, room)
+        half = as_half(outgoing(wanted.message), wanted.producer_group)
+        (sent,) = await room.producer.send_each(wanted.topic, [half])
+    if isinstance(sent, ClientError):
+        raise sent
+    position = _position(sent)
+    if sent.status != "SEND_OK":
+        # as the official client: what is less safe than asked for is not executed
+        with suppress(ClientError):
+            await room.admin.end_transaction(
+                Decision.ROLLBACK, group=wanted.producer_group, offset=sent.queue_offset, position=position,
+                transaction_id=sent.message_id, address=await room.admin.address_of(sent.broker),
+            )  # fmt: skip
+        raise HalfNotSafe(sent.status)
+    is_flushed = await room.flushes_first(sent.broker) and wanted.message.durability == "sync"
+    taken = HalfTaken(
+        id=written(sent.broker, wanted.topic, position, sent.message_id), transaction_id=sent.message_id,
+        topic=wanted.topic, producer_group=wanted.producer_group, broker=sent.broker, flushed=is_flushed,
+    )  # fmt: skip
+    return json_answer(taken, 201 if is_flushed else 202)
+
+
+def steering(action: Action) -> Handler:
+    """The handler of :commit, :rollback or :check."""
+
+    async def handler(request: Request, grant: Grant, room: Room) -> Response:
+        only_parameters(request)
+        why = decode(await read_body(request, MAX_REASON_BYTES), _why) if _has_body(request) else DecisionReason()
+        half = await _named(request.path_params["id"], grant, room)
+        if why.producer_group not in (None, half.group):
+            raise BrokerRefused(_WRONG_GROUP, f"The half belongs to another producer group than {why.producer_group}.")
+        repeated = await _steer(action, half, f"token {grant.name}", why.reason, room)
+        decided = Decided(
+            id=written(half.broker, half.topic, half.position, half.transaction_id or ""),
+            transaction_id=half.transaction_id, topic=half.topic, outcome=_OUTCOMES[action], repeated=repeated,
+        )  # fmt: skip
+        return json_answer(decided)
+
+    handler.__doc__ = f"Do {action}; the same again succeeds, the opposite of what was decided is refused with 409."
+    return handler
+
+
+async def transactions(request: Request, grant: Grant, room: Room) -> Response:
+    """Open, parked or decided ones; only those of topics that the token may read."""
+    only_parameters(request, "state", "topic", "producer_group", "older_than_ms", "limit", "cursor")
+    require_somewhere(grant, READ)
+    given = request.query_params
+    state = given.get("state", "open")
+    if state not in _STATES:
+        raise InvalidParameter(f"state is one of {', '.join(_STATES)}.")
+    topic = given.get("topic", "")
+    if topic:
+        check_topic(topic)
+        require(grant, READ, topic)
+    page = await room.admin.transactions(
+        "open" if state == "open" else "parked" if state == "parked" else "decided",
+        after=_whole(request, "cursor", 0, 2**62),
+        count=_whole(request, "limit", 1, MOST_ROWS) or 100,
+        group=given.get("producer_group", ""),
+        topic=topic,
+        older_than_ms=_whole(request, "older_than_ms", 0, 2**53),
+    )
+    broker = (await room.admin.brokers())[0].name
+    rows = [_shown(each, broker) for each in page.items if grant.allows(READ, each.topic)]
+    following = None if page.following is None else str(page.following)
+    return json_answer(TransactionRows(now_ms=page.now_ms, transactions=rows, cursor=following))
+
+
+async def _check_message(message: NewMessage, room: Room) -> None:
+    if message.schedule_key is not None:
+        raise InvalidArgument("A half has no schedule_key: it waits for its decision.", field="schedule_key")
+    if message.group is not None:
+        raise InvalidArgument("The group of a half is producer_group.", field="group")
+    if message.delay_level or message.deliver_at is not None or message.delay_ms is not None:
+        # an Apache RocketMQ broker would lose it, and says here that it does not know the question
+        await room.admin.transaction_status()
+
+
+async def _named(text: str, grant: Grant, room: Room) -> _Half:
+    """The half that the id names; raises MessageNotFound, also for one of a topic that the token must not touch."""
+    if not text.startswith("m1"):
+        half = _half_of(await _found(room, transaction_id=text), (await room.admin.brokers())[0].name, None)
+        if not grant.allows(PUBLISH, half.topic):
+            raise MessageNotFound
+        return half
+    wanted = parse(text)
+    require(grant, PUBLISH, wanted.topic)
+    address = await room.admin.address_of(wanted.broker)
+    try:
+        half = _half_of(await _found(room, position=wanted.position, address=address), wanted.broker, address)
+    except NotSupported:
+        half = await _pulled(wanted.position, wanted.broker, address, room)
+    if half.topic != wanted.topic or half.transaction_id != wanted.unique_key:
+        raise MessageNotFound
+    return half
+
+
+async def _found(
+    room: Room, *, transaction_id: str = "", position: int | None = None, address: str | None = None
+) -> Transaction:  # fmt: skip
+    return await room.admin.transaction(transaction_id, position=position, address=address)
+
+
+def _half_of(found: Transaction, broker: str, address: str | None) -> _Half:
+    if found.position is None:
+        raise MessageNotFound
+    return _Half(broker, address, found.topic, found.group, found.offset, found.position, found.transaction_id)
+
+
+async def _pulled(position: int, broker: str, address: str, room: Room) -> _Half:
+    """The half's own record, on an Apache RocketMQ broker."""
+    try:
+        record = await room.admin.message_at(position, topic=HALF_TOPIC, address=address)
+    except BrokerRefused:
+        raise MessageNotFound from None
+    if record.topic != HALF_TOPIC:
+        raise MessageNotFound
+    named = record.properties
+    return _Half(
+        broker, address, named.get("REAL_TOPIC", ""), named.get("PGROUP", ""), record.queue_offset, position,
+        record.unique_key,
+    )  # fmt: skip
+
+
+async def _steer(action: Action, half: _Half, who: str, reason: str, room: Room) -> bool:
+    """Do it; True if it was so before. Raises BrokerRefused (604: the opposite was decided, by whom and when)."""
+    target = TransactionTarget(half.offset, half.position)
+    try:
+        answer = await room.admin.steer_transactions(action, [target], who=who, reason=reason, address=half.address)
+    except NotSupported:
+        if action not in _DECISIONS:
+            raise
+        await room.admin.end_transaction(
+            _DECISIONS[action], group=half.group, offset=half.offset, position=half.position,
+            transaction_id=half.transaction_id or "", topic=half.topic, address=half.address,
+        )  # fmt: skip
+        return False
+    (result,) = answer.results
+    if result.outcome == "refused":
+        raise BrokerRefused(result.code, result.error)
+    return result.outcome == "already"
+
+
+def _shown(each: Transaction, broker: str) -> TransactionShown:
+    return TransactionShown(
+        id=None if each.position is None else written(broker, each.topic, each.position, each.transaction_id or ""),
+        transaction_id=each.transaction_id, state=each.state, topic=each.topic, producer_group=each.group,
+        keys=each.keys, tag=each.tags, stored_ms=each.store_ms, checks=each.checks, next_check_ms=each.next_check_ms,
+        parked_ms=each.parked_ms, decided_ms=each.decided_ms, decided_by=each.by or None, reason=each.reason or None,
+        producers=each.producers,
+    )  # fmt: skip
+
+
+def _has_body(request: Request) -> bool:
+    """Nothing has to be said for a decision."""
+    return request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
+
+
+def _position(sent: SendResult) -> int:
+    """The last 16 digits of an offset message id."""
+    return int(sent.offset_message_id[-16:], 16)
+
+
+def _whole(request: Request, name: str, low: int, high: int) -> int | None:
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and low <= int(text) <= high):
+        raise InvalidParameter(f"{name} is a whole number from {low:,} to {high:,}.")
+    return int(text)

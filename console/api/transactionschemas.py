@@ -1,0 +1,80 @@
+"""What requests and answers about transactions look like."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from .schemas import NewMessage, Text
+
+Group = Annotated[str, Meta(min_length=1, max_length=255, description="Whose producers are asked what became of it.")]
+
+
+class NewHalf(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A message that nobody sees until it is committed. A delay in `message` counts from the commit."""
+
+    topic: Text
+    message: NewMessage
+    producer_group: Group
+
+
+class HalfTaken(Struct, kw_only=True):
+    """A half that the broker has accepted, which is not delivered. `flushed`: it is on disk."""
+
+    id: Annotated[str, Meta(description="Opaque; decide with POST /api/v1/transactions/{id}:commit or :rollback.")]
+    transaction_id: Annotated[str, Meta(description="RocketMQ's; the message's unique id, too.")]
+    topic: str
+    producer_group: str
+    broker: str
+    flushed: bool
+
+
+class DecisionReason(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Why; kept with the decision in the broker's log. `producer_group`, if given, must be the half's."""
+
+    reason: Annotated[str, Meta(max_length=200)] = ""
+    producer_group: Group | None = None
+
+
+class Decided(Struct, kw_only=True):
+    """What was done. `outcome`: committed, rolled_back, check_planned; `repeated`: it was so before.
+
+    committed means that the message is in its topic (or waits for its moment), not that a consumer has it.
+    """
+
+    id: str
+    transaction_id: str | None
+    topic: str
+    outcome: Literal["committed", "rolled_back", "check_planned"]
+    repeated: bool
+
+
+class TransactionShown(Struct, kw_only=True):
+    """One transaction. `state`: open, due (asked as soon as a producer is there), ending, parked, committed,
+    rolled back, or decided (a record of Apache RocketMQ does not say how)."""
+
+    id: str | None
+    transaction_id: str | None
+    state: str
+    topic: str
+    producer_group: str
+    keys: list[str]
+    tag: str | None
+    stored_ms: int | None
+    checks: int | None
+    next_check_ms: int | None
+    parked_ms: int | None
+    decided_ms: int | None
+    decided_by: str | None
+    reason: str | None
+    producers: Annotated[list[str], Meta(description="Client ids that would be asked, at most ten.")]
+
+
+class TransactionRows(Struct, kw_only=True):
+    """Oldest half first; decided ones, newest decision first. While there is a `cursor`, there may be more, also behind
+    a page that is short: give it back for the next page."""
+
+    now_ms: int
+    transactions: list[TransactionShown]
+    cursor: str | None
