@@ -68,6 +68,11 @@ class Core:
         """The queue that all timers stand in."""
         return self.store.queues.ensure(TIMER_TOPIC, 0)
 
+    def lowest_second(self) -> int:
+        """Return the lowest second in which something may wait, as far as wheel and memory know."""
+        second = self.due.lowest_second()
+        return second if self.overdue is None else min(second, self.overdue.lowest_second())
+
     def waits(self, offset: int) -> bool:
         """Tell whether a timer is neither over nor about to be."""
         return offset not in self.claimed and (offset >= self.done.end or not self.done.has(offset))

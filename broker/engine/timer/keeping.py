@@ -91,10 +91,7 @@ class Keeper:
     def safe_second(self, flying_ms: list[int]) -> int:
         """Return the second up to which everything is over."""
         core = self._core
-        seconds = [core.due.lowest_second(), *((due_ms - 1) // 1000 for due_ms in flying_ms)]
-        if core.overdue is not None:
-            seconds.append(core.overdue.lowest_second())
-        return min(seconds) - 1
+        return min([core.lowest_second(), *((due_ms - 1) // 1000 for due_ms in flying_ms)]) - 1
 
     def _wants_wheel(self, now_ms: int, *, clean: bool) -> bool:
         config, fresh = self._core.store.config, self._core.log.end_position - self._wheel_log_end

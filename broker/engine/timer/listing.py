@@ -90,7 +90,7 @@ class Listing:
     def _portions(self, from_ms: int, to_ms: int, now_ms: int) -> Iterator[Portion]:
         """Yield what is pending hour by hour; an empty portion only says that time passed."""
         core = self._core
-        second, until = max(second_of(from_ms), 0), second_of(to_ms)
+        second, until = max(second_of(from_ms), core.lowest_second()), second_of(to_ms)
         far_hours = self._far_hours(now_ms)
         near_end = core.furthest
         while True:
