@@ -13,6 +13,7 @@ from .models import (
     ConsumerGroup,
     ConsumerOffset,
     MirrorState,
+    OpMessage,
     Queue,
     RateHistory,
     ScheduleLevel,
@@ -89,6 +90,14 @@ class ConsumerOffsetAdmin(ReadOnlyAdmin):
 
     list_display = ("group", "topic", "queue_id", "offset")
     search_fields = ("group", "topic")
+
+
+@admin.register(OpMessage)
+class OpMessageAdmin(ReadOnlyAdmin):
+    """Op messages; half messages can be acted on, so they are registered by the console."""
+
+    list_display = ("offset", "position", "store_ms", "half_offsets", "commits", "rollbacks")
+    ordering = ("-offset",)
 
 
 @admin.register(ScheduleLevel)

@@ -19,6 +19,7 @@ from .client import Admin
 from .client.errors import ClientError, NotSupported
 from .mirroring.announcer import Announcer
 from .mirroring.changes import Changes, UnreadableChangesError, read_changes
+from .mirroring.halves import HalfFollower
 from .mirroring.lock import MirrorBusyError, session, try_lock, unlock
 from .mirroring.marks import Mark
 from .mirroring.polling import Poller
@@ -87,6 +88,7 @@ class Mirror:
         self._state: MirrorState | None = None
         self._watch: Watch | None = None
         self._poller: Poller | None = None
+        self._halves = HalfFollower(source, database)
 
     def run(self, stop: threading.Event) -> None:
         """Rounds until `stop`; errors of broker and database are recorded and tried again."""
@@ -104,6 +106,7 @@ class Mirror:
         except BaseException:
             # memory may be ahead of the rows: read them again next time
             self._state = self._watch = self._poller = None
+            self._halves.forget()
             raise
 
     def rebuild(self) -> Round:
@@ -112,6 +115,7 @@ class Mirror:
         with transaction.atomic(using=self._database):
             clear()
         self._state = self._watch = self._poller = None
+        self._halves.forget()
         return self.run_once()
 
     def close(self) -> None:
@@ -159,6 +163,8 @@ class Mirror:
             self._advance(state, watch, changes, begin_ms)
             moved = watch.without_still_levels(changes)
             kinds = write(moved, state, histories, watch.meet(moved))
+        if not changes.polling and self._halves.look(known.name, begin_ms):
+            kinds.add("transactions")
         if kinds and self._announcer is not None:
             self._announcer.announce(state.sequence, kinds)
         return Round(state.sequence, changes.as_of_ms, frozenset(kinds), changes.polling, "queues" in changes.complete)

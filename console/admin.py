@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.utils.translation import gettext_lazy as _
 
+from broker.admin import ReadOnlyAdmin
+from broker.client import ClientError
+from broker.models import HalfMessage
 from console import credentials
 from console.models import ApiToken, AuditEntry
+from console.operations import desk
+from console.operations.actor import STEER_TRANSACTIONS, Actor
+from console.operations.errors import OperationError
 
 
 @admin.register(ApiToken)
@@ -53,3 +60,51 @@ class AuditEntryAdmin(admin.ModelAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: AuditEntry | None = None) -> bool:
         """Never."""
         return False
+
+
+@admin.register(HalfMessage)
+class HalfMessageAdmin(ReadOnlyAdmin):
+    """Half messages as the mirror has them. An action leads to its preview; nothing is done before it is confirmed."""
+
+    list_display = (
+        "__str__", "state", "topic", "group", "store_ms", "checks", "next_check_ms", "decided_by", "op",
+        "delivered_offset",
+    )  # fmt: skip
+    list_filter = ("state",)
+    list_select_related = ("op",)
+    search_fields = ("transaction_id", "topic", "group")
+    ordering = ("-offset",)
+    actions = ("commit", "roll_back", "check_now", "resume")
+
+    def has_steer_permission(self, request: HttpRequest) -> bool:
+        """Who may decide transactions."""
+        return bool(request.user.has_perm(STEER_TRANSACTIONS))
+
+    @admin.action(description=_("Commit…"), permissions=["steer"])
+    def commit(self, request: HttpRequest, queryset: QuerySet[HalfMessage]) -> HttpResponse | None:
+        """Preview a commit."""
+        return self._preview(request, "transactions.commit", queryset)
+
+    @admin.action(description=_("Roll back…"), permissions=["steer"])
+    def roll_back(self, request: HttpRequest, queryset: QuerySet[HalfMessage]) -> HttpResponse | None:
+        """Preview a rollback."""
+        return self._preview(request, "transactions.rollback", queryset)
+
+    @admin.action(description=_("Check now…"), permissions=["steer"])
+    def check_now(self, request: HttpRequest, queryset: QuerySet[HalfMessage]) -> HttpResponse | None:
+        """Preview having producers asked."""
+        return self._preview(request, "transactions.check", queryset)
+
+    @admin.action(description=_("Resume checking…"), permissions=["steer"])
+    def resume(self, request: HttpRequest, queryset: QuerySet[HalfMessage]) -> HttpResponse | None:
+        """Preview that parked ones are asked about again."""
+        return self._preview(request, "transactions.resume", queryset)
+
+    def _preview(self, request: HttpRequest, kind: str, queryset: QuerySet[HalfMessage]) -> HttpResponse | None:
+        places = queryset.filter(position__isnull=False).values("offset", "position")
+        try:
+            row = desk.draft(kind, {"targets": list(places)}, Actor.of(request.user))
+        except (OperationError, ClientError) as error:
+            self.message_user(request, str(error), messages.ERROR)
+            return None
+        return redirect("operation", str(row.pk))

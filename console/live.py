@@ -117,7 +117,7 @@ _PAGES: Mapping[str, _Kind] = {
     "schedule": _Kind(lambda _, __: queries.lanes(), frozenset({"levels", "histories"})),
     "lane": _Kind(_lane, frozenset({"levels"}), frozenset({"offset"}), takes_argument=True),
     "timers": _Kind(_timers, frozenset({"queues"}), frozenset({"zoom", "at"})),
-    "transactions": _Kind(lambda _, __: queries.transactions(), frozenset({"queues"})),
+    "transactions": _Kind(lambda _, __: queries.transactions(), frozenset({"queues", "transactions"})),
     "delayed_queues": _Kind(
         lambda _, query: queries.delayed_queues(query.get("search", ""), number(query.get("offset")) or 0),
         frozenset(), frozenset({"search", "offset"}),

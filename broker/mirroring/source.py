@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from ..client.types import Broker, ConsumeStats, GroupConfig, QueueEntries, TopicConfig, TopicStats
+from ..client.transactions_admin import State, TransactionPage, TransactionStatus
+from ..client.types import Broker, ConsumeStats, GroupConfig, Message, QueueEntries, TopicConfig, TopicStats
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
@@ -39,6 +40,18 @@ class Source(Protocol):
 
     def runtime(self) -> Mapping[str, str]:
         """Request 28."""
+
+    def pull(self, topic: str, queue_id: int, offset: int, count: int) -> Sequence[Message]:
+        """Request 11."""
+
+    def transactions(self, state: State = "open", *, count: int = 100) -> TransactionPage:
+        """Request 14010; raises NotSupported on an Apache RocketMQ broker, as the next."""
+
+    def message_by_unique_id(self, topic: str, unique_id: str) -> Message | None:
+        """Request 12."""
+
+    def transaction_status(self) -> TransactionStatus:
+        """Request 14013."""
 
     def queue_entries(self, topic: str, queue_id: int, index: int, count: int) -> QueueEntries:
         """Request 321."""

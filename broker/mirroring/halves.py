@@ -1,0 +1,214 @@
+"""Follows half and op messages: reads what moved, writes a bounded number of rows.
+
+    open, parked      the oldest MOST_OPEN of each
+    decided           those that op records of the last KEPT_MS tell of, at most MOST_DECIDED
+    delivered         where a commit's copy went, MOST_ASKED asked for in one look, the others in the next
+
+A look costs one small request (14013) while nothing moves. A broker without it (Apache RocketMQ) is not asked again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from django.db import transaction
+
+from ..client.errors import BrokerRefused, ClientError, NotSupported, RouteNotFound
+from ..client.transactions_admin import Transaction, TransactionStatus
+from ..client.types import Message
+from ..engine.transaction.ops import read_op
+from ..models import HalfMessage, OpMessage
+from .source import Source
+
+logger = logging.getLogger(__name__)
+
+OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+#: how often it is looked
+INTERVAL_MS = 2_000
+MOST_OPEN = 200
+MOST_DECIDED = 200
+MOST_OPS = 64
+MOST_ASKED = 50
+#: a copy stands in its topic long before
+FRESH_MS = 10_000
+KEPT_MS = 3_600_000
+#: records of one pull, as an Apache broker gives them from memory
+_PULL = 32
+_TOPIC_NOT_EXIST = 17
+_UNDECIDED = (HalfMessage.State.OPEN, HalfMessage.State.DUE, HalfMessage.State.ENDING, HalfMessage.State.PARKED)
+
+
+class HalfFollower:
+    """`look` once a round; it remembers what it saw last, and forgets it when told."""
+
+    def __init__(self, source: Source, database: str = "default") -> None:
+        self._source = source
+        self._database = database
+        self.forget()
+
+    def forget(self) -> None:
+        """Read everything with the next look."""
+        self._is_supported = True
+        self._looked_ms: int | None = None
+        self._seen: tuple[int, ...] | None = None
+        #: commits whose copy was not found yet
+        self._has_more = False
+
+    def look(self, broker: str, now_ms: int) -> bool:
+        """Write what moved since the last look; True if anything was written. Raises DatabaseError."""
+        if not self._is_supported or (self._looked_ms is not None and now_ms - self._looked_ms < INTERVAL_MS):
+            return False
+        self._looked_ms = now_ms
+        try:
+            return self._look(broker)
+        except NotSupported:
+            self._is_supported = False
+            logger.info("%s does not list transactions: they are not mirrored", broker)
+        except ClientError as error:
+            self._seen = None
+            logger.info("transactions of %s cannot be read: %s", broker, error)
+        return False
+
+    def _look(self, broker: str) -> bool:
+        status = self._source.transaction_status()
+        counts = _counts(status)
+        if counts == self._seen and not self._has_more:
+            return False
+        undecided = [
+            _half(broker, each)
+            for state in ("open", "parked")
+            for each in self._source.transactions("open" if state == "open" else "parked", count=MOST_OPEN).items
+        ]
+        ops = [_op(broker, record) for record in self._newest_ops()]
+        decided = [_half(broker, each) for each in self._source.transactions("decided", count=MOST_DECIDED).items]
+        since_ms = status.now_ms - KEPT_MS
+        ops = [op for op in ops if op.store_ms >= since_ms]
+        decided = [half for half in decided if (half.decided_ms or 0) >= since_ms]
+        has_more = self._delivered(broker, decided, status.now_ms)
+        with transaction.atomic(using=self._database):
+            _write(broker, undecided, decided, ops, since_ms)
+        self._seen = counts
+        self._has_more = has_more
+        return True
+
+    def _newest_ops(self) -> list[Message]:
+        try:
+            ends = [part for part in self._source.topic_stats(OP_TOPIC).queues if part.queue.queue_id == 0]
+        except RouteNotFound:
+            return []
+        except BrokerRefused as error:
+            if error.code == _TOPIC_NOT_EXIST:
+                return []
+            raise
+        if not ends:
+            return []
+        at, end = max(ends[0].min_offset, ends[0].max_offset - MOST_OPS), ends[0].max_offset
+        found: list[Message] = []
+        while at < end:
+            part = self._source.pull(OP_TOPIC, 0, at, min(_PULL, end - at))
+            if not part:
+                break
+            found += part
+            at = part[-1].queue_offset + 1
+        return found
+
+    def _delivered(self, broker: str, decided: Iterable[HalfMessage], now_ms: int) -> bool:
+        """Fill in where commits went, from the rows or by asking; True if the next look should go on with it."""
+        rows = HalfMessage.objects.filter(broker=broker, delivered_position__isnull=False)
+        known = {row.offset: row for row in rows}
+        asked, has_more = 0, False
+        for half in decided:
+            if half.state != HalfMessage.State.COMMITTED or half.position is None:
+                continue
+            row = known.get(half.offset)
+            if row is not None:
+                half.delivered_queue_id, half.delivered_offset = row.delivered_queue_id, row.delivered_offset
+                half.delivered_position = row.delivered_position
+            elif asked < MOST_ASKED:
+                asked += 1
+                # one that waits for its moment may do so for years: it is looked for again when something else moves
+                is_fresh = now_ms - (half.decided_ms or 0) < FRESH_MS
+                has_more |= not self._find(half) and is_fresh
+            else:
+                has_more = True
+        return has_more
+
+    def _find(self, half: HalfMessage) -> bool:
+        """Ask the index for its copy; False if that is not in its topic (yet)."""
+        try:
+            copy = self._source.message_by_unique_id(half.topic, half.transaction_id)
+        except (BrokerRefused, RouteNotFound):
+            return False
+        if copy is None or copy.prepared_position != half.position:
+            return False
+        half.delivered_queue_id, half.delivered_offset = copy.queue_id, copy.queue_offset
+        half.delivered_position = copy.position
+        return True
+
+
+def _counts(status: TransactionStatus) -> tuple[int, ...]:
+    return (
+        status.open, status.parked, status.half_total, status.commit_total, status.rollback_total, status.check_total,
+        status.parked_total, sum(group.due for group in status.groups),
+    )  # fmt: skip
+
+
+def _write(
+    broker: str, undecided: list[HalfMessage], decided: list[HalfMessage], ops: list[OpMessage], since_ms: int
+) -> None:
+    """Rows of one look, and away with what is too old or gone."""
+    OpMessage.upsert(ops, ("broker", "offset"))
+    OpMessage.mirror_writer.filter(broker=broker).exclude(offset__in=[op.offset for op in ops]).delete()
+    numbers = dict(OpMessage.mirror_writer.filter(broker=broker).values_list("offset", "pk"))
+    op_of = {half: numbers[op.offset] for op in ops for half in op.half_offsets}
+    for half in decided:
+        half.op_id = op_of.get(half.offset)
+    # what was decided while it was read stands in both lists: the decision counts
+    rows = {half.offset: half for half in (*undecided, *decided)}
+    HalfMessage.upsert(rows.values(), ("broker", "offset"))
+    here = HalfMessage.mirror_writer.filter(broker=broker)
+    here.filter(state__in=_UNDECIDED).exclude(offset__in=list(rows)).delete()
+    here.exclude(state__in=_UNDECIDED).filter(decided_ms__lt=since_ms).delete()
+    kept = here.exclude(state__in=_UNDECIDED).order_by("-decided_ms", "-offset").values_list("pk", flat=True)
+    here.filter(pk__in=list(kept[MOST_DECIDED:])).delete()
+
+
+def _half(broker: str, each: Transaction) -> HalfMessage:
+    return HalfMessage(
+        broker_id=broker,
+        offset=each.offset,
+        position=each.position,
+        state=each.state,
+        group=_text(each.group, 255),
+        topic=_text(each.topic, 255),
+        queue_id=each.queue_id,
+        transaction_id=_text(each.transaction_id or "", 255),
+        keys=[_text(key) for key in each.keys],
+        tag=_text(each.tags or ""),
+        store_ms=each.store_ms,
+        checks=each.checks,
+        next_check_ms=each.next_check_ms,
+        parked_ms=each.parked_ms,
+        decided_ms=each.decided_ms,
+        decided_by=_text(each.by),
+        reason=_text(each.reason),
+    )
+
+
+def _text(text: str, length: int | None = None) -> str:
+    """As PostgreSQL takes it: no NUL, no longer than its column."""
+    return text.replace("\0", "\ufffd")[:length]
+
+
+def _op(broker: str, record: Message) -> OpMessage:
+    said = read_op(record.body, record.properties)
+    return OpMessage(
+        broker_id=broker,
+        offset=record.queue_offset,
+        position=record.position,
+        store_ms=record.store_ms,
+        half_offsets=[decision.offset for decision in said],
+        commits=sum(decision.commit is True for decision in said),
+        rollbacks=sum(decision.commit is False for decision in said),
+    )
