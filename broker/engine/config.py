@@ -84,8 +84,11 @@ class EngineConfig:
             raise StoreUnsupported(
                 "A transaction's time-out is 0 ms or more, the interval of checks at least 1 ms, their number 1 to 255."
             )
-        if self.timer_slots < 14 or self.timer_log_file_bytes < 68:
-            raise StoreUnsupported("A timer wheel has at least 14 slots, a file of the timer log at least 68 bytes.")
+        if self.timer_slots < 14 or self.timer_log_file_bytes < 68 or self.timer_overdue_per_s < 1:
+            raise StoreUnsupported(
+                "A timer wheel has at least 14 slots, a file of the timer log at least 68 bytes; "
+                "at least one overdue timer is released a second."
+            )
         if self.flush not in ("sync", "async"):
             raise StoreUnsupported(f"flush is 'sync' or 'async', not {self.flush!r}.")
         try:

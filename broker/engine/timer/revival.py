@@ -91,16 +91,25 @@ class Revival:
             return False
         position = 0
         if kept.wheels:
-            content = atomic.load(core.store.files, self._paths.wheel)
-            if content is None or not core.wheel.load(content):
-                return False
-            checksum = crc32(content)
+            checksum = self._load_wheel()
             known = [at for at, expected in kept.wheels if expected == checksum]
             if not known:
                 return False
             position = known[-1]
             core.wheel.displaced = {slot[0]: Slot(*slot) for slot in kept.displaced}
         return self._put_units_again(max(position, kept.log_min))
+
+    def _load_wheel(self) -> int | None:
+        """Load the wheel's file; return its checksum, None if there is none of that size."""
+        self._core.wheel.reset()
+        try:
+            file = self._core.store.files.open(self._paths.wheel)
+        except FileNotFoundError:
+            return None
+        try:
+            return self._core.wheel.load(file)
+        finally:
+            file.close()
 
     def _put_units_again(self, position: int) -> bool:
         """Put the units behind the wheel's file into the wheel; False if they are not all there."""

@@ -204,10 +204,10 @@ class Timers:
         """Release some of what was overdue, at a rate that leaves room; return whether more may go at once."""
         core, due = self.core, self.core.overdue
         assert due is not None
-        elapsed_ms = now_ms - self._overdue_since_ms
-        if elapsed_ms:
-            room = self._overdue_room + max(elapsed_ms, 0) * self._store.config.timer_overdue_per_s // 1000
-            self._overdue_room = min(room, RELEASES_PER_TICK)
+        rate = self._store.config.timer_overdue_per_s
+        gained = max(now_ms - self._overdue_since_ms, 0) * rate // 1000
+        if gained or now_ms < self._overdue_since_ms:
+            self._overdue_room = min(self._overdue_room + gained, RELEASES_PER_TICK)
             self._overdue_since_ms = now_ms
         if self._overdue_room:
             self._overdue_room -= self._releaser.release(due, now_ms, self._overdue_room)

@@ -165,12 +165,24 @@ class Wheel:
                 found.append((at, bytes(block)))
         return found
 
-    def load(self, content: bytes) -> bool:
-        """Take the content of the file; False if its size is not this wheel's."""
-        if len(content) != len(self.raw):
-            return False
-        self.raw[:] = content
-        return True
+    def load(self, file: File) -> int | None:
+        """Take the content of the file into an empty wheel; return its CRC32, None if its size is not this wheel's.
+
+        Pages of zeros stay untouched: a wheel with few timers takes little memory.
+        """
+        if file.size() != len(self.raw):
+            return None
+        checksum = 0
+        for at in range(0, len(self.raw), _BLOCK_BYTES):
+            block = file.read(min(_BLOCK_BYTES, len(self.raw) - at), at)
+            checksum = crc32(block, checksum)
+            if block != _ZERO_BLOCK[: len(block)]:
+                self.raw[at : at + len(block)] = block
+        return checksum
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self.raw = bytearray()
 
     def reset(self) -> None:
         """Forget everything."""
