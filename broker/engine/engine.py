@@ -235,6 +235,7 @@ class Engine(Readable, TimerDoors):
                 self._close_cleanly(now_ms)
         finally:
             self._closed = True
+            self.timers.close()
             self._store.close()
             self._lock.close()
 

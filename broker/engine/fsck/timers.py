@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from zlib import crc32
-
-from ..disk import atomic
 from ..disk.files import Files, join
 from ..message import string_hash
 from ..timer.done import Done
@@ -65,9 +62,9 @@ class TimerCheck:
         if not kept.wheels:
             return kept.log_min
         path = join(self._root, "timerwheel")
-        content = atomic.load(self._files, path)
-        known = [at for at, checksum in kept.wheels if content is not None and crc32(content) == checksum]
-        if content is None or not known or not wheel.load(content):
+        found = wheel.load(self._files, path)
+        known = [at for at, checksum in kept.wheels if checksum == found]
+        if not known:
             self._damage(path, 0, 0, "it is not the one that was written")
             return None
         wheel.displaced = {slot[0]: Slot(*slot) for slot in kept.displaced}

@@ -8,9 +8,7 @@ topic, not deleted in its second, and not followed by a copy of itself that was 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from zlib import crc32
 
-from ..disk import atomic
 from ..errors import CorruptRecord, RecordNotFound
 from ..message import Message, decode
 from ..properties import CANCELS, ECHO, SOURCE, TIMER_DELETE, TIMER_ROLLS
@@ -91,25 +89,13 @@ class Revival:
             return False
         position = 0
         if kept.wheels:
-            checksum = self._load_wheel()
+            checksum = core.wheel.load(core.store.files, self._paths.wheel)
             known = [at for at, expected in kept.wheels if expected == checksum]
             if not known:
                 return False
             position = known[-1]
             core.wheel.displaced = {slot[0]: Slot(*slot) for slot in kept.displaced}
         return self._put_units_again(max(position, kept.log_min))
-
-    def _load_wheel(self) -> int | None:
-        """Load the wheel's file; return its checksum, None if there is none of that size."""
-        self._core.wheel.reset()
-        try:
-            file = self._core.store.files.open(self._paths.wheel)
-        except FileNotFoundError:
-            return None
-        try:
-            return self._core.wheel.load(file)
-        finally:
-            file.close()
 
     def _put_units_again(self, position: int) -> bool:
         """Put the units behind the wheel's file into the wheel; False if they are not all there."""

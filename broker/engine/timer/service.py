@@ -82,6 +82,10 @@ class Timers:
 
     # recovery (see store/derived.py)
 
+    def close(self) -> None:
+        """Give the memory of the wheel back."""
+        self.core.wheel.close()
+
     def resume(self, saved: object, *, whole: bool) -> None:
         """Take over the last state, if there is one that is sound and the log goes on from it."""
         self._revival.resume(whole=whole)

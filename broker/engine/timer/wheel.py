@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from zlib import crc32
 
+from ..disk.files import File, Files
+
 SLOT = struct.Struct(">qqqii")
 SLOT_SIZE = SLOT.size
 #: Bytes compared with zero at once when looking for the next used slot.
@@ -165,13 +167,22 @@ class Wheel:
                 found.append((at, bytes(block)))
         return found
 
-    def load(self, file: File) -> int | None:
-        """Take the content of the file into an empty wheel; return its CRC32, None if its size is not this wheel's.
+    def load(self, files: Files, path: str) -> int | None:
+        """Take what the file says; return its CRC32, None if there is none of this wheel's size.
 
-        Pages of zeros stay untouched: a wheel with few timers takes little memory.
+        Pages of zeros stay untouched: a wheel with few timers takes little memory. Raises OSError.
         """
-        if file.size() != len(self.raw):
+        self.reset()
+        try:
+            file = files.open(path)
+        except FileNotFoundError:
             return None
+        try:
+            return self._take(file) if file.size() == len(self.raw) else None
+        finally:
+            file.close()
+
+    def _take(self, file: File) -> int:
         checksum = 0
         for at in range(0, len(self.raw), _BLOCK_BYTES):
             block = file.read(min(_BLOCK_BYTES, len(self.raw) - at), at)
