@@ -152,7 +152,7 @@ class Core:
         else:
             self.count_near(second, 1)
             if self.overdue is not None and second < self.overdue.end_second:
-                self.overdue.insert(due_ms, offset, position, size)
+                self.overdue.insert_or_expect(second, due_ms, offset, position, size)
             elif second < self.due.read_second:
                 self.due.insert(due_ms, offset, position, size)
         previous = self.wheel.add(second, self.log.next_position(), rolls=rolls)

@@ -9,7 +9,7 @@ Equal moments keep their order of arrival. What is loaded is bounded; what waits
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
@@ -54,6 +54,15 @@ class Due:
     def insert(self, due_ms: int, offset: int, position: int, size: int) -> None:
         """Add a timer of a second that was read already."""
         heappush(self._heap, (due_ms, offset, position, size))
+
+    def insert_or_expect(self, second: int, due_ms: int, offset: int, position: int, size: int) -> None:
+        """Add a timer that was just put into the wheel: where its second is still to be read, it is read there."""
+        if second < self.read_second:
+            self.insert(due_ms, offset, position, size)
+        elif self._only is not None:
+            at = bisect_left(self._only, second)
+            if at == len(self._only) or self._only[at] != second:
+                self._only.insert(at, second)
 
     def only(self, seconds: Iterable[int]) -> None:
         """Read these seconds and no others: they are all there are."""
