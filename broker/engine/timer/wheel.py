@@ -9,8 +9,8 @@ while what is due lies less than a turn behind now.
 Number counts messages less deletes. Magic is 0 in RocketMQ's files and copied along by it; here it counts those of
 ``number`` that only pass through on their way to a moment further off (roll units).
 
-The wheel is kept in memory; untouched pages cost nothing. A slot whose messages are all over is zeroed here (RocketMQ
-leaves it and looks at the read time of ``timercheck`` instead; it reads both forms the same).
+The wheel is kept in anonymous memory; untouched pages cost nothing. A slot whose messages are all over is zeroed here
+(RocketMQ leaves it and looks at the read time of ``timercheck`` instead; it reads both forms the same).
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
+from mmap import mmap
 from typing import NamedTuple
 from zlib import crc32
 
@@ -50,7 +52,7 @@ class Wheel:
         """``slots``: seconds in reach; RocketMQ's file has twice as many."""
         self.slots = slots
         self.places = 2 * slots
-        self.raw = bytearray(self.places * SLOT_SIZE)
+        self.raw = mmap(-1, self.places * SLOT_SIZE)
         self.displaced: dict[int, Slot] = {}
         self._pack_into = SLOT.pack_into
         self._unpack_from = SLOT.unpack_from
@@ -192,12 +194,14 @@ class Wheel:
         return checksum
 
     def close(self) -> None:
-        """Give the memory back."""
-        self.raw = bytearray()
+        """Give the memory back; closing twice is fine."""
+        with suppress(BufferError):  # somebody still looks at it: it goes with the last look
+            self.raw.close()
 
     def reset(self) -> None:
         """Forget everything."""
-        self.raw = bytearray(self.places * SLOT_SIZE)
+        self.close()
+        self.raw = mmap(-1, self.places * SLOT_SIZE)
         self.displaced.clear()
 
 
