@@ -3,7 +3,7 @@
 A half is decided if an op record names its offset, or that of an older copy: such a broker puts a half back into its
 topic with each check, whole, with a new offset and one more in TRANSACTION_CHECK_TIMES. So of records with one unique
 key the newest counts, also against those in TRANS_CHECK_MAX_TIME_TOPIC. How it was decided, by whom, and which
-producers are there is not told; op records come up to three seconds late.
+producers are there is not told; op records come some seconds late, the first one after the broker's start later still.
 """
 
 from __future__ import annotations
