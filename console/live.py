@@ -98,7 +98,8 @@ def _timers(_: str, query: Mapping[str, str]) -> object:
 
 _PAGES: Mapping[str, _Kind] = {
     "overview": _Kind(
-        lambda _, __: queries.overview(), frozenset({"levels", "topics", "queues", "groups", "offsets", "histories"})
+        lambda _, __: queries.overview(),
+        frozenset({"levels", "topics", "queues", "groups", "offsets", "histories", "transactions"}),
     ),
     "topics": _Kind(
         _topics, frozenset({"topics", "queues", "offsets", "histories"}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from broker.models import HalfMessage
 from console.queries.mirrored import Mirrored
 from console.queries.shapes.evidence import StaleReason
 from console.queries.shapes.groups import GroupRow, GroupState
@@ -26,7 +27,10 @@ def findings_of(
     here: Mirrored, brokers: Sequence[BrokerRow], mirror: MirrorRow, lanes: Sequence[Lane], groups: Sequence[GroupRow]
 ) -> tuple[Finding, ...]:
     """All of them, ordered as FindingCode is."""
-    found = [*_of_mirror(here, mirror), *_of_brokers(here, brokers), *_of_lanes(here, lanes), *_of_groups(groups)]
+    found = [
+        *_of_mirror(here, mirror), *_of_brokers(here, brokers), *_of_lanes(here, lanes), *_of_transactions(here),
+        *_of_groups(groups),
+    ]  # fmt: skip
     order = {code: place for place, code in enumerate(FindingCode)}
     return tuple(sorted(found, key=lambda finding: (order[finding.code], -(finding.value or 0))))
 
@@ -59,6 +63,13 @@ def _of_lanes(here: Mirrored, lanes: Sequence[Lane]) -> Iterator[Finding]:
             yield Finding(FindingCode.LANE_LATE, "brass", str(lane.level), as_of_ms - lane.next_due_ms)
         if "persisted" in lane.warnings and lane.persisted_ms is not None:
             yield Finding(FindingCode.PROGRESS_UNSAVED, "brass", str(lane.level), as_of_ms - lane.persisted_ms)
+
+
+def _of_transactions(here: Mirrored) -> Iterator[Finding]:
+    """Parked ones; of many only so many are mirrored, so it is the least number."""
+    parked = HalfMessage.objects.filter(broker=here.name, state=HalfMessage.State.PARKED).count()
+    if parked:
+        yield Finding(FindingCode.TRANSACTIONS_PARKED, "brass", here.name, parked)
 
 
 def _of_groups(groups: Sequence[GroupRow]) -> Iterator[Finding]:

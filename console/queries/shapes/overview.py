@@ -24,6 +24,7 @@ class FindingCode(TextChoices):
     RELEASED_EARLY = "released-early", _("messages left before they were due")
     DISK_FILLING = "disk-filling", _("the disk is filling")
     LANE_LATE = "lane-late", _("a lane is behind its due times")
+    TRANSACTIONS_PARKED = "transactions-parked", _("transactions wait for a person")
     GROUP_WITHOUT_CONSUMER = "group-without-consumer", _("a group has messages and no consumer")
     DEAD_LETTERS = "dead-letters", _("messages have used up their retries")
     PROGRESS_UNSAVED = "progress-unsaved", _("a lane's progress was not saved for long")
