@@ -14,7 +14,7 @@ from ..engine.message import parse_offset_message_id
 from ..remoting.codec import Command
 from ..remoting.codes import Answer, Request
 from .destinations import Destination
-from .errors import BadAnswer, BrokerUnreachable, ClientError, InvalidArgument, NotSupported
+from .errors import BadAnswer, BrokerUnreachable, ClientClosed, ClientError, InvalidArgument, NotSupported
 from .line import Line, Outcome
 from .outgoing import Outgoing
 from .producing import RETRY_PAUSE_S, SEND, AsyncProducer, result_of
@@ -52,6 +52,7 @@ class AsyncTransactionProducer(AsyncProducer):
         self._session.on_lost(lambda address: self._heartbeat.nudge())
         self._looking: asyncio.Task[None] | None = None
         self._delaying: set[str] = set()
+        self._closing = False
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -66,11 +67,14 @@ class AsyncTransactionProducer(AsyncProducer):
 
     async def _look(self) -> None:
         pause_s = LOOK_SOON_S
-        while True:
+        # asked each time: a cancellation may arrive where it only ends what is waited for
+        while not self._closing:
             await asyncio.sleep(pause_s)
             try:
                 await self._look_once()
                 pause_s = LOOK_S
+            except ClientClosed:
+                return
             except ClientError as error:
                 logger.info("group %s finds no broker: %s", self.group, error)
                 pause_s = LOOK_SOON_S
@@ -204,6 +208,7 @@ class AsyncTransactionProducer(AsyncProducer):
 
     async def close(self) -> None:
         """Say good-bye to the brokers and end all connections; idempotent."""
+        self._closing = True
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)

@@ -247,8 +247,15 @@ class Engine(Readable, TimerDoors):
         if self._upkeep.may_checkpoint:
             self._upkeep.add_checkpoint(last, clean=True)
         self._upkeep.add_saves(last)
-        last.run()
-        self._upkeep.done(last, now_ms, failed=False)
+        failed = False
+        try:
+            last.run()
+        except OSError as error:
+            # without room for it the next start finds by the log what this one could not keep
+            failed = True
+            if error.errno not in NO_ROOM:
+                raise
+        self._upkeep.done(last, now_ms, failed=failed)
         if last.checkpointed:
             self._files.remove(join(self.config.root, "abort"))
             self._files.sync_directory(self.config.root)

@@ -99,7 +99,7 @@ BAD_SENDS = {
     "properties too large": ({"i": "a\x01" + "v" * 33_000 + "\x02"}, Answer.MESSAGE_ILLEGAL),
     "level below zero": ({"i": "DELAY\x01-1\x02"}, Answer.MESSAGE_ILLEGAL),
     "level that is no number": ({"i": "DELAY\x01soon\x02"}, Answer.MESSAGE_ILLEGAL),
-    "timer": ({"i": "TIMER_DELIVER_MS\x011795249116470\x02"}, Answer.MESSAGE_ILLEGAL),
+    "timer that is no number": ({"i": "TIMER_DELIVER_MS\x01soon\x02"}, Answer.MESSAGE_ILLEGAL),
     "half message of nobody": ({"a": "", "f": "4", "i": "TRAN_MSG\x01true\x02"}, Answer.MESSAGE_ILLEGAL),
     "half message of nobody by sysFlag": ({"f": "4"}, Answer.MESSAGE_ILLEGAL),
     "sent as committed": ({"f": "8"}, Answer.MESSAGE_ILLEGAL),
