@@ -145,3 +145,21 @@ def test_a_pause_longer_than_the_wheel_loses_nothing() -> None:
     driver.advance(10 * DAY)
     driver.advance(DAY)
     assert driver.bodies("orders") == [b"old"] + [b"x"] * 20
+
+
+def test_a_timer_taken_after_the_clock_was_set_back_is_listed_after_a_crash():
+    files = SimulatedFiles()
+    driver = open_engine(files, timer_max_delay_ms=3_600_000)
+    driver.engine.topics.ensure("orders", 1)
+    driver.clock.advance(6_000)
+    driver.upkeep()
+    driver.clock.advance(-100_000)
+    driver.tick()
+    now_ms = driver.clock.now_ms
+    driver.append("orders", b"x", TIMER_DELIVER_MS=str(now_ms + 84_001))
+    driver.settle()
+    after = open_engine(files.crash(PowerLoss("kill")), clock=driver.clock, timer_max_delay_ms=3_600_000)
+    page = after.engine.timers_list(0, 1 << 50, limit=10, now_ms=now_ms)
+    assert [item["dueMs"] for item in page["items"]] == [now_ms + 84_001]
+    after.advance(84_001)
+    assert after.bodies("orders") == [b"x"]

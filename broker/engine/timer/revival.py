@@ -181,7 +181,8 @@ class Revival:
             self._rebuild(now_ms)
         core.due.reset(now_ms // 1000)
         set_overdue(core, begin, now_ms // 1000)
-        core.count_wheel(self._kept.safe_second if self._usable else 0)
+        # after the clock was set back a second may be used that was over once
+        core.count_wheel(begin - 1 if self._usable else 0)
         self._tail, self._deletes = [], []
         return self._kept
 
