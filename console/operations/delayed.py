@@ -19,12 +19,12 @@ from console.operations.actor import STEER_DELAYED_QUEUES
 from console.operations.delayed_choice import checked_queue, checked_values, in_redis, values_between, values_named
 from console.operations.errors import InvalidParameter, NotPossible, TooMany
 from console.operations.kind import LIMIT, ItemResult, Kind, Target
+from console.operations.moments import checked_move
 from console.operations.preview import Preview
 from console.queries.delayed_queues import value_row
 from console.queries.redis_asking import queue_named
 
 EXAMPLES = 5
-_MOMENT_LIMIT = 2**53
 
 
 class QueueKind(Kind):
@@ -157,12 +157,7 @@ class RescheduleValues(SteerValues):
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """The values and one of the two."""
-        given = {name: parameters[name] for name in ("due_ms", "shift_ms") if parameters.get(name) is not None}
-        if len(given) > 1:
-            raise InvalidParameter("moment", "Give a moment or a span, not both.")
-        for name, number in given.items():
-            if not isinstance(number, int) or isinstance(number, bool) or abs(number) >= _MOMENT_LIMIT:
-                raise InvalidParameter("moment", f"{name} is a whole number of milliseconds.")
+        given = checked_move(parameters)
         return {**super().checked(parameters), **given}
 
     def preview(self, parameters: Mapping[str, Any]) -> Preview:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from django.utils.translation import gettext as _
 
 from console.operations.errors import InvalidParameter
+from console.queries.clock import now_ms
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SPAN = re.compile(r"([+-])\s*(\d{1,12}(?:\.\d{1,3})?)\s*(ms|s|min|m|h|d)")
@@ -47,3 +50,25 @@ def shift_ms(text: str, field: str = "moment") -> int:
 def is_shift(text: str) -> bool:
     """It begins with a sign: a span, not a moment."""
     return text.strip()[:1] in ("+", "-")
+
+
+def bound_ms(text: str, name: str, errors: dict[str, str]) -> int | None:
+    """An end of a range: a moment, or a span from now; what is neither is said beside its field, in `errors`."""
+    if not text:
+        return None
+    try:
+        return now_ms() + shift_ms(text, name) if is_shift(text) else moment_ms(text, name)
+    except InvalidParameter as error:
+        errors[name] = str(error)
+        return None
+
+
+def checked_move(parameters: Mapping[str, Any]) -> dict[str, int]:
+    """`due_ms` or `shift_ms`, whichever is given, or neither; raises InvalidParameter."""
+    given = {name: parameters[name] for name in ("due_ms", "shift_ms") if parameters.get(name) is not None}
+    if len(given) > 1:
+        raise InvalidParameter("moment", "Give a moment or a span, not both.")
+    for name, number in given.items():
+        if not isinstance(number, int) or isinstance(number, bool) or abs(number) >= _FURTHEST_MS:
+            raise InvalidParameter("moment", f"{name} is a whole number of milliseconds.")
+    return given

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 from broker.client import Admin, ClientError, NotSupported
 from broker.client.timers import Action, Steered
 from console.operations.actor import STEER_TIMERS
-from console.operations.errors import InvalidParameter, TooMany
+from console.operations.errors import TooMany
 from console.operations.kind import LIMIT, ItemResult, Kind, Target
+from console.operations.moments import checked_move
 from console.operations.preview import Preview
 from console.operations.recalling import recall
 from console.operations.selection import checked_selection, filter_of
@@ -135,12 +136,7 @@ class RescheduleTimers(SteerTimers):
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """The selection and one of the two."""
         checked = checked_selection(parameters)
-        given = {name: parameters[name] for name in ("due_ms", "shift_ms") if parameters.get(name) is not None}
-        if len(given) > 1:
-            raise InvalidParameter("moment", "Give a moment or a span, not both.")
-        for name, number in given.items():
-            if not isinstance(number, int) or isinstance(number, bool) or abs(number) >= 2**53:
-                raise InvalidParameter("moment", f"{name} is a whole number of milliseconds.")
+        given = checked_move(parameters)
         own = all("dueMs" in target for target in checked.get("targets", [{}]))
         return {**checked, **given, **({"is_own": True} if own and not given else {})}
 

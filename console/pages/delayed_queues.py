@@ -20,12 +20,11 @@ from console.live import number
 from console.operations import desk
 from console.operations.actor import Actor
 from console.operations.delayed_modes import CODECS
-from console.operations.errors import InvalidParameter, NotAllowed, OperationError
-from console.operations.moments import is_shift, moment_ms, shift_ms
+from console.operations.errors import NotAllowed, OperationError
+from console.operations.moments import bound_ms, is_shift, shift_ms
 from console.operations.reading import number_of
 from console.operations.registry import KINDS
 from console.pages.operations import words
-from console.queries.clock import now_ms
 
 FAMILY = "delayed_queues"
 NAME_LENGTH = 255
@@ -55,7 +54,7 @@ def queue(request: HttpRequest) -> HttpResponse:
     if not given["name"]:
         raise Http404(_("There is no such queue."))
     errors: dict[str, str] = {}
-    from_ms, to_ms = (_bound(given[key], key, errors) for key in ("from", "to"))
+    from_ms, to_ms = (bound_ms(given[key], key, errors) for key in ("from", "to"))
     codec = given["codec"] if given["codec"] in READERS else ""
     try:
         data = queries.delayed_queue(
@@ -116,14 +115,3 @@ def parameters_of(given: QueryDict) -> dict[str, Any]:
 
 
 _LENGTHS = {"name": NAME_LENGTH, "cursor": 100, "from": 64, "to": 64, "codec": 40, "aside": 1, "plan": 1}
-
-
-def _bound(text: str, name: str, errors: dict[str, str]) -> int | None:
-    """A moment, or a span from now; what is neither is said beside its field."""
-    if not text:
-        return None
-    try:
-        return now_ms() + shift_ms(text, name) if is_shift(text) else moment_ms(text, name)
-    except InvalidParameter as error:
-        errors[name] = str(error)
-        return None

@@ -13,10 +13,8 @@ from django.views.decorators.http import require_safe
 
 from console import queries
 from console.live import number
-from console.operations.errors import InvalidParameter
-from console.operations.moments import is_shift, moment_ms, shift_ms
+from console.operations.moments import bound_ms
 from console.pages.timer_life import line_of
-from console.queries.clock import now_ms
 from console.queries.shapes.timers import TimerFilter
 from console.queries.timer_zoom import DEFAULT, ZOOMS
 
@@ -46,7 +44,7 @@ def timer_list(request: HttpRequest) -> HttpResponse:
     """Pending timers by topic, key and range, page by page; rows or all that match can be acted on."""
     given = {name: request.GET.get(name, "").strip()[:length] for name, length in _LENGTHS.items()}
     errors: dict[str, str] = {}
-    bounds = {name: _bound(given[name], name, errors) for name in ("from", "to")}
+    bounds = {name: bound_ms(given[name], name, errors) for name in ("from", "to")}
     wanted = TimerFilter(given["topic"], given["key"], bounds["from"], bounds["to"])
     data = queries.timer_list(wanted, given["cursor"] or None)
     shown = {name: text for name, text in given.items() if text and name != "cursor"}
@@ -73,14 +71,3 @@ def timer(request: HttpRequest, position: int) -> HttpResponse:
         raise Http404(_("There is no such timer."))
     context = {"data": data, "here": "timers", "line": line_of(data), "number": uuid.uuid4()}
     return render(request, "timers/timer.html", context)
-
-
-def _bound(text: str, name: str, errors: dict[str, str]) -> int | None:
-    """A moment, or a span from now; what is neither is said beside its field."""
-    if not text:
-        return None
-    try:
-        return now_ms() + shift_ms(text, name) if is_shift(text) else moment_ms(text, name)
-    except InvalidParameter as error:
-        errors[name] = str(error)
-        return None
