@@ -1,4 +1,4 @@
-"""When a broker can be used: the name server answers a route for the topic that new topics are made from."""
+"""When a broker can be used: its name server answers a route, and it answers for itself."""
 
 from __future__ import annotations
 
@@ -7,29 +7,45 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Callable
 
 from tests.interop.process import ChildFailed
 
 GET_ROUTE = 105
+GET_BROKER_RUNTIME_INFO = 28
 TEMPLATE_TOPIC = "TBW102"
 LOOK_EVERY_S = 0.05
 
 
 def await_registration(namesrv: str, timeout_s: float) -> None:
     """Wait until the broker is registered; raises ChildFailed at the deadline."""
+    _await(lambda: is_routed(namesrv, TEMPLATE_TOPIC), timeout_s, f"no broker registered at {namesrv}")
+
+
+def await_runtime(address: str, timeout_s: float) -> None:
+    """Wait until a broker tells about itself: Apache RocketMQ fails to before its first second of statistics."""
+    _await(lambda: _is_answered(address, GET_BROKER_RUNTIME_INFO, {}), timeout_s, f"{address} tells nothing of itself")
+
+
+def is_routed(namesrv: str, topic: str) -> bool:
+    """Whether the name server knows a broker with this topic."""
+    return _is_answered(namesrv, GET_ROUTE, {"topic": topic})
+
+
+def _await(holds: Callable[[], bool], timeout_s: float, complaint: str) -> None:
     deadline = time.monotonic() + timeout_s
     pause = threading.Event()
-    while not is_registered(namesrv):
+    while not holds():
         if time.monotonic() > deadline:
-            raise ChildFailed(f"no broker registered at {namesrv} in {timeout_s} s")
+            raise ChildFailed(f"{complaint} in {timeout_s} s")
         pause.wait(LOOK_EVERY_S)
 
 
-def is_registered(namesrv: str) -> bool:
-    """Ask the name server for the template topic's route with one plain JSON frame."""
-    host, port = namesrv.split(":")
-    header = {"code": GET_ROUTE, "language": "OTHER", "version": 513, "opaque": 1, "flag": 0}
-    encoded = json.dumps({**header, "extFields": {"topic": TEMPLATE_TOPIC}}).encode()
+def _is_answered(address: str, code: int, ext: dict[str, str]) -> bool:
+    """Ask by one plain JSON frame; an address that does not listen yet is a no."""
+    host, port = address.split(":")
+    header = {"code": code, "language": "OTHER", "version": 513, "opaque": 1, "flag": 0}
+    encoded = json.dumps({**header, "extFields": ext}).encode()
     frame = struct.pack(">ii", len(encoded) + 4, len(encoded)) + encoded
     try:
         with socket.create_connection((host, int(port)), timeout=2) as connection:

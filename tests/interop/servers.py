@@ -12,7 +12,7 @@ from typing import Protocol
 
 from tests.interop import jars
 from tests.interop.process import Child, free_ports
-from tests.interop.readiness import await_registration
+from tests.interop.readiness import await_registration, await_runtime
 
 START_TIMEOUT_S = 90
 LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
@@ -84,6 +84,7 @@ class ApacheServer:
         self.prepare()
         self.launch().wait_for(says("boot success"), START_TIMEOUT_S, "the broker")
         await_registration(self.namesrv, START_TIMEOUT_S)
+        await_runtime(self.address, START_TIMEOUT_S)
 
     def prepare(self) -> None:
         """Start the name server and write the broker's settings."""

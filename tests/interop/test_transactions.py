@@ -16,6 +16,7 @@ from broker.remoting.codec import Command
 from broker.remoting.codes import Answer, Request
 from tests.interop.conftest import running_with
 from tests.interop.programs import JavaConsumer, JavaProducer, JavaTransactor, read_all
+from tests.interop.readiness import is_routed
 from tests.interop.servers import Server, StoreShape
 from tests.interop.waiting import wait_until
 
@@ -104,6 +105,8 @@ def test_a_half_nobody_decides_is_parked_after_the_last_check_and_can_be_resumed
         found.extend(event["position"] for event in events if event["body"] == "stuck")
         return bool(found)
 
+    # Apache RocketMQ makes the topic when it parks its first
+    assert wait_until(lambda: is_routed(server.namesrv, PARKED), PATIENCE_S)
     assert wait_until(parked, PATIENCE_S)
     assert [check["times"] for check in modern.checks("stuck")] == ["1", "2", "3"]
     assert bodies(consumer) == []
