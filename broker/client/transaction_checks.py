@@ -33,11 +33,15 @@ Confirmed = Callable[[Message, Decision], object]
 class Checks:
     """The checks of one producer group; belongs to one event loop."""
 
-    def __init__(self, session: Session, group: str, checker: Checker, confirmed: Confirmed | None = None) -> None:
+    def __init__(
+        self, session: Session, group: str, checker: Checker, confirmed: Confirmed | None = None,
+        workers: int = WORKERS,
+    ) -> None:  # fmt: skip
         self._session = session
         self._group = group
         self._checker = checker
         self._confirmed = confirmed
+        self._count = workers
         self._waiting: asyncio.Queue[Check] = asyncio.Queue(MAX_WAITING)
         self._workers: list[asyncio.Task[None]] = []
         self._threads: ThreadPoolExecutor | None = None
@@ -54,9 +58,9 @@ class Checks:
             logger.warning("check of %s dropped: %d wait already", check.transaction_id, MAX_WAITING)
             return
         if not self._workers:
-            self._threads = ThreadPoolExecutor(WORKERS, thread_name_prefix=f"check-{self._group}")
+            self._threads = ThreadPoolExecutor(self._count, thread_name_prefix=f"check-{self._group}")
             loop = asyncio.get_running_loop()
-            self._workers = [loop.create_task(self._answer_all()) for _ in range(WORKERS)]
+            self._workers = [loop.create_task(self._answer_all()) for _ in range(self._count)]
 
     def _read(self, address: str, request: Command) -> Check | None:
         try:

@@ -19,7 +19,7 @@ from .line import Line, Outcome
 from .outgoing import Outgoing
 from .producing import RETRY_PAUSE_S, SEND, AsyncProducer, result_of
 from .transaction import Checker, Decision, Half, HalfNotSafe, TransactionListener, TransactionResult, as_half
-from .transaction_checks import Checks, Confirmed
+from .transaction_checks import WORKERS, Checks, Confirmed
 from .types import SendResult
 
 logger = logging.getLogger(__name__)
@@ -35,19 +35,20 @@ class AsyncTransactionProducer(AsyncProducer):
     Who answers is `check`, or a `listener` that also does the local work of send_in_transaction.
 
     A producer group must be able to answer for every half that any of its producers has sent: a broker may ask
-    another one. `confirmed` is told of each answer that a broker has taken.
+    another one. `confirmed` is told of each answer that a broker has taken; `check_workers` are answered at a time.
     """
 
     def __init__(
         self, group: str, namesrv: str = "127.0.0.1:9876", *, check: Checker | None = None,
         listener: TransactionListener | None = None, confirmed: Confirmed | None = None, retries: int = 2,
+        check_workers: int = WORKERS,
     ) -> None:  # fmt: skip
         if (check is None) == (listener is None):
             raise InvalidArgument("Give either check or listener: who answers when the broker asks?", field="check")
         super().__init__(group, namesrv, retries=retries)
         self._listener = listener
         checker = listener.check if listener is not None else cast(Checker, check)
-        self._checks = Checks(self._session, group, checker, confirmed)
+        self._checks = Checks(self._session, group, checker, confirmed, check_workers)
         self._session.register(Request.CHECK_TRANSACTION_STATE, self._asked)
         self._session.on_lost(lambda address: self._heartbeat.nudge())
         self._looking: asyncio.Task[None] | None = None
