@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Literal, Self
 
 from .consuming import DEFAULT_HANDLERS, AsyncConsumer, Handler
 from .eventloop import event_loop_thread
+from .stopsignals import StopSignals
 from .subscription import ALL
 
 
@@ -30,7 +29,7 @@ class Consumer:
         handlers: int = DEFAULT_HANDLERS,
     ) -> None:  # fmt: skip
         self._core = AsyncConsumer(group, namesrv, from_where=from_where, handlers=handlers)
-        self._ended = threading.Event()
+        self._signals: StopSignals | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -66,19 +65,17 @@ class Consumer:
     def stop(self, drain_timeout_s: float = 10.0) -> None:
         """Let handlers that have begun finish, commit, leave the group; idempotent."""
         event_loop_thread.run(self._core.stop(drain_timeout_s))
-        self._ended.set()
+        if (signals := self._signals) is not None:
+            signals.set()
 
     def run(self) -> None:
         """Start, and return after SIGINT, SIGTERM or stop(); for the main thread of a program."""
 
-        def ask(number: int, frame: FrameType | None) -> None:
-            self._ended.set()
-
-        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            self.start()
-            self._ended.wait()
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-            self.stop()
+        with StopSignals() as signals:
+            self._signals = signals
+            try:
+                self.start()
+                signals.wait()
+            finally:
+                self._signals = None
+                self.stop()

@@ -6,9 +6,11 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -36,7 +38,7 @@ class Child:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env={**os.environ, **(env or {})},
+                env={**os.environ, "PYTHONFAULTHANDLER": "1", **(env or {})},
                 text=True,
                 encoding="utf-8",
                 errors="replace",
@@ -101,8 +103,7 @@ class Child:
         try:
             status = self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            status = self.process.wait(10)
+            status = self._end_by_force()
         self._reader.join(10)
         for stream in (self.process.stdin, self.process.stdout):
             if stream is not None and not stream.closed:
@@ -111,6 +112,16 @@ class Child:
                 except BrokenPipeError:
                     continue
         return status
+
+    def _end_by_force(self) -> int:
+        """KILL; Python is asked first, by ABRT, where its threads stand."""
+        if "python" in Path(self.command[0]).name:
+            self.process.send_signal(signal.SIGABRT)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(5)
+            sys.stderr.write(f"{self.command[-8:]} did not end: {self.log.read_text(errors='replace')[-8000:]}\n")
+        self.process.kill()
+        return self.process.wait(10)
 
     def _read(self) -> None:
         assert self.process.stdout is not None

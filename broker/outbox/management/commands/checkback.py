@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import signal
-import threading
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import Error, close_old_connections, connections
 
+from ....client.stopsignals import StopSignals
 from ...configuration import producer_groups
 from ...errors import NotConfigured
 from ...producers import close_all, producer_of
@@ -30,24 +29,21 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run until a signal."""
-        ended = threading.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: ended.set())
         try:
             groups = producer_groups()
         except NotConfigured as error:
             raise CommandError(str(error)) from error
-        for group in groups:
-            producer_of(group).start()
-        self.stdout.write(f"answering checks of {', '.join(groups)}")
-        self.stdout.flush()
         databases = options["database"] or list(connections)
-        while True:
-            for using in databases:
-                _clean(using)
-            if ended.wait(CLEAN_EVERY_S):
-                break
-        close_all()
+        with StopSignals() as stop:
+            for group in groups:
+                producer_of(group).start()
+            self.stdout.write(f"answering checks of {', '.join(groups)}")
+            self.stdout.flush()
+            while not stop.is_set:
+                for using in databases:
+                    _clean(using)
+                stop.wait(CLEAN_EVERY_S)
+            close_all()
 
 
 def _clean(using: str) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import signal
-import threading
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DEFAULT_DB_ALIAS, Error, close_old_connections
 
+from ....client import TransactionProducer
+from ....client.stopsignals import StopSignals
 from ...configuration import producer_group
 from ...errors import NotConfigured
 from ...later import send_waiting
@@ -34,31 +34,33 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run until a signal."""
-        ended = threading.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: ended.set())
         try:
             producer = producer_of(producer_group(options["group"]))
         except NotConfigured as error:
             raise CommandError(str(error)) from error
-        self.stdout.write(f"sending the outbox of {options['database']}")
-        self.stdout.flush()
-        failures = 0
-        while not ended.is_set():
-            sent = failed = 0
-            try:
-                sent, failed = send_waiting(producer, options["database"])
-            except Error as error:
-                failed = 1
-                logger.warning("the outbox cannot be read: %s", error)
-            finally:
-                close_old_connections()
-            if failed:
-                failures += 1
-                logger.warning("%d messages of the outbox not sent, tried again", failed)
-            if options["once"] and not sent:
-                break
-            if failed or not sent:
-                failures = failures if failed else 0
-                ended.wait(min(POLL_S * 2**failures, LONGEST_PAUSE_S))
-        close_all()
+        with StopSignals() as stop:
+            self.stdout.write(f"sending the outbox of {options['database']}")
+            self.stdout.flush()
+            _send_all(producer, options["database"], stop, once=options["once"])
+            close_all()
+
+
+def _send_all(producer: TransactionProducer, using: str, stop: StopSignals, *, once: bool) -> None:
+    failures = 0
+    while not stop.is_set:
+        sent = failed = 0
+        try:
+            sent, failed = send_waiting(producer, using)
+        except Error as error:
+            failed = 1
+            logger.warning("the outbox cannot be read: %s", error)
+        finally:
+            close_old_connections()
+        if failed:
+            failures += 1
+            logger.warning("%d messages of the outbox not sent, tried again", failed)
+        if once and not sent:
+            return
+        if failed or not sent:
+            failures = failures if failed else 0
+            stop.wait(min(POLL_S * 2**failures, LONGEST_PAUSE_S))
