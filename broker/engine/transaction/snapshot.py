@@ -17,15 +17,14 @@ import json
 import struct
 import sys
 from array import array
-from zlib import crc32
 
-from ..disk.files import Files, directory_of
+from ..disk.files import Files
+from ..disk.snapshot import load_snapshot, save_snapshot
 from .calendar import Calendar
 from .halves import OpenHalves
 from .parked import Parked, ParkedHalves
 
 _MAGIC = b"ESCHALF1"
-_HEAD = struct.Struct(">8sQQII")
 _LENGTH = struct.Struct(">I")
 #: Columns of an open row, and of a parked one.
 _OPEN_TYPES = "qqqqHI"
@@ -93,35 +92,9 @@ def _swapped(column: array[int]) -> array[int]:
 
 def save(files: Files, path: str, sequence: int, parts: list[bytes]) -> None:
     """Write a snapshot, durable on return. Safe in any thread; raises OSError."""
-    length = sum(map(len, parts))
-    crc = crc32(_HEAD.pack(_MAGIC, sequence, length, 0, 0))
-    for part in parts:
-        crc = crc32(part, crc)
-    file = files.open(path, create=True)
-    try:
-        file.write_many([_HEAD.pack(_MAGIC, sequence, length, crc, 0), *parts], 0)
-        file.truncate(_HEAD.size + length)
-        file.sync()
-    finally:
-        file.close()
-    files.sync_directory(directory_of(path))
+    save_snapshot(files, path, _MAGIC, sequence, parts)
 
 
 def load(files: Files, path: str, sequence: int) -> bytes | None:
     """Return the content of the snapshot with this sequence, None if it is not there or damaged."""
-    try:
-        file = files.open(path)
-    except FileNotFoundError:
-        return None
-    try:
-        raw = file.read(file.size(), 0)
-    finally:
-        file.close()
-    if len(raw) < _HEAD.size:
-        return None
-    magic, found, length, crc, _ = _HEAD.unpack_from(raw)
-    content = raw[_HEAD.size : _HEAD.size + length]
-    if magic != _MAGIC or found != sequence or len(content) != length:
-        return None
-    whole = crc32(content, crc32(_HEAD.pack(_MAGIC, sequence, length, 0, 0)))
-    return content if whole == crc else None
+    return load_snapshot(files, path, _MAGIC, sequence)
