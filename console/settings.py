@@ -38,6 +38,17 @@ BROKER_FLUSH = os.environ.get("ESCAPEMENT_FLUSH", "sync")
 # The address that console, REST and jobs ask: our own broker, or the name service of an Apache RocketMQ cluster.
 ESCAPEMENT_NAMESRV = os.environ.get("ESCAPEMENT_NAMESRV", f"{BROKER_HOST}:{NAMESRV_PORT}")
 
+# --- transactions -----------------------------------------------------------------------------------------------------
+# Groups whose halves this project sends with transactional(); `manage.py checkback` answers for them.
+ESCAPEMENT_PRODUCER_GROUPS = [
+    each for each in os.environ.get("ESCAPEMENT_PRODUCER_GROUPS", "escapement").split(",") if each
+]
+# Check-back by HTTP: which origins may be registered, and which special networks their names may lead to.
+CHECKBACK_ORIGINS = [each for each in os.environ.get("ESCAPEMENT_CHECKBACK_ORIGINS", "").split(",") if each]
+CHECKBACK_NETWORKS = [each for each in os.environ.get("ESCAPEMENT_CHECKBACK_NETWORKS", "").split(",") if each]
+CHECKBACK_TIMEOUT_S = float(os.environ.get("ESCAPEMENT_CHECKBACK_TIMEOUT_S", "5"))
+CHECKBACK_ANSWER_BYTES = int(os.environ.get("ESCAPEMENT_CHECKBACK_ANSWER_BYTES", "4096"))
+
 # --- Django -----------------------------------------------------------------------------------------------------------
 WEB_HOST = os.environ.get("ESCAPEMENT_WEB_HOST", "127.0.0.1")
 WEB_PORT = int(os.environ.get("ESCAPEMENT_WEB_PORT", "8000"))
@@ -46,6 +57,7 @@ ALLOWED_HOSTS = (os.environ.get("ESCAPEMENT_HOSTS") or "localhost,127.0.0.1,[::1
 INSTALLED_APPS = [
     "broker",
     "broker.outbox",
+    "broker.handling",
     "console",
     "channels",
     "csp",

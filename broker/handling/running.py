@@ -1,0 +1,46 @@
+"""The consumers of registered handlers: one a group, each message handled with healthy database connections."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Iterable
+
+from django.db import close_old_connections
+
+from ..client import Consumer
+from ..client.consuming import Handler
+from ..engine.message import Message
+from .registry import Handling
+
+
+def consumers(handlings: Iterable[Handling], namesrv: str) -> dict[str, Consumer]:
+    """A consumer for each group, not started, with the handlers of its topics."""
+    made: dict[str, Consumer] = {}
+    for handling in handlings:
+        one = made.get(handling.group)
+        if one is None:
+            one = made[handling.group] = Consumer(
+                handling.group, namesrv, from_where=handling.from_where, handlers=handling.threads
+            )
+        one.subscribe(handling.topic, handling.expression, with_connections(handling.handler))
+    return made
+
+
+def with_connections(handler: Handler) -> Handler:
+    """As Django does around a request: connections that died or are too old are dropped before and after.
+
+    A coroutine function is left alone: it has no thread of its own, and Django's connections belong to threads.
+    """
+    if inspect.iscoroutinefunction(handler):
+        return handler
+
+    @functools.wraps(handler)
+    def handle(message: Message) -> object:
+        close_old_connections()
+        try:
+            return handler(message)
+        finally:
+            close_old_connections()
+
+    return handle
