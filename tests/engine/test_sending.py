@@ -229,3 +229,11 @@ def test_the_sender_of_a_message_given_back_for_good_is_answered(driver: Driver)
     ticket = driver.send("orders", b"poison")
     driver.engine.send_back(ticket.position, "billing", -1, 16, driver.clock.now_ms, "asker")
     assert [done.owner for done in driver.settle()] == ["asker"]
+
+
+def test_a_message_passed_on_with_the_check_sum_it_came_with_gets_its_own(driver: Driver) -> None:
+    first = driver.send("orders", b"body", KEYS="k")
+    again = driver.send("orders", b"body", **{"KEYS": "k", "__CRC32#": "1234567890"})
+    stored = driver.engine.record_at(again.position)
+    assert stored.count(b"__CRC32#") == 1
+    assert len(stored) == len(driver.engine.record_at(first.position))

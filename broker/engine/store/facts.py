@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ..errors import InvalidDelayLevel, InvalidProperties
+from ..layout import CRC_PROPERTY
 from ..properties import (
     DELAY,
     KEYS,
@@ -29,6 +30,10 @@ _WELL_FORMED = re.compile("(?:[^\x01\x02]+\x01[^\x02]*+\x02)*+").fullmatch
 _ASKS_FOR_A_MOMENT = re.compile(
     f"(?:^|\x02)(?:{TIMER_DELIVER_MS}|{TIMER_DELAY_SEC}|{TIMER_DELAY_MS}|{TIMER_DELETE})\x01"
 ).search
+
+
+#: Not a client's to say; the check sum is that of the record which it received and passes on.
+_DROPPED = RESERVED | {CRC_PROPERTY}
 
 
 class Facts(NamedTuple):
@@ -59,8 +64,8 @@ def facts_of(raw: bytes) -> Facts:
         raw += b"\x02"
     if _WELL_FORMED(text) is None:
         raise InvalidProperties
-    if "ESC_" in text and any(value_in(text, name) is not None for name in RESERVED):
-        raw = format_properties({name: value for name, value in parse_properties(raw).items() if name not in RESERVED})
+    if ("ESC_" in text or CRC_PROPERTY in text) and any(value_in(text, name) is not None for name in _DROPPED):
+        raw = format_properties({name: value for name, value in parse_properties(raw).items() if name not in _DROPPED})
         text = raw.decode()
     level = 0
     if "DELAY" in text and (value := value_in(text, DELAY)) is not None:
