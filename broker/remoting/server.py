@@ -12,14 +12,14 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import cast
 
 from ..engine.errors import EngineError
 from ..engine.message import pack_host
-from .codec import MAX_FRAME_BYTES, Command, FrameBuffer, decode, encode
+from .codec import Command, FrameBuffer, decode, encode
 from .codes import Answer
 from .errors import BadFrame, RequestRefused
+from .limits import Limits
 from .refusals import refusal_code, refusal_fields
 
 logger = logging.getLogger(__name__)
@@ -38,21 +38,6 @@ MOST_FRAMES_A_TURN = 128
 LONGEST_CORKED_BYTES = 4096
 """Answers up to this size wait for the others of the same read; larger ones are written at once, so that a peer that
 asks much in one read is stopped by its own unread answers."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one peer may ask of the server."""
-
-    max_frame_bytes: int = MAX_FRAME_BYTES
-    max_connections: int = 10_000
-    frame_timeout_ms: int = 30_000
-    """A frame that was begun must be whole after this time."""
-    idle_timeout_ms: int = 120_000
-    """serverChannelMaxIdleTimeSeconds of RocketMQ; clients send a heartbeat every 30 s."""
-    write_pause_bytes: int = 4 * 1024 * 1024
-    """Above this many bytes waiting to be written, no more requests are read."""
-    sweep_interval_ms: int = 1_000
 
 
 class Server:
@@ -74,13 +59,18 @@ class Server:
         self.connections: set[Connection] = set()
         self.on_closed: list[Callable[[Connection], None]] = []
         self.after_read: Callable[[], None] = _nothing
+        self.check: Callable[[Connection, Command], None] | None = None
+        """Called before the handler; raises RequestRefused if it may not be called."""
+        self.admit: Callable[[Connection], bool] | None = None
+        """Called for a new connection: whether it may stay."""
+        self.make: Callable[[Server], Connection] = Connection
         self._handlers = handlers
         self._listener: asyncio.Server | None = None
 
     async def start(self, listening: socket.socket) -> None:
         """Begins to accept connections on a bound socket."""
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(lambda: Connection(self), sock=listening, backlog=1024)
+        self._listener = await loop.create_server(lambda: self.make(self), sock=listening, backlog=1024)
 
     def stop_accepting(self) -> None:
         """Takes no new connections; those there are live on."""
@@ -110,13 +100,10 @@ class Server:
 
     def respond(self, connection: Connection, request: Command) -> Command | None:
         """The answer to one request: what its handler says, or the error that came of it."""
-        handler = self._handlers.get(request.code)
-        if handler is None:
-            logger.warning("%s: request code %d of %s is not supported", self.name, request.code, connection.address)
-            return request.answer(
-                code=Answer.REQUEST_CODE_NOT_SUPPORTED, remark=f"request type {request.code} not supported"
-            )
+        handler = self._handlers.get(request.code, self._not_supported)
         try:
+            if self.check is not None:
+                self.check(connection, request)
             return handler(connection, request)
         except EngineError as error:
             remark = str(error)[:LONGEST_REMARK]
@@ -131,13 +118,20 @@ class Server:
             logger.exception("%s: request %d of %s failed", self.name, request.code, connection.address)
             return request.answer(code=Answer.SYSTEM_ERROR, remark="The broker failed; its log says why.")
 
+    def _not_supported(self, connection: Connection, request: Command) -> Command:
+        code = request.code
+        logger.warning("%s: request code %d of %s is not supported", self.name, code, connection.address)
+        return request.answer(code=Answer.REQUEST_CODE_NOT_SUPPORTED, remark=f"request type {code} not supported")
+
 
 class Connection(asyncio.Protocol):
     """One connected client."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.address = "?"
+        self.address = self.host = "?"
+        self.user = ""  # whose signature its requests carry, where they must carry one
+        self.is_noted = False  # whether it was logged that it asks for what it may not
         self.born_host = b"\0" * 8
         self.is_open = False
         self.is_paused = False
@@ -153,12 +147,16 @@ class Connection(asyncio.Protocol):
         """Counts the connection, or ends it at once if there are too many."""
         self._transport = cast(asyncio.Transport, transport)
         host, port = (transport.get_extra_info("peername") or ("0.0.0.0", 0))[:2]  # noqa: S104 (gone already)
-        self.address = f"{host}:{port}"
+        self.address, self.host = f"{host}:{port}", host
         server = self.server
         if len(server.connections) >= server.limits.max_connections:
             logger.error(
                 "%s: refusing %s, there are %d connections", server.name, self.address, len(server.connections)
             )
+            self._transport.abort()
+            return
+        if server.admit is not None and not server.admit(self):
+            logger.warning("%s: refusing %s, too many from there have not signed yet", server.name, self.address)
             self._transport.abort()
             return
         self.born_host = pack_host(host.partition("%")[0], port)

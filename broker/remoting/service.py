@@ -15,6 +15,8 @@ from ..engine.disk.files import Files, OsFiles
 from ..engine.engine import Engine
 from ..engine.store.ticket import Ticket
 from .checkrounds import CheckRounds
+from .codes import Request
+from .limits import Limits
 from .processors.broker import BrokerProcessor
 from .processors.groups import GroupProcessor
 from .processors.heartbeat import HeartbeatProcessor
@@ -30,7 +32,7 @@ from .processors.topics import TopicProcessor
 from .processors.transactions import TransactionProcessor
 from .pump import Pump
 from .sendreply import SendReplies
-from .server import Handler, Limits, Server
+from .server import Handler, Server
 from .state import BrokerState
 from .waiting import WaitingPulls
 
@@ -133,11 +135,12 @@ class BrokerService:
         loop = asyncio.get_running_loop()
         waiting = WaitingPulls(loop, self._clock)
         state = self._state = BrokerState(engine, self.config, self._clock, waiting, self._clock())
-        send = SendProcessor(state)
+        send, transactions = SendProcessor(state), TransactionProcessor(state)
+        send.instead[Request.END_TRANSACTION.to_bytes(2, "big")] = transactions.express
         processors = (
             send, PullProcessor(state), OffsetProcessor(state), HeartbeatProcessor(state), LockProcessor(state),
             TopicProcessor(state), GroupProcessor(state), QueryProcessor(state), ScheduleProcessor(state),
-            BrokerProcessor(state), TransactionProcessor(state), TimerProcessor(state),
+            BrokerProcessor(state), transactions, TimerProcessor(state),
         )  # fmt: skip
         handlers: dict[int, Handler] = {}
         for processor in processors:

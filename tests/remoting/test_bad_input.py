@@ -12,7 +12,7 @@ from broker.engine.config import EngineConfig
 from broker.remoting.client import RemotingClient
 from broker.remoting.codec import BINARY, MAX_FRAME_BYTES, Command, encode
 from broker.remoting.codes import Answer, Request
-from broker.remoting.server import Limits
+from broker.remoting.limits import Limits
 from broker.remoting.service import BrokerService
 from tests.remoting.peer import Peer, send_ext
 from tests.remoting.stranger import Stranger, stranger_at

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from broker.remoting.codec import Command, encode
-from broker.remoting.server import Connection, Limits, Server
+from broker.remoting.limits import Limits
+from broker.remoting.server import Connection, Server
 from tests.remoting.stranger import Stranger, stranger_at
 
 ECHO = 7
