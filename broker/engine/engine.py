@@ -20,6 +20,7 @@ from .follow import changes_since, level_json
 from .health import Health, assess
 from .intake import Intake
 from .opening import open_store
+from .pop.service import Pops
 from .reading import Readable
 from .schedule import Schedule
 from .store.derived import Derived
@@ -45,7 +46,7 @@ class Engine(Readable, TimerDoors):
         self._files = files
         self._lock = lock
         store = Store(config, files)
-        super().__init__(store, Reader(store, mender := Mender(store, files)))
+        super().__init__(store, reader := Reader(store, mender := Mender(store, files)))
         self.schedule = Schedule(self._store, mender, lambda *release: self._intake.release(*release))
         self.transactions = Transactions(
             self._store,
@@ -54,9 +55,10 @@ class Engine(Readable, TimerDoors):
             lambda half, at_ms: self._intake.halves.commit_fresh(half, at_ms),
         )
         self.timers = Timers(self._store, mender, lambda topic, queue_id: self._intake.place(topic, queue_id))
+        self.pops = Pops(self._store, reader, mender)
         self._intake = Intake(self._store, self.schedule, self.transactions, self.timers.parking)
         #: each hears of its records, keeps its progress with the checkpoint, and acts when the time comes
-        self._services: tuple[Derived, ...] = (self.schedule, self.timers, self.transactions)
+        self._services: tuple[Derived, ...] = (self.schedule, self.timers, self.transactions, self.pops)
         self._upkeep = Upkeep(self._store, self._services)
         self._started_ms = now_ms
         self._failure: str | None = None
@@ -167,6 +169,7 @@ class Engine(Readable, TimerDoors):
         if self._failure is not None or self._is_syncing:
             return None
         self.transactions.before_sync(now_ms)
+        self.pops.before_sync(now_ms)
         job = self._store.take_sync()
         self._is_syncing = job is not None
         return job
@@ -267,6 +270,7 @@ class Engine(Readable, TimerDoors):
         self.topics.delete(topic, self._store.log.end_position)
         self._store.queues.remove(topic)
         self.offsets.remove_topic(topic)
+        self.pops.forget_topic(topic)
 
     def health(self) -> Health:
         """Return how the store is."""

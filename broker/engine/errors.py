@@ -21,6 +21,7 @@ EngineError
 ├── TransactionNotFound
 ├── TransactionMismatch         the half message is another one than the request says
 ├── TransactionDecided          the opposite was decided already
+├── HandleGone                  a popped message is no more its consumer's: the time was over, or it got another handle
 ├── StoreRefused                the store takes nothing now; nothing was written
 │   ├── DiskFull
 │   ├── StoreFailed
@@ -221,6 +222,17 @@ class TransactionDecided(EngineError):
         self.offset = offset
         self.by = by
         self.at_ms = at_ms
+
+
+class HandleGone(EngineError):
+    """A popped message is no more its consumer's: it is given out again, or was already."""
+
+    def __init__(self, topic: str, queue_id: int, offset: int) -> None:
+        super().__init__(
+            f"The message at offset {offset} of queue {queue_id} of {topic!r} is no more held by this handle: its time "
+            "was over, or was changed (then the newer handle counts). It is given out again, or was already."
+        )
+        self.offset = offset
 
 
 class StoreRefused(EngineError):

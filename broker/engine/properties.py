@@ -50,9 +50,16 @@ CANCELS = "ESC_CANCELS"
 REASON = "ESC_REASON"
 #: Ours: position of a timer that is over already; the record tells only Apache RocketMQ so.
 ECHO = "ESC_ECHO"
+#: When a message was handed out first by a pop; which group a copy for another try is for (MessageConst).
+FIRST_POP_TIME = "1ST_POP_TIME"
+ORIGIN_GROUP = "ORIGIN_GROUP"
+#: The handle that a popped message has for its consumer: in copies that are made for it, never in the log.
+POP_HANDLE = "POP_CK"
+#: Ours: which popped message this record is the next try of, or the dead letter (pop/reviving.py).
+POPPED = "ESC_POPPED"
 #: Written by the broker alone: what a client sends under these names (it may pass on a message it received) is dropped,
 #: or it could make recovery believe that a parked message went out.
-RESERVED = frozenset({SOURCE, DUE_MS, REPLACES, CANCELS, ECHO})
+RESERVED = frozenset({SOURCE, DUE_MS, REPLACES, CANCELS, ECHO, POPPED})
 
 
 def parse_properties(raw: bytes) -> dict[str, str]:

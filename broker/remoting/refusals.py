@@ -28,6 +28,7 @@ REFUSALS: dict[type[errors.EngineError], Answer] = {
     errors.TopicNotWritable: Answer.NO_PERMISSION,
     errors.TopicNotReadable: Answer.NO_PERMISSION,
     errors.GroupNotFound: Answer.SUBSCRIPTION_GROUP_NOT_EXIST,
+    errors.HandleGone: Answer.NO_MESSAGE,
     errors.TransactionNotFound: Answer.QUERY_NOT_FOUND,
     errors.TransactionMismatch: Answer.INVALID_PARAMETER,
     errors.TransactionDecided: Answer.ILLEGAL_OPERATION,

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from ..disk import json_file
 from ..disk.files import Files
+
+
+class Watch(Protocol):
+    """Who hands out messages itself and so must hear when a group is set back or forward."""
+
+    def placed(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """A group's offset was set."""
+
+    def removed(self, group: str, topic: str, queue_id: int) -> None:
+        """A group's offset was removed."""
 
 
 class ConsumerOffsets:
@@ -20,6 +30,9 @@ class ConsumerOffsets:
         self._rest: dict[str, Any] = {}
         self._version = 0
         self._saved_version = 0
+        self.watch: Watch | None = None
+        #: True if the file was written by Apache RocketMQ, which notes the time of its last change
+        self.is_foreign = False
 
     def load(self) -> bool:
         """Read the file; False if there is none that can be read."""
@@ -30,17 +43,25 @@ class ConsumerOffsets:
         for name, queues in (value.pop("offsetTable", None) or {}).items():
             topic, _, group = str(name).partition("@")
             table[group, topic] = {int(queue): int(offset) for queue, offset in queues.items()}
-        value.pop("dataVersion", None)
+        version = value.pop("dataVersion", None) or {}
+        self.is_foreign = bool(version.get("timestamp"))
         self._table, self._rest = table, value
         return True
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Note the next offset a group will consume."""
+        if self.note(group, topic, queue_id, offset) and self.watch is not None:
+            self.watch.placed(group, topic, queue_id, offset)
+
+    def note(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """As ``commit``, by the watch itself; True if it is another one than before."""
         queues = self._table.setdefault((group, topic), {})
         if queues.get(queue_id) != offset:
             queues[queue_id] = offset
             self._version += 1
             self._touched((group, topic, queue_id))
+            return True
+        return False
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the next offset, None if the group never consumed the queue."""
@@ -63,6 +84,8 @@ class ConsumerOffsets:
         for key in [key for key in self._table if key[0] == group and topic in (None, key[1])]:
             for queue_id in self._table.pop(key):
                 self._touched((*key, queue_id))
+                if self.watch is not None:
+                    self.watch.removed(*key, queue_id)
             self._version += 1
 
     def remove_topic(self, topic: str) -> None:

@@ -19,13 +19,13 @@ from ..disk.files import join
 from ..errors import CorruptRecord, EngineError, RecordNotFound, StoreUnsupported
 from ..layout import FLAG_TRANSACTION_COMMIT, FLAG_TRANSACTION_MASK
 from ..message import Message, decode
-from ..properties import SOURCE
+from ..properties import POPPED, SOURCE
 from .checkpoint import Checkpoint, DamagedRange
 from .consumequeue import FILLER_SIZE, ConsumeQueue
 from .derived import Derived
 from .facts import Facts, extra_key_of
 from .store import Store
-from .topics import SYSTEM_PREFIX, SYSTEM_TOPICS, Topic
+from .topics import POP_TOPIC, SYSTEM_PREFIX, SYSTEM_TOPICS, Topic
 
 #: How far behind bytes that are no record a later record is looked for: more than is ever written between two syncs.
 LOOK_AHEAD_BYTES = 64 << 20
@@ -169,6 +169,8 @@ class Recovery:
             self._tell_source(int(source))
         elif message.sys_flag & FLAG_TRANSACTION_MASK == FLAG_TRANSACTION_COMMIT:
             self._tell_source(message.prepared_position)  # Apache RocketMQ names the half message so
+        if POPPED in message.properties:
+            self._by_topic[POP_TOPIC].walked(message)
         if not self._topic_is_known(message, topics_known):
             return
         queue = store.queues.ensure(message.topic, message.queue_id)

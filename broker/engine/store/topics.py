@@ -22,6 +22,8 @@ OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 PARKED_HALF_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 #: Ours: how often producers were asked (engine/transaction/notes.py).
 CHECKS_TOPIC = "rmq_sys_esc_checks"
+#: Ours: what was popped and acknowledged (engine/pop/ledger.py).
+POP_TOPIC = "rmq_sys_esc_pops"
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
 #: TopicValidator.SYSTEM_TOPIC_SET with the number of queues each has, where the broker makes it itself.
@@ -33,6 +35,7 @@ SYSTEM_TOPICS: Mapping[str, int] = {
     OP_TOPIC: 1,
     PARKED_HALF_TOPIC: 1,
     CHECKS_TOPIC: 1,
+    POP_TOPIC: 1,
     "SELF_TEST_TOPIC": 1,
     "OFFSET_MOVED_EVENT": 1,
     "RMQ_SYS_TRACE_TOPIC": 1,
@@ -47,6 +50,7 @@ NOT_FOR_CLIENTS = frozenset(
         OP_TOPIC,
         PARKED_HALF_TOPIC,
         CHECKS_TOPIC,
+        POP_TOPIC,
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
         TIMER_TOPIC,

@@ -1,0 +1,278 @@
+"""Popping as one service of the engine.
+
+    pop              hands out, and says so in the ledger          taking.py
+    ack, change      what consumers say of what they hold
+    tick             what nobody acknowledged in time              reviving.py
+    before_sync      the ledger's record of the moment             writing.py
+    open             from the last snapshot and the log            recovering.py
+
+A pop is answered at once: if its entry is lost in a crash, its messages are given out again. An acknowledgement is
+answered when it is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ..disk.files import Files, join
+from ..errors import HandleGone, StoreRefused
+from ..message import Message
+from ..store.mending import Mender
+from ..store.reader import Reader
+from ..store.store import Store
+from ..store.topics import POP_TOPIC
+from . import snapshot
+from .book import Book
+from .checkpoint import offsets_in
+from .popqueue import Key, PopQueue
+from .recovering import Recovering
+from .requestmodes import RequestModes
+from .reviving import Reviver
+from .taking import Popped, Taker, Wanted
+from .writing import Pen
+
+
+class Handle(NamedTuple):
+    """What a consumer says to name messages of one pop: where it began, when, and for how long."""
+
+    key: Key
+    start: int
+    pop_ms: int
+    invisible_ms: int
+
+
+class Acked(NamedTuple):
+    """What became of acknowledgements, as masks from the handle's start on."""
+
+    taken: int
+    refused: int
+
+
+class SnapshotWrite:
+    """A snapshot on its way to the disk."""
+
+    def __init__(self, path: str, sequence: int, parts: list[bytes], done: Callable[[bool], None]) -> None:
+        self._path = path
+        self._sequence = sequence
+        self._parts = parts
+        self._done = done
+
+    def run(self, files: Files) -> None:
+        """Write it. Raises OSError."""
+        snapshot.save(files, self._path, self._sequence, self._parts)
+
+    def done(self, *, saved: bool, now_ms: int) -> None:
+        """Say whether a checkpoint names it."""
+        self._done(saved)
+
+
+class Pops:
+    """All that is popped in a store."""
+
+    name = "pops"
+    topics = frozenset({POP_TOPIC})
+    may_checkpoint = True
+
+    def __init__(self, store: Store, reader: Reader, mender: Mender) -> None:
+        self._store = store
+        self.book = Book(store, reader, mender)
+        self.modes = RequestModes(store.files, join(store.config.root, "config", "messageRequestMode.json"))
+        self._pen = Pen(store, self)
+        self.taker = Taker(self.book, self._pen)
+        self.reviver = Reviver(self.book, self._pen, self)
+        self._recovering = Recovering(self.book)
+        self._state: dict[str, int] = {"sequence": 0, "position": 0}
+        self._writing: dict[str, int] | None = None
+        store.offsets.watch = self
+
+    # what consumers ask
+
+    def pop(self, wanted: Wanted, read_queues: int, now_ms: int) -> Popped:
+        """Hand out messages of a topic that is there. Raises InvalidTopicName (see Taker.pop)."""
+        return self.taker.pop(wanted, read_queues, now_ms)
+
+    def ack(self, handle: Handle, mask: int, now_ms: int) -> Acked:
+        """Note that messages are done (bit n of ``mask`` is offset start + n); they are never given out again.
+
+        What was done before by a handle whose time is not over is taken once more; what the handle does not speak for
+        any more is refused. ``tell`` says when it is durable.
+        """
+        queue = self.book.queues.get(handle.key)
+        if queue is None:
+            return Acked(0, mask)
+        point = queue.points.get((handle.start, handle.pop_ms))
+        if point is not None and (taken := queue.ack(point, mask)):
+            self._pen.acked(queue, point, taken)
+            self.book.touch(queue)
+        else:
+            taken = self._ack_in_order(queue, handle, mask)
+        if taken != mask:
+            taken |= self._done_before(queue, handle, mask & ~taken, now_ms)
+        return Acked(taken, mask & ~taken)
+
+    def tell(self, key: Key, owner: object) -> bool:
+        """Have somebody told when all that was noted so far is durable; False if it is already."""
+        queue = self.book.queues.get(key)
+        return queue is not None and self._pen.tell(queue, owner)
+
+    def _ack_in_order(self, queue: PopQueue, handle: Handle, mask: int) -> int:
+        orderly, taken = queue.orderly, 0
+        if orderly is None:
+            return 0
+        for offset in offsets_in(handle.start, mask):
+            if orderly.ack(handle.pop_ms, offset):
+                self._pen.order_acked(queue, handle.pop_ms, offset)
+                taken |= 1 << (offset - handle.start)
+        if taken:
+            queue.packed = None
+            self.book.touch(queue)
+            if orderly.block is not None and not orderly.block.open:
+                # whoever waits for this queue may have the next ones
+                self._store.arrivals.add(queue.key[1:])
+        return taken
+
+    def _done_before(self, queue: PopQueue, handle: Handle, mask: int, now_ms: int) -> int:
+        """Return those of these offsets that are over because they were acknowledged under this very handle."""
+        if handle.pop_ms + handle.invisible_ms <= now_ms:
+            return 0
+        again = 0
+        for offset in offsets_in(handle.start, mask):
+            if not queue.is_open(offset) and (queue.key, offset) not in self.reviver.gone:
+                again |= 1 << (offset - handle.start)
+        return again
+
+    def change(self, handle: Handle, offset: int, invisible_ms: int, now_ms: int) -> tuple[int, int]:
+        """Have a message visible again that long from now; return the (pop_ms, invisible_ms) of its handle from now
+        on. ``tell`` says when it is durable. Raises HandleGone."""
+        queue = self.book.queues.get(handle.key)
+        point = queue.points.get((handle.start, handle.pop_ms)) if queue is not None else None
+        if queue is not None and point is not None:
+            pop_ms = max(now_ms, point.pop_ms + 1, self.book.pop_floor_ms)
+            changed = queue.change(point, offset, pop_ms, now_ms + invisible_ms)
+            if changed is not None:
+                self._pen.changed(queue, point, changed)
+                self.book.plan(queue, changed)
+                self.book.touch(queue)
+                return pop_ms, invisible_ms
+        orderly = queue.orderly if queue is not None else None
+        if queue is not None and orderly is not None and orderly.change(handle.pop_ms, offset, now_ms + invisible_ms):
+            self._pen.order_changed(queue, handle.pop_ms, offset, now_ms + invisible_ms)
+            queue.packed = None
+            self.book.touch(queue)
+            self._store.arrivals.add(queue.key[1:])
+            return handle.pop_ms, now_ms + invisible_ms - handle.pop_ms
+        raise HandleGone(handle.key[1], handle.key[2], offset)
+
+    # the table of offsets and of topics say
+
+    def placed(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Somebody has set a group's offset: everything from there on is handed out again."""
+        queue = self.book.queues.get((group, topic, queue_id))
+        if queue is not None:
+            self.taker.place(queue, offset)
+            self._store.arrivals.add((topic, queue_id))
+
+    def removed(self, group: str, topic: str, queue_id: int) -> None:
+        """A group's offset was removed."""
+        queue = self.book.queues.get((group, topic, queue_id))
+        if queue is not None:
+            self._pen.placed(queue)
+            self.book.remove(queue.key)
+
+    def forget_topic(self, topic: str) -> None:
+        """A topic was deleted."""
+        for key in [key for key in self.book.queues if key[1] == topic]:
+            self.book.remove(key)
+
+    # the heart beat
+
+    def before_sync(self, now_ms: int) -> None:
+        """Append what happened since the last call; what the store refuses waits for the next."""
+        if self.book.moved:
+            self.book.tell_offsets()
+        try:
+            self._pen.write(now_ms)
+        except StoreRefused:
+            return
+
+    def tick(self, now_ms: int) -> int | None:
+        """Give out again what nobody acknowledged in time."""
+        self.book.see(now_ms)
+        return self.reviver.tick(now_ms)
+
+    def synced(self, notes: Sequence[Any], now_ms: int) -> None:
+        """Hear that copies, and records of the ledger, are durable."""
+        for kind, *rest in notes:
+            if kind == "written":
+                self._pen.synced()
+            else:
+                self.reviver.synced(*rest)
+
+    # see store/derived.py
+
+    def resume(self, saved: Any | None, *, whole: bool) -> None:
+        """Take over the last snapshot."""
+        self.modes.load()
+        if whole:
+            return
+        self._state = saved if isinstance(saved, dict) else self._state
+        sequence, position = int(self._state["sequence"]), int(self._state["position"])
+        if not sequence:
+            return
+        content = snapshot.load(self._store.files, self._path(sequence), sequence)
+        if content is None:
+            self._recovering.rebuild()
+            return
+        for queue in snapshot.parse(content):
+            if position >= self._store.topics.void_below(queue.key[1]):
+                self.book.add(queue)
+
+    def walked(self, message: Message) -> None:
+        """Hear of a record from recovery."""
+        self._recovering.walked(message)
+
+    def heard(self, parked: Message) -> None:
+        """Nothing to do: the ledger holds nothing that is released."""
+
+    def start(self, now_ms: int) -> None:
+        """Fit everything to what the log holds, and have it looked at when its time comes."""
+        self.book.see(now_ms)
+        self._recovering.fit(self.taker)
+        for queue in self.book.queues.values():
+            for point in queue.points.values():
+                self.book.plan(queue, point)
+            self.book.moved.add(queue)
+        self.book.tell_offsets()
+
+    def state(self) -> Any:
+        """Return which snapshot counts, and where the log ended when it was taken."""
+        return self._writing or self._state
+
+    def writes(self, *, clean: bool) -> SnapshotWrite | None:
+        """Return a snapshot if anything has changed since the last one."""
+        if not self.book.is_changed:
+            return None
+        sequence = self._state["sequence"] + 1
+        self._writing = {"sequence": sequence, "position": self._store.visible_position}
+        parts = snapshot.dump(self.book.queues.values())
+        self.book.is_changed = False
+        return SnapshotWrite(self._path(sequence), sequence, parts, self._saved)
+
+    def _saved(self, saved: bool) -> None:
+        if saved and self._writing is not None:
+            self._state = self._writing
+        self.book.is_changed |= not saved
+        self._writing = None
+
+    def _path(self, sequence: int) -> str:
+        return join(self._store.config.root, f"escapement.pops.{sequence % 2}")
+
+    def oldest_position(self) -> int | None:
+        """Return the position of the oldest message that is out."""
+        found: list[int] = []
+        for queue in self.book.queues.values():
+            log_queue = self._store.queues.known.get(queue.key[1:])
+            if log_queue is not None and (base := queue.base_offset) < queue.next_offset:
+                found += [entry.position for entry in log_queue.entries(max(base, log_queue.min_offset), 1)]
+        return min(found, default=None)

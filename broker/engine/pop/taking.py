@@ -1,0 +1,222 @@
+"""Handing out: what a pop gets from which queue."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import NamedTuple
+
+from ..store.reader import Pulled, PullStatus
+from ..store.topics import check_topic_name
+from .book import Book, retry_topic
+from .checkpoint import mask_of
+from .orderly import Block, Orderly
+from .popqueue import Key, PopQueue
+from .writing import Pen
+
+#: Messages of one queue that a group may hold without having acknowledged them; then the queue gives out no more.
+MOST_IN_FLIGHT = 200_000
+#: Every so many pops the retry topic comes first, otherwise last (PopConsumerService: popFromRetryProbability 20 %).
+_RETRY_FIRST = 5
+#: Queue entries that one pop looks at for its filter in one queue, in steps of Reader.pull.
+_MOST_SCANS = 8
+#: How long a queue of which too much is out is left alone.
+_FULL_PAUSE_MS = 1_000
+
+
+class Wanted(NamedTuple):
+    """What a pop asks for. ``queue_id`` -1: any. ``from_end``: a group that is new begins at the end.
+
+    ``attempt`` names a try of an orderly pop: the same again gets the same messages.
+    """
+
+    group: str
+    topic: str
+    queue_id: int
+    most_messages: int
+    most_bytes: int
+    invisible_ms: int
+    tags_codes: frozenset[int] | None = None
+    from_end: bool = False
+    in_order: bool = False
+    attempt: str = ""
+
+
+class Taken(NamedTuple):
+    """What a pop got from one queue, whole records in order. ``counts``: how often each was handed out before, in order
+    only."""
+
+    topic: str
+    queue_id: int
+    start: int
+    offsets: list[int]
+    records: list[bytes]
+    counts: list[int] = []
+
+
+class Popped(NamedTuple):
+    """What a pop got. ``rest``: messages left, roughly. ``again_ms``: when to look again if it got nothing (a queue is
+    blocked until then, or more is to be filtered), None: when something arrives."""
+
+    pop_ms: int
+    taken: list[Taken]
+    rest: int
+    again_ms: int | None
+
+    @property
+    def messages(self) -> int:
+        """Messages in it."""
+        return sum(len(taken.offsets) for taken in self.taken)
+
+
+class Taker:
+    """Hands out."""
+
+    def __init__(self, book: Book, pen: Pen) -> None:
+        self._book = book
+        self._pen = pen
+        self._turns: dict[tuple[str, str], count[int]] = {}
+
+    def pop(self, wanted: Wanted, read_queues: int, now_ms: int) -> Popped:
+        """Hand out messages of a topic that is known to be there. Raises InvalidTopicName if its name and the group's
+        are too long for a retry topic."""
+        check_topic_name(retry := retry_topic(wanted.group, wanted.topic))
+        turns = self._turns.setdefault((wanted.group, wanted.topic), count())
+        turn = next(turns)
+        plain: list[Key] = [
+            (wanted.group, wanted.topic, (turn + number) % read_queues) for number in range(read_queues)
+        ] if wanted.queue_id < 0 else [(wanted.group, wanted.topic, wanted.queue_id)]  # fmt: skip
+        again = [] if wanted.in_order else [(wanted.group, retry, 0)]
+        keys = again + plain if turn % _RETRY_FIRST == 0 else plain + again
+        popped = Popped(max(now_ms, self._book.pop_floor_ms), [], 0, None)
+        for key in keys:
+            popped = self._pop_queue(key, wanted, popped)
+        return popped
+
+    def _pop_queue(self, key: Key, wanted: Wanted, popped: Popped) -> Popped:
+        log_queue = self._book.store.queues.known.get((key[1], key[2]))
+        if log_queue is None or not log_queue.max_offset:
+            return popped
+        queue = self._book.queues.get(key) or self.begin(key, from_end=wanted.from_end)
+        room = wanted.most_messages - popped.messages
+        again_ms = popped.again_ms
+        if room > 0 and (wanted.in_order or (queue.orderly is not None and queue.orderly.lowest() is not None)):
+            again_ms = _earlier(again_ms, self._pop_in_order(queue, wanted, room, popped))
+        elif room > 0 and queue.next_offset < log_queue.max_offset:
+            again_ms = _earlier(again_ms, self._pop_any(queue, wanted, room, popped))
+        rest = popped.rest + max(log_queue.max_offset - queue.next_offset, 0)
+        return popped._replace(rest=rest, again_ms=again_ms)
+
+    def begin(self, key: Key, *, from_end: bool) -> PopQueue:
+        """Return a new queue, at the offset that its group committed, or else by the rule for groups that are new.
+
+        That rule is RocketMQ's (PopMessageProcessor.getInitOffset): whoever begins at the end begins with the last
+        message, or with the first if it is still there.
+        """
+        low, high = self._book.bounds(key)
+        offset = self._book.store.offsets.get(*key)
+        if offset is None:
+            offset = max(high - 1, 0) if from_end and low > 0 else low
+        queue = self._book.add(PopQueue(key, min(max(offset, low), high)))
+        self._pen.placed(queue, queue.next_offset)
+        self._book.touch(queue)
+        return queue
+
+    def place(self, queue: PopQueue, offset: int) -> None:
+        """Have a queue begin again at an offset."""
+        latest_ms = max((pop_ms for _, pop_ms in queue.points), default=0)
+        block = queue.orderly.block if queue.orderly is not None else None
+        self._book.pop_floor_ms = max(self._book.pop_floor_ms, latest_ms + 1, block.pop_ms + 1 if block else 0)
+        queue.place(offset)
+        self._pen.placed(queue, offset)
+        self._book.touch(queue)
+
+    def cut(self, queue: PopQueue, offset: int) -> None:
+        """The log has lost what a queue held from an offset on: what comes there is to be handed out."""
+        queue.cut(offset)
+        self._pen.cut(queue, offset)
+        self._book.touch(queue)
+
+    def _pull(self, queue: PopQueue, start: int, room: int, wanted: Wanted) -> Pulled:
+        """Return what is there from an offset on; the queue begins elsewhere if it must."""
+        _, topic, queue_id = queue.key
+        pull = self._book.reader.pull
+        pulled = pull(topic, queue_id, start, room, wanted.most_bytes, wanted.tags_codes)
+        if pulled.status in (PullStatus.OFFSET_TOO_SMALL, PullStatus.OFFSET_OVERFLOW):
+            # what is below has been removed; beyond the end: the log lost what was never durable
+            self.place(queue, pulled.next_offset)
+            pulled = pull(topic, queue_id, pulled.next_offset, room, wanted.most_bytes, wanted.tags_codes)
+        scans = 1
+        while pulled.status is PullStatus.NO_MATCH and pulled.next_offset < pulled.max_offset and scans < _MOST_SCANS:
+            pulled = pull(topic, queue_id, pulled.next_offset, room, wanted.most_bytes, wanted.tags_codes)
+            scans += 1
+        return pulled
+
+    def _pop_any(self, queue: PopQueue, wanted: Wanted, room: int, popped: Popped) -> int | None:
+        """Hand out in no order; return when to look again though nothing may have arrived by then."""
+        pop_ms = popped.pop_ms
+        if queue.in_flight >= MOST_IN_FLIGHT:
+            return pop_ms + _FULL_PAUSE_MS
+        pulled = self._pull(queue, queue.next_offset, room, wanted)
+        offsets = _offsets_of(pulled)
+        if not offsets:
+            if pulled.next_offset > queue.next_offset:
+                # nothing of it was wanted, and that need not be written down: after a crash it is looked at again
+                queue.next_offset = pulled.next_offset
+                queue.packed = None
+                self._book.touch(queue)
+            return pop_ms if queue.next_offset < pulled.max_offset else None
+        start, due_ms = offsets[0], pop_ms + wanted.invisible_ms
+        point = queue.pop(start, pulled.next_offset, pop_ms, due_ms, mask_of(start, offsets))
+        assert point is not None, "it began at the next offset"
+        self._pen.popped(queue, point)
+        self._book.plan(queue, point)
+        self._book.touch(queue)
+        popped.taken.append(Taken(queue.key[1], queue.key[2], start, offsets, pulled.records))
+        return None
+
+    def _pop_in_order(self, queue: PopQueue, wanted: Wanted, room: int, popped: Popped) -> int | None:
+        """Hand out in order; return until when the queue is blocked."""
+        orderly = queue.orderly
+        if orderly is None:
+            orderly = queue.orderly = Orderly()
+        pop_ms = popped.pop_ms
+        free_ms = orderly.blocked_until(wanted.attempt, pop_ms)
+        if free_ms is not None:
+            return free_ms
+        lowest, (low, high) = orderly.lowest(), self._book.bounds(queue.key)
+        start = max(queue.next_offset if lowest is None else lowest, low)
+        if start >= high:
+            return None
+        pulled = self._pull(queue, start, room, wanted)
+        orderly = queue.orderly = queue.orderly or Orderly()
+        orderly.release(wanted.attempt)
+        waits = set(orderly.todo)
+        chosen = [
+            (offset, record)
+            for offset, record in zip(_offsets_of(pulled), pulled.records, strict=True)
+            if offset >= queue.next_offset or offset in waits
+        ]
+        offsets = [offset for offset, _ in chosen]
+        counts = [orderly.counts.get(offset, 0) for offset in offsets]
+        orderly.hand_out(Block(pop_ms, wanted.invisible_ms, wanted.attempt, offsets), pulled.next_offset)
+        queue.next_offset = max(queue.next_offset, pulled.next_offset)
+        queue.packed = None
+        self._pen.ordered(queue, orderly.to_json())
+        self._book.touch(queue)
+        if offsets:
+            records = [record for _, record in chosen]
+            # the block keeps a list of its own: it shrinks as messages are acknowledged
+            popped.taken.append(Taken(queue.key[1], queue.key[2], offsets[0], list(offsets), records, counts))
+        return pop_ms if not offsets and queue.next_offset < pulled.max_offset else None
+
+
+def _offsets_of(pulled: Pulled) -> list[int]:
+    """Return the queue offsets of what was pulled; they stand in the records."""
+    return [int.from_bytes(record[20:28], "big") for record in pulled.records]
+
+
+def _earlier(one_ms: int | None, other_ms: int | None) -> int | None:
+    """Return the earlier of two moments."""
+    if one_ms is None or other_ms is None:
+        return one_ms if other_ms is None else other_ms
+    return min(one_ms, other_ms)
