@@ -58,6 +58,7 @@ class Server:
         self.express = express
         self.connections: set[Connection] = set()
         self.on_closed: list[Callable[[Connection], None]] = []
+        self.on_answer: Callable[[Connection, Command], None] = lambda _connection, _command: None
         self.after_read: Callable[[], None] = _nothing
         self.check: Callable[[Connection, Command], None] | None = None
         """Called before the handler; raises RequestRefused if it may not be called."""
@@ -221,6 +222,7 @@ class Connection(asyncio.Protocol):
 
     def _handle_one(self, command: Command) -> None:
         if command.is_response:
+            self.server.on_answer(self, command)
             return
         self.serialization = command.serialization
         answer = self.server.respond(self, command)
