@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from ..engine.store.ticket import Ticket
-from .codec import Command
+from .codec import BINARY, Command, encode
+from .codes import RESPONSE_FLAG, Answer
 from .server import Connection
+
+_OPAQUE_AT = 13
+_SUCCESS = encode(Command(Answer.SUCCESS, flag=RESPONSE_FLAG, serialization=BINARY))
+_BEFORE, _AFTER = _SUCCESS[:_OPAQUE_AT], _SUCCESS[_OPAQUE_AT + 4 :]
 
 
 class AnsweredOwner:
@@ -33,3 +38,26 @@ class AnsweredOwner:
     def say(self, body: bytes) -> None:
         """Set the body of the answer."""
         self._body = body
+
+
+class BriefOwner:
+    """Answers a request with a binary header with plain success once what it asked for is durable."""
+
+    __slots__ = ("_connection", "_opaque")
+
+    def __init__(self, connection: Connection, opaque: int) -> None:
+        self._connection = connection
+        self._opaque = opaque
+
+    def stored(self, _: Ticket) -> None:
+        """It is durable."""
+        self.answer()
+
+    def answer(self) -> None:
+        """Say that it succeeded."""
+        self._connection.write(_BEFORE + self._opaque.to_bytes(4, "big", signed=True) + _AFTER)
+
+    def refused(self, code: int, remark: str) -> None:
+        """It may be lost."""
+        command = Command(code, {}, b"", remark, RESPONSE_FLAG, self._opaque, serialization=BINARY)
+        self._connection.send(command)

@@ -18,7 +18,7 @@ from ..fields import INT_MAX, text, whole
 from ..recall import written
 from ..sendheader import SendHeader, SendShortcut, read_send_header
 from ..sendreply import TRACE_FIELDS, SendReplies, reply_command
-from ..server import Connection, Handler
+from ..server import Connection, Express, Handler
 from ..state import BrokerState
 from ..uniquekey import UniqueKeys
 
@@ -43,6 +43,8 @@ class SendProcessor:
         self._broker_name = state.config.broker_name
         self._added = {**TRACE_FIELDS, "CLUSTER": state.config.cluster_name}
         self._added_bytes = format_properties(self._added)
+        #: who takes frames with another code the short way
+        self.instead: dict[bytes, Express] = {}
 
     def handlers(self) -> Mapping[int, Handler]:
         """Request code -> handler."""
@@ -54,9 +56,10 @@ class SendProcessor:
         }
 
     def express(self, connection: Connection, frame: bytes, now_ms: int) -> bool:
-        """Takes a plain send with a binary header the short way; False if it is anything else."""
+        """Takes a plain send with a binary header the short way; False if it is to go the long one."""
         if frame[4:6] != _SEND_V2:
-            return False
+            express = self.instead.get(frame[4:6])
+            return express is not None and express(connection, frame, now_ms)
         send = self._shortcut.read(frame)
         if send is None:
             return self._first_of_its_kind(connection, frame)

@@ -12,9 +12,11 @@ from ...engine.errors import EngineError, TransactionNotFound
 from ...engine.message import parse_offset_message_id
 from ...engine.transaction import life, views
 from ...engine.transaction.deciding import Ending
-from ..answered import AnsweredOwner
-from ..codec import Command
-from ..codes import Answer, Request
+from ..answered import AnsweredOwner, BriefOwner
+from ..codec import BINARY, Command
+from ..codec import decode as decode_frame
+from ..codes import ONEWAY_FLAG, Answer, Request
+from ..endheader import EndShortcut
 from ..errors import RequestRefused
 from ..fields import INT_MAX, body_as, text, truth, whole
 from ..jsonbody import json_body
@@ -27,6 +29,8 @@ logger = logging.getLogger(__name__)
 _ENDING = ("commitOrRollback", "tranStateTableOffset", "commitLogOffset")
 #: MessageSysFlag: what field commitOrRollback says.
 _QUICK: Mapping[str, bool | None] = {"0": None, "8": True, "12": False}
+#: Who decides, by field fromTransactionCheck.
+_ROLES = ("producer", "check")
 _MOST_ROWS = 1_000
 _MOST_TARGETS = 10_000
 _STATES = ("open", "parked", "decided")
@@ -55,6 +59,7 @@ class TransactionProcessor:
         self._state = state
         self._engine = state.engine
         self._transactions = state.engine.transactions
+        self._shortcut = EndShortcut()
 
     def handlers(self) -> Mapping[int, Handler]:
         """Request code -> handler."""
@@ -69,12 +74,35 @@ class TransactionProcessor:
 
     # what clients say
 
+    def express(self, connection: Connection, frame: bytes, now_ms: int) -> bool:
+        """Takes a decision with a binary header the short way; False if it is to go the long one."""
+        said = self._shortcut.read(frame)
+        if said is None:
+            if frame[0] == BINARY:
+                self._shortcut.learn(frame, decode_frame(frame))
+            return False
+        is_oneway = said.frame_flag & ONEWAY_FLAG
+        owner = None if is_oneway else BriefOwner(connection, said.opaque)
+        asked = Ending(
+            said.offset, said.position, said.commit, f"{_ROLES[said.is_check]} {connection.address}", "", said.group,
+            said.transaction_id or None,
+        )  # fmt: skip
+        try:
+            self._engine.check_open()
+            waits = self._transactions.end(asked, now_ms, owner)
+        except EngineError:
+            return False  # nothing was changed: the long way says why
+        connection.serialization = BINARY
+        if owner is not None and not waits:
+            owner.answer()
+        return True
+
     def _end(self, connection: Connection, request: Command) -> Command | None:
         ext = request.ext
         said, offset, position = (ext.get(name, "") for name in _ENDING)
         if not (said in _QUICK and offset.isdecimal() and position.isdecimal() and len(offset + position) < 36):
             said, offset, position = _checked_ending(ext)
-        role = "check" if truth(ext, "fromTransactionCheck") else "producer"
+        role = _ROLES[truth(ext, "fromTransactionCheck")]
         asked = Ending(
             int(offset), int(position), _QUICK[said], f"{role} {connection.address}", "", text(ext, "producerGroup"),
             ext.get("transactionId") or None,
