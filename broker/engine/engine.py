@@ -68,6 +68,7 @@ class Engine(Readable, TimerDoors):
         self.topics = self._store.topics
         self.groups = self._store.groups
         self.offsets = self._store.offsets
+        self.key_values = self._store.key_values
 
     @classmethod
     def open(cls, config: EngineConfig, files: Files, now_ms: int) -> Engine:
@@ -270,6 +271,8 @@ class Engine(Readable, TimerDoors):
         self.topics.delete(topic, self._store.log.end_position)
         self._store.queues.remove(topic)
         self.offsets.remove_topic(topic)
+        # made again, the topic must not be consumed from where the old one ended
+        self.offsets.save()
         self.pops.forget_topic(topic)
 
     def health(self) -> Health:

@@ -25,6 +25,7 @@ def open_store(store: Store, services: Sequence[Derived], now_ms: int) -> int:
     topics_known = store.topics.load()
     store.groups.load()
     store.offsets.load()
+    store.key_values.load()
     recovery = Recovery(store, services)
     recovery.run(checkpoint, was_clean=was_clean, topics_known=topics_known)
     for service in services:

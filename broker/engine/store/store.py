@@ -22,6 +22,7 @@ from .derived import Derived
 from .facts import Facts
 from .groups import Groups
 from .index import Index
+from .keyvalues import KeyValues
 from .offsets import ConsumerOffsets
 from .queues import Queues
 from .ticket import SyncJob, Ticket
@@ -49,6 +50,7 @@ class Store:
         self.topics = Topics(files, join(settings, "topics.json"), lambda name: touch("topic", name))
         self.groups = Groups(files, join(settings, "subscriptionGroup.json"), lambda name: touch("group", name))
         self.offsets = ConsumerOffsets(files, join(settings, "consumerOffset.json"), lambda key: touch("offset", key))
+        self.key_values = KeyValues(files, join(settings, "kvConfig.json"))
         self.checkpoints = CheckpointFile(files, join(root, "escapement.checkpoint"), join(root, "checkpoint"))
         self.store_host = pack_host(config.host, config.port)
         self.arrivals: set[tuple[str, int]] = set()
