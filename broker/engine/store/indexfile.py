@@ -23,6 +23,8 @@ ENTRY = struct.Struct(">iqii")
 ENTRY_SIZE = ENTRY.size
 #: Slots are written in pages of this many.
 _PAGE_SLOTS = 1024
+#: Pages written at once at most, and untouched ones in between that are cheaper to write than to leave out.
+_RUN_PAGES, _GAP_PAGES = 64, 2
 
 
 class IndexFile:
@@ -175,17 +177,17 @@ class IndexFile:
         if not self._tail and not self._dirty_pages:
             return None
         assert self._slots is not None
-        pages: list[tuple[int, bytes]] = []
-        for page in sorted(self._dirty_pages):
-            part = self._slots[page * _PAGE_SLOTS : (page + 1) * _PAGE_SLOTS]
-            if sys.byteorder == "little":
-                part.byteswap()
-            pages.append((HEADER_SIZE + page * _PAGE_SLOTS * 4, part.tobytes()))
+        slots = self._slots
+        # copied here, put into the file's byte order in the job: there it holds nothing up
+        pages = [
+            (HEADER_SIZE + first * _PAGE_SLOTS * 4, slots[first * _PAGE_SLOTS : last * _PAGE_SLOTS])
+            for first, last in _merged(self._dirty_pages)
+        ]
         self._dirty_pages = set()
         header = HEADER.pack(
             self.begin_ms, self.end_ms, self.begin_position, self.end_position, self.used_slots, self.next_number
         )
-        return IndexWrite(self, self._entry_at(self._tail_number), bytes(self._tail), _merged(pages), header)
+        return IndexWrite(self, self._entry_at(self._tail_number), bytes(self._tail), pages, header)
 
     def wrote(self, write: IndexWrite) -> None:
         """Forget entries that are on disk now."""
@@ -197,7 +199,7 @@ class IndexFile:
         """Take back what could not be written, to write it again later."""
         for at, data in write.pages:
             first = (at - HEADER_SIZE) // 4 // _PAGE_SLOTS
-            self._dirty_pages.update(range(first, first + (len(data) + 4 * _PAGE_SLOTS - 1) // (4 * _PAGE_SLOTS)))
+            self._dirty_pages.update(range(first, first + (len(data) + _PAGE_SLOTS - 1) // _PAGE_SLOTS))
 
     def rest(self) -> None:
         """Free the memory of a full file whose entries are all on disk."""
@@ -215,7 +217,9 @@ class IndexWrite:
 
     __slots__ = ("at", "entries", "file", "header", "pages")
 
-    def __init__(self, file: IndexFile, at: int, entries: bytes, pages: list[tuple[int, bytes]], header: bytes) -> None:
+    def __init__(
+        self, file: IndexFile, at: int, entries: bytes, pages: list[tuple[int, array[int]]], header: bytes
+    ) -> None:
         self.file = file
         self.at = at
         self.entries = entries
@@ -231,22 +235,30 @@ class IndexWrite:
             if self.entries:
                 file.write(self.entries, self.at)
                 file.sync()
-            for at, data in self.pages:
-                file.write(data, at)
+            for at, slots in self.pages:
+                if sys.byteorder == "little":
+                    slots.byteswap()
+                file.write(slots.tobytes(), at)
             file.write(self.header, 0)
             file.sync()
         finally:
             file.close()
 
 
-def _merged(pages: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
-    """Join pages that follow one another, so that a job needs few calls."""
-    runs: list[tuple[int, list[bytes]]] = []
-    following = -1
-    for at, data in pages:
-        if at == following:
-            runs[-1][1].append(data)
-        else:
-            runs.append((at, [data]))
-        following = at + len(data)
-    return [(at, b"".join(parts)) for at, parts in runs]
+def _merged(pages: set[int]) -> list[tuple[int, int]]:
+    """Return runs of pages (first, behind the last) that take few calls; what lies between two near ones is copied too.
+
+    Unique keys are spread over all slots, so under load nearly every page is touched.
+    """
+    runs: list[tuple[int, int]] = []
+    first = last = -_GAP_PAGES - 2
+    for page in sorted(pages):
+        if page - last <= _GAP_PAGES and page - first < _RUN_PAGES:
+            last = page + 1
+            continue
+        if last >= 0:
+            runs.append((first, last))
+        first, last = page, page + 1
+    if last >= 0:
+        runs.append((first, last))
+    return runs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ..disk import json_file
+from ..disk import atomic, json_file
 from ..disk.files import Files
 
 
@@ -104,6 +104,12 @@ class ConsumerOffsets:
         }
         value = {**self._rest, "dataVersion": {"counter": self._version, "stateVersion": 0, "timestamp": 0}}
         return self._version, json_file.dump({**value, "offsetTable": table})
+
+    def save(self) -> None:
+        """Put the table on disk now. Raises OSError."""
+        if (taken := self.take()) is not None:
+            atomic.save(self._files, self.path, taken[1])
+            self.saved(taken[0])
 
     def saved(self, version: int) -> None:
         """Note that a version is on disk."""

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Nothing known to be used.
 NEVER = 1 << 62
+#: Units read at once.
+_PORTION = 128
 
 
 class Due:
@@ -50,6 +52,8 @@ class Due:
         self._only: deque[int] | None = None
         self._loading: Iterator[int] | None = None
         self._loading_second = 0
+        #: how many units the second that is read (or was read last) holds, about
+        self.loading_number = 0
 
     def insert(self, due_ms: int, offset: int, position: int, size: int) -> None:
         """Add a timer of a second that was read already."""
@@ -188,6 +192,7 @@ class Due:
         slot = core.wheel.get(second)
         if slot is None:
             return
+        self.loading_number = slot.number
         if slot.rolls:
             core.count_rolls(second, -slot.rolls)
         done, claimed, start_ms, plain_of = core.done, core.claimed, second * 1000, core.reach.plain_of
@@ -196,7 +201,7 @@ class Due:
         at = -1
         for at, unit in core.log.chain(slot.first, slot.last):  # noqa: B007 - where the chain ended is looked at below
             portion += 1
-            if portion == 512:
+            if portion == _PORTION:
                 yield portion
                 portion = 0
             if unit.write_ms + unit.delay_ms != start_ms:

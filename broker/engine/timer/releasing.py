@@ -18,10 +18,13 @@ from .second import Entry
 if TYPE_CHECKING:
     from .service import Timers
 
-#: Timers released, records encoded, units read in one tick, so that a herd does not keep the broker from answering.
+#: Timers released, records encoded, units read in one tick: a herd does not keep the broker from answering, and where
+#: there is none a tick takes about a millisecond, so that what is due meanwhile is not late.
 RELEASES_PER_TICK = 1_000
-_PREPARED_PER_TICK = 250
-_LOADED_PER_TICK = 2_000
+_PREPARED_PER_TICK, _FEW_PREPARED = 250, 32
+_LOADED_PER_TICK, _FEW_LOADED = 2_000, 128
+#: A herd: what is loaded, or a second that holds, so many times the few.
+_MANY = 128
 #: How far ahead of its moment a second is read, and how much may be loaded and encoded.
 AHEAD_SECONDS = 5
 LOADED_LIMIT = 600_000
@@ -51,13 +54,16 @@ class Releaser:
     def get_ready(self, due: Due, now_ms: int) -> bool:
         """Read and encode a portion ahead; return whether there is more to do."""
         until = now_ms // 1000 + AHEAD_SECONDS
+        budget = min(max(due.loading_number // _MANY, _FEW_LOADED), _LOADED_PER_TICK)
+        used = 0
         if due.rolling:
-            due.roll(_LOADED_PER_TICK, now_ms)
+            used = due.roll(budget, now_ms)
         elif due.loaded < LOADED_LIMIT:
-            due.load(until, _LOADED_PER_TICK)
+            used = due.load(until, budget)
         more = due.is_loading or (due.loaded < LOADED_LIMIT and due.find_next(until) is not None)
         if due.has_unready and due.ready_bytes < READY_LIMIT_BYTES:
-            self._prepare(due, _PREPARED_PER_TICK)
+            if used < budget or budget > _FEW_LOADED:
+                self._prepare(due, min(max(due.loaded // _MANY, _FEW_PREPARED), _PREPARED_PER_TICK))
             more |= due.has_unready and due.ready_bytes < READY_LIMIT_BYTES
         return more
 
