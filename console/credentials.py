@@ -24,7 +24,9 @@ from console.models import ApiToken
 
 PUBLISH = "publish"
 READ = "read"
-ACTIONS = (PUBLISH, READ)
+#: of producer groups, by their beginning: to set where they are asked what became of a half
+ADMIN = "admin"
+ACTIONS = (PUBLISH, READ, ADMIN)
 #: How often the time of last use is written.
 USED_INTERVAL = timedelta(minutes=1)
 
@@ -35,7 +37,10 @@ _PREFIX_CHARACTERS = re.compile(r"[A-Za-z0-9_|-]{0,127}\Z")
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Actions allowed on the topics whose name begins with `prefix` (compared as text, never as a pattern)."""
+    """Actions allowed on the topics whose name begins with `prefix` (compared as text, never as a pattern).
+
+    For `admin` it is the beginning of producer groups.
+    """
 
     prefix: str
     actions: frozenset[str]
@@ -58,14 +63,17 @@ class Grant:
         return any(action in scope.actions for scope in self.scopes)
 
 
-def scope_rows(publish: Iterable[str], read: Iterable[str]) -> list[dict[str, Any]]:
-    """Scopes as they are stored, from topic prefixes (``*``: every topic); raises ValueError."""
+def scope_rows(publish: Iterable[str], read: Iterable[str], admin: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """Scopes as they are stored, from prefixes of topics, for `admin` of producer groups (``*``: every one).
+
+    Raises ValueError.
+    """
     allowed: dict[str, list[str]] = {}
-    for action, prefixes in ((PUBLISH, publish), (READ, read)):
+    for action, prefixes in ((PUBLISH, publish), (READ, read), (ADMIN, admin)):
         for given in prefixes:
             prefix = "" if given == "*" else given.removesuffix("*")
             if not _PREFIX_CHARACTERS.match(prefix):
-                raise ValueError(f"{given!r} is no beginning of a topic name; use A-Z a-z 0-9 _ - | or *.")
+                raise ValueError(f"{given!r} is no beginning of a name; use A-Z a-z 0-9 _ - | or *.")
             allowed.setdefault(prefix, []).append(action)
     return [{"prefix": prefix, "actions": actions} for prefix, actions in allowed.items()]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 from starlette.responses import Response
 
-from .errors import problem_for
+from .problems import problem_for
 
 _encode = msgspec.json.Encoder().encode
 

@@ -76,14 +76,14 @@ async def resume(request: Request, grant: Grant, room: Room) -> Response:
 async def operation(request: Request, grant: Grant, room: Room) -> Response:
     """How far an operation is; only that of the same token."""
     only_parameters(request)
-    row = await _in_thread(lambda: _own(request.path_params["id"], grant))
+    row = await in_thread(lambda: _own(request.path_params["id"], grant))
     return json_answer(_shown(row))
 
 
 async def abort(request: Request, grant: Grant, room: Room) -> Response:
     """Stop an operation after the batch that is under way; what is done stays done."""
     only_parameters(request)
-    row = await _in_thread(lambda: desk.abort(_own(request.path_params["id"], grant).pk, _actor(grant)))
+    row = await in_thread(lambda: desk.abort(_own(request.path_params["id"], grant).pk, _actor(grant)))
     return json_answer(_shown(row))
 
 
@@ -121,7 +121,7 @@ async def _switched(request: Request, grant: Grant, kind: str) -> Response:
 
 async def begun(kind: str, parameters: Mapping[str, Any], reason: str, actor: Actor) -> Response:
     """Start an operation and say where to look; a small one has run by then."""
-    row = await _in_thread(lambda: desk.start(kind, parameters, actor, reason=reason))
+    row = await in_thread(lambda: desk.start(kind, parameters, actor, reason=reason))
     answer = json_answer(_shown(row), 202)
     answer.headers["location"] = f"/api/v1/operations/{row.pk}"
     return answer
@@ -143,7 +143,8 @@ def _own(text: str, grant: Grant) -> Operation:
     return row
 
 
-async def _in_thread(work: Callable[[], Result]) -> Result:
+async def in_thread(work: Callable[[], Result]) -> Result:
+    """What `work` gives, which waits for the database or the broker; errors of operations become those of REST."""
     return await asyncio.get_running_loop().run_in_executor(_threads, _with_database, work)
 
 

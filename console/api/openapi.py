@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from .errors import Problem
 from .operations import OPERATIONS, Operation
+from .problems import Problem
 
 _REF = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"{(\w+)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from console.credentials import PUBLISH, READ
 
-from . import bulk, delayedoperations, looking, scheduling, sending, transactions, waiting
+from . import bulk, checkoperations, delayedoperations, looking, scheduling, sending, transactions, waiting
 from .bulkschemas import ManyMoved, ManyTimers, OperationShown, SwitchReason
 from .operation import Operation as Operation
 from .schemas import FoundMessage, GroupList, LevelList, NewMessage, NewMessages, Sent, SentBatch, TopicList
@@ -131,5 +131,6 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST", "/operations/{id}:abort", "Stop an operation after the batch under way", PUBLISH, bulk.abort, None,
         ((200, "The operation.", OperationShown),),
     ),
+    *checkoperations.OPERATIONS,
     *delayedoperations.OPERATIONS,
 )  # fmt: skip

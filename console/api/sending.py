@@ -16,10 +16,11 @@ from broker.client.timing import Timing
 from console.credentials import PUBLISH, Grant
 
 from .answer import json_answer
-from .errors import NotBuilt, RequestError, problem_for
+from .errors import NotBuilt, RequestError
 from .grants import require
 from .identifiers import written
 from .moments import moment_ms
+from .problems import problem_for
 from .reading import MAX_BATCH_BYTES, MAX_SINGLE_BYTES, decode, read_body
 from .room import Room
 from .schemas import ItemProblem, NewMessage, NewMessages, Sent, SentBatch, SentItem

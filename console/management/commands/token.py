@@ -24,6 +24,9 @@ class Command(BaseCommand):
         create.add_argument("name", help="what the token is for")
         create.add_argument("--publish", action="append", default=[], metavar="PREFIX", help="topics to send to; * all")
         create.add_argument("--read", action="append", default=[], metavar="PREFIX", help="topics to read; * all")
+        create.add_argument(
+            "--admin", action="append", default=[], metavar="PREFIX", help="producer groups to administer; * all"
+        )
         create.add_argument("--days", type=int, help="expires after so many days (never by default)")
         create.add_argument("--user", help="who it was made for")
         actions.add_parser("list", help="list all tokens")
@@ -36,11 +39,13 @@ class Command(BaseCommand):
 
     def _create(self, options: dict[str, Any]) -> None:
         try:
-            scopes = credentials.scope_rows(options["publish"], options["read"])
+            scopes = credentials.scope_rows(options["publish"], options["read"], options["admin"])
         except ValueError as error:
             raise CommandError(str(error)) from None
         if not scopes:
-            raise CommandError("A token that allows nothing is of no use; give --publish or --read (* for all topics).")
+            raise CommandError(
+                "A token that allows nothing is of no use; give --publish, --read or --admin (* for all)."
+            )
         if options["days"] is not None and options["days"] < 1:
             raise CommandError("--days must be at least 1.")
         user = None
