@@ -77,7 +77,7 @@ class QueueAdmin(ReadOnlyAdmin):
 
 @admin.register(ConsumerGroup)
 class ConsumerGroupAdmin(ReadOnlyAdmin):
-    """Consumer groups."""
+    """Consumer groups; the console registers them once more, with actions."""
 
     list_display = ("name", "members", "retry_max_times", "consume_enable", "is_system")
     list_filter = ("is_system",)

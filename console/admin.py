@@ -8,14 +8,17 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext_lazy as _
 
-from broker.admin import ReadOnlyAdmin
+from broker.admin import ConsumerGroupAdmin, ReadOnlyAdmin
 from broker.client import ClientError
-from broker.models import HalfMessage
+from broker.models import ConsumerGroup, HalfMessage
 from console import credentials
+from console.checkback.admin import CheckAddressAdmin
 from console.models import ApiToken, AuditEntry
 from console.operations import desk
-from console.operations.actor import STEER_TRANSACTIONS, Actor
+from console.operations.actor import RESEND_DEAD_LETTERS, STEER_TRANSACTIONS, Actor
 from console.operations.errors import OperationError
+
+__all__ = ["ApiTokenAdmin", "AuditEntryAdmin", "CheckAddressAdmin", "HalfMessageAdmin"]
 
 
 @admin.register(ApiToken)
@@ -104,6 +107,43 @@ class HalfMessageAdmin(ReadOnlyAdmin):
         places = queryset.filter(position__isnull=False).values("offset", "position")
         try:
             row = desk.draft(kind, {"targets": list(places)}, Actor.of(request.user))
+        except (OperationError, ClientError) as error:
+            self.message_user(request, str(error), messages.ERROR)
+            return None
+        return redirect("operation", str(row.pk))
+
+
+admin.site.unregister(ConsumerGroup)
+
+
+@admin.register(ConsumerGroup)
+class SteeredGroupAdmin(ConsumerGroupAdmin):
+    """Consumer groups, with what can be done for one of them."""
+
+    actions = ("send_back", "send_as_new")
+
+    def has_resend_permission(self, request: HttpRequest) -> bool:
+        """Who may send dead letters again."""
+        return bool(request.user.has_perm(RESEND_DEAD_LETTERS))
+
+    @admin.action(description=_("Send dead letters back to the group…"), permissions=["resend"])
+    def send_back(self, request: HttpRequest, queryset: QuerySet[ConsumerGroup]) -> HttpResponse | None:
+        """Preview one more try."""
+        return self._preview(request, "dead_letters.send_back", queryset)
+
+    @admin.action(description=_("Send dead letters as new messages…"), permissions=["resend"])
+    def send_as_new(self, request: HttpRequest, queryset: QuerySet[ConsumerGroup]) -> HttpResponse | None:
+        """Preview copies for all groups."""
+        return self._preview(request, "dead_letters.send_as_new", queryset)
+
+    def _preview(self, request: HttpRequest, kind: str, queryset: QuerySet[ConsumerGroup]) -> HttpResponse | None:
+        chosen = list(queryset[:2])
+        if len(chosen) != 1:
+            self.message_user(request, _("Choose one group: each is previewed by itself."), messages.ERROR)
+            return None
+        parameters = {"group": chosen[0].name, "filter": {}, "is_all": True}
+        try:
+            row = desk.draft(kind, parameters, Actor.of(request.user))
         except (OperationError, ClientError) as error:
             self.message_user(request, str(error), messages.ERROR)
             return None

@@ -114,6 +114,10 @@ class Admin:
         """Up to `count` messages of a queue from `offset` on; commits nothing."""
         return _run(self._core.pull(topic, queue_id, offset, count))
 
+    def send_back(self, group: str, message: Message, *, delay_level: int, max_reconsume_times: int) -> None:
+        """Have the broker give the group one more try at a record, after `delay_level`; a dead letter, too."""
+        _run(self._core.send_back(group, message, delay_level=delay_level, max_reconsume_times=max_reconsume_times))
+
     def message_at(self, position: int, *, topic: str = "") -> Message:
         """The message at a byte address of the commit log."""
         return _run(self._core.message_at(position, topic=topic))

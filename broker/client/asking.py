@@ -138,6 +138,18 @@ class AsyncAdmin(TimerQuestions, TransactionQuestions):
         answer = await self._ask(Request.PULL_MESSAGE, ext, topic=topic, accept=_FOUND)
         return [read_record(record) for record in split_records(answer.body)] if answer.code == Answer.SUCCESS else []
 
+    async def send_back(self, group: str, message: Message, *, delay_level: int, max_reconsume_times: int) -> None:
+        """Have the broker give the group one more try at a record, after `delay_level`; a dead letter, too.
+
+        With `max_reconsume_times` or more tries behind it, it goes to the dead letters (again).
+        """
+        ext = {
+            "offset": str(message.position), "group": group, "delayLevel": str(delay_level),
+            "originMsgId": message.unique_key or "", "originTopic": message.topic, "unitMode": "false",
+            "maxReconsumeTimes": str(max_reconsume_times),
+        }  # fmt: skip
+        await self._ask(Request.CONSUMER_SEND_MSG_BACK, ext, topic=message.topic)
+
     async def message_at(self, position: int, *, topic: str = "", address: str | None = None) -> Message:
         """The message at a byte address of the commit log; raises BrokerRefused if none begins there."""
         ext = {"offset": str(position), "topic": topic}

@@ -12,7 +12,8 @@ STEER_TIMERS = "console.steer_timers"
 PAUSE_TIMERS = "console.pause_timers"
 STEER_DELAYED_QUEUES = "console.steer_delayed_queues"
 STEER_TRANSACTIONS = "console.steer_transactions"
-PERMISSIONS = (STEER_TIMERS, PAUSE_TIMERS, STEER_DELAYED_QUEUES, STEER_TRANSACTIONS)
+RESEND_DEAD_LETTERS = "console.resend_dead_letters"
+PERMISSIONS = (STEER_TIMERS, PAUSE_TIMERS, STEER_DELAYED_QUEUES, STEER_TRANSACTIONS, RESEND_DEAD_LETTERS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from console.operations.delayed_modes import ImportQueue, MakePlain, MakeReliabl
 from console.operations.errors import InvalidParameter
 from console.operations.kind import Kind
 from console.operations.pausing import PauseTimers, ResumeTimers
+from console.operations.resending import SendAsNew, SendBack
 from console.operations.steering import CancelTimers, DeliverTimersNow, RescheduleTimers
 from console.operations.transactions import (
     CheckTransactions,
@@ -49,6 +50,8 @@ KINDS: Mapping[str, Kind] = {
         RollBackTransactions(),
         CheckTransactions(),
         ResumeTransactions(),
+        SendBack(),
+        SendAsNew(),
     )
 }
 

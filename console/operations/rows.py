@@ -57,6 +57,7 @@ class Operation(models.Model):
             ("steer_timers", _("Can cancel, move and deliver timers")),
             ("pause_timers", _("Can pause and resume all timers")),
             ("steer_delayed_queues", _("Can act on Redisson's delayed queues")),
+            ("resend_dead_letters", _("Can send dead letters again")),
             ("steer_transactions", _("Can decide transactions and have their producers asked")),
         ]
 

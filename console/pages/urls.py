@@ -7,6 +7,7 @@ from django.urls import URLPattern, URLResolver, path
 
 from console.pages import (
     dashboards,
+    dead_letters,
     delayed_queues,
     groups,
     health,
@@ -51,6 +52,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("dashboards/cancel/", dashboards.cancel, name="dashboards_cancel"),
     path("dashboards/<str:name>/", dashboards.dashboard, name="dashboard"),
     path("dashboards/<str:name>/data.<str:form>", dashboards.data, name="dashboard_data"),
+    path("dead-letters/", dead_letters.groups, name="dead_letters"),
+    path("dead-letters/draft/", dead_letters.draft, name="dead_letter_draft"),
+    path("dead-letters/of/<str:name>/", dead_letters.letters, name="dead_letters_of"),
     path("groups/", groups.groups, name="groups"),
     path("groups/<str:name>/", groups.group, name="group"),
     path("login/", LoginView.as_view(redirect_authenticated_user=True), name="login"),

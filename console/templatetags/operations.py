@@ -41,6 +41,8 @@ def kind_title(name: str) -> str:
         "transactions.rollback": _("Roll transactions back"),
         "transactions.check": _("Have producers asked now"),
         "transactions.resume": _("Resume checking"),
+        "dead_letters.send_back": _("Send dead letters back to their group"),
+        "dead_letters.send_as_new": _("Send dead letters as new messages"),
     }
     return words.get(name, name)
 
@@ -70,6 +72,8 @@ def kind_verb(name: str) -> str:
         "transactions.rollback": _("Roll them back"),
         "transactions.check": _("Have them asked about"),
         "transactions.resume": _("Resume checking"),
+        "dead_letters.send_back": _("Send them back"),
+        "dead_letters.send_as_new": _("Send them as new"),
     }
     return words.get(name, name)
 
@@ -103,6 +107,12 @@ def kind_effect(name: str) -> str:
         "transactions.resume": _(
             "Parked ones are undecided again and asked about; the checks of open ones begin anew."
         ),
+    }
+    words |= {
+        "dead_letters.send_back": _(
+            "Their group alone gets each of them once more; what fails again is a dead letter again."
+        ),
+        "dead_letters.send_as_new": _("Every group that reads their topics gets a copy. This cannot be taken back."),
     }
     return words.get(name, "")
 
@@ -140,6 +150,8 @@ def outcome_words(code: str) -> str:
         "already_decided": _("decided before"),
         "check_planned": _("to be asked about"),
         "checks_resumed": _("checks resumed"),
+        "sent_back": _("sent back to its group"),
+        "sent_as_new": _("sent as a new message"),
     }
     return words.get(code, code)
 
@@ -165,6 +177,8 @@ def selection_words(row: Operation) -> str:
         return _values_words(row.parameters)
     if row.kind.startswith("transactions."):
         return _halves_words(row.parameters)
+    if row.kind.startswith("dead_letters."):
+        return _letters_words(row.parameters)
     if "targets" in row.parameters:
         count = len(row.parameters["targets"])
         return ngettext("%(count)s chosen timer", "%(count)s chosen timers", count) % {"count": f"{count:,}"}
@@ -190,6 +204,24 @@ def _halves_words(parameters: dict[str, Any]) -> str:
     if parts:
         return _("all that match: %(filter)s") % {"filter": ", ".join(parts)}
     return _("every parked transaction") if wanted["state"] == "parked" else _("every undecided transaction")
+
+
+def _letters_words(parameters: dict[str, Any]) -> str:
+    """Which dead letters."""
+    group: str = parameters["group"]
+    if "targets" in parameters:
+        count = len(parameters["targets"])
+        words = ngettext(
+            "%(count)s chosen dead letter of %(group)s", "%(count)s chosen dead letters of %(group)s", count
+        )
+        return words % {"count": f"{count:,}", "group": group}
+    wanted: dict[str, Any] = parameters["filter"]
+    parts = [wanted[name] for name in ("topic", "key") if wanted[name]]
+    if wanted["from_ms"] is not None or wanted["to_ms"] is not None:
+        parts.append(_("a range of time"))
+    if parts:
+        return _("all of %(group)s that match: %(filter)s") % {"group": group, "filter": ", ".join(parts)}
+    return _("every dead letter of %(group)s that was not sent again yet") % {"group": group}
 
 
 def _values_words(parameters: dict[str, Any]) -> str:
@@ -228,7 +260,7 @@ def audit_words(entry: AuditEntry) -> str:
 @register.simple_tag(takes_context=True)
 def same_call(context: template.Context, row: Operation) -> str:
     """The REST call that does the same, for a shell; empty for chosen ones, which REST names by their own addresses."""
-    if "targets" in row.parameters or "queue" in row.parameters or row.kind.startswith("transactions."):
+    if "targets" in row.parameters or "queue" in row.parameters or not row.kind.startswith("timers."):
         return ""
     body: dict[str, Any] = {}
     if "filter" in row.parameters:

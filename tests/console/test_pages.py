@@ -21,6 +21,8 @@ PAGES = [
     "/topics/orders/0/",
     "/groups/",
     "/messages/",
+    "/dead-letters/",
+    "/dead-letters/of/billing/",
 ]
 PUBLIC = {"login", "logout", "healthz"}
 

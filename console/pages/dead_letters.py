@@ -1,0 +1,99 @@
+"""Dead letters: the groups that have some, those of one group, and what is done with them."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.utils.http import urlencode
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST, require_safe
+
+from broker.client import ClientError
+from console import queries
+from console.live import number
+from console.operations import desk
+from console.operations.actor import Actor
+from console.operations.errors import InvalidParameter, NotAllowed, OperationError
+from console.operations.moments import bound_ms
+from console.operations.reading import number_of
+from console.operations.registry import KINDS
+from console.pages.operations import words
+from console.queries.shapes.dead_letters import DeadLetterFilter
+
+FAMILY = "dead_letters"
+_LENGTHS = {"topic": 255, "key": 255, "from": 64, "to": 64}
+
+
+@require_safe
+@login_required
+def groups(request: HttpRequest) -> HttpResponse:
+    """Every group that has dead letters, the most first."""
+    return render(request, "dead_letters/groups.html", {"data": queries.dead_letter_groups(), "here": FAMILY})
+
+
+@require_safe
+@login_required
+def letters(request: HttpRequest, name: str) -> HttpResponse:
+    """Dead letters of one group, the newest first; rows or all that match can be sent again."""
+    given = {field: request.GET.get(field, "").strip()[:length] for field, length in _LENGTHS.items()}
+    errors: dict[str, str] = {}
+    bounds = {field: bound_ms(given[field], field, errors) for field in ("from", "to")}
+    wanted = DeadLetterFilter(given["topic"], given["key"], bounds["from"], bounds["to"])
+    data = queries.dead_letters(name[:255], wanted, _place(request.GET.get("after", "")))
+    shown = {field: text for field, text in given.items() if text}
+    following = None if data.following is None else {**shown, "after": f"{data.following[0]}-{data.following[1]}"}
+    context = {
+        "data": data,
+        "here": FAMILY,
+        "given": given,
+        "errors": errors,
+        "number": uuid.uuid4(),
+        "first_page": "?" + urlencode(shown),
+        "next_page": None if following is None else "?" + urlencode(following),
+    }
+    return render(request, "dead_letters/letters.html", context, status=422 if errors else 200)
+
+
+@login_required
+@require_POST
+def draft(request: HttpRequest) -> HttpResponse:
+    """Preview; nothing is done yet."""
+    kind = request.POST.get("kind", "")
+    if kind not in KINDS or KINDS[kind].page != FAMILY:
+        raise Http404(_("There is no such operation."))
+    try:
+        operation = number_of(request.POST.get("operation", ""))
+        row = desk.draft(kind, parameters_of(request.POST), Actor.of(request.user), number=operation)
+    except NotAllowed as error:
+        raise PermissionDenied(str(error)) from None
+    except (OperationError, ClientError) as error:
+        context = {"here": FAMILY, "error": words(error), "family": FAMILY}
+        return render(request, "operations/refused.html", context, status=422)
+    answer = redirect("operation", str(row.pk))
+    answer.status_code = 303
+    return answer
+
+
+def parameters_of(given: QueryDict) -> dict[str, Any]:
+    """Rows that were selected, or the filter that they were found by; raises InvalidParameter."""
+    group = given.get("group", "")
+    if given.get("scope") == "matching":
+        texts = {name: given.get(name, "") for name in ("topic", "key")}
+        bounds = {name: number(given.get(name)) for name in ("from_ms", "to_ms")}
+        return {"group": group, "filter": {**texts, **bounds}, "is_all": given.get("is_all") == "1"}
+    places = [_place(text) for text in given.getlist("letter")]
+    if not all(places):
+        raise InvalidParameter("targets", _("This names no dead letter; load the page again."))
+    targets = [{"queueId": place[0], "offset": place[1]} for place in places if place]
+    return {"group": group, "targets": targets}
+
+
+def _place(text: str) -> tuple[int, int] | None:
+    """`queue-offset` in a form or an address; None for anything else."""
+    queue_id, offset = (number(part) for part in (text.split("-", 1) if "-" in text else ("", "")))
+    return None if queue_id is None or offset is None else (queue_id, offset)

@@ -1,0 +1,70 @@
+"""Reads dead letters: which groups have some from the mirror, the messages from the broker, newest first."""
+
+from __future__ import annotations
+
+from django.db.models import F, Max, Sum
+
+from broker.client import Admin
+from broker.models import ConsumerGroup, Queue
+from console.queries.asking import ask
+from console.queries.dead_letter_finding import matches
+from console.queries.dead_letter_reading import bounds_of, marked, newest_first
+from console.queries.mirrored import mirrored
+from console.queries.shapes.dead_letters import (
+    DLQ_PREFIX,
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLetterGroup,
+    DeadLetterGroups,
+    DeadLetterPage,
+)
+
+#: topic stats on an Apache RocketMQ broker; topic stats and pull
+GROUPS_REQUESTS = (202,)
+PAGE_REQUESTS = (202, 11)
+ROWS = 50
+#: read for one page at most: a page with a narrow filter is short rather than slow
+READ_AT_MOST = 2_000
+
+
+def dead_letter_groups() -> DeadLetterGroups:
+    """Every group that has some."""
+    here = mirrored()
+    queues = Queue.objects.filter(broker=here.name, topic__startswith=DLQ_PREFIX)
+    held = queues.values("topic").annotate(
+        held=Sum(F("max_offset") - F("min_offset")), stored=Sum("max_offset"), last=Max("last_ms")
+    )
+    members = dict(ConsumerGroup.objects.filter(broker=here.name).values_list("name", "members"))
+    rows = [
+        DeadLetterGroup(name, int(row["held"]), int(row["stored"]), row["last"], members.get(name))
+        for row in held.order_by()
+        if row["held"] and (name := row["topic"].removeprefix(DLQ_PREFIX))
+    ]
+    rows.sort(key=lambda row: (-row.count, row.name))
+    return DeadLetterGroups(here.evidence(polled_by=GROUPS_REQUESTS), here.now_ms, tuple(rows))
+
+
+def dead_letters(group: str, wanted: DeadLetterFilter, after: tuple[int, int] | None = None) -> DeadLetterPage:
+    """A page; `after` is the `following` of the page before."""
+    here = mirrored()
+    found, evidence = ask(lambda admin: _page(admin, group, wanted, after), source=here.name, requests=PAGE_REQUESTS)
+    rows, total, following = found if found is not None else ((), None, None)
+    members = ConsumerGroup.objects.filter(broker=here.name, name=group).values_list("members", flat=True).first()
+    return DeadLetterPage(
+        evidence, here.now_ms, group, wanted, marked(group, rows), total, following, members
+    )  # fmt: skip
+
+
+def _page(
+    admin: Admin, group: str, wanted: DeadLetterFilter, after: tuple[int, int] | None
+) -> tuple[tuple[DeadLetter, ...], int, tuple[int, int] | None]:
+    bounds = bounds_of(admin, group)
+    rows: list[DeadLetter] = []
+    following = None
+    for number, row in enumerate(newest_first(admin, group, bounds, after), 1):
+        if matches(row, wanted):
+            rows.append(row)
+        if len(rows) == ROWS or number == READ_AT_MOST:
+            following = row.queue_id, row.offset
+            break
+    return tuple(rows), sum(high - low for low, high in bounds.values()), following
