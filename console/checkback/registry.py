@@ -42,9 +42,7 @@ def http_limits() -> HttpLimits:
 def register(group: str, url: str, actor: Actor, *, reason: str, is_enabled: bool = True) -> tuple[CheckAddress, str]:
     """The new row, and its secret, which is shown once; raises InvalidParameter (GroupTaken), ReasonMissing."""
     check_reason(reason)
-    check(group, url)
-    if CheckAddress.objects.count() >= MOST_ADDRESSES:
-        raise InvalidParameter("producer_group", f"There are {MOST_ADDRESSES} addresses already, which is the limit.")
+    check(group, url, is_new=True)
     row = CheckAddress(
         group=group, url=url, is_enabled=is_enabled, created_by_id=actor.user_id, actor=actor.name
     )  # fmt: skip
@@ -93,8 +91,10 @@ def secret_of(row: CheckAddress) -> str | None:
     return secret if signing.digest(secret) == row.digest else None
 
 
-def check(group: str, url: str) -> None:
-    """Raise InvalidParameter unless the group is one and the address is allowed."""
+def check(group: str, url: str, *, is_new: bool = False) -> None:
+    """Raise InvalidParameter unless the group is one, the address is allowed, and there is room for a new one."""
+    if is_new and CheckAddress.objects.count() >= MOST_ADDRESSES:
+        raise InvalidParameter("producer_group", f"There are {MOST_ADDRESSES} addresses already, which is the limit.")
     try:
         check_group(group)
     except InvalidArgument as error:

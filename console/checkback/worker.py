@@ -69,7 +69,7 @@ class Worker:
                 await asyncio.sleep(LOOK_S)
         finally:
             await self.keep([])
-            self._database.submit(connection.close)
+            self._database.submit(_close)
             self._database.shutdown(wait=True)
 
     async def keep(self, contacts: Sequence[Contact]) -> bool:
@@ -134,6 +134,11 @@ def _with_database(work: Callable[[], Result]) -> Result:
     except DatabaseError:
         connection.close()  # the next look takes a new one
         raise
+
+
+def _close() -> None:
+    """The connection of the thread that this runs in."""
+    connection.close()
 
 
 def _moment(epoch_s: float | None) -> datetime | None:
