@@ -6,6 +6,7 @@ from .admin import Admin
 from .asking import AsyncAdmin
 from .consumer import Consumer
 from .consuming import AsyncConsumer
+from .credentials import Access, Tls
 from .errors import (
     BrokerRefused,
     BrokerUnreachable,
@@ -29,6 +30,7 @@ from .transaction_producing import AsyncTransactionProducer
 from .types import Message, SendResult
 
 __all__ = [
+    "Access",
     "Admin",
     "AsyncAdmin",
     "AsyncConsumer",
@@ -54,6 +56,7 @@ __all__ = [
     "TimerPast",
     "TimerTarget",
     "TimerTooFar",
+    "Tls",
     "TransactionListener",
     "TransactionProducer",
     "TransactionResult",

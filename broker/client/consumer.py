@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Self, Unpack
 
 from .consuming import DEFAULT_HANDLERS, AsyncConsumer, Handler
+from .credentials import Access
 from .eventloop import event_loop_thread
 from .stopsignals import StopSignals
 from .subscription import ALL
@@ -26,9 +27,9 @@ class Consumer:
 
     def __init__(
         self, group: str, namesrv: str = "127.0.0.1:9876", *, from_where: Literal["first", "last"] = "last",
-        handlers: int = DEFAULT_HANDLERS,
+        handlers: int = DEFAULT_HANDLERS, **access: Unpack[Access],
     ) -> None:  # fmt: skip
-        self._core = AsyncConsumer(group, namesrv, from_where=from_where, handlers=handlers)
+        self._core = AsyncConsumer(group, namesrv, from_where=from_where, handlers=handlers, **access)
         self._signals: StopSignals | None = None
 
     def __enter__(self) -> Self:

@@ -7,7 +7,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal, cast
+from typing import Literal, Unpack, cast
 
 from ..engine.message import Message
 from ..remoting.codec import Command
@@ -15,6 +15,7 @@ from ..remoting.codes import Request
 from . import names
 from .allocation import allocate
 from .answers import words
+from .credentials import Access
 from .errors import ClientError, InvalidArgument, RouteNotFound
 from .heartbeat import Heartbeat
 from .leniency import read_object
@@ -44,7 +45,7 @@ class AsyncConsumer:
 
     def __init__(
         self, group: str, namesrv: str = "127.0.0.1:9876", *, from_where: Literal["first", "last"] = "last",
-        handlers: int = DEFAULT_HANDLERS,
+        handlers: int = DEFAULT_HANDLERS, **access: Unpack[Access],
     ) -> None:  # fmt: skip
         names.check_group(group)
         if from_where not in ("first", "last"):
@@ -52,7 +53,7 @@ class AsyncConsumer:
         self.group = group
         self._from_first = from_where == "first"
         self._handler_count = handlers
-        self._session = Session(namesrv)
+        self._session = Session(namesrv, **access)
         where = "CONSUME_FROM_FIRST_OFFSET" if self._from_first else "CONSUME_FROM_LAST_OFFSET"
         self._heartbeat = Heartbeat(self._session, consumer_group=group, from_where=where)
         self._wanted: dict[str, tuple[Subscription, Handler]] = {}

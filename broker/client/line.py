@@ -17,6 +17,7 @@ from ..remoting.client import MAX_ANSWER_BYTES, Response
 from ..remoting.codec import BINARY, LANGUAGES, FrameBuffer, decode
 from ..remoting.codes import ONEWAY_FLAG, PROTOCOL_VERSION
 from ..remoting.errors import BadFrame
+from .credentials import Security, Signer
 from .errors import BrokerUnreachable, ClientError, Timeout
 from .stored import Stored, read_stored
 
@@ -39,9 +40,10 @@ Answered = Callable[[Outcome], None]
 class Line(asyncio.Protocol):
     """One connection; made by Lines."""
 
-    def __init__(self, address: str, lost: Callable[[Line], None]) -> None:
+    def __init__(self, address: str, lost: Callable[[Line], None], signer: Signer | None = None) -> None:
         self.address = address
         self._lost = lost
+        self._signer = signer
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._frames = FrameBuffer(MAX_ANSWER_BYTES)
@@ -80,6 +82,8 @@ class Line(asyncio.Protocol):
         self._write(code, ONEWAY_FLAG, next(self._opaques) & 0x7FFFFFFF, fields, body)
 
     def _write(self, code: int, flag: int, opaque: int, fields: bytes, body: bytes) -> None:
+        if self._signer is not None:
+            fields = self._signer.sign_encoded(fields, body)
         header = _HEADER_OWN_BYTES + len(fields)
         start = _START(
             4 + header + len(body),
@@ -166,7 +170,8 @@ class Line(asyncio.Protocol):
 class Lines:
     """The lines of one producer, one per address, made at first use and anew after a loss."""
 
-    def __init__(self) -> None:
+    def __init__(self, security: Security) -> None:
+        self._security = security
         self._lines: dict[str, Line] = {}
         self._connecting: dict[str, asyncio.Task[Line]] = {}
 
@@ -199,10 +204,14 @@ class Lines:
 
     async def _connect(self, address: str) -> Line:
         host, _, port = address.rpartition(":")
-        loop = asyncio.get_running_loop()
+        host = host.strip("[]")
+        loop, signer = asyncio.get_running_loop(), self._security.signer
+        context, name = self._security.of_host(host)
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                _, line = await loop.create_connection(lambda: Line(address, self._lost), host.strip("[]"), int(port))
+                _, line = await loop.create_connection(
+                    lambda: Line(address, self._lost, signer), host, int(port), ssl=context, server_hostname=name
+                )
         except TimeoutError:
             raise BrokerUnreachable(address, f"no answer within {CONNECT_TIMEOUT_S:g} s") from None
         except (OSError, ValueError, OverflowError) as error:

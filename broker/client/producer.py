@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, Unpack
 
+from .credentials import Access
 from .errors import ClientError
 from .eventloop import event_loop_thread
 from .outgoing import Outgoing, prepare
@@ -24,8 +25,10 @@ class Producer:
     Every method raises ClientError and its kin; InvalidArgument before anything is sent.
     """
 
-    def __init__(self, group: str = DEFAULT_GROUP, namesrv: str = "127.0.0.1:9876", *, retries: int = 2) -> None:
-        self._core: AsyncProducer = AsyncProducer(group, namesrv, retries=retries)
+    def __init__(
+        self, group: str = DEFAULT_GROUP, namesrv: str = "127.0.0.1:9876", *, retries: int = 2, **access: Unpack[Access]
+    ) -> None:
+        self._core: AsyncProducer = AsyncProducer(group, namesrv, retries=retries, **access)
 
     def __enter__(self) -> Self:
         return self

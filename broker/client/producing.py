@@ -12,6 +12,7 @@ from ..remoting.client import Response
 from ..remoting.codes import Answer, Request
 from ..remoting.recall import BadHandle, read_handle
 from . import batch, names
+from .credentials import Access
 from .destinations import Destination, Destinations, find_destinations
 from .errors import BrokerRefused, BrokerUnreachable, ClientClosed, ClientError, InvalidArgument
 from .heartbeat import Heartbeat
@@ -45,12 +46,14 @@ class AsyncProducer:
     delivery is at least once.
     """
 
-    def __init__(self, group: str = DEFAULT_GROUP, namesrv: str = "127.0.0.1:9876", *, retries: int = 2) -> None:
+    def __init__(
+        self, group: str = DEFAULT_GROUP, namesrv: str = "127.0.0.1:9876", *, retries: int = 2, **access: Unpack[Access]
+    ) -> None:
         names.check_group(group)
         self.group = group
         self._retries = retries
-        self._session = Session(namesrv)
-        self._lines = Lines()
+        self._session = Session(namesrv, **access)
+        self._lines = Lines(self._session.security)
         self._destinations: dict[tuple[str, str], Destinations] = {}
         self._heartbeat = Heartbeat(self._session, producer_group=group)
         self._closed = False

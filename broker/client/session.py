@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping
+from typing import Unpack
 
 from ..remoting.client import Handler, RemotingClient, Response
 from ..remoting.codes import Answer, Request
 from ..remoting.errors import ConnectFailed, ConnectionLost, RemotingError, RequestTimedOut
 from . import answers
+from .credentials import Access, security_of
 from .errors import (
     BrokerRefused,
     BrokerUnreachable,
@@ -57,9 +59,12 @@ def addresses_of(namesrv: str) -> tuple[str, ...]:
 class Session:
     """Connections and routes of one client."""
 
-    def __init__(self, namesrv: str) -> None:
+    def __init__(self, namesrv: str, **access: Unpack[Access]) -> None:
         self._namesrv = addresses_of(namesrv)
-        self._remoting = RemotingClient()
+        self.security = security_of(namesrv, access)
+        signer = self.security.signer
+        sign = signer.sign if signer is not None else None
+        self._remoting = RemotingClient(sign=sign, secure=self.security.of_host)
         self._routes: dict[str, tuple[float, Route]] = {}
         self._asking: dict[str, asyncio.Task[Route]] = {}
         self._masters: tuple[float, tuple[Broker, ...]] = (float("-inf"), ())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self, Unpack
 
+from .credentials import Access
 from .errors import ClientError
 from .eventloop import event_loop_thread
 from .outgoing import Outgoing, prepare
@@ -39,9 +40,10 @@ class TransactionProducer(Producer):
     def __init__(
         self, group: str, namesrv: str = "127.0.0.1:9876", *, check: Checker | None = None,
         listener: TransactionListener | None = None, confirmed: Confirmed | None = None, retries: int = 2,
+        **access: Unpack[Access],
     ) -> None:  # fmt: skip
         self._core = AsyncTransactionProducer(
-            group, namesrv, check=check, listener=listener, confirmed=confirmed, retries=retries
+            group, namesrv, check=check, listener=listener, confirmed=confirmed, retries=retries, **access
         )
 
     def __enter__(self) -> Self:

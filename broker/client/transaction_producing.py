@@ -8,11 +8,12 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Self, cast
+from typing import Any, Self, Unpack, cast
 
 from ..engine.message import parse_offset_message_id
 from ..remoting.codec import Command
 from ..remoting.codes import Answer, Request
+from .credentials import Access
 from .destinations import Destination
 from .errors import BadAnswer, BrokerUnreachable, ClientClosed, ClientError, InvalidArgument, NotSupported
 from .line import Line, Outcome
@@ -41,11 +42,11 @@ class AsyncTransactionProducer(AsyncProducer):
     def __init__(
         self, group: str, namesrv: str = "127.0.0.1:9876", *, check: Checker | None = None,
         listener: TransactionListener | None = None, confirmed: Confirmed | None = None, retries: int = 2,
-        check_workers: int = WORKERS,
+        check_workers: int = WORKERS, **access: Unpack[Access],
     ) -> None:  # fmt: skip
         if (check is None) == (listener is None):
             raise InvalidArgument("Give either check or listener: who answers when the broker asks?", field="check")
-        super().__init__(group, namesrv, retries=retries)
+        super().__init__(group, namesrv, retries=retries, **access)
         self._listener = listener
         checker = listener.check if listener is not None else cast(Checker, check)
         self._checks = Checks(self._session, group, checker, confirmed, check_workers)

@@ -70,7 +70,7 @@ class CheckRounds:
         asked: list[int] = []
         not_asked: list[int] = []
         for check in checks:
-            member = self._member(check.group)
+            member = self._member(check.group, check.half.properties.get(REAL_TOPIC, ""))
             if member is None:
                 not_asked.append(check.half.queue_offset)
             else:
@@ -83,9 +83,11 @@ class CheckRounds:
     def _is_alive(self, group: str) -> bool:
         return any(_listens(member) for member in self._state.clients.producers(group))
 
-    def _member(self, group: str) -> Member | None:
-        """Return a producer of the group that reads what it is sent, each in its turn."""
-        members = [member for member in self._state.clients.producers(group) if _listens(member)]
+    def _member(self, group: str, topic: str) -> Member | None:
+        """Return a producer of the group that reads what it is sent and may see it, each in its turn."""
+        may_send = self._state.may_send
+        producers = self._state.clients.producers(group)
+        members = [each for each in producers if _listens(each) and may_send(each.connection, topic)]
         self._turn += 1
         return members[self._turn % len(members)] if members else None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable
 from itertools import count
 from typing import cast
@@ -24,6 +25,12 @@ Response = Command
 Handler = Callable[[str, Command], Command | None]
 """Called with (address, request) for a request that the other end pushes; its result is the answer, None for none."""
 
+Sign = Callable[[dict[str, str], bytes], dict[str, str]]
+"""The header fields of a request with these fields and body, signed."""
+
+Secure = Callable[[str], tuple[ssl.SSLContext | None, str | None]]
+"""TLS context and the name expected in the certificate, for a connection to a host; None and None for no TLS."""
+
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 """Largest answer read: a pull may carry more than a request may."""
 
@@ -31,8 +38,13 @@ MAX_ANSWER_BYTES = 64 * 1024 * 1024
 class RemotingClient:
     """Sends requests to addresses ("host:port") and waits for their answers."""
 
-    def __init__(self, *, connect_timeout_ms: int = 3000, serialization: int = JSON) -> None:
+    def __init__(
+        self, *, connect_timeout_ms: int = 3000, serialization: int = JSON, sign: Sign | None = None,
+        secure: Secure = lambda _: (None, None),
+    ) -> None:  # fmt: skip
         self._connect_timeout_ms = connect_timeout_ms
+        self._sign = sign
+        self._secure = secure
         self._serialization = serialization
         self._opaques = count(1)
         self._links: dict[str, _Link] = {}
@@ -80,9 +92,11 @@ class RemotingClient:
         await asyncio.gather(*(link.ended for link in links))
 
     def _command(self, code: int, ext: dict[str, str] | None, body: bytes, flag: int) -> Command:
-        return Command(
-            code, ext or {}, body, flag=flag, opaque=next(self._opaques) & 0x7FFFFFFF, serialization=self._serialization
-        )
+        fields = ext or {}
+        if self._sign is not None:
+            fields = self._sign(fields, body)
+        opaque = next(self._opaques) & 0x7FFFFFFF
+        return Command(code, fields, body, flag=flag, opaque=opaque, serialization=self._serialization)
 
     async def _link(self, address: str) -> _Link:
         link = self._links.get(address)
@@ -109,10 +123,12 @@ class RemotingClient:
 
     async def _connect(self, address: str) -> _Link:
         host, _, port = address.rpartition(":")
+        host = host.strip("[]")
+        context, name = self._secure(host)
         try:
             async with asyncio.timeout(self._connect_timeout_ms / 1000):
                 _, link = await asyncio.get_running_loop().create_connection(
-                    lambda: _Link(address, self._pushed, self._lost), host.strip("[]"), int(port)
+                    lambda: _Link(address, self._pushed, self._lost), host, int(port), ssl=context, server_hostname=name
                 )
         except TimeoutError:
             raise ConnectFailed(address, f"no answer within {self._connect_timeout_ms} ms") from None

@@ -14,9 +14,13 @@ from ..engine.config import EngineConfig
 from ..engine.disk.files import Files, OsFiles
 from ..engine.engine import Engine
 from ..engine.store.ticket import Ticket
+from .access.doors import guard
+from .access.gate import Gate
+from .access.users import User
 from .checkrounds import CheckRounds
 from .codes import Request
 from .limits import Limits
+from .processors.access import AccessProcessor
 from .processors.broker import BrokerProcessor
 from .processors.groups import GroupProcessor
 from .processors.heartbeat import HeartbeatProcessor
@@ -51,7 +55,8 @@ class BrokerService:
     """Opens a store and serves it until it is stopped.
 
     A port of 0 takes a free one; `address` and `namesrv_address` say which. `on_failed` is called with the reason
-    when the store has FAILED: the process is to end, recovery at the next start checks the end of the log.
+    when the store has FAILED: the process is to end, recovery at the next start checks the end of the log. With an
+    `inner_user` there is access control: only signed requests are taken, and that user may do everything.
     """
 
     def __init__(
@@ -65,6 +70,7 @@ class BrokerService:
         on_failed: Callable[[str], None] | None = None,
         limits: Limits | None = None,
         clock: Callable[[], int] = wall_clock_ms,
+        inner_user: User | None = None,
     ) -> None:
         self.config = config
         self._listen_host = listen_host
@@ -74,6 +80,8 @@ class BrokerService:
         self._on_failed = on_failed
         self._limits = limits or Limits()
         self._clock = clock
+        self._inner_user = inner_user
+        self._gate: Gate | None = None
         self._replies = SendReplies()
         self._servers: list[Server] = []
         self._state: BrokerState | None = None
@@ -111,7 +119,8 @@ class BrokerService:
     async def start(self) -> None:
         """Opens the store (recovering it if need be) and begins to serve.
 
-        Raises OSError if a port is taken, StoreLocked or StoreUnsupported if the store cannot be opened.
+        Raises OSError if a port is taken or the users cannot be read, StoreLocked or StoreUnsupported if the store
+        cannot be opened.
         """
         broker_socket = _bound(self._listen_host, self._broker_port)
         namesrv_socket = _bound(self._listen_host, self._namesrv_port)
@@ -124,7 +133,13 @@ class BrokerService:
             broker_socket.close()
             namesrv_socket.close()
             raise
-        broker, namesrv = self._assemble(engine)
+        try:
+            broker, namesrv = self._assemble(engine)
+        except OSError:
+            broker_socket.close()
+            namesrv_socket.close()
+            engine.close(self._clock())
+            raise
         self._tune_collector()
         await namesrv.start(namesrv_socket)
         await broker.start(broker_socket)
@@ -147,6 +162,9 @@ class BrokerService:
             handlers.update(processor.handlers())
         broker = Server("broker", handlers, self._clock, self._limits, express=send.express)
         namesrv = Server("name service", NameService(state).handlers(), self._clock, self._limits)
+        if self._inner_user is not None:
+            self._gate = guard(state, self._files or OsFiles(), self._inner_user, (broker, namesrv))
+            handlers.update(AccessProcessor(self._gate.book).handlers())
         broker.on_closed.append(state.clients.remove_connection)
         self._servers = [broker, namesrv]
         self._pump = Pump(
@@ -179,6 +197,8 @@ class BrokerService:
         self._sweep_timer = asyncio.get_running_loop().call_later(interval_ms / 1000, self._sweep)
         for server in self._servers:
             server.sweep(self._clock())
+        if self._gate is not None:
+            self._gate.strangers.sweep(self._clock())
 
     async def stop(self, timeout_s: float = 10) -> None:
         """Takes nothing new, answers what was asked, closes connections and store; stopping twice is fine."""

@@ -10,6 +10,7 @@ from ..engine.engine import Engine
 from .clients import Clients
 from .locks import QueueLocks
 from .rates import Rates
+from .server import Connection
 from .waiting import WaitingPulls
 
 
@@ -27,6 +28,8 @@ class BrokerState:
     rates: Rates = field(default_factory=Rates)
     hurry: Callable[[], None] = lambda: None
     """To be called after a handler made something due, or appended it outside of a request."""
+    may_send: Callable[[Connection, str], bool] = lambda _connection, _topic: True
+    """Whether who is at the other end of a connection may send to a topic."""
     put_total: int = 0
     """Messages made durable since the start."""
     get_total: int = 0

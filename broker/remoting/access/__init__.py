@@ -1,0 +1,6 @@
+"""Who may do what at the broker's doors: users, their signatures and their policies (RocketMQ's ACL 2.0).
+
+The words, the rule that decides and what each request needs are those of Apache RocketMQ 5.5.0, so that its clients and
+`mqadmin` notice no difference. Where RocketMQ asks for nothing (changing the configuration, reading a record by its
+position) something is asked for here: demands.py says what.
+"""

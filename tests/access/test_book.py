@@ -1,0 +1,154 @@
+"""Users and policies survive crashes, and what cannot be read lets nobody in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.engine.disk.files import OsFiles
+from broker.remoting.access.book import AccessBook
+from broker.remoting.access.errors import (
+    AccessError,
+    AccessUnreadable,
+    InvalidAccess,
+    PolicyNotFound,
+    UserExists,
+    UserNotFound,
+)
+from broker.remoting.access.policies import PolicyType, entry
+from broker.remoting.access.resources import parse_resource
+from broker.remoting.access.users import User
+
+INNER = User("house", "inner-secret", is_super=True)
+ORDERS = entry("Topic:order*", ["Pub"], "Allow", ["10.0.0.0/8"])
+
+
+def opened(path: Path) -> AccessBook:
+    book = AccessBook(OsFiles(), str(path), INNER)
+    book.load()
+    return book
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "config" / "access.json"
+
+
+def test_users_and_policies_are_there_again_after_a_restart(path: Path) -> None:
+    book = opened(path)
+    book.create_user(User("alice", "a"))
+    book.create_user(User("bob", "b", is_super=True, is_enabled=False))
+    book.add_policies("alice", {PolicyType.CUSTOM: [ORDERS], PolicyType.DEFAULT: [entry("*", ["Get"], "Deny")]})
+    again = opened(path)
+    assert again.users() == [User("alice", "a"), User("bob", "b", is_super=True, is_enabled=False), INNER]
+    assert again.policies("alice") == book.policies("alice")
+    assert again.all_policies() == book.all_policies()
+
+
+def test_the_inner_user_is_in_no_file_and_nobody_changes_him(path: Path) -> None:
+    book = opened(path)
+    book.create_user(User("alice", "a"))
+    assert "inner-secret" not in path.read_text()
+    assert book.user("house") is INNER
+    for change in (
+        lambda: book.change_user("house", secret="x"),
+        lambda: book.delete_user("house"),
+        lambda: book.add_policies("house", {PolicyType.CUSTOM: [ORDERS]}),
+        lambda: book.create_user(User("house", "x")),
+    ):
+        with pytest.raises(AccessError):
+            change()
+
+
+def test_a_damaged_file_gives_way_to_the_version_before(path: Path) -> None:
+    book = opened(path)
+    book.create_user(User("alice", "a"))
+    book.create_user(User("bob", "b"))
+    path.write_bytes(path.read_bytes().replace(b'"b"', b'"c"'))
+    assert [user.name for user in opened(path).users()] == ["alice", "house"]
+
+
+def test_without_a_version_that_can_be_read_the_book_does_not_open(path: Path) -> None:
+    book = opened(path)
+    book.create_user(User("alice", "a"))
+    book.create_user(User("bob", "b"))
+    for each in (path, path.with_name("access.json.bak")):
+        each.write_bytes(b"{}")
+    with pytest.raises(AccessUnreadable):
+        opened(path)
+
+
+def test_a_change_that_cannot_be_saved_has_not_happened(path: Path) -> None:
+    book = opened(path)
+    book.create_user(User("alice", "a"))
+    path.with_name("access.json.tmp").mkdir()
+    with pytest.raises(OSError):
+        book.change_user("alice", secret="new")
+    with pytest.raises(OSError):
+        book.create_user(User("bob", "b"))
+    assert book.user("alice") == User("alice", "a")
+    assert book.user("bob") is None
+
+
+def test_what_is_not_there_is_said(path: Path) -> None:
+    book = opened(path)
+    book.create_user(User("alice", "a"))
+    with pytest.raises(UserExists):
+        book.create_user(User("alice", "other"))
+    with pytest.raises(UserNotFound):
+        book.change_user("bob", secret="b")
+    with pytest.raises(UserNotFound):
+        book.add_policies("bob", {PolicyType.CUSTOM: [ORDERS]})
+    with pytest.raises(PolicyNotFound):
+        book.delete_policies("alice")
+    with pytest.raises(InvalidAccess):
+        book.add_policies("alice", {})
+    for name in ("", "a b", "a:b", "a*", "x" * 129, "a\n"):
+        with pytest.raises(InvalidAccess):
+            book.create_user(User(name, "secret"))
+    with pytest.raises(InvalidAccess):
+        book.create_user(User("carol", ""))
+
+
+def test_a_deleted_user_leaves_no_policies_behind(path: Path) -> None:
+    book = opened(path)
+    book.create_user(User("alice", "a"))
+    book.add_policies("alice", {PolicyType.CUSTOM: [ORDERS]})
+    book.delete_user("alice")
+    book.delete_user("alice")
+    book.create_user(User("alice", "b"))
+    assert book.policies("alice") is None
+
+
+def test_one_resource_of_a_user_is_forgotten_or_all(path: Path) -> None:
+    book = opened(path)
+    book.create_user(User("alice", "a"))
+    book.add_policies("alice", {PolicyType.CUSTOM: [ORDERS, entry("Group:g", ["Sub"], "Allow")]})
+    book.delete_policies("alice", resource=parse_resource("Topic:order*"))
+    left = book.policies("alice")
+    assert left is not None
+    assert [str(each.resource) for each in left[PolicyType.CUSTOM]] == ["Group:g"]
+    book.delete_policies("alice")
+    assert book.policies("alice") is None
+
+
+def test_who_listens_is_told_whether_a_user_may_do_less_now(path: Path) -> None:
+    book = opened(path)
+    told: list[tuple[str, bool]] = []
+    book.on_changed.append(lambda name, is_less: told.append((name, is_less)))
+    book.create_user(User("alice", "a"))
+    book.add_policies("alice", {PolicyType.CUSTOM: [ORDERS]})
+    book.add_policies("alice", {PolicyType.CUSTOM: [entry("Topic:x", ["Pub"], "Allow")]})
+    book.change_user("alice", is_super=True)
+    assert told == [("alice", False)] * 4
+    told.clear()
+    book.add_policies("alice", {PolicyType.CUSTOM: [entry("Topic:x", ["Sub"], "Allow")]})
+    book.add_policies("alice", {PolicyType.CUSTOM: [entry("Topic:y", ["Sub"], "Deny")]})
+    book.delete_policies("alice", resource=parse_resource("Topic:y"))
+    book.change_user("alice", is_super=False)
+    book.change_user("alice", secret="b")
+    book.change_user("alice", secret="b")
+    book.change_user("alice", is_enabled=False)
+    book.delete_user("alice")
+    assert told == [("alice", True)] * 7
