@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .changing import RETENTION_INTERVAL_MS, Changeable
 from .config import EngineConfig
 from .disk.files import File, Files, join
 from .errors import DiskFull, StoreClosed, StoreFailed
@@ -34,10 +35,8 @@ from .timer.doors import TimerDoors
 from .timer.service import Timers
 from .transaction.service import Transactions
 
-_RETENTION_INTERVAL_MS = 10_000
 
-
-class Engine(Readable, TimerDoors):
+class Engine(Readable, TimerDoors, Changeable):
     """One open store directory and what happens in it."""
 
     def __init__(self, config: EngineConfig, files: Files, lock: File, now_ms: int) -> None:
@@ -212,7 +211,7 @@ class Engine(Readable, TimerDoors):
         """Return work to do beside the messages; call this every few hundred ms."""
         if self._failure is not None or self._closed:
             return None
-        if not self._retention_ms <= now_ms < self._retention_ms + _RETENTION_INTERVAL_MS:
+        if not self._retention_ms <= now_ms < self._retention_ms + RETENTION_INTERVAL_MS:
             self._retention_ms = now_ms
             expire(self._store, now_ms, self._services)
             if (end_position := oldest_expired(self._store, now_ms)) is not None:

@@ -18,6 +18,10 @@ class Readable:
         """Return (min, max) offset of a queue. Raises TopicNotFound."""
         return self._reader.bounds(topic, queue_id)
 
+    def queue_end(self, topic: str, queue_id: int) -> int:
+        """Return the offset that the next message of a queue will have. Raises TopicNotFound."""
+        return self._reader.bounds(topic, queue_id)[1]
+
     def pull(
         self,
         topic: str,

@@ -5,7 +5,7 @@ Most requests to clients are told and forgotten (39, 40, 220); these wait for an
 
 from __future__ import annotations
 
-from asyncio import AbstractEventLoop, TimerHandle
+from asyncio import TimerHandle, get_running_loop
 from collections.abc import Callable
 from itertools import count
 
@@ -22,8 +22,7 @@ Answered = Callable[[Command | None], None]
 class ClientCalls:
     """All requests to clients that wait for their answers."""
 
-    def __init__(self, loop: AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self) -> None:
         self._opaques = count(1)
         self._waiting: dict[Connection, dict[int, tuple[TimerHandle, Answered]]] = {}
         self._count = 0
@@ -45,7 +44,7 @@ class ClientCalls:
             answered(None)
             return
         opaque = next(self._opaques) & 0x7FFFFFFF
-        timer = self._loop.call_later(timeout_ms / 1000, self._end, connection, opaque, None)
+        timer = get_running_loop().call_later(timeout_ms / 1000, self._end, connection, opaque, None)
         self._waiting.setdefault(connection, {})[opaque] = (timer, answered)
         self._count += 1
         connection.send(Command(code, ext, body, opaque=opaque, serialization=connection.serialization))

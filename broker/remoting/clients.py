@@ -35,6 +35,8 @@ class Member:
     client_id: str
     language: str
     version: int
+    seen_ms: int = 0
+    """When its last heartbeat came."""
 
 
 @dataclass(slots=True)
@@ -62,6 +64,10 @@ class Clients:
     def producers(self, group: str) -> list[Member]:
         """Connected producers of a group."""
         return list(self._producers.get(group, {}).values())
+
+    def all_producers(self) -> dict[str, list[Member]]:
+        """Connected producers by group."""
+        return {group: list(members.values()) for group, members in self._producers.items()}
 
     def consumers(self, group: str) -> ConsumerGroup | None:
         """The group, if any of its consumers is connected."""

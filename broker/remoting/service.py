@@ -21,6 +21,7 @@ from .checkrounds import CheckRounds
 from .codes import Request
 from .limits import Limits
 from .processors.access import AccessProcessor
+from .processors.administration import administration
 from .processors.broker import BrokerProcessor
 from .processors.groups import GroupProcessor
 from .processors.heartbeat import HeartbeatProcessor
@@ -150,25 +151,27 @@ class BrokerService:
         loop = asyncio.get_running_loop()
         waiting = WaitingPulls(loop, self._clock)
         state = self._state = BrokerState(engine, self.config, self._clock, waiting, self._clock())
+        state.statistics.begin(engine.topics.all(), engine.queue_end)
         send, transactions = SendProcessor(state), TransactionProcessor(state)
         send.instead[Request.END_TRANSACTION.to_bytes(2, "big")] = transactions.express
         processors = (
             send, PullProcessor(state), OffsetProcessor(state), HeartbeatProcessor(state), LockProcessor(state),
             TopicProcessor(state), GroupProcessor(state), QueryProcessor(state), ScheduleProcessor(state),
-            BrokerProcessor(state), transactions, TimerProcessor(state),
+            BrokerProcessor(state), transactions, TimerProcessor(state), *administration(state),
         )  # fmt: skip
         handlers: dict[int, Handler] = {}
         for processor in processors:
             handlers.update(processor.handlers())
         broker = Server("broker", handlers, self._clock, self._limits, express=send.express)
-        namesrv = Server("name service", NameService(state).handlers(), self._clock, self._limits)
+        namesrv = Server("name service", NameService(state, self._namesrv_port).handlers(), self._clock, self._limits)
         if self._inner_user is not None:
             self._gate = guard(state, self._files or OsFiles(), self._inner_user, (broker, namesrv))
             handlers.update(AccessProcessor(self._gate.book).handlers())
-        broker.on_closed.append(state.clients.remove_connection)
+        broker.on_closed += (state.clients.remove_connection, state.calls.remove_connection)
+        broker.on_answer = state.calls.answer
         self._servers = [broker, namesrv]
         self._pump = Pump(
-            engine, self._clock, stored=self._stored, arrived=waiting.wake, failed=self._failed,
+            engine, self._clock, stored=self._stored, arrived=self._arrived, failed=self._failed,
             is_inline=self.config.flush == "async",
         )  # fmt: skip
         broker.after_read = self._pump.kick
@@ -186,6 +189,11 @@ class BrokerService:
     def _stored(self, tickets: list[Ticket]) -> None:
         self._running.put_total += len(tickets)
         self._replies.write(tickets)
+
+    def _arrived(self, arrivals: set[tuple[str, int]]) -> None:
+        state = self._running
+        state.statistics.arrived(arrivals, state.engine.queue_end, self._clock())
+        state.waiting.wake(arrivals)
 
     def _failed(self, reason: str, lost: list[Ticket]) -> None:
         self._replies.refuse(lost, f"The message may be lost: {reason}.")

@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 
 from ..engine.config import EngineConfig
 from ..engine.engine import Engine
+from .clientcalls import ClientCalls
 from .clients import Clients
 from .locks import QueueLocks
 from .rates import Rates
+from .resets import OffsetResets
 from .server import Connection
+from .statistics import Statistics
 from .waiting import WaitingPulls
 
 
@@ -26,6 +29,9 @@ class BrokerState:
     clients: Clients = field(default_factory=Clients)
     locks: QueueLocks = field(default_factory=QueueLocks)
     rates: Rates = field(default_factory=Rates)
+    calls: ClientCalls = field(default_factory=ClientCalls)
+    resets: OffsetResets = field(default_factory=OffsetResets)
+    statistics: Statistics = field(init=False)
     hurry: Callable[[], None] = lambda: None
     """To be called after a handler made something due, or appended it outside of a request."""
     may_send: Callable[[Connection, str], bool] = lambda _connection, _topic: True
@@ -34,6 +40,9 @@ class BrokerState:
     """Messages made durable since the start."""
     get_total: int = 0
     """Messages given to consumers since the start."""
+
+    def __post_init__(self) -> None:
+        self.statistics = Statistics(self.config.cluster_name, self.started_ms)
 
     @property
     def address(self) -> str:

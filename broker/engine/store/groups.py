@@ -10,6 +10,7 @@ from typing import Any
 from ..disk import atomic, json_file
 from ..disk.files import Files
 from ..errors import GroupNotFound, InvalidGroupName
+from .topics import READ
 
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
 
@@ -74,6 +75,7 @@ class Groups:
         self._touched = touched
         self._groups: dict[str, Group] = {}
         self._rest: dict[str, Any] = {}
+        self._forbidden: dict[str, dict[str, int]] = {}
         self.data_version = 0
 
     def load(self) -> bool:
@@ -84,6 +86,10 @@ class Groups:
         groups = [Group.from_json(entry) for entry in (value.pop("subscriptionGroupTable", None) or {}).values()]
         self.data_version = int((value.pop("dataVersion", None) or {}).get("counter", 0))
         self._groups = {group.name: group for group in groups}
+        self._forbidden = {
+            str(group): {str(topic): int(bits) for topic, bits in topics.items()}
+            for group, topics in (value.pop("forbiddenTable", None) or {}).items()
+        }
         self._rest = value
         return True
 
@@ -97,11 +103,17 @@ class Groups:
 
     def put(self, group: Group) -> None:
         """Make or change a group. Raises InvalidGroupName, OSError."""
-        check_group_name(group.name)
+        self.put_many([group])
+
+    def put_many(self, groups: list[Group]) -> None:
+        """Make or change groups with one save. Raises InvalidGroupName, OSError; then nothing has changed."""
+        for group in groups:
+            check_group_name(group.name)
         before = dict(self._groups)
-        self._groups[group.name] = group
+        self._groups |= {group.name: group for group in groups}
         self._save(before)
-        self._touched(group.name)
+        for group in groups:
+            self._touched(group.name)
 
     def ensure(self, name: str) -> Group:
         """Return the group, made now if need be."""
@@ -119,11 +131,35 @@ class Groups:
         self._save(before)
         self._touched(name)
 
+    def is_forbidden(self, group: str, topic: str) -> bool:
+        """Tell whether a group may not read a topic."""
+        return bool(self._forbidden) and bool(self._forbidden.get(group, {}).get(topic, 0) & READ)
+
+    def forbidden(self) -> dict[str, dict[str, int]]:
+        """Return what is forbidden: permission bits by group and topic."""
+        return self._forbidden
+
+    def forbid(self, group: str, topic: str, is_forbidden: bool) -> None:
+        """Forbid a group to read a topic, or allow it again. Raises OSError."""
+        bits = self._forbidden.get(group, {}).get(topic, 0)
+        topics = {**self._forbidden.get(group, {}), topic: bits | READ if is_forbidden else bits & ~READ}
+        topics = {name: bits for name, bits in topics.items() if bits}
+        before = self._forbidden
+        self._forbidden = {
+            **{name: kept for name, kept in before.items() if name != group},
+            **({group: topics} if topics else {}),
+        }
+        try:
+            self._save(dict(self._groups))
+        except OSError:
+            self._forbidden = before
+            raise
+
     def _save(self, before: dict[str, Group]) -> None:
         self.data_version += 1
         value = {
-            "forbiddenTable": {},
             **self._rest,
+            "forbiddenTable": self._forbidden,
             "dataVersion": {"counter": self.data_version, "stateVersion": 0, "timestamp": 0},
             "subscriptionGroupTable": {group.name: group.to_json() for group in self._groups.values()},
         }

@@ -71,6 +71,10 @@ class ConsumerOffsets:
         """Return a group's offsets by topic and queue."""
         return {topic: dict(queues) for (name, topic), queues in self._table.items() if name == group}
 
+    def of_topic(self, group: str, topic: str) -> dict[int, int]:
+        """Return a group's offsets on one topic by queue."""
+        return dict(self._table.get((group, topic), {}))
+
     def groups_of_topic(self, topic: str) -> list[str]:
         """Return the groups that have offsets on a topic."""
         return sorted({group for group, name in self._table if name == topic})

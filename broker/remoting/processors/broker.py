@@ -1,11 +1,15 @@
-"""The broker about itself: configuration (26) and runtime (28)."""
+"""The broker about itself: runtime (28), statistics (315), its state as one of several (907)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...engine.errors import CorruptRecord, RecordNotFound
+from ...engine.message import decode
 from ..codec import Command
-from ..codes import PROTOCOL_VERSION, Request
+from ..codes import PROTOCOL_VERSION, Answer, Request
+from ..errors import RequestRefused
+from ..fields import text
 from ..jsonbody import json_body
 from ..server import Connection, Handler
 from ..state import BrokerState
@@ -16,8 +20,7 @@ VERSION_NAME = "V5_5_0"
 _ZEROES = (
     "EndTransactionQueueSize", "ackThreadPoolQueueHeadWaitTimeMills", "ackThreadPoolQueueSize", "dispatchBehindBytes",
     "dispatchMaxBuffer", "getMessageEntireTimeMax", "litePullThreadPoolQueueHeadWaitTimeMills",
-    "litePullThreadPoolQueueSize", "msgGetTotalTodayMorning", "msgGetTotalYesterdayMorning", "msgPutTotalTodayMorning",
-    "msgPutTotalYesterdayMorning", "pageCacheLockTimeMills", "pullThreadPoolQueueHeadWaitTimeMills",
+    "litePullThreadPoolQueueSize", "pageCacheLockTimeMills", "pullThreadPoolQueueHeadWaitTimeMills",
     "pullThreadPoolQueueSize", "putMessageEntireTimeMax", "putMessageFailedTimes",
     "queryThreadPoolQueueHeadWaitTimeMills", "queryThreadPoolQueueSize", "sendThreadPoolQueueHeadWaitTimeMills",
     "sendThreadPoolQueueSize", "startAcceptSendRequestTimeStamp",
@@ -31,44 +34,17 @@ class BrokerProcessor:
     def __init__(self, state: BrokerState) -> None:
         self._state = state
         self._engine = state.engine
+        self._began_position = state.engine.health().log_end_position
+        self._earliest = (-1, -1)
+        """Where the log began when it was last looked at, and when its first message was stored."""
 
     def handlers(self) -> Mapping[int, Handler]:
         """Request code -> handler."""
-        return {Request.GET_BROKER_CONFIG: self._config, Request.GET_BROKER_RUNTIME_INFO: self._runtime}
-
-    def _config(self, _: Connection, request: Command) -> Command:
-        config = self._state.config
-        values: dict[str, object] = {
-            "autoCreateSubscriptionGroup": True,
-            "autoCreateTopicEnable": config.auto_create_topics,
-            "brokerClusterName": config.cluster_name,
-            "brokerIP1": config.host,
-            "brokerId": config.broker_id,
-            "brokerName": config.broker_name,
-            "brokerPermission": 6,
-            "brokerRole": "ASYNC_MASTER",
-            "defaultTopicQueueNums": config.default_topic_queues,
-            "diskMaxUsedSpaceRatio": round(config.disk_refuse_ratio * 100),
-            "enablePropertyFilter": False,
-            "enabledAppendPropCRC": True,
-            "fileReservedTime": f"{config.retention_hours:g}",
-            "flushDiskType": f"{config.flush.upper()}_FLUSH",
-            "listenPort": config.port,
-            "mappedFileSizeCommitLog": config.segment_size_bytes,
-            "mappedFileSizeConsumeQueue": config.queue_file_entries * 20,
-            "maxIndexNum": config.index_entries,
-            "maxHashSlotNum": config.index_slots,
-            "maxMessageSize": config.max_body_bytes,
-            "messageDelayLevel": config.delay_levels,
-            "recallMessageEnable": True,
-            "storePathRootDir": config.root,
-            "timerMaxDelaySec": config.timer_max_delay_ms // 1000,
-            "timerPrecisionMs": 1000,
-            "timerWheelEnable": True,
+        return {
+            Request.GET_BROKER_RUNTIME_INFO: self._runtime,
+            Request.VIEW_BROKER_STATS_DATA: self._statistics,
+            Request.GET_BROKER_HA_STATUS: self._replication,
         }
-        lines = [f"{name}={_java(value)}" for name, value in sorted(values.items())]
-        version = json_body({"counter": 0, "stateVersion": 0, "timestamp": self._state.started_ms}).decode()
-        return request.answer({"version": version}, ("\n".join(lines) + "\n").encode())
 
     def _runtime(self, _: Connection, request: Command) -> Command:
         state, health, now_ms = self._state, self._engine.health(), self._state.clock()
@@ -85,25 +61,50 @@ class BrokerProcessor:
             "commitLogMaxOffset": health.log_end_position,
             "commitLogMinOffset": health.log_min_position,
             "consumeQueueDiskRatio": ratio,
-            "earliestMessageTimeStamp": -1,
+            "earliestMessageTimeStamp": self._earliest_ms(health.log_min_position),
             "getFoundTps": _three(got),
             "getMissTps": _three(0),
             "getTotalTps": _three(got),
             "getTransferredTps": _three(got),
             "healthReasons": "; ".join(health.reasons),
             "healthState": health.state,
-            "msgGetTotalTodayNow": state.get_total,
-            "msgPutTotalTodayNow": state.put_total,
+            "putMessageAverageSize": self._average_bytes(health.log_end_position),
             "putMessageTimesTotal": state.put_total,
             "putTps": _three(put),
             "remainHowManyDataToFlush": "0 B",
             "runtime": _lasting(now_ms - state.started_ms),
+            **self._totals(now_ms),
             **self._timers(now_ms),
         }
         for level in self._engine.schedule.status(now_ms):
             if level.max_offset:
                 table[f"scheduleMessageOffset_{level.number}"] = f"{level.offset},{level.max_offset}"
         return request.answer(body=json_body({"table": {name: _java(value) for name, value in table.items()}}))
+
+    def _earliest_ms(self, log_min_position: int) -> int:
+        """When the first message that is still there was stored; -1 if there is none."""
+        if self._earliest[0] != log_min_position or self._earliest[1] < 0:
+            try:
+                self._earliest = log_min_position, decode(self._engine.look_at(log_min_position)).store_ms
+            except (RecordNotFound, CorruptRecord):
+                self._earliest = log_min_position, -1
+        return self._earliest[1]
+
+    def _average_bytes(self, log_end_position: int) -> float:
+        """Of what was put since the start; what the broker wrote besides counts along."""
+        total = self._state.put_total
+        return round((log_end_position - self._began_position) / total, 1) if total else 0.0
+
+    def _totals(self, now_ms: int) -> dict[str, object]:
+        """Messages since the start, and how many they were at the last two midnights."""
+        statistics = self._state.statistics
+        totals: dict[str, object] = {}
+        for word, daily in (("Put", statistics.put), ("Get", statistics.get)):
+            daily.look(now_ms)
+            totals[f"msg{word}TotalTodayNow"] = daily.total
+            totals[f"msg{word}TotalTodayMorning"] = daily.today_morning
+            totals[f"msg{word}TotalYesterdayMorning"] = daily.yesterday_morning
+        return totals
 
     def _timers(self, now_ms: int) -> dict[str, object]:
         """RocketMQ's five figures of its timer wheel: how far behind, how many overdue, how fast."""
@@ -117,6 +118,32 @@ class BrokerProcessor:
             "timerOffsetBehind": max(0, status["queueMaxOffset"] - status["enqueueOffset"]),
             "timerReadBehind": max(0, now_ms - status["readMs"]),
         }
+
+    def _statistics(self, _: Connection, request: Command) -> Command:
+        """What was counted under one name and key in the last minute, hour and day."""
+        name, key = text(request.ext, "statsName"), text(request.ext, "statsKey")
+        sums = self._state.statistics.sums(name, key, self._state.clock())
+        if sums is None:
+            raise RequestRefused(Answer.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist")
+        windows = zip(("statsMinute", "statsHour", "statsDay"), sums, strict=True)
+        body = {word: {"avgpt": 0.0, "sum": one.count, "tps": one.per_second} for word, one in windows}
+        return request.answer(body=json_body(body))
+
+    def _replication(self, _: Connection, request: Command) -> Command:
+        """A broker that stands alone: it is the master, and nobody copies it."""
+        end = self._engine.health().log_end_position
+        follower = {
+            "activated": False, "lastReadTimestamp": 0, "lastWriteTimestamp": 0, "masterFlushOffset": 0, "maxOffset": 0,
+            "transferredByteInSecond": 0,
+        }  # fmt: skip
+        body = {
+            "haClientRuntimeInfo": follower,
+            "haConnectionInfo": [],
+            "inSyncSlaveNums": 0,
+            "master": True,
+            "masterCommitLogMaxOffset": end,
+        }
+        return request.answer(body=json_body(body))
 
 
 def _java(value: object) -> str:

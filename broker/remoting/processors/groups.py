@@ -1,19 +1,29 @@
-"""Consumer groups and how far they are: 200, 201, 207, 352, 208."""
+"""Consumer groups: 200, 201, 207, 225, 352, 353."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from ...engine.errors import GroupNotFound
-from ...engine.store.groups import Group
+from ...engine.store.groups import Group, check_group_name
 from ..codec import Command
 from ..codes import Answer, Request
 from ..errors import RequestRefused
 from ..fields import body_as, text, truth, whole
-from ..jsonbody import json_body, message_queue, table_with_object_keys
+from ..jsonbody import json_body
 from ..server import Connection, Handler
 from ..state import BrokerState
+
+MOST_GROUPS_AT_ONCE = 10_000
+
+
+class GroupListBody(msgspec.Struct, rename="camel"):
+    """SubscriptionGroupList."""
+
+    group_config_list: list[dict[str, Any]] = []
 
 
 class GroupProcessor:
@@ -27,25 +37,35 @@ class GroupProcessor:
         """Request code -> handler."""
         return {
             Request.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self._put,
+            Request.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: self._put_list,
             Request.DELETE_SUBSCRIPTIONGROUP: self._delete,
             Request.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self._all,
             Request.GET_SUBSCRIPTIONGROUP_CONFIG: self._one,
-            Request.GET_CONSUME_STATS: self._stats,
+            Request.UPDATE_AND_GET_GROUP_FORBIDDEN: self._forbid,
         }
 
     def _put(self, _: Connection, request: Command) -> Command:
-        value: dict[str, Any] = body_as(dict[str, Any], request.body)
-        try:
-            group = Group.from_json(value)
-        except (KeyError, ValueError, TypeError, OverflowError) as error:
-            raise RequestRefused(Answer.INVALID_PARAMETER, f"The group cannot be read: {error!r}") from None
-        if group != self._engine.groups.get(group.name):
-            self._engine.groups.put(group)
+        self._put_all([_group(body_as(dict[str, Any], request.body))])
         return request.answer()
 
+    def _put_list(self, _: Connection, request: Command) -> Command:
+        """All of them or none."""
+        wanted = body_as(GroupListBody, request.body).group_config_list
+        if not 0 < len(wanted) <= MOST_GROUPS_AT_ONCE:
+            raise RequestRefused(Answer.INVALID_PARAMETER, f"A list holds 1 to {MOST_GROUPS_AT_ONCE:,} groups.")
+        self._put_all([_group(value) for value in wanted])
+        return request.answer()
+
+    def _put_all(self, groups: list[Group]) -> None:
+        changed = [group for group in groups if group != self._engine.groups.get(group.name)]
+        if changed:
+            self._engine.groups.put_many(changed)
+
     def _delete(self, _: Connection, request: Command) -> Command:
+        """Deleting a group that is not there succeeds, as deleting a topic does."""
         name = text(request.ext, "groupName")
-        self._engine.groups.delete(name)
+        if self._engine.groups.get(name) is not None:
+            self._engine.groups.delete(name)
         if truth(request.ext, "removeOffset") or truth(request.ext, "cleanOffset"):
             self._engine.offsets.remove(name)
         return request.answer()
@@ -64,34 +84,27 @@ class GroupProcessor:
         count = whole(request.ext, "maxGroupNum", len(every), low=0) or len(every)
         body = {
             "dataVersion": {"counter": groups.data_version, "stateVersion": 0, "timestamp": 0},
-            "forbiddenTable": {},
+            "forbiddenTable": groups.forbidden(),
             "subscriptionGroupTable": {group.name: group.to_json() for group in every[start : start + count]},
         }
         return request.answer({"totalGroupNum": str(len(every))}, json_body(body))
 
-    def _stats(self, _: Connection, request: Command) -> Command:
-        name, only = text(request.ext, "consumerGroup"), request.ext.get("topic")
-        committed = self._engine.offsets.of_group(name)
-        rows: list[tuple[object, object]] = []
-        for topic in [only] if only else sorted(committed):
-            known = self._engine.topics.get(topic)
-            for queue_id in range(known.read_queues if known is not None else 0):
-                offset = committed.get(topic, {}).get(queue_id, 0)
-                rows.append(
-                    (
-                        message_queue(self._state.config.broker_name, topic, queue_id),
-                        self._progress(topic, queue_id, offset),
-                    )
-                )
-        total = sum(sum(queues.values()) for queues in committed.values())
-        rate = self._state.rates.per_second(("consume", name), total, self._state.clock())
-        return request.answer(body=json_body({"consumeTps": rate, "offsetTable": table_with_object_keys(rows)}))
+    def _forbid(self, _: Connection, request: Command) -> Command:
+        """Says, and where `readable` is given changes, whether a group may read a topic."""
+        group, topic = text(request.ext, "group"), text(request.ext, "topic")
+        groups = self._engine.groups
+        if request.ext.get("readable"):
+            if groups.get(group) is None:
+                raise GroupNotFound(group)
+            groups.forbid(group, topic, not truth(request.ext, "readable"))
+        body = {"group": group, "topic": topic, "readable": not groups.is_forbidden(group, topic)}
+        return request.answer(body=json_body(body))
 
-    def _progress(self, topic: str, queue_id: int, offset: int) -> dict[str, int]:
-        last_ms = self._engine.store_ms(topic, queue_id, offset - 1) if offset > 0 else None
-        return {
-            "brokerOffset": self._engine.queue_bounds(topic, queue_id)[1],
-            "consumerOffset": offset,
-            "lastTimestamp": last_ms or 0,
-            "pullOffset": offset,
-        }
+
+def _group(value: dict[str, Any]) -> Group:
+    try:
+        group = Group.from_json(value)
+    except (KeyError, ValueError, TypeError, OverflowError, AttributeError) as error:
+        raise RequestRefused(Answer.INVALID_PARAMETER, f"The group cannot be read: {error!r}") from None
+    check_group_name(group.name)
+    return group

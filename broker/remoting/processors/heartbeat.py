@@ -1,4 +1,4 @@
-"""Clients that say they are there: 34, 35, 46; who is there: 38, 203, 204."""
+"""Clients that say they are there: 34, 35, 46; who is there: 38, 203, 204, 328."""
 
 from __future__ import annotations
 
@@ -71,13 +71,14 @@ class HeartbeatProcessor:
             Request.GET_CONSUMER_LIST_BY_GROUP: self._consumer_ids,
             Request.GET_CONSUMER_CONNECTION_LIST: self._consumer_connections,
             Request.GET_PRODUCER_CONNECTION_LIST: self._producer_connections,
+            Request.GET_ALL_PRODUCER_INFO: self._all_producers,
         }
 
     def _heartbeat(self, connection: Connection, request: Command) -> Command:
         beat = body_as(HeartbeatBody, request.body)
         if len(beat.producers) + len(beat.consumers) > MOST_GROUPS:
             raise RequestRefused(Answer.INVALID_PARAMETER, f"A heartbeat may name {MOST_GROUPS} groups.")
-        member = Member(connection, beat.client_id, request.language, request.version)
+        member = Member(connection, beat.client_id, request.language, request.version, self._state.clock())
         for consumer in beat.consumers:
             self._consumer(member, consumer, keep_subscriptions=beat.is_without_subscriptions)
         for producer in beat.producers:
@@ -146,6 +147,22 @@ class HeartbeatProcessor:
         if not members:
             raise RequestRefused(Answer.SYSTEM_ERROR, f"the producer group[{name}] not exist")
         return request.answer(body=json_body({"connectionSet": _connection_set(members)}))
+
+    def _all_producers(self, _: Connection, request: Command) -> Command:
+        table = {
+            group: [
+                {
+                    "clientId": member.client_id,
+                    "language": member.language,
+                    "lastUpdateTimestamp": member.seen_ms,
+                    "remoteIP": f"/{member.connection.address}",
+                    "version": member.version,
+                }
+                for member in members
+            ]
+            for group, members in self._clients.all_producers().items()
+        }
+        return request.answer(body=json_body({"data": table}))
 
 
 def _connection_set(members: Iterable[Member]) -> list[dict[str, object]]:

@@ -1,10 +1,11 @@
-"""The name service: where topics and brokers are (105, 106, 206, 216). It knows one broker, the one beside it."""
+"""The name service: where topics and brokers are (105, 106, 206, 216, 224, 304, 311 to 313), what may be written (205,
+327), what is set (318, 319). It knows one broker, the one beside it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...engine.store.topics import Topic
+from ...engine.store.topics import WRITE, Topic
 from ..codec import Command
 from ..codes import Answer, Request
 from ..errors import RequestRefused
@@ -12,20 +13,27 @@ from ..fields import text
 from ..jsonbody import json_body
 from ..server import Connection, Handler
 from ..state import BrokerState
+from .keyvalues import KeyValueProcessor
 
 DEFAULT_TOPIC = "TBW102"
 """Whose route producers take for a topic that does not exist yet and may be made by its first message."""
 
 _FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 _INHERIT = 1
+# bits of a topic's system flag (TopicSysFlag): it is of a unit, units subscribe to it
+_UNIT, _UNIT_SUB = 1, 2
 
 
 class NameService:
     """Answers for the name server."""
 
-    def __init__(self, state: BrokerState) -> None:
+    def __init__(self, state: BrokerState, port: int = 9876) -> None:
         self._state = state
+        self._port = port
         self._engine = state.engine
+        self._key_values = KeyValueProcessor(state)
+        self._is_wiped = False
+        """Routes say that nothing may be written: clients send elsewhere, until the next start or 327."""
 
     def handlers(self) -> Mapping[int, Handler]:
         """Request code -> handler."""
@@ -34,6 +42,16 @@ class NameService:
             Request.GET_BROKER_CLUSTER_INFO: self._cluster,
             Request.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self._topics,
             Request.DELETE_TOPIC_IN_NAMESRV: self._delete,
+            Request.GET_TOPICS_BY_CLUSTER: self._topics_of_cluster,
+            Request.GET_SYSTEM_TOPIC_LIST_FROM_NS: self._system_topics,
+            Request.GET_UNIT_TOPIC_LIST: self._unit_topics,
+            Request.GET_HAS_UNIT_SUB_TOPIC_LIST: self._unit_topics,
+            Request.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self._unit_topics,
+            Request.WIPE_WRITE_PERM_OF_BROKER: self._wipe,
+            Request.ADD_WRITE_PERM_OF_BROKER: self._wipe,
+            Request.GET_NAMESRV_CONFIG: self._settings,
+            Request.UPDATE_NAMESRV_CONFIG: self._change_settings,
+            **self._key_values.handlers(),
         }
 
     def _route(self, _: Connection, request: Command) -> Command:
@@ -45,7 +63,7 @@ class NameService:
             )
         queues = {
             "brokerName": self._state.config.broker_name,
-            "perm": topic.permission,
+            "perm": topic.permission & ~WRITE if self._is_wiped else topic.permission,
             "readQueueNums": topic.read_queues,
             "topicSysFlag": topic.system_flag,
             "writeQueueNums": topic.write_queues,
@@ -79,10 +97,49 @@ class NameService:
         }
         return request.answer(body=json_body(body))
 
-    def _topics(self, _: Connection, request: Command) -> Command:
+    def _names(self) -> set[str]:
+        """Of all topics that have a route but the template; the names of cluster and broker are topics, too."""
         config = self._state.config
-        names = {topic.name for topic in self._engine.topics.all()} | {config.cluster_name, config.broker_name}
+        return {topic.name for topic in self._engine.topics.all()} | {config.cluster_name, config.broker_name}
+
+    def _topics(self, _: Connection, request: Command) -> Command:
+        return request.answer(body=json_body({"topicList": sorted(self._names())}))
+
+    def _topics_of_cluster(self, _: Connection, request: Command) -> Command:
+        names = self._names() if text(request.ext, "cluster") == self._state.config.cluster_name else ()
         return request.answer(body=json_body({"topicList": sorted(names)}))
+
+    def _system_topics(self, _: Connection, request: Command) -> Command:
+        config = self._state.config
+        body = {"brokerAddr": self._state.address, "topicList": [config.cluster_name, config.broker_name]}
+        return request.answer(body=json_body(body))
+
+    def _unit_topics(self, _: Connection, request: Command) -> Command:
+        bit = _UNIT if request.code == Request.GET_UNIT_TOPIC_LIST else _UNIT_SUB
+        topics = [topic for topic in self._engine.topics.all() if topic.system_flag & bit]
+        if request.code == Request.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST:
+            topics = [topic for topic in topics if not topic.system_flag & _UNIT]
+        return request.answer(body=json_body({"topicList": sorted(topic.name for topic in topics)}))
+
+    def _wipe(self, _: Connection, request: Command) -> Command:
+        """Says of all topics of the broker that they may not be written, or that they may again."""
+        is_wiped = request.code == Request.WIPE_WRITE_PERM_OF_BROKER
+        count = 0
+        if text(request.ext, "brokerName") == self._state.config.broker_name:
+            self._is_wiped = is_wiped
+            count = len(self._names())
+        return request.answer({"wipeTopicCount" if is_wiped else "addTopicCount": str(count)})
+
+    def _settings(self, _: Connection, request: Command) -> Command:
+        lines = (f"listenPort={self._port}", f"rocketmqHome={self._state.config.root}", "enableTopicList=true")
+        return request.answer(body="".join(f"{line}\n" for line in lines).encode())
+
+    def _change_settings(self, _: Connection, request: Command) -> Command:
+        raise RequestRefused(
+            Answer.INVALID_PARAMETER,
+            "The name service has no settings that can be changed while it runs; docs/SETTINGS.md lists what it "
+            "starts with.",
+        )
 
     def _delete(self, _: Connection, request: Command) -> Command:
         """A topic leaves the name service when it is deleted in the broker (215): there is nothing left to do."""

@@ -72,7 +72,9 @@ class OffsetProcessor:
         group = text(request.ext, "consumerGroup")
         topic, queue_id = self._queue(request)
         if self._engine.groups.get(group) is None:
-            raise RequestRefused(Answer.SUBSCRIPTION_GROUP_NOT_EXIST, f"Consumer group {group!r} does not exist.")
+            raise RequestRefused(Answer.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!")
+        if self._state.resets.has(group, (topic, queue_id)):
+            return request.answer(remark="Offset has been previously reset")
         self._engine.offsets.commit(group, topic, queue_id, whole(request.ext, "commitOffset", low=0))
         return request.answer()
 

@@ -43,6 +43,7 @@ _ANSWERS = {
 class _Wanted:
     """What one pull asks for, checked."""
 
+    group: str
     topic: str
     queue_id: int
     most_messages: int
@@ -67,9 +68,10 @@ class PullProcessor:
         group, topic = text(ext, "consumerGroup"), text(ext, "topic")
         sys_flag = whole(ext, "sysFlag", 0, low=0, high=INT_MAX)
         queue_id = whole(ext, "queueId", low=0, high=INT_MAX)
-        self._check_group(group)
+        self._check_group(group, topic)
         self._check_queue(topic, queue_id)
         wanted = _Wanted(
+            group,
             topic,
             queue_id,
             min(whole(ext, "maxMsgNums", 32, low=1, high=INT_MAX), MOST_MESSAGES),
@@ -78,6 +80,9 @@ class PullProcessor:
             whole(ext, "suspendTimeoutMillis", 0, low=0) if sys_flag & SUSPEND else 0,
         )
         offset = whole(ext, "queueOffset")
+        moved = self._moved(request, wanted)
+        if moved is not None:
+            return moved
         committed = whole(ext, "commitOffset", -1)
         if sys_flag & COMMIT_OFFSET and committed >= 0 and self._engine.groups.get(group) is not None:
             self._engine.offsets.commit(group, topic, queue_id, committed)
@@ -85,12 +90,22 @@ class PullProcessor:
         if self._may_wait(pulled, offset, wanted.suspend_ms):
             self._hold(connection, request, wanted, pulled.next_offset)
             return None
-        return self._answer(request, pulled, offset)
+        return self._answer(request, wanted, pulled, offset)
 
-    def _check_group(self, name: str) -> None:
+    def _check_group(self, name: str, topic: str) -> None:
         group = self._engine.groups.get(name)
         if group is not None and not group.consume_enable:
             raise RequestRefused(Answer.NO_PERMISSION, f"subscription group no permission, {name}")
+        if self._engine.groups.is_forbidden(name, topic):
+            raise RequestRefused(Answer.NO_PERMISSION, f"the consumer group[{name}] is forbidden for topic[{topic}]")
+
+    def _moved(self, request: Command, wanted: _Wanted) -> Command | None:
+        """The answer to a group that an administrator has put elsewhere, if it was not told yet."""
+        offset = self._state.resets.take(wanted.group, (wanted.topic, wanted.queue_id))
+        if offset is None:
+            return None
+        low, high = self._engine.queue_bounds(wanted.topic, wanted.queue_id)
+        return request.answer(_fields(offset, low, high), code=Answer.PULL_OFFSET_MOVED, remark="OFFSET_RESET")
 
     def _check_queue(self, name: str, queue_id: int) -> None:
         topic: Topic | None = self._engine.topics.get(name)
@@ -149,28 +164,34 @@ class PullProcessor:
             code = refusal_code(error) if isinstance(error, EngineError) else Answer.SYSTEM_ERROR
             connection.send(request.answer(code=code, remark=str(error)))
             return True
+        moved = self._moved(request, wanted)
+        if moved is not None:
+            connection.send(moved)
+            return True
         if not is_last and pulled.status in {PullStatus.NO_MESSAGE, PullStatus.NO_MATCH}:
             pull.offset = pulled.next_offset
             if pulled.next_offset >= pulled.max_offset:
                 return False
-        connection.send(self._answer(request, pulled, pull.offset))
+        connection.send(self._answer(request, wanted, pulled, pull.offset))
         return True
 
-    def _answer(self, request: Command, pulled: Pulled, offset: int) -> Command:
+    def _answer(self, request: Command, wanted: _Wanted, pulled: Pulled, offset: int) -> Command:
         code, remark = _ANSWERS[pulled.status]
         if pulled.status is PullStatus.EMPTY_QUEUE and offset != 0:
             code, remark = Answer.PULL_OFFSET_MOVED, "NO_MESSAGE_IN_QUEUE"
-        self._state.get_total += len(pulled.records)
-        return request.answer(
-            {
-                "suggestWhichBrokerId": "0",
-                "nextBeginOffset": str(pulled.next_offset),
-                "minOffset": str(pulled.min_offset),
-                "maxOffset": str(pulled.max_offset),
-                "topicSysFlag": "0",
-                "groupSysFlag": "0",
-            },
-            b"".join(pulled.records),
-            code=code,
-            remark=remark,
-        )
+        if pulled.records:
+            self._state.get_total += len(pulled.records)
+            self._state.statistics.given(wanted.group, wanted.topic, len(pulled.records), self._state.clock())
+        fields = _fields(pulled.next_offset, pulled.min_offset, pulled.max_offset)
+        return request.answer(fields, b"".join(pulled.records), code=code, remark=remark)
+
+
+def _fields(next_offset: int, min_offset: int, max_offset: int) -> dict[str, str]:
+    return {
+        "suggestWhichBrokerId": "0",
+        "nextBeginOffset": str(next_offset),
+        "minOffset": str(min_offset),
+        "maxOffset": str(max_offset),
+        "topicSysFlag": "0",
+        "groupSysFlag": "0",
+    }

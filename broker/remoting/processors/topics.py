@@ -1,21 +1,46 @@
-"""Topics and what is in them: 17, 215, 21, 351, 202, 300."""
+"""Topics and what is in them: 17, 18, 215, 21, 351, 202, 300, 305."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from ...engine.errors import TopicNotFound
-from ...engine.store.topics import Topic
+from ...engine.store.topics import SYSTEM_TOPICS, Topic
 from ..codec import Command
 from ..codes import Answer, Request
 from ..errors import RequestRefused
-from ..fields import INT_MAX, text, truth, whole
+from ..fields import INT_MAX, body_as, text, truth, whole
 from ..jsonbody import json_body, message_queue, table_with_object_keys
 from ..server import Connection, Handler
 from ..state import BrokerState
+from ..statistics import TOPIC_PUT_NUMS
 
 MOST_QUEUES = 16_384
 """Queues that a topic may be given: requests about a topic name each of them."""
+
+
+MOST_TOPICS_AT_ONCE = 10_000
+
+
+class TopicBody(msgspec.Struct, rename="camel"):
+    """TopicConfig as an administrator gives it: attributes are changes, `{"+name": "value", "-name": ""}`."""
+
+    topic_name: str
+    read_queue_nums: int = 16
+    write_queue_nums: int = 16
+    perm: int = 6
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_sys_flag: int = 0
+    order: bool = False
+    attributes: dict[str, str] = {}
+
+
+class TopicListBody(msgspec.Struct, rename="camel"):
+    """CreateTopicListRequestBody."""
+
+    topic_config_list: list[TopicBody] = []
 
 
 class TopicProcessor:
@@ -29,40 +54,76 @@ class TopicProcessor:
         """Request code -> handler."""
         return {
             Request.UPDATE_AND_CREATE_TOPIC: self._put,
+            Request.UPDATE_AND_CREATE_TOPIC_LIST: self._put_list,
             Request.DELETE_TOPIC_IN_BROKER: self._delete,
             Request.GET_ALL_TOPIC_CONFIG: self._all,
             Request.GET_TOPIC_CONFIG: self._one,
             Request.GET_TOPIC_STATS_INFO: self._stats,
             Request.QUERY_TOPIC_CONSUME_BY_WHO: self._consumed_by,
+            Request.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self._system_topics,
         }
 
     def _put(self, _: Connection, request: Command) -> Command:
         ext = request.ext
-        name = text(ext, "topic")
-        read_queues = whole(ext, "readQueueNums", low=1, high=MOST_QUEUES)
-        write_queues = whole(ext, "writeQueueNums", low=1, high=MOST_QUEUES)
-        known = self._engine.topics.get(name)
-        topic = Topic(
-            name=name,
-            read_queues=read_queues,
-            write_queues=write_queues,
-            permission=whole(ext, "perm", 6, low=0, high=7),
-            filter_type=ext.get("topicFilterType") or "SINGLE_TAG",
-            system_flag=whole(ext, "topicSysFlag", 0, low=0, high=INT_MAX),
-            order=truth(ext, "order"),
-            attributes=changed_attributes(known.attributes if known is not None else {}, ext.get("attributes", "")),
+        body = TopicBody(
+            text(ext, "topic"),
+            whole(ext, "readQueueNums"),
+            whole(ext, "writeQueueNums"),
+            whole(ext, "perm", 6),
+            ext.get("topicFilterType") or "SINGLE_TAG",
+            whole(ext, "topicSysFlag", 0),
+            truth(ext, "order"),
         )
-        if topic.is_system:
-            raise RequestRefused(Answer.INVALID_PARAMETER, f"The topic[{name}] is conflict with system topic.")
-        if topic != known:
-            self._engine.topics.put(topic)
+        self._put_all([self._meant(body, ext.get("attributes", ""))])
         return request.answer()
 
-    def _delete(self, _: Connection, request: Command) -> Command:
-        topic = self._topic(request)
+    def _put_list(self, _: Connection, request: Command) -> Command:
+        """All of them or none."""
+        wanted = body_as(TopicListBody, request.body).topic_config_list
+        if not 0 < len(wanted) <= MOST_TOPICS_AT_ONCE:
+            raise RequestRefused(Answer.INVALID_PARAMETER, f"A list holds 1 to {MOST_TOPICS_AT_ONCE:,} topics.")
+        changes = (
+            ",".join(f"{name}={value}" if value else name for name, value in one.attributes.items()) for one in wanted
+        )
+        self._put_all([self._meant(one, change) for one, change in zip(wanted, changes, strict=True)])
+        return request.answer()
+
+    def _meant(self, body: TopicBody, attribute_changes: str) -> Topic:
+        """The topic as it shall be; refused if it may not be so."""
+        _check_range("readQueueNums", body.read_queue_nums, 1, MOST_QUEUES)
+        _check_range("writeQueueNums", body.write_queue_nums, 1, MOST_QUEUES)
+        _check_range("perm", body.perm, 0, 7)
+        _check_range("topicSysFlag", body.topic_sys_flag, 0, INT_MAX)
+        known = self._engine.topics.get(body.topic_name)
+        topic = Topic(
+            name=body.topic_name,
+            read_queues=body.read_queue_nums,
+            write_queues=body.write_queue_nums,
+            permission=body.perm,
+            filter_type=body.topic_filter_type,
+            system_flag=body.topic_sys_flag,
+            order=body.order,
+            attributes=changed_attributes(known.attributes if known is not None else {}, attribute_changes),
+        )
         if topic.is_system:
             raise RequestRefused(Answer.INVALID_PARAMETER, f"The topic[{topic.name}] is conflict with system topic.")
-        self._engine.delete_topic(topic.name)
+        return topic
+
+    def _put_all(self, topics: list[Topic]) -> None:
+        changed = [topic for topic in topics if topic != self._engine.topics.get(topic.name)]
+        if changed:
+            self._engine.topics.put_many(changed)
+
+    def _delete(self, _: Connection, request: Command) -> Command:
+        """Deleting what is not there succeeds: tools delete the retry topics of a group whether it has any or not."""
+        name = text(request.ext, "topic")
+        topic = self._engine.topics.get(name)
+        if topic is None:
+            return request.answer()
+        if topic.is_system:
+            raise RequestRefused(Answer.INVALID_PARAMETER, f"The topic[{name}] is conflict with system topic.")
+        self._engine.delete_topic(name)
+        self._state.statistics.forget_topic(name)
         return request.answer()
 
     def _topic(self, request: Command) -> Topic:
@@ -89,24 +150,30 @@ class TopicProcessor:
     def _stats(self, _: Connection, request: Command) -> Command:
         topic = self._topic(request)
         rows: list[tuple[object, object]] = []
-        total = 0
         for queue_id in range(max(topic.read_queues, topic.write_queues)):
             low, high = self._engine.queue_bounds(topic.name, queue_id)
             last_ms = self._engine.store_ms(topic.name, queue_id, high - 1) if high > low else None
-            total += high
             rows.append(
                 (
                     message_queue(self._state.config.broker_name, topic.name, queue_id),
                     {"lastUpdateTimestamp": last_ms or 0, "maxOffset": high, "minOffset": low},
                 )
             )
-        rate = self._state.rates.per_second(("put", topic.name), total, self._state.clock())
+        rate = self._state.statistics.per_second(TOPIC_PUT_NUMS, topic.name, self._state.clock())
         return request.answer(body=json_body({"offsetTable": table_with_object_keys(rows), "topicPutTps": rate}))
 
     def _consumed_by(self, _: Connection, request: Command) -> Command:
         topic = text(request.ext, "topic")
         groups = set(self._engine.offsets.groups_of_topic(topic)) | set(self._state.clients.groups_of_topic(topic))
         return request.answer(body=json_body({"groupList": sorted(groups)}))
+
+    def _system_topics(self, _: Connection, request: Command) -> Command:
+        return request.answer(body=json_body({"topicList": sorted(SYSTEM_TOPICS)}))
+
+
+def _check_range(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise RequestRefused(Answer.INVALID_PARAMETER, f"The field {name!r} is {value}; allowed are {low} to {high}.")
 
 
 def changed_attributes(known: Mapping[str, str], changes: str) -> dict[str, str]:

@@ -1,0 +1,164 @@
+"""How many messages came and went in the last minute, hour and day, by RocketMQ's names of statistics.
+
+A counter notes what it was when a stretch of time began in which it moved, so that what does not move costs nothing:
+
+    window   stretch   stretches kept
+    minute   10 s       6
+    hour     10 min     6
+    day       1 h      24
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from ..engine.errors import TopicNotFound
+from ..engine.store.topics import SYSTEM_PREFIX, SYSTEM_TOPICS, Topic
+
+TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
+GROUP_GET_NUMS = "GROUP_GET_NUMS"
+SENT_BACK_NUMS = "SNDBCK_PUT_NUMS"
+BROKER_PUT_NUMS = "BROKER_PUT_NUMS"
+BROKER_GET_NUMS = "BROKER_GET_NUMS"
+
+MOST_COUNTERS = 50_000
+"""Pairs of topics and groups, and topics; one more has the oldest forgotten."""
+
+#: length of a stretch in ms, stretches in the window
+_WINDOWS = ((10_000, 6), (600_000, 6), (3_600_000, 24))
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """What was counted in one window."""
+
+    count: int
+    per_second: float
+
+
+class Counter:
+    """One number that only grows."""
+
+    __slots__ = ("_began_ms", "_stretches", "total")
+
+    def __init__(self, now_ms: int) -> None:
+        self.total = 0
+        self._began_ms = now_ms
+        self._stretches: tuple[deque[tuple[int, int]], ...] = tuple(deque(maxlen=size + 1) for _, size in _WINDOWS)
+
+    def add(self, count: int, now_ms: int) -> None:
+        """Counts some more."""
+        for (length_ms, _), stretches in zip(_WINDOWS, self._stretches, strict=True):
+            stretch = now_ms // length_ms
+            if not stretches or stretches[-1][0] != stretch:
+                stretches.append((stretch, self.total))
+        self.total += count
+
+    def sums(self, now_ms: int) -> tuple[Sum, Sum, Sum]:
+        """What was counted in the last minute, hour and day (the stretch that runs included)."""
+        return tuple(self._sum(window, now_ms) for window in range(3))  # type: ignore[return-value]
+
+    def _sum(self, window: int, now_ms: int) -> Sum:
+        length_ms, size = _WINDOWS[window]
+        oldest = now_ms // length_ms - size
+        counted = next((self.total - total for stretch, total in self._stretches[window] if stretch >= oldest), 0)
+        span_ms = min(now_ms - self._began_ms, now_ms - oldest * length_ms)
+        return Sum(counted, counted * 1000 / max(span_ms, 1_000))
+
+
+class Statistics:
+    """All counters of one broker, by name of the statistic and key (a topic, or `topic@group`)."""
+
+    def __init__(self, cluster_name: str, now_ms: int) -> None:
+        self._cluster_name = cluster_name
+        self._counters: dict[tuple[str, str], Counter] = {}
+        self._ends: dict[tuple[str, int], int] = {}
+        self.put = _Daily(now_ms)
+        self.get = _Daily(now_ms)
+
+    def begin(self, topics: Iterable[Topic], end_of: Callable[[str, int], int]) -> None:
+        """Where the queues end now: what comes from here on is counted."""
+        for topic in topics:
+            for queue_id in range(max(topic.read_queues, topic.write_queues)):
+                self._ends[topic.name, queue_id] = end_of(topic.name, queue_id)
+
+    def arrived(self, queues: Iterable[tuple[str, int]], end_of: Callable[[str, int], int], now_ms: int) -> None:
+        """These queues became longer; the broker's own are no messages of its senders."""
+        total = 0
+        for topic, queue_id in queues:
+            try:
+                count = self._grown(topic, queue_id, end_of(topic, queue_id))
+            except TopicNotFound:
+                continue
+            if count > 0:
+                self._add(TOPIC_PUT_NUMS, topic, count, now_ms)
+                total += 0 if topic.startswith(SYSTEM_PREFIX) or topic in SYSTEM_TOPICS else count
+        if total:
+            self._add(BROKER_PUT_NUMS, self._cluster_name, total, now_ms)
+            self.put.add(total, now_ms)
+
+    def _grown(self, topic: str, queue_id: int, end: int) -> int:
+        key = (topic, queue_id)
+        count = end - self._ends.get(key, 0)
+        self._ends[key] = end
+        return count
+
+    def given(self, group: str, topic: str, count: int, now_ms: int) -> None:
+        """Messages were given to a group."""
+        self._add(GROUP_GET_NUMS, f"{topic}@{group}", count, now_ms)
+        self._add(BROKER_GET_NUMS, self._cluster_name, count, now_ms)
+        self.get.add(count, now_ms)
+
+    def sent_back(self, group: str, topic: str, now_ms: int) -> None:
+        """A consumer gave a message back."""
+        self._add(SENT_BACK_NUMS, f"{topic}@{group}", 1, now_ms)
+
+    def forget_topic(self, topic: str) -> None:
+        """A topic is gone; one of its name begins anew."""
+        self._ends = {key: end for key, end in self._ends.items() if key[0] != topic}
+        self._counters = {key: counter for key, counter in self._counters.items() if key[1].partition("@")[0] != topic}
+
+    def sums(self, name: str, key: str, now_ms: int) -> tuple[Sum, Sum, Sum] | None:
+        """Last minute, hour and day of one counter; None if nothing was ever counted."""
+        counter = self._counters.get((name, key))
+        return counter.sums(now_ms) if counter is not None else None
+
+    def per_second(self, name: str, key: str, now_ms: int) -> float:
+        """Rate of the last minute."""
+        sums = self.sums(name, key, now_ms)
+        return sums[0].per_second if sums is not None else 0.0
+
+    def _add(self, name: str, key: str, count: int, now_ms: int) -> None:
+        counter = self._counters.get((name, key))
+        if counter is None:
+            if len(self._counters) >= MOST_COUNTERS:
+                del self._counters[next(key for key in self._counters if key[1] != self._cluster_name)]
+            counter = self._counters[name, key] = Counter(now_ms)
+        counter.add(count, now_ms)
+
+
+class _Daily:
+    """A total since the start, and what it was at the last two midnights (BrokerStats)."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.total = self.yesterday_morning = self.today_morning = 0
+        self._day = _day(now_ms)
+
+    def add(self, count: int, now_ms: int) -> None:
+        """Counts some more."""
+        self.look(now_ms)
+        self.total += count
+
+    def look(self, now_ms: int) -> None:
+        """Has a new day begun?"""
+        day = _day(now_ms)
+        if day != self._day:
+            self.yesterday_morning, self.today_morning, self._day = self.today_morning, self.total, day
+
+
+def _day(now_ms: int) -> int:
+    """Days since year 1, in the time zone of the machine."""
+    return datetime.fromtimestamp(now_ms / 1000, UTC).astimezone().toordinal()
