@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from .asking import AsyncAdmin
+from .credentials import Access
 from .eventloop import event_loop_thread
 from .timers import (
     Action,
@@ -51,8 +52,8 @@ _run = event_loop_thread.run
 class Admin:
     """Asks brokers about topics, groups, queues, delay levels and messages; see AsyncAdmin for each answer."""
 
-    def __init__(self, namesrv: str = "127.0.0.1:9876", broker: str | None = None) -> None:
-        self._core = AsyncAdmin(namesrv, broker)
+    def __init__(self, namesrv: str = "127.0.0.1:9876", broker: str | None = None, **access: Unpack[Access]) -> None:
+        self._core = AsyncAdmin(namesrv, broker, **access)
 
     def __enter__(self) -> Self:
         return self

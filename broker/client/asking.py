@@ -8,12 +8,13 @@ not Escapement.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 from ..engine.message import Message, parse_offset_message_id
 from ..remoting.client import Response
 from ..remoting.codes import Answer, Request
 from . import answers, names
+from .credentials import Access
 from .errors import BadAnswer, BrokerRefused, BrokerUnreachable, InvalidArgument
 from .leniency import read_object
 from .reader import PULL_BYTES
@@ -43,8 +44,8 @@ _WHOLE_TIME_MS = 2**62
 class AsyncAdmin(TimerQuestions, TransactionQuestions):
     """Asks the brokers of one name server; `broker` names the one for questions that only one can answer."""
 
-    def __init__(self, namesrv: str = "127.0.0.1:9876", broker: str | None = None) -> None:
-        self._session = Session(namesrv)
+    def __init__(self, namesrv: str = "127.0.0.1:9876", broker: str | None = None, **access: Unpack[Access]) -> None:
+        self._session = Session(namesrv, **access)
         self._broker = broker
 
     async def brokers(self) -> tuple[Broker, ...]:

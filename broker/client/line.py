@@ -170,8 +170,8 @@ class Line(asyncio.Protocol):
 class Lines:
     """The lines of one producer, one per address, made at first use and anew after a loss."""
 
-    def __init__(self, security: Security) -> None:
-        self._security = security
+    def __init__(self, security: Security | None = None) -> None:
+        self._security = security or Security()
         self._lines: dict[str, Line] = {}
         self._connecting: dict[str, asyncio.Task[Line]] = {}
 
