@@ -238,6 +238,8 @@ class Pops:
     def start(self, now_ms: int) -> None:
         """Fit everything to what the log holds, and have it looked at when its time comes."""
         self.book.see(now_ms)
+        # what recovery heard stands behind the checkpoint of before: the next one needs a snapshot of its own
+        self.book.is_changed = bool(self.book.queues)
         self._recovering.fit(self.taker)
         for queue in self.book.queues.values():
             for point in queue.points.values():

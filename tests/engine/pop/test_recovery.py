@@ -107,6 +107,19 @@ def test_a_checkpoint_taken_while_a_copy_is_on_its_way_loses_nothing() -> None:
     assert eventually(driver) == [b"m0", b"m1"]
 
 
+def test_a_copy_heard_of_after_a_crash_is_known_after_a_clean_stop() -> None:
+    files = SimulatedFiles()
+    driver = popping(files, messages=1)
+    pop(driver)
+    driver.clock.advance(6_000)
+    driver.upkeep()
+    driver.advance(INVISIBLE_MS)
+    driver = crashed(files, driver)
+    files = files_of(driver)
+    driver = reopened(files, driver.clock)
+    assert eventually(driver) == [b"m0"]
+
+
 def test_tries_are_counted_across_crashes() -> None:
     files = SimulatedFiles()
     driver = popping(files, messages=1)
