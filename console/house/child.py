@@ -49,6 +49,7 @@ class Child:
         self.log_path = logs / f"{spec.name}.log"
         self.process: subprocess.Popen[bytes] | None = None
         self.failures = 0
+        self.restarts = 0
         self.started_s = 0.0
         self.restart_at_s: float | None = None
         self.partial_line = b""

@@ -96,9 +96,18 @@ def _workers() -> list[ChildSpec]:
             "transfer", _worker("transfer", *HOSTING_WORKER, "-Q", "transfer", "--transfer"), stop_timeout_s=15.0
         ),
         ChildSpec("jobs", _worker("jobs", "-P", "prefork", "-c", "1", "-Q", "jobs", "--without-mingle")),
+        *_checkbacks(),
         *_dashboards(),
         ChildSpec("beat", (*beat, "--pidfile=", "-l", "INFO")),
     ]
+
+
+def _checkbacks() -> list[ChildSpec]:
+    """Who answers brokers that ask what became of a half: the database, and the addresses of those that use REST."""
+    specs = [ChildSpec("checkback-http", (sys.executable, MANAGE, "checkback_http"))]
+    if settings.ESCAPEMENT_PRODUCER_GROUPS:
+        specs.insert(0, ChildSpec("checkback", (sys.executable, MANAGE, "checkback")))
+    return specs
 
 
 def _dashboards() -> list[ChildSpec]:

@@ -33,7 +33,8 @@ class StartFailed(Exception):
 
 
 class Supervisor:
-    """Keeps the children of one run. `say(name, text)` receives one line for the terminal."""
+    """Keeps the children of one run. `say(name, text)` receives one line for the terminal, `on_change` all children
+    each time that one of them has started or ended."""
 
     def __init__(
         self,
@@ -42,11 +43,13 @@ class Supervisor:
         say: Callable[[str, str], None],
         *,
         verbose: bool = False,
+        on_change: Callable[[Sequence[Child]], None] = lambda children: None,
     ) -> None:
         self.children = [Child(spec, logs) for spec in specs]
         self.stop_requests = 0
         self._say = say
         self._verbose = verbose
+        self._on_change = on_change
         self._selector = selectors.DefaultSelector()
 
     def run(self, on_started: Callable[[], None]) -> int:
@@ -92,6 +95,7 @@ class Supervisor:
     def _start(self, child: Child) -> None:
         child.start(time.monotonic())
         self._selector.register(child.output, selectors.EVENT_READ, child)
+        self._on_change(self.children)
 
     def _await_ready(self, child: Child) -> None:
         spec = child.spec
@@ -136,7 +140,9 @@ class Supervisor:
         if not child.output_ended:  # something it started still holds the pipe
             self._selector.unregister(child.output)
         child.kill()
-        return child.reap()
+        code = child.reap()
+        self._on_change(self.children)
+        return code
 
     def _keep_alive(self) -> None:
         now_s = time.monotonic()
@@ -155,7 +161,9 @@ class Supervisor:
             child.failures = 0
         wait_s = min(BACK_OFF_FIRST_S * 2**child.failures, BACK_OFF_LONGEST_S)
         child.failures = min(child.failures + 1, 16)
+        child.restarts += 1
         child.restart_at_s = now_s + wait_s
+        self._on_change(self.children)
         self._say(child.spec.name, f"{self._epitaph(child, code)}; starting again in {wait_s:.1f} s")
 
     def _epitaph(self, child: Child, code: int) -> str:

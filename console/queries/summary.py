@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.db.models import Sum
 
 from broker.models import Broker, Queue, RateHistory, Topic
+from console.house import roster
 from console.queries.findings import findings_of
 from console.queries.mirrored import Mirrored, mirrored
 from console.queries.progress import group_rows
@@ -43,6 +45,7 @@ def overview() -> Overview:
         groups=len(groups),
         lag=lag,
         stored_total=_stored(here),
+        processes=roster.read(settings.VAR / roster.FILE),
     )
 
 

@@ -6,12 +6,10 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from broker.client import AsyncAdmin, AsyncProducer, Decision, Message, prepare
+from broker.client import AsyncAdmin, AsyncProducer, Decision, prepare
 from broker.client.transaction import as_half
 from broker.client.transactions_admin import TransactionTarget
 from broker.remoting.service import BrokerService
@@ -20,50 +18,8 @@ from console.checkback.allowed import AllowList, read_address
 from console.checkback.answering import IN_FLIGHT, PATIENCE, Answerer, Contact, question, read_decision
 from console.checkback.asking import Asker, HttpLimits, NoAnswer
 from console.checkback.resolving import Resolver
+from tests.checkback.answers import EMPTY, SECRET, agree, forged, message
 from tests.checkback.server import Question, Server, always, decided, http
-from tests.client.running import small_store
-
-SECRET = signing.secret_of("shop", signing.new_salt())
-
-
-@pytest.fixture
-async def service(tmp_path: Path) -> AsyncIterator[BrokerService]:
-    """A broker that asks about what is some moments old, and again soon."""
-    config = replace(
-        small_store(tmp_path), transaction_timeout_ms=200, transaction_interval_ms=300, transaction_checks=4
-    )
-    running = BrokerService(config, broker_port=0, namesrv_port=0)
-    await running.start()
-    yield running
-    await running.stop()
-
-
-@pytest.fixture
-async def admin(service: BrokerService) -> AsyncIterator[AsyncAdmin]:
-    made = AsyncAdmin(service.namesrv_address)
-    yield made
-    await made.close()
-
-
-@pytest.fixture
-async def rest(service: BrokerService) -> AsyncIterator[AsyncProducer]:
-    """Sends halves as the REST interface does: it is no producer of their group."""
-    made = AsyncProducer("rest", service.namesrv_address)
-    yield made
-    await made.close()
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[Server]:
-    async with Server(agree("COMMIT")) as running:
-        yield running
-
-
-def agree(decision: str) -> Callable[[Question], Awaitable[bytes]]:
-    async def speak(asked: Question) -> bytes:
-        return decided(asked, SECRET, decision)
-
-    return speak
 
 
 async def send(rest: AsyncProducer, *bodies: str, group: str = "shop") -> list[str]:
@@ -138,41 +94,6 @@ async def test_a_signed_answer_decides(
     assert asked.headers["escapement-signature"] == signing.sign_question(SECRET, stamp, nonce, asked.body)
     (row,) = (await admin.transactions("decided")).items
     assert row.by.startswith("check ")
-
-
-def forged(asked: Question) -> dict[str, bytes]:
-    """Answers that say COMMIT and must not be believed."""
-    nonce, body = asked.headers["escapement-nonce"], b'{"decision": "COMMIT"}'
-    right = signing.sign_answer(SECRET, nonce, body)
-
-    def signed(body: bytes) -> bytes:
-        return http(body, Escapement_Signature=signing.sign_answer(SECRET, nonce, body))
-
-    return {
-        "unsigned": http(body),
-        "another secret": http(body, Escapement_Signature=signing.sign_answer("chk_x", nonce, body)),
-        "another question": http(body, Escapement_Signature=signing.sign_answer(SECRET, "n", body)),
-        "another body": http(b'{"decision":"COMMIT"}', Escapement_Signature=right),
-        "the question's own": http(body, Escapement_Signature=asked.headers["escapement-signature"]),
-        "signed as a question": http(body, Escapement_Signature=signing.sign_question(SECRET, "", nonce, body)),
-        "not latin": http(body, Escapement_Signature="é" * 64),
-        "no decision": signed(b"{}"),
-        "another word": signed(b'{"decision": "commit"}'),
-        "a number": signed(b'{"decision": 8}'),
-        "two names": signed(b'{"decision": "COMMIT", "more": 1}'),
-        "twice": signed(b'{"decision": "ROLLBACK", "decision": "COMMIT"}'),
-        "a list": signed(b'["COMMIT"]'),
-        "text": signed(b'"COMMIT"'),
-        "not JSON": signed(b"COMMIT"),
-        "not UTF-8": signed(b'{"decision": "\xff"}'),
-        "deep": signed(b"[" * 2000),
-        "a redirect": http(body, status="302 Found", Location="/", Escapement_Signature=right),
-        "an error": http(body, status="500 Oops", Escapement_Signature=right),
-        "nothing": b"",
-    }
-
-
-EMPTY = Question("", {"escapement-nonce": "", "escapement-signature": ""}, b"")
 
 
 @pytest.mark.parametrize("name", sorted(forged(EMPTY)))
@@ -300,14 +221,6 @@ async def test_one_question_a_transaction_at_a_time(
             return await states(admin) == ["committed"]
 
         await until(is_decided)
-
-
-def message(**properties: str) -> Message:
-    return Message(
-        topic="orders", queue_id=0, queue_offset=0, position=0, size=0, body=b"", properties=properties, flag=0,
-        sys_flag=0, born_ms=5, born_host=("127.0.0.1", 1), store_ms=6, store_host=("127.0.0.1", 2), reconsume_times=0,
-        prepared_position=0,
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize(("times", "check"), [("3", 3), ("", None), ("x", None), ("9" * 50, None)])

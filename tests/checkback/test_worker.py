@@ -25,32 +25,9 @@ from console.checkback.answering import Answerer
 from console.checkback.rows import CheckAddress
 from console.operations.actor import Actor
 from tests.checkback.server import Question, Server, decided
-from tests.client.running import small_store
 from tests.house.sources import ROOT
 
 ANNA = Actor("anna", frozenset())
-
-
-@pytest.fixture
-async def service(tmp_path: Path) -> AsyncIterator[BrokerService]:
-    running = BrokerService(small_store(tmp_path), broker_port=0, namesrv_port=0)
-    await running.start()
-    yield running
-    await running.stop()
-
-
-@pytest.fixture
-async def admin(service: BrokerService) -> AsyncIterator[AsyncAdmin]:
-    made = AsyncAdmin(service.namesrv_address)
-    yield made
-    await made.close()
-
-
-@pytest.fixture
-async def rest(service: BrokerService) -> AsyncIterator[AsyncProducer]:
-    made = AsyncProducer("rest", service.namesrv_address)
-    yield made
-    await made.close()
 
 
 class Shop(Server):

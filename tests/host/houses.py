@@ -18,12 +18,14 @@ PROGRAM = """
 import json, sys
 from pathlib import Path
 from console.house.child import ChildSpec
+from console.house.roster import Roster
 from console.house.supervisor import Supervisor
 specs, once, logs = json.loads(sys.argv[1]), json.loads(sys.argv[2]), Path(sys.argv[3])
 def say(name, text):
     print(f'{name} | {text}', flush=True)
 children = [ChildSpec(name, tuple(command), runs_once=name in once) for name, *command in specs]
-raise SystemExit(Supervisor(children, logs, say).run(lambda: say('house', 'everything started')))
+told = Roster(logs.parent / 'processes.json').write
+raise SystemExit(Supervisor(children, logs, say, on_change=told).run(lambda: say('house', 'everything started')))
 """
 
 
@@ -43,6 +45,7 @@ class Run:
         self.logs = directory / "log"
         self.logs.mkdir()
         self.journal = directory / "journal"
+        self.roster = directory / "processes.json"
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._process: subprocess.Popen[str] | None = None
 

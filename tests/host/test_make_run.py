@@ -26,7 +26,10 @@ ROOT = Path(__file__).parents[2]
 START_S = 120.0
 STOP_S = 60.0
 #: Started last, stopped first.
-STOP_ORDER = ["web", "beat", "dashboards", "jobs", "transfer", "mirror", "broker", "valkey", "postgres"]
+STOP_ORDER = [
+    "web", "beat", "dashboards", "checkback-http", "checkback", "jobs", "transfer", "mirror", "broker", "valkey",
+    "postgres",
+]  # fmt: skip
 
 pytestmark = pytest.mark.slow
 
@@ -119,6 +122,8 @@ def log_in(home: Home) -> httpx.Response:
 def test_the_first_login_opens_the_console(home: Home) -> None:
     page = log_in(home)
     assert (page.status_code, page.url.path) == (200, "/")
+    shown = re.findall(r'<th scope="row" class="m">([a-z-]+)</th>', page.text)
+    assert shown == STOP_ORDER[::-1]
 
 
 def test_the_console_says_that_it_is_well(home: Home) -> None:

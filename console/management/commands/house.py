@@ -12,9 +12,11 @@ from django.core.management.base import BaseCommand, CommandError
 from console.house.addresses import DATABASE_URL_FILE, REDIS_URL_FILE
 from console.house.login import first_login, first_login_path
 from console.house.processes import processes, taken_ports
+from console.house.roster import FILE as ROSTER
+from console.house.roster import Roster
 from console.house.supervisor import Supervisor
 
-NAME_WIDTH = 9
+NAME_WIDTH = 14
 
 
 class Command(BaseCommand):
@@ -49,7 +51,8 @@ class Command(BaseCommand):
         logs = settings.VAR / "log"
         logs.mkdir(exist_ok=True)
         self._say("house", f"data in {settings.VAR}, logs in {logs}")
-        code = Supervisor(specs, logs, self._say, verbose=options["verbose"]).run(self._greet)
+        roster = Roster(settings.VAR / ROSTER)
+        code = Supervisor(specs, logs, self._say, verbose=options["verbose"], on_change=roster.write).run(self._greet)
         if code:
             raise CommandError("Not everything could be started.", returncode=code)
 

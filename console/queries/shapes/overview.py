@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
 
+from console.house.roster import Process
 from console.queries.shapes.dues import NextMinute
 from console.queries.shapes.evidence import Evidence
 from console.queries.shapes.history import History
@@ -110,3 +111,5 @@ class Overview:
     lag: int | None
     #: messages ever accepted by all topics that are not system topics
     stored_total: int | None
+    #: those that `make run` keeps on this machine
+    processes: tuple[Process, ...] = ()
