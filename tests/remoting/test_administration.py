@@ -177,7 +177,8 @@ async def test_the_ends_of_a_queue_and_moments_in_it(peer: Peer) -> None:
 async def test_messages_are_found_by_key_unique_id_and_position(peer: Peer) -> None:
     unique = "C00002024A5C30946E0968C7AD360000"
     for number in range(3):
-        await peer.send("T", b"%d" % number, f"KEYS\x01all k{number}\x02UNIQ_KEY\x01{unique[:-1]}{number}\x02")
+        tags = "TAGS\x01paid\x02" if number == 2 else ""
+        await peer.send("T", b"%d" % number, f"KEYS\x01all k{number}\x02UNIQ_KEY\x01{unique[:-1]}{number}\x02{tags}")
     asked = {"topic": "T", "maxNum": "10", "beginTimestamp": "0", "endTimestamp": str((1 << 63) - 1)}
 
     async def found(key: str, **ext: str) -> set[bytes]:
@@ -188,6 +189,8 @@ async def test_messages_are_found_by_key_unique_id_and_position(peer: Peer) -> N
     assert await found("all") == {b"0", b"1", b"2"}
     assert await found("all", maxNum="2") == {b"1", b"2"}
     assert await found("k1") == {b"1"}
+    assert await found("paid", indexType="T") == {b"2"}
+    assert (await peer.ask(Request.QUERY_MESSAGE, asked | {"key": "all", "indexType": "X"})).code == 29
     assert await found(f"{unique[:-1]}2", indexType="U", _UNIQUE_KEY_QUERY="true") == {b"2"}
     nothing = await peer.ask(Request.QUERY_MESSAGE, asked | {"key": "no-such-key"})
     assert (nothing.code, nothing.body) == (Answer.QUERY_NOT_FOUND, b"")

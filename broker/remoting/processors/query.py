@@ -13,8 +13,12 @@ from ..fields import INT_MAX, LONG_MAX, text, whole
 from ..jsonbody import json_body
 from ..server import Connection, Handler
 from ..state import BrokerState
+from ..subscription import subscription_body
 
 logger = logging.getLogger(__name__)
+
+#: index type -> what stands before the key in the index
+_INDEXED_AS = {"": "", "K": "", "U": "", "T": "T#"}
 
 MOST_FOUND = 64
 """maxMsgsNumBatch of RocketMQ."""
@@ -41,17 +45,20 @@ class QueryProcessor:
 
     def _by_key(self, _: Connection, request: Command) -> Command:
         ext = request.ext
-        if ext.get("indexType", "K") not in {"", "K", "U"}:
-            raise RequestRefused(Answer.INVALID_PARAMETER, "Messages are found by key (K) or unique id (U) only.")
+        prefix = _INDEXED_AS.get(ext.get("indexType", ""))
+        if prefix is None:
+            raise RequestRefused(
+                Answer.INVALID_PARAMETER, "Messages are found by key (K), unique id (U) or tag (T) only."
+            )
         positions = self._engine.find(
             text(ext, "topic"),
-            text(ext, "key"),
+            prefix + text(ext, "key"),
             begin_ms=whole(ext, "beginTimestamp", 0),
             end_ms=whole(ext, "endTimestamp", LONG_MAX),
             max_count=min(whole(ext, "maxNum", MOST_FOUND, low=1, high=INT_MAX), MOST_FOUND),
             now_ms=self._state.clock(),
         )
-        records = self._records(positions)
+        records = self._records(sorted(positions))
         if not records:
             return request.answer(
                 {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"},
@@ -94,4 +101,15 @@ class QueryProcessor:
             {"eval": False, "physicOffset": entry.position, "physicSize": entry.size, "tagsCode": entry.tags_code}
             for entry in entries
         ]
-        return request.answer(body=json_body({"maxQueueIndex": high, "minQueueIndex": low, "queueData": rows}))
+        body: dict[str, object] = {"maxQueueIndex": high, "minQueueIndex": low, "queueData": rows}
+        if ext.get("consumerGroup"):
+            body |= self._wanted(ext["consumerGroup"], name)
+        return request.answer(body=json_body(body))
+
+    def _wanted(self, group: str, topic: str) -> dict[str, object]:
+        """What a group wants of a topic, for whoever wonders why it gets no message."""
+        consumers = self._state.clients.consumers(group)
+        subscription = consumers.subscriptions.get(topic) if consumers is not None else None
+        if subscription is None:
+            return {"filterData": f"{group}@{topic} is not online!"}
+        return {"filterData": "null", "subscriptionData": subscription_body(subscription)}
