@@ -20,10 +20,11 @@ from .bodies import inflated
 from .fields import Fields, Longs, Mask, Window, locate, surely_sound
 from .properties import Properties, gather
 from .rows import DUE, LEVEL_TOPIC, batch_of, host_text, row_of
-from .selection import Selection, column_of
+from .selection import HEAD, Selection, column_of
 
 _TEXTS = {"tag": "TAGS", "keys": "KEYS", "unique_key": "UNIQ_KEY", "real_topic": "REAL_TOPIC"}
 _NUMBERS = {"delay_level": "DELAY", "real_queue_id": "REAL_QID", "source_position": "ESC_SOURCE"}
+_NUMERIC = set(HEAD) - {"topic", "corrupt"}
 _NAMED = (*_TEXTS.values(), *_NUMBERS.values(), *DUE)
 
 
@@ -85,80 +86,99 @@ def _mixed(window: Window, fields: Fields, odd: Mask, selection: Selection) -> I
 
 def _columns(window: Window, fields: Fields, properties: Properties, selection: Selection) -> pa.RecordBatch | None:
     """Return the records as columns; None if a topic is no text, which the codec has to judge."""
-    starts = fields.starts
-    topic = _between(window, fields.topic_at, fields.topic_at + fields.topic_size)
+    topic = window.between(fields.topic_at, fields.topic_at + fields.topic_size)
     try:
         topic = topic.cast(pa.string())
     except pa.ArrowInvalid:
         return None
-    store_ms_at = starts + 48 + fields.born_host_size
-    tail_at = fields.body_at - 16
-    found: dict[str, pa.Array | Longs] = {
-        "position": starts + window.position,
-        "size": fields.ends - starts,
-        "topic": topic,
-        "queue_id": window.ints(starts + 12),
-        "queue_offset": window.longs(starts + 20),
-        "flag": window.ints(starts + 16),
-        "sys_flag": fields.sys_flag,
-        "born_ms": window.longs(starts + 40),
-        "store_ms": window.longs(store_ms_at),
-        "reconsume_times": window.ints(tail_at),
-        "prepared_position": window.longs(tail_at + 4),
-        "body_size": fields.body_size,
-        "corrupt": pa.nulls(len(starts), pa.string()),
-    }
+    schema = selection.schema
+    found: dict[str, pa.Array | Longs] = {"topic": topic, "corrupt": pa.nulls(len(topic), pa.string())}
+    found |= {name: _number(window, fields, name) for name in schema.names if name in _NUMERIC}
     if "hosts" in selection.groups:
-        found["born_host"] = _hosts(window, starts + 48, fields.born_host_size)
-        found["store_host"] = _hosts(window, store_ms_at + 8, fields.store_host_size)
+        found["born_host"] = _hosts(window, fields.starts + 48, fields.born_host_size)
+        found["store_host"] = _hosts(window, fields.starts + 56 + fields.born_host_size, fields.store_host_size)
+    properties.index((*(_NAMED if "names" in selection.groups else ()), *selection.extract))
     if "names" in selection.groups:
-        found |= _names(found, properties, selection)
+        found |= _names(window, fields, topic, properties, selection)
     for name in selection.extract:
-        properties.index([name])
         found[column_of(name)] = properties.strings(name)
     if "properties" in selection.groups:
         found["properties"] = properties.as_map()
     if "body" in selection.groups:
         found["body"], found["corrupt"] = _bodies(window, fields, topic, selection)
-    schema = selection.schema
-    values = [found[name] for name in schema.names]
-    arrays = [pa.array(value) if isinstance(value, np.ndarray) else value for value in values]
-    return pa.RecordBatch.from_arrays(
-        [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)], schema=schema
-    )
+    arrays = [_typed(found[field.name], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _between(window: Window, begin: Longs, end: Longs, keep: Mask | None = None) -> pa.Array:
-    """Return the bytes between two places of each record; null where not kept."""
-    edges = np.empty(len(begin) * 2, np.int32)
-    edges[0::2], edges[1::2] = begin, end
-    every = pa.BinaryArray.from_buffers(
-        pa.binary(), len(edges) - 1, [None, pa.py_buffer(edges), pa.py_buffer(window.data)]
-    )
-    return every.take(pa.array(np.arange(0, len(edges), 2), mask=None if keep is None else ~keep))
+def _number(window: Window, fields: Fields, column: str) -> Longs:
+    """Return one of the head's columns that are numbers."""
+    starts, tail_at = fields.starts, fields.body_at - 16
+    match column:
+        case "position":
+            return starts + window.position
+        case "size":
+            return fields.ends - starts
+        case "queue_id":
+            return window.ints(starts + 12)
+        case "queue_offset":
+            return window.longs(starts + 20)
+        case "flag":
+            return window.ints(starts + 16)
+        case "sys_flag":
+            return fields.sys_flag
+        case "born_ms":
+            return window.longs(starts + 40)
+        case "store_ms":
+            return window.longs(starts + 48 + fields.born_host_size)
+        case "reconsume_times":
+            return window.ints(tail_at)
+        case "prepared_position":
+            return window.longs(tail_at + 4)
+        case _:
+            assert column == "body_size"
+            return fields.body_size
+
+
+def _typed(values: pa.Array | Longs, kind: pa.DataType) -> pa.Array:
+    if isinstance(values, np.ndarray):
+        return pa.array(values.astype(np.int32) if kind == pa.int32() else values)
+    return values if values.type == kind else values.cast(kind)
 
 
 def _hosts(window: Window, at: Longs, sizes: Longs) -> pa.Array:
     """Return hosts as text; few are different, so each is formatted once."""
-    distinct = _between(window, at, at + sizes).dictionary_encode()
+    distinct = window.between(at, at + sizes).dictionary_encode()
     texts = [host_text(*unpack_host(host)) for host in distinct.dictionary.to_pylist()]
     return pa.array(texts, pa.string()).take(distinct.indices)
 
 
 def _names(
-    head: dict[str, pa.Array | Longs], properties: Properties, selection: Selection
+    window: Window, fields: Fields, topic: pa.Array, properties: Properties, selection: Selection
 ) -> dict[str, pa.Array | Longs]:
-    properties.index(_NAMED)
-    found: dict[str, pa.Array | Longs] = {column: properties.strings(name) for column, name in _TEXTS.items()}
-    found |= {column: properties.longs(name) for column, name in _NUMBERS.items()}
+    wanted = set(selection.schema.names)
+    found: dict[str, pa.Array | Longs] = {
+        column: properties.strings(name) for column, name in _TEXTS.items() if column in wanted
+    }
+    found |= {column: properties.longs(name) for column, name in _NUMBERS.items() if column in wanted}
+    if "due_ms" in wanted:
+        found["due_ms"] = _due(window, fields, topic, properties, selection.delays_ms)
+    return found
+
+
+def _due(
+    window: Window, fields: Fields, topic: pa.Array, properties: Properties, delays_ms: tuple[int, ...]
+) -> pa.Array:
     due = pc.coalesce(*[properties.longs(name) for name in DUE])
-    parked = pc.equal(head["topic"], LEVEL_TOPIC)
-    if selection.delays_ms and pc.any(parked).as_py():
-        delays = np.array(selection.delays_ms)
-        level = pc.coalesce(found["delay_level"], pa.array(head["queue_id"] + 1)).to_numpy(zero_copy_only=False)
-        level_due = head["store_ms"] + delays[np.clip(level, 1, len(delays)) - 1]
-        due = pc.if_else(parked, pa.array(level_due), due)
-    return found | {"due_ms": due}
+    parked = np.flatnonzero(np.asarray(pc.equal(topic, LEVEL_TOPIC)))
+    if not delays_ms or not len(parked):
+        return due
+    level = properties.longs("DELAY").take(pa.array(parked))
+    level = pc.coalesce(level, pa.array(_number(window, fields, "queue_id")[parked] + 1)).to_numpy()
+    delays = np.array(delays_ms)[np.clip(level, 1, len(delays_ms)) - 1]
+    is_parked = np.zeros(len(topic), np.bool_)
+    is_parked[parked] = True
+    values = _number(window, fields, "store_ms")[parked] + delays
+    return pc.replace_with_mask(due, pa.array(is_parked), pa.array(values))
 
 
 def _bodies(window: Window, fields: Fields, topic: pa.Array, selection: Selection) -> tuple[pa.Array, pa.Array]:
@@ -166,7 +186,7 @@ def _bodies(window: Window, fields: Fields, topic: pa.Array, selection: Selectio
     keep: Mask | None = None
     if selection.body_topics:
         keep = np.asarray(pc.is_in(topic, value_set=pa.array(sorted(selection.body_topics), pa.string())))
-    bodies = _between(window, fields.body_at, fields.body_at + fields.body_size, keep)
+    bodies = window.between(fields.body_at, fields.body_at + fields.body_size, keep)
     wrong = pa.nulls(len(topic), pa.string())
     compressed = np.flatnonzero(fields.sys_flag & FLAG_COMPRESSED)
     if not selection.inflate or not len(compressed):

@@ -11,6 +11,7 @@ from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from broker.engine.layout import CRC_NAME, CRC_SIZE, FLAG_BORN_IPV6, FLAG_STORE_IPV6, HEAD, MAGIC_V2, MASK31
 
@@ -20,24 +21,28 @@ Octets = npt.NDArray[np.uint8]
 
 #: Bytes that may be read behind the last record without leaving the buffer.
 PADDING = bytes(32)
-#: The ten bytes of ``__CRC32#`` that never change, and where they stand in its twenty.
+#: The ten bytes of ``__CRC32#`` that never change, and where they stand in its twenty; the first eight as a number.
 _FIXED_AT = np.array([*range(len(CRC_NAME)), CRC_SIZE - 1])
 _FIXED = np.frombuffer(CRC_NAME + b"\x02", np.uint8)
-_DIGITS_AT = np.arange(len(CRC_NAME), CRC_SIZE - 1)
-_DIGIT_WEIGHTS = 10 ** np.arange(10, dtype=np.int64)
-_ZERO = ord("0")
+_NAME_WORD = int.from_bytes(CRC_NAME[:8], "big")
+#: The digits stand the least significant first; a double holds ten of them exactly.
+_DIGIT_WEIGHTS = 10.0 ** np.arange(10)
+_ZERO = np.uint8(ord("0"))
 #: Bytes before the body with two IPv4 hosts, and how much longer an IPv6 host is.
 _BODY_AT_V4 = 88
 _WIDER = 12
 
 
 class Window:
-    """Bytes of a segment, padded, as views from which any field can be gathered at any byte."""
+    """Bytes of a segment as views from which any field can be gathered at any byte.
 
-    def __init__(self, data: bytes, position: int) -> None:
+    ``data`` may be longer than ``size``: what is behind is no part of it, but may be touched.
+    """
+
+    def __init__(self, data: bytes, position: int, size: int) -> None:
         self.position = position
-        self.size = len(data)
-        self.data = data + PADDING
+        self.size = min(size, len(data))
+        self.data = data if len(data) - self.size >= len(PADDING) else data + PADDING
         self.view = memoryview(self.data)
         self.octets: Octets = np.frombuffer(self.data, np.uint8)
         length = len(self.data)
@@ -59,8 +64,18 @@ class Window:
 
     def bytes_at(self, at: Longs, count: int) -> Octets:
         """Return ``count`` bytes from each place, one row a record."""
-        found: Octets = self.octets[at[:, None] + np.arange(count)]
+        rows = np.ndarray((len(self.data) - count + 1,), f"V{count}", self.data, strides=(1,))[at]
+        found: Octets = rows.view(np.uint8).reshape(len(at), count)
         return found
+
+    def between(self, begin: Longs, end: Longs, keep: Mask | None = None) -> pa.Array:
+        """Return the bytes between two places of each record as an Arrow array; null where not kept."""
+        edges = np.empty(len(begin) * 2, np.int32)
+        edges[0::2], edges[1::2] = begin, end
+        every = pa.BinaryArray.from_buffers(
+            pa.binary(), len(edges) - 1, [None, pa.py_buffer(edges), pa.py_buffer(self.data)]
+        )
+        return every.take(pa.array(np.arange(0, len(edges), 2), mask=None if keep is None else ~keep))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +123,8 @@ def locate(window: Window, starts: Longs, sizes: Longs) -> Fields:
     properties_at = np.where(fits, length_at, starts) + 2
     properties_end = properties_at + window.shorts(properties_at - 2)
     fits &= properties_end == ends
-    has_checksum = (sizes > CRC_SIZE + HEAD.size) & (window.bytes_at(ends - CRC_SIZE, 9) == _FIXED[:9]).all(axis=1)
+    has_checksum = sizes > CRC_SIZE + HEAD.size
+    has_checksum &= (window.longs(ends - CRC_SIZE) == _NAME_WORD) & (window.octets[ends - CRC_SIZE + 8] == 1)
     return Fields(
         starts, ends, sys_flag, born, store, body_at, body_size, topic_at, topic_size, properties_at,
         np.where(fits & has_checksum, properties_end - CRC_SIZE, properties_end), fits, has_checksum,
@@ -127,11 +143,11 @@ def surely_sound(window: Window, fields: Fields) -> Mask:
     # one call a record: the checksum runs over hundreds of bytes, the call costs less than they do
     from_ = np.where(fields.has_checksum, starts, fields.body_at)
     to = np.where(fields.has_checksum, ends - CRC_SIZE, np.where(sound, fields.body_at + fields.body_size, starts))
-    found = np.fromiter((crc32(view[a:b]) for a, b in zip(from_.tolist(), to.tolist(), strict=True)), np.int64, len(to))
+    found = np.array([crc32(view[a:b]) for a, b in zip(from_.tolist(), to.tolist(), strict=True)], np.int64)
     tail = window.bytes_at(ends - CRC_SIZE, CRC_SIZE)
-    digits = tail[:, _DIGITS_AT].astype(np.int64) - _ZERO
-    stated = np.where(fields.has_checksum, digits @ _DIGIT_WEIGHTS, window.ints(starts + 8))
-    proper: Mask = ((digits >= 0) & (digits <= 9)).all(axis=1) & (tail[:, -1] == 2)
+    digits = tail[:, len(CRC_NAME) : -1] - _ZERO  # octets: what is below "0" becomes large
+    stated = np.where(fields.has_checksum, (digits @ _DIGIT_WEIGHTS).astype(np.int64), window.ints(starts + 8))
+    proper: Mask = (digits.max(axis=1, initial=0) <= 9) & (tail[:, -1] == 2)
     if not fields.has_checksum.all():
         matching = (tail[:, _FIXED_AT] == _FIXED).sum(axis=1)
         plain = (matching < len(CRC_NAME) - 1) & (tail[:, -1] != 0)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .errors import OptionInvalid
-from .selection import DEFAULT_LEVELS, GROUPS, Selection, delays_of
+from .selection import DEFAULT_LEVELS, GROUPS, Selection, chosen, delays_of
 from .wanted import LEAST, MOST, Wanted
 
 DEFAULT_SPLIT_BYTES = 64 << 20
@@ -37,9 +37,10 @@ def parse_options(options: Mapping[str, str]) -> LogOptions:
     path = options.get("path")
     if not path:
         raise OptionInvalid('Say which store to read: spark.read.format("rocketmq_log").load("/path/to/store").')
-    groups = frozenset(_words(options.get("columns", "names")))
-    if unknown := groups - set(GROUPS):
-        raise OptionInvalid(f"columns={','.join(sorted(unknown))!r}: the groups are {', '.join(GROUPS)}.")
+    try:
+        groups, only = chosen(_words(options.get("columns", "names")))
+    except KeyError as error:
+        raise OptionInvalid(f"columns={error}: that is no column, and the groups are {', '.join(GROUPS)}.") from None
     topics = frozenset(_words(options.get("body_topics", "")))
     levels = options.get("levels", DEFAULT_LEVELS)
     try:
@@ -52,6 +53,7 @@ def parse_options(options: Mapping[str, str]) -> LogOptions:
         topics,
         options.get("inflate", "false").lower() == "true",
         delays_ms,
+        only | {"body"} if only and topics else only,
     )
     end = options.get("end", "checkpoint")
     if end not in ("checkpoint", "log"):

@@ -34,16 +34,21 @@ class Properties:
             self._names[0] = 0
             self._names[1:] = self._twos[:-1] + 1
         self._codes: dict[str, Longs] = {}
-        self._values_array: pa.Array | None = None
 
     def index(self, wanted: Sequence[str]) -> None:
         """Find the properties of these names; ``strings`` and ``longs`` answer about them afterwards."""
-        records = np.repeat(np.arange(self._count), np.diff(self._entries))
-        codes = _recognise(self._data, self._names, self._ones, tuple(wanted))
-        for number, name in enumerate(wanted, 1):
-            found = np.flatnonzero(codes == number)
+        names = tuple(dict.fromkeys(wanted))
+        if not names:
+            return
+        found, codes = _recognise(self._data, self._names, self._ones, names)
+        order = np.argsort(codes, kind="stable")
+        found = found[order]
+        edges = np.searchsorted(codes[order], np.arange(1, len(names) + 2))
+        records = np.repeat(np.arange(self._count), np.diff(self._entries))[found]
+        for number, name in enumerate(names):
+            mine = slice(edges[number], edges[number + 1])
             places = np.full(self._count, -1, np.int64)
-            places[records[found]] = found  # of two equal names the later one counts, as in a dict
+            places[records[mine]] = found[mine]  # of two equal names the later one counts, as in a dict
             self._codes[name] = places
 
     def places(self, name: str) -> Longs:
@@ -52,39 +57,34 @@ class Properties:
 
     def strings(self, name: str) -> pa.Array:
         """Return the value of one property for each record, null where it is missing."""
-        return self.take(self.places(name))
-
-    def take(self, places: Longs) -> pa.Array:
-        """Return the values of the properties at these places, null for -1."""
+        places = self.places(name)
         missing = places < 0
         if missing.all():
             return pa.nulls(len(places), pa.string())
-        return self._values().take(pa.array(np.where(missing, 0, places * 3 + 1), mask=missing))
+        return self._values(places, missing if missing.any() else None)
 
     def longs(self, name: str) -> pa.Array:
         """Return the value of one property as a number, null where it is missing or no whole number."""
-        return whole_numbers(self.strings(name))
+        places = self.places(name)
+        found = np.flatnonzero(places >= 0)
+        if not len(found):
+            return pa.nulls(len(places), pa.int64())
+        numbers = whole_numbers(self._values(places[found], None))
+        if len(found) == len(places):
+            return numbers
+        at = np.full(len(places), -1, np.int64)
+        at[found] = np.arange(len(found))
+        return numbers.take(pa.array(at, mask=at < 0))
 
     def as_map(self) -> pa.Array:
         """Return all properties of each record as a map, in the order in which they are stored."""
-        edges = np.empty(len(self._names) * 2 + 1, np.int64)
-        edges[0:-1:2], edges[1::2], edges[-1] = self._names, self._ones, len(self._data)
         every = np.arange(len(self._names))
-        names = _text(edges, self._data).take(pa.array(every * 2))
-        values = self._values().take(pa.array(every * 3 + 1))
-        return pa.MapArray.from_arrays(pa.array(self._entries, pa.int32()), names, values)
+        names = _texts(self._data, self._names, self._ones)
+        return pa.MapArray.from_arrays(pa.array(self._entries, pa.int32()), names, self._values(every, None))
 
-    def _values(self) -> pa.Array:
-        if self._values_array is None:
-            edges = np.empty(len(self._names) * 3 + 1, np.int64)
-            edges[0:-1:3], edges[1::3], edges[2::3], edges[-1] = (
-                self._names,
-                self._ones + 1,
-                self._twos,
-                len(self._data),
-            )
-            self._values_array = _text(edges, self._data)
-        return self._values_array
+    def _values(self, places: Longs, missing: Mask | None) -> pa.Array:
+        """Return the values of the properties at these places, null where missing."""
+        return _texts(self._data, self._ones[places] + 1, self._twos[places], missing)
 
 
 def whole_numbers(texts: pa.Array) -> pa.Array:
@@ -105,27 +105,31 @@ def whole_numbers(texts: pa.Array) -> pa.Array:
 
 def gather(window: Window, fields: Fields) -> tuple[Properties | None, Mask]:
     """Return the properties of the records and which of them are irregular; None if any is."""
-    view = window.view
-    sizes = fields.properties_end - fields.properties_at
-    last = window.octets[fields.properties_end - 1]
-    unclosed = (sizes > 0) & (last != 2)
-    parts: list[bytes | memoryview] = [
-        view[a:b] for a, b in zip(fields.properties_at.tolist(), fields.properties_end.tolist(), strict=True)
-    ]
-    if unclosed.any():  # older writers leave out the last separator
-        for number in np.flatnonzero(unclosed).tolist():
-            parts[number] = bytes(parts[number]) + b"\x02"
-        sizes = sizes + unclosed
-    data = b"".join(parts)
-    offsets = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=offsets[1:])
+    data, offsets = _joined(window, fields)
     octets: Octets = np.frombuffer(data, np.uint8)
-    separators = np.flatnonzero((octets == 1) | (octets == 2))
+    separators = np.flatnonzero(octets < 3)
     kinds = octets[separators]
     regular = len(kinds) % 2 == 0 and bool((kinds[0::2] == 1).all() and (kinds[1::2] == 2).all()) and _is_text(data)
     if regular:
-        return Properties(data, offsets, separators), np.zeros(len(sizes), np.bool_)
+        return Properties(data, offsets, separators), np.zeros(len(fields.starts), np.bool_)
     return None, _irregular(data, offsets, separators, kinds)
+
+
+def _joined(window: Window, fields: Fields) -> tuple[bytes, Longs]:
+    """Return the properties of all records in one run, and where those of each begin in it."""
+    last = window.octets[fields.properties_end - 1]
+    unclosed = (fields.properties_end > fields.properties_at) & (last != 2)
+    if not unclosed.any():
+        joined = window.between(fields.properties_at, fields.properties_end)
+        offsets = np.frombuffer(joined.buffers()[1], np.int32)[: len(joined) + 1].astype(np.int64)
+        return memoryview(joined.buffers()[2])[: offsets[-1]].tobytes() if offsets[-1] else b"", offsets
+    view = window.view
+    edges = zip(fields.properties_at.tolist(), fields.properties_end.tolist(), unclosed.tolist(), strict=True)
+    # older writers leave out the last separator
+    parts = [bytes(view[a:b]) + b"\x02" if is_unclosed else view[a:b] for a, b, is_unclosed in edges]
+    offsets = np.zeros(len(parts) + 1, np.int64)
+    np.cumsum([len(part) for part in parts], out=offsets[1:])
+    return b"".join(parts), offsets
 
 
 def _irregular(data: bytes, offsets: Longs, separators: Longs, kinds: Octets) -> Mask:
@@ -152,61 +156,79 @@ def _is_text(data: bytes) -> bool:
     return True
 
 
-def _text(edges: Longs, data: bytes) -> pa.Array:
-    offsets = pa.py_buffer(edges.astype(np.int32))
-    return pa.StringArray.from_buffers(len(edges) - 1, offsets, pa.py_buffer(data))
+def _texts(data: bytes, begin: Longs, end: Longs, missing: Mask | None = None) -> pa.Array:
+    """Return the texts between pairs of places, null where missing."""
+    edges = np.empty(len(begin) * 2 + 1, np.int32)
+    edges[0:-1:2], edges[1::2], edges[-1] = begin, end, len(data)
+    every = pa.StringArray.from_buffers(len(edges) - 1, pa.py_buffer(edges), pa.py_buffer(data))
+    return every.take(pa.array(np.arange(0, len(begin) * 2, 2), mask=missing))
 
 
 # recognising names
 
 
-def _recognise(data: bytes, starts: Longs, ends: Longs, wanted: tuple[str, ...]) -> Octets:
-    """Return for each property the number of its name in ``wanted``, counted from 1, or 0."""
+def _recognise(data: bytes, starts: Longs, ends: Longs, wanted: tuple[str, ...]) -> tuple[Longs, Octets]:
+    """Return which properties have a name in ``wanted``, and the number of that name, counted from 1."""
     padded = data + PADDING
     words = np.ndarray((len(padded) - 7,), "<u8", padded, strides=(1,))
     sizes = ends - starts
-    heads = words[starts] & _MASKS[np.minimum(sizes, _FIRST)]
-    tails = words[np.maximum(starts, ends - _FIRST)] & _MASKS[np.minimum(sizes, _FIRST)]
-    multiplier, table, first, lengths = _hash_table(wanted)
-    codes: Octets = table[((heads + tails * _TAIL + sizes.astype(np.uint64)) * multiplier) >> np.uint64(54)]
-    codes[(first[codes] != heads) | (lengths[codes] != sizes)] = 0
+    masks = np.take(_MASKS, sizes, mode="clip")
+    heads = words[starts]
+    heads &= masks
+    multiplier, table, first, lengths, by_tails = _hash_table(wanted)
+    keys = heads + sizes.view(np.uint64)
+    if by_tails:
+        keys += (words[np.maximum(starts, ends - _FIRST)] & masks) * _TAIL
+    keys *= multiplier
+    keys >>= np.uint64(54)
+    codes: Octets = table[keys]
+    found = np.flatnonzero(codes)
+    codes = codes[found]
+    same = (first[codes] == heads[found]) & (lengths[codes] == sizes[found])
+    found, codes = found[same], codes[same]
+    octets = np.frombuffer(padded, np.uint8)
     for number, name in enumerate(wanted, 1):
-        rest = name.encode()[_FIRST:]
-        if rest:
+        if len(name) > _FIRST:
             candidates = np.flatnonzero(codes == number)
-            same = np.ones(len(candidates), np.bool_)
-            octets = np.frombuffer(padded, np.uint8)
-            for at, octet in enumerate(rest, _FIRST):
-                same &= octets[starts[candidates] + at] == octet
-            codes[candidates[~same]] = 0
-    return codes
+            begin = starts[found[candidates]]
+            wrong = np.zeros(len(candidates), np.bool_)
+            for at, octet in enumerate(name.encode()[_FIRST:], _FIRST):
+                wrong |= octets[begin + at] != octet
+            codes[candidates[wrong]] = 0
+    kept = codes > 0
+    return found[kept], codes[kept]
 
 
 #: Any odd number far from a power of two; it keeps first and last bytes apart in the sum.
 _TAIL = np.uint64(0xC2B2AE3D27D4EB4F)
+_WORD = (1 << 64) - 1
 _MASKS = np.array([(1 << 8 * size) - 1 for size in range(_FIRST + 1)], np.uint64)
 
 
 @cache
 def _hash_table(
     wanted: tuple[str, ...],
-) -> tuple[np.uint64, Octets, np.ndarray[tuple[int], np.dtype[np.uint64]], Longs]:
-    """Return a multiplier that sends every wanted name to a slot of its own, the slots, and what a name begins with.
+) -> tuple[np.uint64, Octets, np.ndarray[tuple[int], np.dtype[np.uint64]], Longs, bool]:
+    """Return a multiplier that sends every wanted name to a slot of its own, the slots, what a name begins with, its
+    length, and whether the last eight bytes are needed to tell the names apart.
 
     Names that share their first and their last eight bytes and the length cannot stand in one table: raises ValueError.
     """
     names = [name.encode() for name in wanted]
     heads = [int.from_bytes(name[:_FIRST], "little") for name in names]
     tails = [int.from_bytes(name[-_FIRST:], "little") for name in names]
-    keys = [(h + t * int(_TAIL) + len(n)) & (1 << 64) - 1 for h, t, n in zip(heads, tails, names, strict=True)]
+    keys = [head + len(name) & _WORD for head, name in zip(heads, names, strict=True)]
+    by_tails = len(set(keys)) != len(keys)
+    if by_tails:
+        keys = [key + tail * int(_TAIL) & _WORD for key, tail in zip(keys, tails, strict=True)]
     if len(set(keys)) != len(keys):
         raise ValueError(f"Two of the names {wanted} begin alike and are equally long.")
     multiplier = 0x9E3779B97F4A7C15
-    while len({((key * multiplier) & (1 << 64) - 1) >> 54 for key in keys}) != len(keys):
-        multiplier = (multiplier * 6364136223846793005 + 1442695040888963407) & (1 << 64) - 1 | 1
+    while len({((key * multiplier) & _WORD) >> 54 for key in keys}) != len(keys):
+        multiplier = (multiplier * 6364136223846793005 + 1442695040888963407) & _WORD | 1
     table = np.zeros(1024, np.uint8)
     for number, key in enumerate(keys, 1):
-        table[((key * multiplier) & (1 << 64) - 1) >> 54] = number
+        table[((key * multiplier) & _WORD) >> 54] = number
     first = np.array([0, *heads], np.uint64)
     lengths = np.array([-1, *map(len, names)], np.int64)
-    return np.uint64(multiplier), table, first, lengths
+    return np.uint64(multiplier), table, first, lengths, by_tails

@@ -18,15 +18,17 @@ from broker.engine.layout import BLANK_SIZE, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MI
 from broker.engine.message import is_sound
 
 from .decode import decode_records
-from .fields import Longs, Window
+from .fields import PADDING, Longs, Window
 from .rows import batch_of, damage
 from .selection import Selection
 
-WINDOW_BYTES = 8 << 20
+#: Read at once: few enough that all arrays over it stay in the processor's cache.
+WINDOW_BYTES = 2 << 20
 #: No record is larger: a body of 4 MiB or what a broker was allowed beyond it, with its properties (engine, commitlog).
 LARGEST_BYTES = 64 << 20
 #: How far behind bytes that are no record a later one is looked for where the end is unknown (engine, recovery).
 LOOK_AHEAD_BYTES = 64 << 20
+_PLACES = Selection(groups=frozenset(), only=frozenset({"position", "size"}))
 _MARKS = (MAGIC_V1.to_bytes(4, "big"), MAGIC_V2.to_bytes(4, "big"))
 
 
@@ -52,7 +54,8 @@ def read_stretch(read: Read, stretch: Stretch, selection: Selection) -> Iterator
     position, size, end = stretch.begin, WINDOW_BYTES, stretch.end
     while position < end:
         asked = min(size, end - position)
-        window = Window(read(position, asked), position)
+        window = Window(read(position, asked + len(PADDING)), position, asked)
+        size = WINDOW_BYTES
         starts, sizes, missing = _follow(window, stretch.segment_end)
         batches, count = decode_records(window, starts, sizes, selection)
         yield from batches
@@ -72,7 +75,6 @@ def read_stretch(read: Read, stretch: Stretch, selection: Selection) -> Iterator
         gap = (end if following is None else following) - position
         yield batch_of([damage(position, gap, _why(read, position, stretch))], selection)
         position += gap
-        size = WINDOW_BYTES
 
 
 def last_sound(read: Read, position: int, segment_end: int) -> int | None:
@@ -82,12 +84,11 @@ def last_sound(read: Read, position: int, segment_end: int) -> int | None:
     """
     stretch = Stretch(position, segment_end, segment_end, bounded=False)
     found: int | None = None
-    selection = Selection(groups=frozenset())
-    for batch in read_stretch(read, stretch, selection):
+    for batch in read_stretch(read, stretch, _PLACES):
         last = batch.num_rows - 1
         found = batch.column("position")[last].as_py() + batch.column("size")[last].as_py()
     at = position if found is None else found
-    if segment_end - at >= BLANK_SIZE and _is_blank(Window(read(at, BLANK_SIZE), at), at, stretch):
+    if segment_end - at >= BLANK_SIZE and _is_blank(Window(read(at, BLANK_SIZE), at, BLANK_SIZE), at, stretch):
         return segment_end
     return found
 
@@ -98,23 +99,22 @@ def _follow(window: Window, segment_end: int) -> tuple[Longs, Longs, int | None]
     Returns starts and sizes of whole records, and the bytes needed from the next start on if the window ends before a
     record does; None if no record starts there.
     """
-    starts: list[int] = []
-    sizes: list[int] = []
-    at, end, data, unpack = 0, window.size, window.data, PREFIX.unpack_from
-    while True:  # the padding behind the window ends this: it is no magic
+    edges: list[int] = []
+    append, at, end, data, unpack = edges.append, 0, window.size, window.data, PREFIX.unpack_from
+    while True:
+        append(at)
         size, magic = unpack(data, at)
         following = at + size
         if (magic != MAGIC_V1 and magic != MAGIC_V2) or following > end or size < MIN_RECORD_SIZE:
             break
-        starts.append(at)
-        sizes.append(size)
         at = following
     missing: int | None = None
     if end - at < BLANK_SIZE:
         missing = BLANK_SIZE
     elif magic in (MAGIC_V1, MAGIC_V2) and end - at < size <= min(LARGEST_BYTES, segment_end - window.position - at):
         missing = size
-    return np.array(starts, np.int64), np.array(sizes, np.int64), missing
+    found = np.array(edges, np.int64)
+    return found[:-1], np.diff(found), missing
 
 
 def _is_blank(window: Window, position: int, stretch: Stretch) -> bool:

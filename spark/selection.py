@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -36,6 +37,13 @@ NAMES: dict[str, pa.DataType] = {
     "source_position": pa.int64(),
 }
 GROUPS = ("hosts", "names", "properties", "body")
+#: In which group a column is; those of the head are in none.
+_GROUP_OF = {
+    **dict.fromkeys(HOSTS, "hosts"),
+    **dict.fromkeys(NAMES, "names"),
+    "properties": "properties",
+    "body": "body",
+}
 #: RocketMQ's ``messageDelayLevel`` when nobody changed it (MessageStoreConfig).
 DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -45,8 +53,9 @@ _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 class Selection:
     """Groups of columns, further properties as columns of their own, whose bodies, and how much is checked.
 
-    ``body_topics`` limits bodies to these topics (empty: all of them). ``inflate``: bodies as the sender had them
-    instead of as stored. ``delays_ms``: delay of each level, level 1 first.
+    ``only``: these columns of the head and the groups and no others. ``body_topics`` limits bodies to these topics.
+    Both empty: all of them. ``inflate``: bodies as the sender had them instead of as stored. ``delays_ms``: delay of
+    each level, level 1 first.
     """
 
     groups: frozenset[str] = frozenset({"names"})
@@ -54,6 +63,7 @@ class Selection:
     body_topics: frozenset[str] = frozenset()
     inflate: bool = False
     delays_ms: tuple[int, ...] = ()
+    only: frozenset[str] = frozenset()
 
     @property
     def schema(self) -> pa.Schema:
@@ -63,12 +73,30 @@ class Selection:
             columns |= HOSTS
         if "names" in self.groups:
             columns |= NAMES
-        columns |= {column_of(name): pa.string() for name in self.extract}
         if "properties" in self.groups:
             columns["properties"] = pa.map_(pa.string(), pa.string())
         if "body" in self.groups:
             columns["body"] = pa.binary()
-        return pa.schema(list(columns.items()))
+        if self.only:
+            columns = {name: kind for name, kind in columns.items() if name in self.only}
+        extracted = {column_of(name): pa.string() for name in self.extract}
+        return pa.schema(list((columns | extracted).items()))
+
+    def having(self, *columns: str) -> Selection:
+        """Return the same with these columns of the head as well."""
+        return replace(self, only=self.only | set(columns)) if self.only else self
+
+
+def chosen(words: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the groups and the single columns that these words name. Raises KeyError for one that is neither."""
+    given = frozenset(words)
+    groups, single = given & set(GROUPS), given - set(GROUPS)
+    for name in single - set(HEAD):
+        groups |= {_GROUP_OF[name]}
+    if not single:
+        return groups, frozenset()
+    whole = {name for name, group in _GROUP_OF.items() if group in given}
+    return groups, single | whole
 
 
 def column_of(name: str) -> str:

@@ -27,6 +27,7 @@ from .wanted import LEAST, MOST, Wanted
 
 #: Rows a batch for Spark, whatever the window held.
 BATCH_ROWS = 32_768
+_STORED = Selection(groups=frozenset(), only=frozenset({"store_ms"}))
 
 
 class LogDataSource(DataSource):
@@ -165,7 +166,7 @@ def first_ms(store: LogStore, partition: LogPartition) -> int | None:
     head = Stretch(stretch.begin, min(stretch.end, stretch.begin + (1 << 16)), stretch.segment_end, bounded=False)
     try:
         with store.open(partition.segment_start) as segment:
-            batch: Any = next(read_stretch(segment.read, head, Selection(groups=frozenset())), None)
+            batch: Any = next(read_stretch(segment.read, head, _STORED), None)
     except FileNotFoundError:
         return None
     return None if batch is None else batch.column("store_ms")[0].as_py()
@@ -173,15 +174,16 @@ def first_ms(store: LogStore, partition: LogPartition) -> int | None:
 
 def read_partition(options: LogOptions, partition: LogPartition, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     """Yield the wanted rows of a stretch; if retention took its segment meanwhile, one row says so."""
-    stretch, selection = partition.stretch, options.selection
+    stretch, names = partition.stretch, options.selection.schema.names
+    selection = options.selection.having(*wanted.columns)
     try:
         segment = LogStore(options.path).open(partition.segment_start)
     except FileNotFoundError:
         gone = damage(stretch.begin, stretch.end - stretch.begin, "the segment was deleted before it was read")
-        yield wanted.choose(batch_of([gone], selection))
+        yield wanted.choose(batch_of([gone], selection)).select(names)
         return
     with segment:
         for batch in read_stretch(segment.read, stretch, selection):
-            chosen = wanted.choose(batch)
+            chosen = wanted.choose(batch).select(names)
             for at in range(0, chosen.num_rows, BATCH_ROWS):
                 yield chosen.slice(at, BATCH_ROWS)

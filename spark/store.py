@@ -26,6 +26,8 @@ from .segment import Read, Stretch, first_sound, last_sound
 _MAGIC = b"ESCKPT01"
 _HEAD = struct.Struct(">8sQII")
 _SLOT_SIZE = 64 << 10
+#: Read at once over a network, where a request costs more than the bytes.
+_FAR_BYTES = 16 << 20
 
 
 class LogStore:
@@ -52,7 +54,9 @@ class LogStore:
 
     def open(self, segment_start: int) -> OpenSegment:
         """Open one segment. Raises FileNotFoundError if retention took it meanwhile."""
-        return OpenSegment(self._system.open_input_file(f"{self._root}/commitlog/{segment_start:020d}"), segment_start)
+        file = self._system.open_input_file(f"{self._root}/commitlog/{segment_start:020d}")
+        is_near = isinstance(self._system, pa.fs.LocalFileSystem)
+        return OpenSegment(file, segment_start, 0 if is_near else _FAR_BYTES)
 
     def checkpoint_position(self) -> int | None:
         """Return the position up to which the broker vouches for the log, None without a sound checkpoint."""
@@ -91,15 +95,24 @@ class Segment:
 
 
 class OpenSegment:
-    """An open segment, read by position. A context manager."""
+    """An open segment, read by position, at least so many bytes at once. A context manager."""
 
-    def __init__(self, file: pa.NativeFile, start: int) -> None:
+    def __init__(self, file: pa.NativeFile, start: int, block_bytes: int) -> None:
         self._file = file
         self._start = start
+        self._block_bytes = block_bytes
+        self._block_at, self._block = 0, b""
 
     def read(self, position: int, count: int) -> bytes:
         """Return bytes from a position, fewer at the end of the segment."""
-        return bytes(self._file.read_at(count, position - self._start)) if count > 0 else b""
+        at = position - self._start
+        if count <= 0:
+            return b""
+        if count >= self._block_bytes:
+            return bytes(self._file.read_at(count, at))
+        if not self._block_at <= at <= at + count <= self._block_at + len(self._block):
+            self._block_at, self._block = at, bytes(self._file.read_at(self._block_bytes, at))
+        return self._block[at - self._block_at : at - self._block_at + count]
 
     def __enter__(self) -> OpenSegment:
         return self

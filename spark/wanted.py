@@ -28,17 +28,24 @@ class Wanted:
         """Tell whether a segment whose records were stored between two moments can hold a wanted row."""
         return first_ms - CLOCK_SLACK_MS <= self.times_ms[1] and last_ms + CLOCK_SLACK_MS >= self.times_ms[0]
 
+    @property
+    def columns(self) -> list[str]:
+        """The columns that have to be there for ``choose``."""
+        needed = {"topic": self.topics is not None, "position": self.positions != (LEAST, MOST)}
+        return [
+            name for name, is_needed in (needed | {"store_ms": self.times_ms != (LEAST, MOST)}).items() if is_needed
+        ]
+
     def choose(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the wanted rows."""
         masks = []
         if self.topics is not None:
             masks.append(pc.is_in(batch.column("topic"), value_set=pa.array(sorted(self.topics), pa.string())))
         for name, (low, high) in (("position", self.positions), ("store_ms", self.times_ms)):
-            column = batch.column(name)
             if low > LEAST:
-                masks.append(pc.greater_equal(column, low))
+                masks.append(pc.greater_equal(batch.column(name), low))
             if high < MOST:
-                masks.append(pc.less_equal(column, high))
+                masks.append(pc.less_equal(batch.column(name), high))
         for mask in masks[1:]:
             masks[0] = pc.and_kleene(masks[0], mask)
         return batch.filter(masks[0]) if masks else batch

@@ -192,6 +192,13 @@ def test_any_property_can_be_a_column() -> None:
     assert [row["property_buyer"] for row in rows] == ["ann", None, ""]
 
 
+def test_properties_whose_names_begin_alike_are_told_apart() -> None:
+    names = ("TRANSACTION_ONE", "TRANSACTION_TWO", "TRANSACTION_SIX")
+    data = {0: log_of({"properties": {name: name[-3:] for name in names}}, {"properties": {names[2]: "6"}})}
+    rows = read(data, selection=Selection(groups=frozenset(), extract=names[:2]))
+    assert [[row[f"property_{name.lower()}"] for name in names[:2]] for row in rows] == [["ONE", "TWO"], [None, None]]
+
+
 def test_the_schema_is_the_same_for_every_batch() -> None:
     assert ALL.schema.names[:3] == ["position", "size", "topic"]
     assert ALL.schema.names[-2:] == ["properties", "body"]

@@ -122,6 +122,15 @@ def test_options_choose_rows_as_filters_do(session: SparkSession, store: Write) 
     }
 
 
+def test_single_columns_are_all_there_is(session: SparkSession, store: Write) -> None:
+    path = store({0: several(20), SIZE: several(20, SIZE)})
+    found = load(session, path, columns="unique_key,topic", extract="KEYS", topics="t1", start_position=str(SIZE))
+    assert found.columns == ["topic", "unique_key", "property_keys"]
+    assert [tuple(row) for row in found.collect()] == [("t1", None, None)] * 7
+    hosts = load(session, path, columns="hosts,size", until_ms="0").collect()
+    assert [tuple(row) for row in hosts] == [(len(record(0, topic="t0")), "127.0.0.1:10911", "127.0.0.1:10911")]
+
+
 def test_a_scan_is_divided_at_records(store: Write) -> None:
     parts = [{"body": bytes(50 + n % 90)} for n in range(300)]
     data = log_of(*parts, size=1 << 16)

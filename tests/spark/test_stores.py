@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pyarrow as pa
 import pytest
 
 from broker.engine.testing import PowerLoss, SimulatedFiles, open_engine
+from spark.store import OpenSegment
 from tests.crash.workload import Workload
 from tests.spark import plain
 from tests.spark.logs import read
@@ -44,3 +48,12 @@ def test_after_a_power_loss_nothing_acknowledged_is_missing(seed: int) -> None:
     driver.close()
     assert [row["position"] for row in read(recovered) if row["corrupt"] is None] == sorted(found)
     assert found >= set(durable)
+
+
+@pytest.mark.parametrize("block_bytes", [0, 7, 64])
+def test_a_segment_read_in_blocks_is_the_same_bytes(tmp_path: Path, block_bytes: int) -> None:
+    data = bytes(range(200))
+    (tmp_path / "segment").write_bytes(data)
+    with OpenSegment(pa.OSFile(str(tmp_path / "segment")), 1000, block_bytes) as segment:
+        for begin, count in ((0, 5), (3, 4), (60, 20), (2, 1), (190, 40), (200, 9), (10, 0)):
+            assert segment.read(1000 + begin, count) == data[begin : begin + count]
