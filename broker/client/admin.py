@@ -87,6 +87,14 @@ class Admin:
         """How far the group is in every queue it consumes."""
         return _run(self._core.consume_stats(group))
 
+    def offset_at(self, topic: str, queue_id: int, at_ms: int) -> int:
+        """The offset of the first message of a queue stored at `at_ms` or later; its end if there is none."""
+        return _run(self._core.offset_at(topic, queue_id, at_ms))
+
+    def move_group(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Have a group go on at `offset` of a queue, also consumers that are at work."""
+        _run(self._core.move_group(group, topic, queue_id, offset))
+
     def connections(self, group: str) -> GroupConnections:
         """Who consumes for the group now; raises BrokerRefused with code 206 when nobody does."""
         return _run(self._core.connections(group))

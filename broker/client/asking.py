@@ -17,6 +17,7 @@ from . import answers, names
 from .credentials import Access
 from .errors import BadAnswer, BrokerRefused, BrokerUnreachable, InvalidArgument
 from .leniency import read_object
+from .progressasking import ProgressQuestions
 from .reader import PULL_BYTES
 from .records import read_record, split_records
 from .session import DEFAULT_TIMEOUT_MS, Session
@@ -41,7 +42,7 @@ _WITH_SUBSCRIPTION = 4
 _WHOLE_TIME_MS = 2**62
 
 
-class AsyncAdmin(TimerQuestions, TransactionQuestions):
+class AsyncAdmin(ProgressQuestions, TimerQuestions, TransactionQuestions):
     """Asks the brokers of one name server; `broker` names the one for questions that only one can answer."""
 
     def __init__(self, namesrv: str = "127.0.0.1:9876", broker: str | None = None, **access: Unpack[Access]) -> None:

@@ -25,6 +25,11 @@ class Preview:
     met_count: int | None = None
     #: how late the last one would be
     last_late_ms: int | None = None
+    #: of offsets: messages behind before and after, given out again, never given out
+    lag_before: int | None = None
+    lag_after: int | None = None
+    replayed: int | None = None
+    skipped: int | None = None
     #: what the broker could not tell: codes
     missing: list[str] = field(default_factory=list)
 

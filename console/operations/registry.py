@@ -18,6 +18,7 @@ from console.operations.errors import InvalidParameter
 from console.operations.kind import Kind
 from console.operations.pausing import PauseTimers, ResumeTimers
 from console.operations.resending import SendAsNew, SendBack
+from console.operations.resetting import ResetOffsets
 from console.operations.steering import CancelTimers, DeliverTimersNow, RescheduleTimers
 from console.operations.transactions import (
     CheckTransactions,
@@ -52,6 +53,7 @@ KINDS: Mapping[str, Kind] = {
         ResumeTransactions(),
         SendBack(),
         SendAsNew(),
+        ResetOffsets(),
     )
 }
 

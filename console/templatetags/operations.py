@@ -43,6 +43,7 @@ def kind_title(name: str) -> str:
         "transactions.resume": _("Resume checking"),
         "dead_letters.send_back": _("Send dead letters back to their group"),
         "dead_letters.send_as_new": _("Send dead letters as new messages"),
+        "groups.reset_offsets": _("Move a group"),
     }
     return words.get(name, name)
 
@@ -74,6 +75,7 @@ def kind_verb(name: str) -> str:
         "transactions.resume": _("Resume checking"),
         "dead_letters.send_back": _("Send them back"),
         "dead_letters.send_as_new": _("Send them as new"),
+        "groups.reset_offsets": _("Move it"),
     }
     return words.get(name, name)
 
@@ -113,6 +115,7 @@ def kind_effect(name: str) -> str:
             "Their group alone gets each of them once more; what fails again is a dead letter again."
         ),
         "dead_letters.send_as_new": _("Every group that reads their topics gets a copy. This cannot be taken back."),
+        "groups.reset_offsets": _("It goes on elsewhere in its queues, at once, and can be put back where it was."),
     }
     return words.get(name, "")
 
@@ -152,6 +155,7 @@ def outcome_words(code: str) -> str:
         "checks_resumed": _("checks resumed"),
         "sent_back": _("sent back to its group"),
         "sent_as_new": _("sent as a new message"),
+        "offset_moved": _("goes on there"),
     }
     return words.get(code, code)
 
@@ -177,6 +181,8 @@ def selection_words(row: Operation) -> str:
         return _values_words(row.parameters)
     if row.kind.startswith("transactions."):
         return _halves_words(row.parameters)
+    if row.kind == "groups.reset_offsets":
+        return _("%(group)s in %(topic)s") % {name: row.parameters[name] for name in ("group", "topic")}
     if row.kind.startswith("dead_letters."):
         return _letters_words(row.parameters)
     if "targets" in row.parameters:

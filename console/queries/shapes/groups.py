@@ -100,3 +100,8 @@ class GroupPage:
     message_model: str | None
     #: topic and expression
     subscriptions: tuple[tuple[str, str], ...]
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Topics in which it can be moved: all that it has offsets in."""
+        return tuple(dict.fromkeys(queue.topic for queue in self.queues if not queue.topic.startswith("%DLQ%")))
