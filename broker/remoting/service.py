@@ -21,7 +21,9 @@ from .checkrounds import CheckRounds
 from .codes import Request
 from .limits import Limits
 from .processors.access import AccessProcessor
-from .processors.administration import administration
+from .processors.acks import AckProcessor
+from .processors.administration import Processor, administration
+from .processors.assignment import AssignmentProcessor
 from .processors.broker import BrokerProcessor
 from .processors.groups import GroupProcessor
 from .processors.heartbeat import HeartbeatProcessor
@@ -29,6 +31,7 @@ from .processors.locks import LockProcessor
 from .processors.namesrv import NameService
 from .processors.offsets import OffsetProcessor
 from .processors.pull import PullProcessor
+from .processors.pop import PopProcessor
 from .processors.query import QueryProcessor
 from .processors.schedule import ScheduleProcessor
 from .processors.send import SendProcessor
@@ -41,6 +44,7 @@ from .server import Handler, Server
 from .state import BrokerState
 from .waiting import WaitingPulls
 
+from .waitingpops import WaitingPops
 logger = logging.getLogger(__name__)
 
 _GC_THRESHOLDS = (50_000, 20, 50)
@@ -93,6 +97,7 @@ class BrokerService:
     @property
     def engine(self) -> Engine:
         """The engine that is served; only to be used from the event loop."""
+        self._waiting_pops: WaitingPops | None = None
         return self._running.engine
 
     @property
@@ -116,6 +121,11 @@ class BrokerService:
         if self._state is None:
             raise RuntimeError("The broker service is not running.")
         return self._state
+    @property
+    def waiting_pops(self) -> int:
+        """Pops, and questions about them, that wait for a message now."""
+        return 0 if self._waiting_pops is None else len(self._waiting_pops)
+
 
     async def start(self) -> None:
         """Opens the store (recovering it if need be) and begins to serve.
@@ -152,9 +162,9 @@ class BrokerService:
         waiting = WaitingPulls(loop, self._clock)
         state = self._state = BrokerState(engine, self.config, self._clock, waiting, self._clock())
         state.statistics.begin(engine.topics.all(), engine.queue_end)
-        send, transactions = SendProcessor(state), TransactionProcessor(state)
+        send, transactions, pop = SendProcessor(state), TransactionProcessor(state), PopProcessor(state, loop)
         send.instead[Request.END_TRANSACTION.to_bytes(2, "big")] = transactions.express
-        processors = (
+        processors: tuple[Processor, ...] = (
             send, PullProcessor(state), OffsetProcessor(state), HeartbeatProcessor(state), LockProcessor(state),
             TopicProcessor(state), GroupProcessor(state), QueryProcessor(state), ScheduleProcessor(state),
             BrokerProcessor(state), transactions, TimerProcessor(state), *administration(state),
@@ -163,6 +173,7 @@ class BrokerService:
         for processor in processors:
             handlers.update(processor.handlers())
         broker = Server("broker", handlers, self._clock, self._limits, express=send.express)
+            pop, AckProcessor(state), AssignmentProcessor(state),
         namesrv = Server("name service", NameService(state, self._namesrv_port).handlers(), self._clock, self._limits)
         if self._inner_user is not None:
             self._gate = guard(state, self._files or OsFiles(), self._inner_user, (broker, namesrv))
@@ -175,7 +186,8 @@ class BrokerService:
             is_inline=self.config.flush == "async",
         )  # fmt: skip
         broker.after_read = self._pump.kick
-        state.hurry = self._pump.hurry
+        state.hurry, state.kick = self._pump.hurry, self._pump.kick
+        self._waiting_pops = pop.waiting
         self._pump.start()
         self._check_rounds = CheckRounds(state, self._pump.kick)
         self._check_rounds.start()
@@ -200,6 +212,8 @@ class BrokerService:
         if self._on_failed is not None:
             self._on_failed(reason)
 
+        if self._waiting_pops is not None:
+            self._waiting_pops.wake(arrivals)
     def _sweep(self) -> None:
         interval_ms = self._limits.sweep_interval_ms
         self._sweep_timer = asyncio.get_running_loop().call_later(interval_ms / 1000, self._sweep)
@@ -233,6 +247,8 @@ class BrokerService:
         try:
             state.engine.close(self._clock())
         finally:
+        if self._waiting_pops is not None:
+            self._waiting_pops.release_all()
             for server in self._servers:
                 server.abort_connections()
             self._servers = []

@@ -79,18 +79,23 @@ class Taker:
     def pop(self, wanted: Wanted, read_queues: int, now_ms: int) -> Popped:
         """Hand out messages of a topic that is known to be there. Raises InvalidTopicName if its name and the group's
         are too long for a retry topic."""
-        check_topic_name(retry := retry_topic(wanted.group, wanted.topic))
-        turns = self._turns.setdefault((wanted.group, wanted.topic), count())
-        turn = next(turns)
-        plain: list[Key] = [
-            (wanted.group, wanted.topic, (turn + number) % read_queues) for number in range(read_queues)
-        ] if wanted.queue_id < 0 else [(wanted.group, wanted.topic, wanted.queue_id)]  # fmt: skip
-        again = [] if wanted.in_order else [(wanted.group, retry, 0)]
-        keys = again + plain if turn % _RETRY_FIRST == 0 else plain + again
+        check_topic_name(retry_topic(wanted.group, wanted.topic))
+        turn = next(self._turns.setdefault((wanted.group, wanted.topic), count()))
         popped = Popped(max(now_ms, self._book.pop_floor_ms), [], 0, None)
-        for key in keys:
+        for key in self._keys(wanted, read_queues, turn):
             popped = self._pop_queue(key, wanted, popped)
         return popped
+
+    def _keys(self, wanted: Wanted, read_queues: int, turn: int) -> list[Key]:
+        """Return the queues of a pop in the order in which it looks at them: each comes first when it is its turn."""
+        group, topic = wanted.group, wanted.topic
+        keys: list[Key] = [(group, topic, wanted.queue_id)]
+        if wanted.queue_id < 0:
+            keys = [(group, topic, (turn + number) % read_queues) for number in range(read_queues)]
+        if wanted.in_order:
+            return keys
+        again = (group, retry_topic(group, topic), 0)
+        return [again, *keys] if turn % _RETRY_FIRST == 0 else [*keys, again]
 
     def _pop_queue(self, key: Key, wanted: Wanted, popped: Popped) -> Popped:
         log_queue = self._book.store.queues.known.get((key[1], key[2]))
@@ -105,6 +110,41 @@ class Taker:
             again_ms = _earlier(again_ms, self._pop_any(queue, wanted, room, popped))
         rest = popped.rest + max(log_queue.max_offset - queue.next_offset, 0)
         return popped._replace(rest=rest, again_ms=again_ms)
+
+    def has_messages(self, wanted: Wanted, read_queues: int, now_ms: int) -> tuple[bool, int | None]:
+        """Tell whether a pop would look at messages, and if not, when to look again without an arrival."""
+        again_ms: int | None = None
+        for key in self._keys(wanted, read_queues, 0):
+            queue, high = self._book.queues.get(key), self._book.bounds(key)[1]
+            orderly = queue.orderly if queue is not None else None
+            if orderly is not None and orderly.lowest() is not None:
+                free_ms = orderly.blocked_until(wanted.attempt, now_ms)
+                if free_ms is None:
+                    return True, None
+                again_ms = _earlier(again_ms, free_ms)
+            elif self._next_offset(key) < high:
+                return True, None
+        return False, again_ms
+
+    def peek(self, wanted: Wanted, read_queues: int) -> tuple[list[bytes], int]:
+        """Return the records that a pop would hand out, and how many there are beyond them."""
+        records: list[bytes] = []
+        rest = 0
+        for key in self._keys(wanted, read_queues, 1):
+            offset, high, room = self._next_offset(key), self._book.bounds(key)[1], wanted.most_messages - len(records)
+            rest += max(high - offset, 0)
+            if room > 0 and offset < high:
+                pulled = self._book.reader.pull(*key[1:], offset, room, wanted.most_bytes)
+                records += pulled.records
+        return records, rest - len(records)
+
+    def _next_offset(self, key: Key) -> int:
+        """Return where the next pop would begin, in no order; a queue that was never popped is not begun for it."""
+        queue = self._book.queues.get(key)
+        if queue is not None:
+            return queue.next_offset
+        offset, low = self._book.store.offsets.get(*key), self._book.bounds(key)[0]
+        return low if offset is None else max(offset, low)
 
     def begin(self, key: Key, *, from_end: bool) -> PopQueue:
         """Return a new queue, at the offset that its group committed, or else by the rule for groups that are new.

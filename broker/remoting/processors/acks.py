@@ -1,0 +1,187 @@
+"""What consumers say of popped messages: 200051 and 200151 (done), 200053 (visible again later, or sooner).
+
+Answered when it is durable. What a handle does not speak for any more is refused with NO_MESSAGE: the message was given
+out again, or the time was changed and a newer handle counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64decode
+from binascii import Error as NotBase64
+from collections.abc import Mapping
+
+import msgspec
+
+from ...engine.errors import HandleGone, TopicNotFound
+from ...engine.pop.checkpoint import offsets_in
+from ...engine.pop.service import Handle, Pops
+from ...engine.store.ticket import Ticket
+from ..codec import JSON, Command
+from ..codes import PROTOCOL_VERSION, Answer, Request
+from ..errors import RequestRefused
+from ..fields import INT_MAX, body_as, text, whole
+from ..receipts import marked_topic, read_handle
+from ..server import Connection, Handler
+from ..state import BrokerState
+from .pop import LONGEST_INVISIBLE_MS
+
+MOST_BITS = 1 << 16
+"""How far the last message of a batch may be from the first of its pop."""
+_SUCCESS = (
+    b'{"code":0,"flag":1,"language":"PYTHON","opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}'
+    % PROTOCOL_VERSION
+)
+
+
+class BatchAck(msgspec.Struct):
+    """BatchAck: what is done of one pop of one queue; bit n of ``bits`` is the offset start + n."""
+
+    group: str = msgspec.field(name="c")
+    topic: str = msgspec.field(name="t")
+    retry: str = msgspec.field(name="r")
+    start: int = msgspec.field(name="so")
+    queue_id: int = msgspec.field(name="q")
+    pop_ms: int = msgspec.field(name="pt")
+    invisible_ms: int = msgspec.field(name="it")
+    bits: str = msgspec.field(name="b")
+
+
+class BatchAckBody(msgspec.Struct):
+    """BatchAckMessageRequestBody."""
+
+    acks: list[BatchAck]
+
+
+class _Together:
+    """Plain answers of one moment: one write a connection."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Connection, list[bytes]] = {}
+
+    def succeed(self, connection: Connection, opaque: int) -> None:
+        """Answers a request with a JSON header with success."""
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._write)
+        header = _SUCCESS % opaque
+        size = len(header).to_bytes(4, "big")
+        self._waiting.setdefault(connection, []).append((4 + len(header)).to_bytes(4, "big") + size + header)
+
+    def _write(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for connection, frames in waiting.items():
+            connection.write(b"".join(frames))
+
+
+class _Answered:
+    """Answers one request when it is durable."""
+
+    __slots__ = ("_connection", "_fields", "_request", "_together")
+
+    def __init__(
+        self, together: _Together, connection: Connection, request: Command, fields: dict[str, str] | None = None
+    ) -> None:
+        self._together = together
+        self._connection = connection
+        self._request = request
+        self._fields = fields
+
+    def stored(self, _: Ticket) -> None:
+        """It is durable."""
+        request = self._request
+        if self._fields is None and request.serialization == JSON:
+            self._together.succeed(self._connection, request.opaque)
+        else:
+            self._connection.send(request.answer(self._fields))
+
+    def refused(self, code: int, remark: str) -> None:
+        """It may be lost."""
+        self._connection.send(self._request.answer(code=code, remark=remark))
+
+
+class AckProcessor:
+    """Takes acknowledgements."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self._engine = state.engine
+        self._pops: Pops = state.engine.pops
+        self._together = _Together()
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """Request code -> handler."""
+        return {
+            Request.ACK_MESSAGE: self._ack,
+            Request.BATCH_ACK_MESSAGE: self._ack_many,
+            Request.CHANGE_MESSAGE_INVISIBLETIME: self._change,
+        }
+
+    def _place(self, ext: Mapping[str, str]) -> tuple[Handle, int]:
+        """The handle and the offset that a request names; refused if there is no such queue or offset."""
+        topic, queue_id = text(ext, "topic"), whole(ext, "queueId", low=-INT_MAX - 1, high=INT_MAX)
+        known = self._engine.topics.get(topic)
+        if known is None:
+            raise TopicNotFound(topic)
+        if not 0 <= queue_id < known.read_queues:
+            raise RequestRefused(
+                Answer.MESSAGE_ILLEGAL,
+                f"queueId[{queue_id}] is illegal, topic {topic!r} has {known.read_queues} queues.",
+            )
+        offset = whole(ext, "offset")
+        low, high = self._engine.queue_bounds(topic, queue_id)
+        if not low <= offset < high:
+            raise RequestRefused(
+                Answer.NO_MESSAGE, f"offset is illegal, key:{topic}@{queue_id}, commit:{offset}, store:{low}~{high}"
+            )
+        return read_handle(text(ext, "extraInfo"), text(ext, "consumerGroup"), topic, queue_id), offset
+
+    def _ack(self, connection: Connection, request: Command) -> Command | None:
+        self._engine.check_open()
+        handle, offset = self._place(request.ext)
+        bit = offset - handle.start
+        if not 0 <= bit < MOST_BITS or not self._pops.ack(handle, 1 << bit, self._state.clock()).taken:
+            raise HandleGone(handle.key[1], handle.key[2], offset)
+        waits = self._pops.tell(handle.key, _Answered(self._together, connection, request))
+        return None if waits else request.answer()
+
+    def _ack_many(self, connection: Connection, request: Command) -> Command | None:
+        """Success if anything was taken, as in RocketMQ; `escRefused` names what was not (topic, queue, offset)."""
+        self._engine.check_open()
+        batch = body_as(BatchAckBody, request.body)
+        taken = None
+        refused: list[str] = []
+        now_ms = self._state.clock()
+        for each in batch.acks:
+            topic = marked_topic(each.retry, each.group, each.topic)
+            key = (each.group, topic, each.queue_id)
+            acked = self._pops.ack(Handle(key, each.start, each.pop_ms, each.invisible_ms), _mask(each.bits), now_ms)
+            taken = key if acked.taken else taken
+            refused += [f"{topic} {each.queue_id} {offset}" for offset in offsets_in(each.start, acked.refused)]
+        fields = {"escRefused": ";".join(refused)} if refused else None
+        if taken is None:
+            remark = "Nothing of this is held any more: it was given out again, or there is nothing named."
+            return request.answer(fields, code=Answer.NO_MESSAGE, remark=remark)
+        waits = self._pops.tell(taken, _Answered(self._together, connection, request, fields))
+        return None if waits else request.answer(fields)
+
+    def _change(self, connection: Connection, request: Command) -> Command | None:
+        self._engine.check_open()
+        handle, offset = self._place(request.ext)
+        invisible_ms = whole(request.ext, "invisibleTime", low=0, high=LONGEST_INVISIBLE_MS)
+        pop_ms, span_ms = self._pops.change(handle, offset, invisible_ms, self._state.clock())
+        self._state.hurry()
+        revive_queue = request.ext["extraInfo"].split(" ")[3]
+        fields = {"popTime": str(pop_ms), "invisibleTime": str(span_ms), "reviveQid": revive_queue}
+        waits = self._pops.tell(handle.key, _Answered(self._together, connection, request, fields))
+        return None if waits else request.answer(fields)
+
+
+def _mask(bits: str) -> int:
+    """A BitSet as fastjson writes it: its bytes, lowest first, in base64."""
+    try:
+        raw = b64decode(bits, validate=True)
+    except (NotBase64, ValueError):
+        raise RequestRefused(Answer.INVALID_PARAMETER, f"The bit set {bits[:40]!r} is not base64.") from None
+    if len(raw) * 8 > MOST_BITS:
+        raise RequestRefused(Answer.INVALID_PARAMETER, f"A batch names at most {MOST_BITS} messages of one pop.")
+    return int.from_bytes(raw, "little")
