@@ -20,7 +20,7 @@ from broker.client import ClientError
 from broker.client.names import check_topic
 from console.credentials import PUBLISH, Grant
 from console.operations import desk, errors
-from console.operations.actor import PAUSE_TIMERS, STEER_TIMERS, Actor
+from console.operations.actor import PAUSE_TIMERS, STEER_TIMERS, STEER_TRANSACTIONS, Actor
 from console.operations.rows import Operation
 
 from .answer import json_answer
@@ -83,7 +83,7 @@ async def operation(request: Request, grant: Grant, room: Room) -> Response:
 async def abort(request: Request, grant: Grant, room: Room) -> Response:
     """Stop an operation after the batch that is under way; what is done stays done."""
     only_parameters(request)
-    row = await in_thread(lambda: desk.abort(_own(request.path_params["id"], grant).pk, _actor(grant)))
+    row = await in_thread(lambda: desk.abort(_own(request.path_params["id"], grant).pk, actor_of(grant)))
     return json_answer(_shown(row))
 
 
@@ -109,14 +109,14 @@ async def _start(
         "is_all": wanted.all,
         **(more or {}),
     }
-    return await begun(kind, parameters, wanted.reason, _actor(grant))
+    return await begun(kind, parameters, wanted.reason, actor_of(grant))
 
 
 async def _switched(request: Request, grant: Grant, kind: str) -> Response:
     only_parameters(request)
     require_everywhere(grant)
     wanted = decode(await read_body(request, MAX_BODY_BYTES), _switch)
-    return await begun(kind, {}, wanted.reason, _actor(grant))
+    return await begun(kind, {}, wanted.reason, actor_of(grant))
 
 
 async def begun(kind: str, parameters: Mapping[str, Any], reason: str, actor: Actor) -> Response:
@@ -127,9 +127,9 @@ async def begun(kind: str, parameters: Mapping[str, Any], reason: str, actor: Ac
     return answer
 
 
-def _actor(grant: Grant) -> Actor:
+def actor_of(grant: Grant) -> Actor:
     """The token as the audit knows it; what it may do was checked here, by topic."""
-    return Actor(f"token {grant.name}", frozenset((STEER_TIMERS, PAUSE_TIMERS)))
+    return Actor(f"token {grant.name}", frozenset((STEER_TIMERS, PAUSE_TIMERS, STEER_TRANSACTIONS)))
 
 
 def _own(text: str, grant: Grant) -> Operation:
@@ -137,7 +137,7 @@ def _own(text: str, grant: Grant) -> Operation:
         number = uuid.UUID(text)
     except ValueError:
         raise NoOperation from None
-    row = Operation.objects.filter(pk=number, actor=_actor(grant).name).first()
+    row = Operation.objects.filter(pk=number, actor=actor_of(grant).name).first()
     if row is None:
         raise NoOperation
     return row

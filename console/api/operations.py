@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from console.credentials import PUBLISH, READ
 
-from . import bulk, checkoperations, delayedoperations, looking, scheduling, sending, transactions, waiting
+from . import bulk, checkoperations, delayedoperations, looking, scheduling, sending, transactionoperations, waiting
 from .bulkschemas import ManyMoved, ManyTimers, OperationShown, SwitchReason
 from .operation import Operation as Operation
 from .schemas import FoundMessage, GroupList, LevelList, NewMessage, NewMessages, Sent, SentBatch, TopicList
 from .timerschemas import Forecast, NewMoment, ScheduleChange, TimerRows, TimerTotals, Wheel
-from .transactionschemas import Decided, DecisionReason, HalfTaken, NewHalf, TransactionRows
 
 _TOPIC = ("topic", "The topic of a RocketMQ unique id.")
 _REASON = ("reason", "Kept with the message in the broker's log.")
@@ -62,31 +61,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "PATCH", "/topics/{topic}/schedule/{schedule_key}", "Reschedule by schedule key", PUBLISH,
         scheduling.reschedule, NewMoment, ((200, "It is due at another moment now.", ScheduleChange),),
     ),
-    Operation(
-        "POST", "/transactions", "Begin a transaction (send a half message)", PUBLISH, transactions.begin, NewHalf,
-        ((201, "It is on disk, and seen by nobody.", HalfTaken), (202, "Taken, not known to be on disk.", HalfTaken)),
-    ),
-    Operation(
-        "POST", "/transactions/{id}:commit", "Commit a half message", PUBLISH, transactions.steering("commit"),
-        DecisionReason, ((200, "The message is in its topic, or waits for its moment.", Decided),),
-    ),
-    Operation(
-        "POST", "/transactions/{id}:rollback", "Roll a half message back", PUBLISH, transactions.steering("rollback"),
-        DecisionReason, ((200, "Nobody ever sees it.", Decided),),
-    ),
-    Operation(
-        "POST", "/transactions/{id}:check", "Have its producer asked", PUBLISH, transactions.steering("check"),
-        DecisionReason, ((200, "Asked at once, or as soon as a producer of its group is there.", Decided),),
-    ),
-    Operation(
-        "GET", "/transactions", "List transactions", READ, transactions.transactions, None,
-        ((200, "A page of them.", TransactionRows),),
-        (
-            ("state", "open (default), parked or decided."), ("topic", "Only of this topic."),
-            ("producer_group", "Only of this group."), ("older_than_ms", "Least age of the half; not with decided."),
-            ("limit", "1 to 1,000, 100 by default."), ("cursor", "From the page before."),
-        ),
-    ),
+    *transactionoperations.OPERATIONS,
     Operation("POST", "/topics/{topic}/groups/{group}:receive", "Receive messages", READ),
     Operation("POST", "/topics/{topic}/groups/{group}:ack", "Acknowledge messages", READ),
     Operation("POST", "/topics/{topic}/groups/{group}:nack", "Have messages delivered again", READ),

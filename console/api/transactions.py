@@ -19,8 +19,11 @@ from broker.client.names import check_group, check_topic, check_writable_topic
 from broker.client.transaction import as_half
 from broker.client.transactions_admin import Action, Transaction, TransactionTarget
 from console.credentials import PUBLISH, READ, Grant
+from console.operations import transactions_apache
+from console.queries import asking
 
 from .answer import json_answer
+from .bulk import in_thread
 from .errors import InvalidParameter, MessageNotFound
 from .grants import require, require_somewhere
 from .identifiers import parse, written
@@ -29,21 +32,26 @@ from .reading import MAX_SINGLE_BYTES, decode, read_body
 from .room import Room
 from .schemas import NewMessage
 from .sending import outgoing
-from .transactionschemas import Decided, DecisionReason, HalfTaken, NewHalf, TransactionRows, TransactionShown
+from .transactionschemas import Decided, DecisionReason, HalfTaken, NewHalf, TransactionRows
+from .transactionshown import shown
 
 Handler = Callable[[Request, Grant, Room], Awaitable[Response]]
-Outcome = Literal["committed", "rolled_back", "check_planned"]
+Outcome = Literal["committed", "rolled_back", "check_planned", "checks_resumed"]
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 MOST_ROWS = 1_000
 MAX_REASON_BYTES = 4 * 1024
 _STATES = ("open", "parked", "decided")
 _OUTCOMES: Mapping[Action, Outcome] = {
-    "commit": "committed", "rollback": "rolled_back", "check": "check_planned",
+    "commit": "committed", "rollback": "rolled_back", "check": "check_planned", "resume": "checks_resumed",
 }  # fmt: skip
 _DECISIONS = {"commit": Decision.COMMIT, "rollback": Decision.ROLLBACK}
 #: ResponseCode.INVALID_PARAMETER, with which our broker answers a wrong group
 _WRONG_GROUP = 29
+#: ResponseCode.ILLEGAL_OPERATION, with which our broker answers what does not fit the state of a half
+_WRONG_STATE = 604
+#: ResponseCode.QUERY_NOT_FOUND
+_NOT_FOUND = 22
 _new_half = msgspec.json.Decoder(NewHalf)
 _why = msgspec.json.Decoder(DecisionReason)
 
@@ -97,7 +105,7 @@ async def begin(request: Request, grant: Grant, room: Room) -> Response:
 
 
 def steering(action: Action) -> Handler:
-    """The handler of :commit, :rollback or :check."""
+    """The handler of :commit, :rollback, :check or :resume."""
 
     async def handler(request: Request, grant: Grant, room: Room) -> Response:
         only_parameters(request)
@@ -137,7 +145,7 @@ async def transactions(request: Request, grant: Grant, room: Room) -> Response:
         older_than_ms=_whole(request, "older_than_ms", 0, 2**53),
     )
     broker = (await room.admin.brokers())[0].name
-    rows = [_shown(each, broker) for each in page.items if grant.allows(READ, each.topic)]
+    rows = [shown(each, broker) for each in page.items if grant.allows(READ, each.topic)]
     following = None if page.following is None else str(page.following)
     return json_answer(TransactionRows(now_ms=page.now_ms, transactions=rows, cursor=following))
 
@@ -204,6 +212,8 @@ async def _steer(action: Action, half: _Half, who: str, reason: str, room: Room)
     try:
         answer = await room.admin.steer_transactions(action, [target], who=who, reason=reason, address=half.address)
     except NotSupported:
+        if action == "resume":
+            return await _resume(half)
         if action not in _DECISIONS:
             raise
         await room.admin.end_transaction(
@@ -213,18 +223,19 @@ async def _steer(action: Action, half: _Half, who: str, reason: str, room: Room)
         return False
     (result,) = answer.results
     if result.outcome == "refused":
-        raise BrokerRefused(result.code, result.error)
+        # the half was found a moment ago: what is missing is a parked or open one, so it was decided
+        raise BrokerRefused(_WRONG_STATE if result.code == _NOT_FOUND else result.code, result.error)
     return result.outcome == "already"
 
 
-def _shown(each: Transaction, broker: str) -> TransactionShown:
-    return TransactionShown(
-        id=None if each.position is None else written(broker, each.topic, each.position, each.transaction_id or ""),
-        transaction_id=each.transaction_id, state=each.state, topic=each.topic, producer_group=each.group,
-        keys=each.keys, tag=each.tags, stored_ms=each.store_ms, checks=each.checks, next_check_ms=each.next_check_ms,
-        parked_ms=each.parked_ms, decided_ms=each.decided_ms, decided_by=each.by or None, reason=each.reason or None,
-        producers=each.producers,
-    )  # fmt: skip
+async def _resume(half: _Half) -> bool:
+    """On an Apache RocketMQ broker, by its request 323 for the parked copy."""
+    place = {"offset": half.offset, "position": half.position}
+    (result,) = await in_thread(lambda: transactions_apache.steer(asking.admin(), "resume", "done", [place]))
+    if result.outcome != "done":
+        error = result.result.get("error", "It is not among the newest records of this broker that are parked.")
+        raise BrokerRefused(result.result.get("code", _WRONG_STATE), str(error))
+    return False
 
 
 def _has_body(request: Request) -> bool:

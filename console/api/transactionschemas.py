@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from .bulkschemas import BulkReason
 from .schemas import NewMessage, Text
 
 Group = Annotated[str, Meta(min_length=1, max_length=255, description="Whose producers are asked what became of it.")]
@@ -30,6 +31,27 @@ class HalfTaken(Struct, kw_only=True):
     flushed: bool
 
 
+TransactionState = Literal["open", "parked"]
+
+
+class TransactionFilter(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Which transactions: all conditions that are given hold at once."""
+
+    state: Annotated[TransactionState, Meta(description="open ones, or parked ones.")] = "open"
+    topic: Text | None = None
+    producer_group: Group | None = None
+    older_than_ms: Annotated[int, Meta(ge=0, le=2**53 - 1, description="Least age of the half.")] | None = None
+    stored_before: Annotated[str | int, Meta(description="RFC 3339 with a zone, or ms since 1970.")] | None = None
+
+
+class ManyTransactions(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Up to 10,000 transactions, and why. `all: true` is needed for a filter without any condition but a state."""
+
+    filter: TransactionFilter
+    reason: BulkReason
+    all: bool = False
+
+
 class DecisionReason(Struct, forbid_unknown_fields=True, kw_only=True):
     """Why; kept with the decision in the broker's log. `producer_group`, if given, must be the half's."""
 
@@ -38,7 +60,7 @@ class DecisionReason(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Decided(Struct, kw_only=True):
-    """What was done. `outcome`: committed, rolled_back, check_planned; `repeated`: it was so before.
+    """What was done. `outcome`: committed, rolled_back, check_planned, checks_resumed; `repeated`: it was so before.
 
     committed means that the message is in its topic (or waits for its moment), not that a consumer has it.
     """
@@ -46,7 +68,7 @@ class Decided(Struct, kw_only=True):
     id: str
     transaction_id: str | None
     topic: str
-    outcome: Literal["committed", "rolled_back", "check_planned"]
+    outcome: Literal["committed", "rolled_back", "check_planned", "checks_resumed"]
     repeated: bool
 
 
@@ -78,3 +100,25 @@ class TransactionRows(Struct, kw_only=True):
     now_ms: int
     transactions: list[TransactionShown]
     cursor: str | None
+
+
+class TransactionMoment(Struct, kw_only=True):
+    """Something that happened. `event`: half, check (`check`: which one), parked, resumed, committed, rolled back,
+    decided, scheduled, delivered (in its topic, at `queue_id` and `queue_offset`)."""
+
+    event: str
+    at_ms: int
+    check: int | None = None
+    by: str | None = None
+    reason: str | None = None
+    queue_id: int | None = None
+    queue_offset: int | None = None
+
+
+class TransactionLifeShown(Struct, kw_only=True):
+    """One transaction and what happened to it, oldest first. On Apache RocketMQ from the newest records of its topics:
+    neither checks nor who decided are told there, and `now_ms` is null."""
+
+    now_ms: int | None
+    transaction: TransactionShown
+    life: list[TransactionMoment]

@@ -1,0 +1,82 @@
+"""One transaction by REST: what is known of it, and what happened to it.
+
+An Apache RocketMQ broker has no such question: there the newest records of its topics are read, as the pages do.
+"""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from broker.client import NotSupported
+from broker.client.transactions_admin import Transaction, TransactionLife
+from console.credentials import READ, Grant
+from console.queries import asking
+from console.queries.shapes.transactions import TransactionRow
+from console.queries.transactions_polled import read_newest
+
+from .answer import json_answer
+from .bulk import in_thread
+from .errors import MessageNotFound
+from .grants import require
+from .identifiers import MessageIdentifier, parse
+from .looking import only_parameters
+from .room import Room
+from .transactionschemas import TransactionLifeShown, TransactionMoment
+from .transactionshown import shown
+
+
+async def transaction(request: Request, grant: Grant, room: Room) -> Response:
+    """One by its id; raises MessageNotFound, also for one of a topic that the token must not read."""
+    only_parameters(request)
+    text: str = request.path_params["id"]
+    named = parse(text) if text.startswith("m1") else None
+    if named is not None:
+        require(grant, READ, named.topic)
+    try:
+        found = await _found(named, text, room)
+    except NotSupported:
+        return json_answer(await _polled(named, text, grant))
+    is_named = named is None or (found.topic, found.transaction_id) == (named.topic, named.unique_key)
+    if not is_named or not grant.allows(READ, found.topic):
+        raise MessageNotFound
+    broker = named.broker if named is not None else (await room.admin.brokers())[0].name
+    return json_answer(TransactionLifeShown(now_ms=found.now_ms, transaction=shown(found, broker), life=_life(found)))
+
+
+async def _found(named: MessageIdentifier | None, text: str, room: Room) -> TransactionLife:
+    if named is None:
+        return await room.admin.transaction(text)
+    return await room.admin.transaction(position=named.position, address=await room.admin.address_of(named.broker))
+
+
+def _life(found: TransactionLife) -> list[TransactionMoment]:
+    return [
+        TransactionMoment(
+            event=event.kind, at_ms=event.at_ms, check=event.count, by=event.by or None, reason=event.reason or None,
+            queue_id=event.queue_id, queue_offset=event.queue_offset,
+        )
+        for event in found.life
+    ]  # fmt: skip
+
+
+async def _polled(named: MessageIdentifier | None, text: str, grant: Grant) -> TransactionLifeShown:
+    key = named.unique_key if named is not None else text
+    found = await in_thread(lambda: read_newest(asking.admin()))
+    row = next((each for each in found.rows if each.transaction_id == key), None)
+    if row is None or not grant.allows(READ, row.topic) or (named is not None and row.topic != named.topic):
+        raise MessageNotFound
+    moments = [("half", row.store_ms), ("parked", row.parked_ms), ("decided", row.decided_ms)]
+    return TransactionLifeShown(
+        now_ms=None,
+        transaction=shown(_as_told(row), named.broker if named is not None else None),
+        life=[TransactionMoment(event=event, at_ms=at_ms) for event, at_ms in moments if at_ms is not None],
+    )
+
+
+def _as_told(row: TransactionRow) -> Transaction:
+    return Transaction(
+        offset=row.offset, state=row.state.value, position=row.position, group=row.group, topic=row.topic,
+        transaction_id=row.transaction_id, keys=list(row.keys), tags=row.tag or None, store_ms=row.store_ms,
+        checks=row.checks, parked_ms=row.parked_ms, decided_ms=row.decided_ms,
+    )  # fmt: skip

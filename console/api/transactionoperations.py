@@ -1,0 +1,75 @@
+"""The part of the table of REST operations that is about transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from broker.client.transactions_admin import Action
+from console.credentials import PUBLISH, READ
+
+from . import transactionbulk, transactionlife, transactions
+from .bulkschemas import OperationShown
+from .operation import Operation
+from .transactionschemas import (
+    Decided,
+    DecisionReason,
+    HalfTaken,
+    ManyTransactions,
+    NewHalf,
+    TransactionLifeShown,
+    TransactionRows,
+)
+
+_BEGUN = ((202, "It runs, or has run already if it is small; Location says where to look.", OperationShown),)
+_MANY: tuple[tuple[Action, str], ...] = (
+    ("commit", "Commit all half messages that match"),
+    ("rollback", "Roll all half messages that match back"),
+    ("check", "Have the producers of all that match asked"),
+    ("resume", "Ask about all parked half messages that match again"),
+)
+
+
+def _many() -> Iterator[Operation]:
+    for action, summary in _MANY:
+        yield Operation(
+            "POST", f"/transactions:{action}", summary, PUBLISH, transactionbulk.operation(action), ManyTransactions,
+            _BEGUN,
+        )  # fmt: skip
+
+
+OPERATIONS = (
+    Operation(
+        "POST", "/transactions", "Begin a transaction (send a half message)", PUBLISH, transactions.begin, NewHalf,
+        ((201, "It is on disk, and seen by nobody.", HalfTaken), (202, "Taken, not known to be on disk.", HalfTaken)),
+    ),
+    Operation(
+        "POST", "/transactions/{id}:commit", "Commit a half message", PUBLISH, transactions.steering("commit"),
+        DecisionReason, ((200, "The message is in its topic, or waits for its moment.", Decided),),
+    ),
+    Operation(
+        "POST", "/transactions/{id}:rollback", "Roll a half message back", PUBLISH, transactions.steering("rollback"),
+        DecisionReason, ((200, "Nobody ever sees it.", Decided),),
+    ),
+    Operation(
+        "POST", "/transactions/{id}:check", "Have its producer asked", PUBLISH, transactions.steering("check"),
+        DecisionReason, ((200, "Asked at once, or as soon as a producer of its group is there.", Decided),),
+    ),
+    Operation(
+        "POST", "/transactions/{id}:resume", "Ask about a parked half message again", PUBLISH,
+        transactions.steering("resume"), DecisionReason, ((200, "Checks begin anew.", Decided),),
+    ),
+    Operation(
+        "GET", "/transactions", "List transactions", READ, transactions.transactions, None,
+        ((200, "A page of them.", TransactionRows),),
+        (
+            ("state", "open (default), parked or decided."), ("topic", "Only of this topic."),
+            ("producer_group", "Only of this group."), ("older_than_ms", "Least age of the half; not with decided."),
+            ("limit", "1 to 1,000, 100 by default."), ("cursor", "From the page before."),
+        ),
+    ),
+    *_many(),
+    Operation(
+        "GET", "/transactions/{id}", "Look at a transaction", READ, transactionlife.transaction, None,
+        ((200, "The transaction, and what happened to it.", TransactionLifeShown),),
+    ),
+)  # fmt: skip
