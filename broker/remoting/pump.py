@@ -60,7 +60,7 @@ class Pump:
         self._idle = asyncio.Event()
         self._idle.set()
         self._tick_timer: asyncio.TimerHandle | None = None
-        self._tick_ms: int | None = None
+        self._tick_ms = 0
         self._upkeep_timer: asyncio.TimerHandle | None = None
         self._upkeep_trouble = ""
 
@@ -137,8 +137,9 @@ class Pump:
         arrivals = self._engine.take_arrivals()
         if arrivals:
             self._arrived(arrivals)
-        if any(ticket.due_ms is not None for ticket in tickets):
-            self._tick()
+        soonest_ms = min((ticket.due_ms for ticket in tickets if ticket.due_ms is not None), default=None)
+        if soonest_ms is not None and soonest_ms < self._tick_ms:
+            self._tick_at(soonest_ms)
 
     def _tick(self) -> None:
         if self._is_stopped or self._has_failed:
@@ -150,9 +151,17 @@ class Pump:
         try:
             next_ms = self._engine.tick(now_ms)
         finally:
-            wait_ms = LONGEST_SLEEP_MS if next_ms is None else min(max(next_ms - now_ms, 1), LONGEST_SLEEP_MS)
-            self._tick_timer = self._loop.call_later(wait_ms / 1000, self._tick)
+            self._tick_at(now_ms + LONGEST_SLEEP_MS if next_ms is None else next_ms)
             self.kick()
+
+    def _tick_at(self, moment_ms: int) -> None:
+        """Makes sure that the next tick comes then, or sooner, but not at once: others have their turn first."""
+        if self._tick_timer is not None:
+            self._tick_timer.cancel()
+        now_ms = self._clock()
+        wait_ms = min(max(moment_ms - now_ms, 1), LONGEST_SLEEP_MS)
+        self._tick_ms = now_ms + wait_ms
+        self._tick_timer = self._loop.call_later(wait_ms / 1000, self._tick)
 
     def _upkeep(self) -> None:
         if self._is_stopped:

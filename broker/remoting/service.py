@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import socket
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,8 +31,8 @@ from .processors.heartbeat import HeartbeatProcessor
 from .processors.locks import LockProcessor
 from .processors.namesrv import NameService
 from .processors.offsets import OffsetProcessor
-from .processors.pull import PullProcessor
 from .processors.pop import PopProcessor
+from .processors.pull import PullProcessor
 from .processors.query import QueryProcessor
 from .processors.schedule import ScheduleProcessor
 from .processors.send import SendProcessor
@@ -42,13 +43,18 @@ from .pump import Pump
 from .sendreply import SendReplies
 from .server import Handler, Server
 from .state import BrokerState
+from .tls import Certificates, TlsConfig, offer_tls
 from .waiting import WaitingPulls
-
 from .waitingpops import WaitingPops
+
 logger = logging.getLogger(__name__)
 
 _GC_THRESHOLDS = (50_000, 20, 50)
 """Messages under way are acyclic: the collector finds nothing among them, so it looks seldom."""
+
+_SWITCH_INTERVAL_S = 0.0005
+"""How long a thread that writes may keep the loop waiting, and the loop one that has written: 5 ms are too much where
+a timer is to leave within one."""
 
 
 def wall_clock_ms() -> int:
@@ -76,6 +82,7 @@ class BrokerService:
         limits: Limits | None = None,
         clock: Callable[[], int] = wall_clock_ms,
         inner_user: User | None = None,
+        tls: TlsConfig | None = None,
     ) -> None:
         self.config = config
         self._listen_host = listen_host
@@ -87,17 +94,18 @@ class BrokerService:
         self._clock = clock
         self._inner_user = inner_user
         self._gate: Gate | None = None
+        self._tls = tls
         self._replies = SendReplies()
         self._servers: list[Server] = []
         self._state: BrokerState | None = None
         self._pump: Pump | None = None
         self._check_rounds: CheckRounds | None = None
+        self._waiting_pops: WaitingPops | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
 
     @property
     def engine(self) -> Engine:
         """The engine that is served; only to be used from the event loop."""
-        self._waiting_pops: WaitingPops | None = None
         return self._running.engine
 
     @property
@@ -117,22 +125,23 @@ class BrokerService:
         return len(self._running.waiting)
 
     @property
-    def _running(self) -> BrokerState:
-        if self._state is None:
-            raise RuntimeError("The broker service is not running.")
-        return self._state
-    @property
     def waiting_pops(self) -> int:
         """Pops, and questions about them, that wait for a message now."""
         return 0 if self._waiting_pops is None else len(self._waiting_pops)
 
+    @property
+    def _running(self) -> BrokerState:
+        if self._state is None:
+            raise RuntimeError("The broker service is not running.")
+        return self._state
 
     async def start(self) -> None:
         """Opens the store (recovering it if need be) and begins to serve.
 
-        Raises OSError if a port is taken or the users cannot be read, StoreLocked or StoreUnsupported if the store
-        cannot be opened.
+        Raises OSError if a port is taken or certificates or users cannot be read, StoreLocked or StoreUnsupported if
+        the store cannot be opened.
         """
+        certificates = Certificates(self._tls, self._clock) if self._tls is not None else None
         broker_socket = _bound(self._listen_host, self._broker_port)
         namesrv_socket = _bound(self._listen_host, self._namesrv_port)
         try:
@@ -151,6 +160,9 @@ class BrokerService:
             namesrv_socket.close()
             engine.close(self._clock())
             raise
+        if certificates is not None:
+            offer_tls(broker, certificates)
+            offer_tls(namesrv, certificates)
         self._tune_collector()
         await namesrv.start(namesrv_socket)
         await broker.start(broker_socket)
@@ -168,12 +180,12 @@ class BrokerService:
             send, PullProcessor(state), OffsetProcessor(state), HeartbeatProcessor(state), LockProcessor(state),
             TopicProcessor(state), GroupProcessor(state), QueryProcessor(state), ScheduleProcessor(state),
             BrokerProcessor(state), transactions, TimerProcessor(state), *administration(state),
+            pop, AckProcessor(state), AssignmentProcessor(state),
         )  # fmt: skip
         handlers: dict[int, Handler] = {}
         for processor in processors:
             handlers.update(processor.handlers())
         broker = Server("broker", handlers, self._clock, self._limits, express=send.express)
-            pop, AckProcessor(state), AssignmentProcessor(state),
         namesrv = Server("name service", NameService(state, self._namesrv_port).handlers(), self._clock, self._limits)
         if self._inner_user is not None:
             self._gate = guard(state, self._files or OsFiles(), self._inner_user, (broker, namesrv))
@@ -197,6 +209,7 @@ class BrokerService:
         gc.collect()
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
+        sys.setswitchinterval(_SWITCH_INTERVAL_S)
 
     def _stored(self, tickets: list[Ticket]) -> None:
         self._running.put_total += len(tickets)
@@ -206,14 +219,14 @@ class BrokerService:
         state = self._running
         state.statistics.arrived(arrivals, state.engine.queue_end, self._clock())
         state.waiting.wake(arrivals)
+        if self._waiting_pops is not None:
+            self._waiting_pops.wake(arrivals)
 
     def _failed(self, reason: str, lost: list[Ticket]) -> None:
         self._replies.refuse(lost, f"The message may be lost: {reason}.")
         if self._on_failed is not None:
             self._on_failed(reason)
 
-        if self._waiting_pops is not None:
-            self._waiting_pops.wake(arrivals)
     def _sweep(self) -> None:
         interval_ms = self._limits.sweep_interval_ms
         self._sweep_timer = asyncio.get_running_loop().call_later(interval_ms / 1000, self._sweep)
@@ -241,14 +254,14 @@ class BrokerService:
         except TimeoutError:
             logger.error("stopping: the disk did not take the last messages within %g s", timeout_s)
         state.waiting.release_all()
+        if self._waiting_pops is not None:
+            self._waiting_pops.release_all()
         for server in self._servers:
             server.close_connections()
         pump.stop()
         try:
             state.engine.close(self._clock())
         finally:
-        if self._waiting_pops is not None:
-            self._waiting_pops.release_all()
             for server in self._servers:
                 server.abort_connections()
             self._servers = []

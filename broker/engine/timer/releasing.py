@@ -55,17 +55,26 @@ class Releaser:
         """Read and encode a portion ahead; return whether there is more to do."""
         until = now_ms // 1000 + AHEAD_SECONDS
         budget = min(max(due.loading_number // _MANY, _FEW_LOADED), _LOADED_PER_TICK)
-        used = 0
-        if due.rolling:
-            used = due.roll(budget, now_ms)
-        elif due.loaded < LOADED_LIMIT:
-            used = due.load(until, budget)
+        used = self._load(due, until, budget, now_ms)
         more = due.is_loading or (due.loaded < LOADED_LIMIT and due.find_next(until) is not None)
         if due.has_unready and due.ready_bytes < READY_LIMIT_BYTES:
             if used < budget or budget > _FEW_LOADED:
                 self._prepare(due, min(max(due.loaded // _MANY, _FEW_PREPARED), _PREPARED_PER_TICK))
             more |= due.has_unready and due.ready_bytes < READY_LIMIT_BYTES
         return more
+
+    def _load(self, due: Due, until: int, budget: int, now_ms: int) -> int:
+        """Read units, and put those further that only pass through; return how many were looked at."""
+        used = 0
+        while used < budget:
+            if due.rolling:
+                used += due.roll(budget - used, now_ms)
+                continue
+            step = due.load(until, budget - used) if due.loaded < LOADED_LIMIT else 0
+            used += step
+            if not step and not due.rolling:
+                break
+        return used
 
     def _prepare(self, due: Due, count: int) -> None:
         entries = due.take(count)
