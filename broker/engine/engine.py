@@ -51,7 +51,7 @@ class Engine(Readable, TimerDoors, Changeable):
             self._store,
             config,
             lambda half, at_ms: self._intake.halves.commit(half, at_ms),
-            lambda half, at_ms: self._intake.halves.commit_fresh(half, at_ms),
+            lambda half: self._intake.halves.plan_copy(half),
         )
         self.timers = Timers(self._store, mender, lambda topic, queue_id: self._intake.place(topic, queue_id))
         self.pops = Pops(self._store, reader, mender)

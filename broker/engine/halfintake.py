@@ -10,6 +10,7 @@ from .errors import InvalidMessage, PropertiesTooLarge
 from .layout import CRC_SIZE, FLAG_TRANSACTION_COMMIT, FLAG_TRANSACTION_MASK
 from .message import Message, pack_host
 from .properties import REAL_QUEUE_ID, REAL_TOPIC, SOURCE, format_properties
+from .store.burst import Copy
 from .store.facts import Facts, facts_of
 from .store.store import Store
 from .store.ticket import Ticket
@@ -22,6 +23,8 @@ from .transaction.service import Transactions
 
 #: What a commit and a release add to the properties (ESC_SOURCE and its position), and the record's checksum.
 _RESERVE_BYTES = CRC_SIZE + 32
+#: What a record has beside body and properties: header, topic, ESC_SOURCE, checksum.
+_LARGEST_REST_BYTES = 512
 
 
 class HalfIntake:
@@ -50,28 +53,36 @@ class HalfIntake:
         topic: str,
         queue_id: int,
         body: bytes,
-        facts: Facts,
+        properties: bytes,
         sent: tuple[int, int, int, bytes, int],
         now_ms: int,
         owner: object,
     ) -> Ticket:
-        """Take a half message: out of sight until its producer decides."""
-        flag, sys_flag, born_ms, born_host, reconsume_times = sent
-        if facts.timer:
-            self._parking.check(facts.timer, now_ms)
-        begun = self._beginning.begin(topic, queue_id, facts)
+        """Take a half message that was admitted: out of sight until its producer decides.
+
+        Raises InvalidMessage, StoreRefused.
+        """
+        begun = self._beginning.begin_known(topic, queue_id, properties)
+        if begun is None:
+            facts = facts_of(properties)
+            if facts.timer:
+                self._parking.check(facts.timer, now_ms)
+            begun = self._beginning.begin(topic, queue_id, facts, properties)
+            if not begun.group:
+                raise InvalidMessage(
+                    "A half message names its producer group (property PGROUP): who could be asked else?"
+                )
         half = begun.half
-        if not begun.group:
-            raise InvalidMessage("A half message names its producer group (property PGROUP): who could be asked else?")
         if len(half.stored) + _RESERVE_BYTES > STORED_LIMIT_BYTES:
-            raise PropertiesTooLarge(len(facts.stored), STORED_LIMIT_BYTES - _RESERVE_BYTES - 400)
+            raise PropertiesTooLarge(len(properties), STORED_LIMIT_BYTES - _RESERVE_BYTES - 400)
+        flag, sys_flag, born_ms, born_host, reconsume_times = sent
         sys_flag &= ~FLAG_TRANSACTION_MASK
         ticket = self._store.append(
-            HALF_TOPIC, 0, body, half, self._store.tags_code(facts.tags), flag, sys_flag, born_ms, born_host, now_ms,
+            HALF_TOPIC, 0, body, half, self._store.tags_code(half.tags), flag, sys_flag, born_ms, born_host, now_ms,
             reconsume_times, owner=owner, asked_topic=topic, asked_queue_id=queue_id,
         )  # fmt: skip
         fresh = None
-        if not facts.delay_level and not facts.timer:
+        if not begun.asks_for_delay:
             fresh = Fresh(
                 ticket.position, begun.group, topic, queue_id, body, begun.copy, flag, sys_flag, born_ms, born_host,
                 reconsume_times,
@@ -79,25 +90,17 @@ class HalfIntake:
         self._transactions.began(ticket, begun, fresh)
         return ticket
 
-    def commit_fresh(self, half: Fresh, now_ms: int) -> Ticket:
-        """As ``commit`` for a half that asks for no delay and was kept as it was sent."""
-        store = self._store
-        facts = half.facts
+    def plan_copy(self, half: Fresh) -> Copy:
+        """Return the copy of a half that asks for no delay and was kept as it was sent: no record yet, but there is
+        room and a place for it. Raises StoreRefused, OSError."""
         topic, queue_id = self._place(half.topic, half.queue_id)
-        return store.append(
-            topic,
-            queue_id,
-            half.body,
-            Facts(facts.stored + b"ESC_SOURCE\x01%d\x02" % half.position, facts.unique_key, facts.tags, facts.keys),
-            store.tags_code(facts.tags),
-            half.flag,
-            half.sys_flag | FLAG_TRANSACTION_COMMIT,
-            half.born_ms,
-            half.born_host,
-            now_ms,
-            half.reconsume_times,
-            half.position,
-        )
+        unique_key, stored = half.facts.unique_key, half.facts.stored
+        facts = Facts(stored + b"ESC_SOURCE\x01%d\x02" % half.position, unique_key, half.facts.tags, half.facts.keys)
+        self._store.make_room(len(half.body) + len(stored) + _LARGEST_REST_BYTES)
+        return Copy(
+            topic, queue_id, half.body, facts, half.flag, half.sys_flag | FLAG_TRANSACTION_COMMIT, half.born_ms,
+            half.born_host, half.reconsume_times, half.position,
+        )  # fmt: skip
 
     def commit(self, half: Message, now_ms: int) -> Ticket:
         """Put a copy of a half message where it belongs: on its real topic, or where it waits for its moment.

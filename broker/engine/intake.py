@@ -64,13 +64,14 @@ class Intake:
     ) -> Ticket:
         """Take one message of a client. Raises InvalidMessage, TopicNotFound, TopicNotWritable, StoreRefused."""
         self._admission.check(topic, queue_id, body, properties, flag, sys_flag, born_ms, born_host, reconsume_times)
+        if sys_flag & FLAG_TRANSACTION_MASK:
+            half = (flag, sys_flag, born_ms, born_host, reconsume_times)
+            return self.halves.begin(topic, queue_id, body, properties, half, now_ms, owner)
         facts = facts_of(properties)
         store = self._store
-        if sys_flag & FLAG_TRANSACTION_MASK or (
-            b"TRAN_MSG\x01" in properties and _is_half(topic, facts, reconsume_times)
-        ):
+        if b"TRAN_MSG\x01" in properties and _is_half(topic, facts, reconsume_times):
             half = (flag, sys_flag, born_ms, born_host, reconsume_times)
-            return self.halves.begin(topic, queue_id, body, facts, half, now_ms, owner)
+            return self.halves.begin(topic, queue_id, body, properties, half, now_ms, owner)
         if facts.timer:
             sent = Sent(flag, sys_flag, born_ms, born_host, reconsume_times)
             ticket = self._parking.park(topic, queue_id, body, facts, sent, now_ms, owner)

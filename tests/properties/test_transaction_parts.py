@@ -140,3 +140,51 @@ def test_a_damaged_snapshot_is_none(bit):
     files.flip("/store/halves", bit)
     found = snapshot.load(files, "/store/halves", 1)
     assert found is None or 8 * 28 <= bit < 8 * 32, "only the four bytes of zero are not covered"
+
+
+@given(st.lists(st.integers(0, 3_000), min_size=1), st.data())
+def test_several_halves_are_taken_out_as_one_by_one(numbers_of, data):
+    at_once, one_by_one = OpenHalves(), OpenHalves()
+    rows = [(offset, offset * 10, 5, 6, f"g{offset % 3}") for offset in sorted(set(numbers_of))]
+    border = data.draw(st.integers(0, len(rows)))
+    for part in (rows[:border], rows[border:]):
+        if part:
+            at_once.extend(*zip(*part, strict=True))
+    for row in rows:
+        one_by_one.add(*row)
+    assert list(at_once.since(0)) == list(one_by_one.since(0))
+    gone = data.draw(st.lists(st.sampled_from(numbers_of) | st.integers(0, 3_000)))
+    at_once.remove_all(gone)
+    for offset in gone:
+        one_by_one.remove(offset)
+    assert list(at_once.since(0)) == list(one_by_one.since(0))
+    assert len(at_once) == len(one_by_one)
+    assert at_once.groups.counts() == one_by_one.groups.counts()
+    for offset in {*numbers_of, *gone}:
+        assert at_once.get(offset) == one_by_one.get(offset)
+
+
+def test_many_new_halves_make_several_chunks():
+    halves = OpenHalves()
+    halves.add(0, 0, 1, 2, "g")
+    numbers = range(1, 5_000)
+    halves.extend(numbers, numbers, [1] * 4_999, [2] * 4_999, ["g"] * 4_999)
+    assert [half.offset for half in halves.since(0)] == list(range(5_000))
+    assert len(halves.chunks()) > 2
+    halves.remove_all(range(10, 4_990))
+    assert [half.offset for half in halves.since(0)] == [*range(10), *range(4_990, 5_000)]
+    assert halves.get(9) is not None
+    assert halves.at_position(4_990) is not None
+
+
+@given(st.lists(st.integers(0, 1_000), min_size=1, max_size=20), st.integers(0, 500))
+def test_several_moments_are_put_down_as_one_by_one(walls_ms, ahead_ms):
+    at_once, one_by_one = Calendar(), Calendar()
+    for calendar in (at_once, one_by_one):
+        calendar.see(5_000)
+        calendar.see(5_000 - ahead_ms)
+    planned = at_once.put_all(range(len(walls_ms)), walls_ms)
+    assert planned == [one_by_one.planned(wall_ms) for wall_ms in walls_ms]
+    for offset, planned_ms in enumerate(planned):
+        one_by_one.put(offset, planned_ms)
+    assert sorted(at_once.take(9_000, 99)) == sorted(one_by_one.take(9_000, 99))

@@ -96,6 +96,14 @@ def _delay_level(value: str) -> int:
     return int(value)
 
 
+def also_indexed(topic: str, tags: str | None, keys: str | None) -> list[str]:
+    """Return what a record is indexed as beside its unique key."""
+    entries = [f"{topic}#{key}" for key in keys.split()] if keys else []
+    if tags:
+        entries.append(f"{topic}#T#{tags}")
+    return entries
+
+
 def schedule_entry(topic: str, key: str) -> str:
     """Return what a timer's schedule key is indexed as, beside the keys that every message has."""
     return f"S#{topic}#{key}"

@@ -11,10 +11,12 @@ from ..disk.files import File, Files, directory_of, join
 from ..message import string_hash
 from .indexfile import IndexFile, IndexWrite
 
-#: How many hashes of key beginnings and endings are remembered.
-_MEMORY_LIMIT = 8192
-_ENDING = 4
-_POWER: int = 31**_ENDING
+#: How many hashes of key beginnings and middles are remembered, each; and of endings.
+_MEMORY_LIMIT, _ENDINGS_LIMIT = 8_192, 65_536
+#: Letters of an ending, and of a middle and an ending together.
+_ENDING, _LATTER = 4, 16
+_ENDING_POWER: int = 31**_ENDING
+_LATTER_POWER: int = 31**_LATTER
 
 
 class Index:
@@ -28,6 +30,7 @@ class Index:
         self._row: list[IndexFile] = []
         self._newest: IndexFile | None = None
         self._beginnings: dict[str, int] = {}
+        self._middles: dict[str, int] = {}
         self._endings: dict[str, int] = {}
         files.make_directory(directory)
 
@@ -54,24 +57,21 @@ class Index:
     def hash_of(self, text: str) -> int:
         """Return the index hash: the absolute value of Java's string hash.
 
-        Unique ids of one client differ only at their end, so the hash of the beginning is remembered.
+        Unique ids of one client differ only at their end, those of one ms in the last letters: the hashes of what
+        comes before are remembered.
         """
         if not text.isascii():
             return _absolute(string_hash(text))
-        beginning, ending = text[:-_ENDING], text[-_ENDING:]
-        start = self._beginnings.get(beginning)
+        start = self._beginnings.get(text[:-_LATTER])
         if start is None:
-            if len(self._beginnings) >= _MEMORY_LIMIT:
-                self._beginnings.clear()
-            start = self._beginnings[beginning] = string_hash(beginning) & 0xFFFFFFFF
-        end = self._endings.get(ending)
+            start = _remembered(self._beginnings, text[:-_LATTER])
+        middle = self._middles.get(text[-_LATTER:-_ENDING])
+        if middle is None:
+            middle = _remembered(self._middles, text[-_LATTER:-_ENDING])
+        end = self._endings.get(text[-_ENDING:])
         if end is None:
-            if len(self._endings) >= _MEMORY_LIMIT * 8:
-                self._endings.clear()
-            end = self._endings[ending] = string_hash(ending) & 0xFFFFFFFF
-        if len(ending) < _ENDING:
-            return _absolute(string_hash(text))
-        value = (start * _POWER + end) & 0xFFFFFFFF
+            end = _remembered(self._endings, text[-_ENDING:], _ENDINGS_LIMIT)
+        value = (start * _LATTER_POWER + middle * _ENDING_POWER + end) & 0xFFFFFFFF
         return value if value < 0x8000_0000 else (0x1_0000_0000 - value) & 0x7FFF_FFFF
 
     def _begin_file(self, store_ms: int) -> IndexFile:
@@ -186,6 +186,14 @@ class Index:
             path = self._row.pop(0).path
             self._files.remove(path)
             self._files.sync_directory(directory_of(path))
+
+
+def _remembered(memory: dict[str, int], part: str, limit: int = _MEMORY_LIMIT) -> int:
+    """Return Java's string hash of a part of a key, without a sign, and remember it."""
+    if len(memory) >= limit:
+        memory.clear()
+    value = memory[part] = string_hash(part) & 0xFFFFFFFF
+    return value
 
 
 def _absolute(value: int) -> int:

@@ -19,7 +19,7 @@ from .checkpoint import CheckpointFile, DamagedRange
 from .commitlog import CommitLog
 from .consumequeue import ConsumeQueue
 from .derived import Derived
-from .facts import Facts
+from .facts import Facts, also_indexed
 from .groups import Groups
 from .index import Index
 from .keyvalues import KeyValues
@@ -67,7 +67,7 @@ class Store:
         self._sync_batch_bytes = config.sync_batch_bytes
         self._delays_ms = parse_delay_levels(config.delay_levels)
         self._tags: dict[str, int] = {}
-        self._topic_bytes: dict[str, bytes] = {}
+        self._names: dict[str, bytes] = {}
 
     # the way in
 
@@ -97,9 +97,7 @@ class Store:
             raise StoreBusy
         stored, unique_key, tags, keys, _, _ = facts
         host = self.store_host
-        name = self._topic_bytes.get(topic)
-        if name is None:
-            name = self._topic_bytes[topic] = topic.encode()
+        name = self._names.get(topic) or self.name_of(topic)
         size = record_size(name, body, stored, born_host, host)
         log = self.log
         position = log.place(size)
@@ -159,11 +157,15 @@ class Store:
         self._add_to_index(topic, facts.tags, facts.keys, position, store_ms)
 
     def _add_to_index(self, topic: str, tags: str | None, keys: str | None, position: int, store_ms: int) -> None:
-        if keys:
-            for key in keys.split():
-                self.index.add(f"{topic}#{key}", position, store_ms)
-        if tags:
-            self.index.add(f"{topic}#T#{tags}", position, store_ms)
+        for entry in also_indexed(topic, tags, keys):
+            self.index.add(entry, position, store_ms)
+
+    def name_of(self, topic: str) -> bytes:
+        """Return a topic's name as it stands in records."""
+        name = self._names.get(topic)
+        if name is None:
+            name = self._names[topic] = topic.encode()
+        return name
 
     def tags_code(self, tags: str | None) -> int:
         """Return the tags code of a queue entry: Java's hash of the tags, 0 without."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..config import EngineConfig
@@ -59,6 +60,17 @@ class Book:
         self.calendar.put(offset, planned_ms)
         self.changes += 1
 
+    def open_all(self, begun: Sequence[tuple[int, int, int, int, str]]) -> None:
+        """Take in new halves: (offset, position, store ms, due ms, group) of each, newer than all that are known."""
+        self.half_total += len(begun)
+        if len(begun) == 1:
+            self.open(*begun[0])
+        elif begun:
+            offsets, positions, store_ms, due_ms, groups = zip(*begun, strict=True)
+            planned_ms = self.calendar.put_all(offsets, due_ms)
+            self.halves.extend(offsets, positions, store_ms, planned_ms, groups)
+            self.changes += len(begun)
+
     def plan(self, offset: int, due_ms: int) -> None:
         """Have an open half looked at when ``due_ms`` (wall clock) has come, and not before."""
         found = self.halves.place(offset)
@@ -83,6 +95,24 @@ class Book:
         self.settled[decision.offset] = Settled(decision, at_ms)
         if len(self.settled) > _REMEMBERED:
             self.settled.popitem(last=False)
+
+    def settle_all(self, decisions: Sequence[Decision], at_ms: int) -> None:
+        """Note the decisions of one op record: they stand now."""
+        for decision in decisions:
+            self.fresh.drop(decision.offset)
+        self.halves.remove_all([decision.offset for decision in decisions])
+        if len(self.parked):
+            for decision in decisions:
+                self.parked.remove(decision.offset)
+        self.changes += len(decisions)
+        settled = self.settled
+        for decision in decisions:
+            settled[decision.offset] = Settled(decision, at_ms)
+        while len(settled) > _REMEMBERED:
+            settled.popitem(last=False)
+        commits = sum([1 for decision in decisions if decision.commit])
+        self.commit_total += commits
+        self.rollback_total += len(decisions) - commits
 
     def undecided(self, offset: int) -> Half | Parked | None:
         """Return a half that is open or parked."""

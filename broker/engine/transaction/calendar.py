@@ -7,6 +7,7 @@ longer: ``planned`` turns a moment of the wall clock into one of the calendar's,
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from heapq import heappop, heappush
 
 #: Offsets of so long a time share a page; they are looked at when it is over, so never early and at most this late.
@@ -39,6 +40,19 @@ class Calendar:
             page = self._pages[number] = array("q")
             heappush(self._order, number)
         page.append(offset)
+
+    def put_all(self, offsets: Sequence[int], walls_ms: Sequence[int]) -> list[int]:
+        """As ``put`` for many with a moment of the wall clock each; return their moments of the calendar."""
+        ahead_ms = self._ahead_ms
+        planned = [wall_ms + ahead_ms for wall_ms in walls_ms]
+        first = planned[0] // _PAGE_MS
+        if first == min(planned) // _PAGE_MS == max(planned) // _PAGE_MS:
+            self.put(offsets[0], planned[0])
+            self._pages[first].extend(offsets[1:])
+        else:
+            for offset, planned_ms in zip(offsets, planned, strict=True):
+                self.put(offset, planned_ms)
+        return planned
 
     def see(self, now_ms: int) -> int:
         """Hear what the wall clock says; return the calendar's moment."""

@@ -8,13 +8,14 @@ The op records of one moment are written when the batch is closed (``write``), s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import NamedTuple, Protocol, cast
 
 from ..errors import CorruptRecord, TransactionDecided, TransactionMismatch, TransactionNotFound
 from ..message import Message
 from ..properties import PRODUCER_GROUP, UNIQUE_KEY, format_properties
+from ..store.burst import Copy, append_burst
 from ..store.derived import Derived
 from ..store.facts import Facts
 from ..store.ticket import Ticket
@@ -67,22 +68,24 @@ class _Owners:
 
 
 class Decider:
-    """Takes decisions. ``commit(half, now_ms)`` appends the copy where the message belongs, ``commit_fresh`` that of a
-    half which need not be read for it."""
+    """Takes decisions. ``commit(half, now_ms)`` appends the copy where the message belongs, ``plan_copy(half)`` says
+    what it is for a half that need not be read: those of one moment are appended together."""
 
     def __init__(
         self,
         book: Book,
         service: Derived,
         commit: Callable[[Message, int], Ticket],
-        commit_fresh: Callable[[Fresh, int], Ticket],
+        plan_copy: Callable[[Fresh], Copy],
     ) -> None:
         self._book = book
         self._service = service
         self._commit = commit
-        self._commit_fresh = commit_fresh
+        self._plan_copy = plan_copy
         #: decided, the op record is not visible yet
         self._pending: dict[int, tuple[Decision, list[object]]] = {}
+        #: of these the copy is planned and not appended yet
+        self._copies: list[Copy] = []
         #: of these the op record is not appended yet, in order
         self._unwritten: list[int] = []
         #: copies that are visible while their op record is not
@@ -101,8 +104,7 @@ class Decider:
         fresh = book.fresh.get(offset)
         if fresh is not None and offset not in self._pending and self._is_meant(fresh, asked):
             if asked.commit:
-                self._commit_fresh(fresh, now_ms)
-                book.store.note(self._service, ("copy", offset))
+                self._copies.append(self._plan_copy(fresh))
             if asked.commit is not None:
                 self.decided(Decision(offset, asked.commit, asked.by, asked.reason), owner)
             return asked.commit is not None
@@ -122,7 +124,7 @@ class Decider:
             return False
         if asked.commit:
             self._commit(half, now_ms)
-            book.store.note(self._service, ("copy", offset))
+            book.store.note(self._service, ("copy", 1))
         self.decided(Decision(offset, asked.commit, asked.by, asked.reason), owner)
         return True
 
@@ -169,10 +171,15 @@ class Decider:
         return True
 
     def write(self, now_ms: int) -> None:
-        """Append the op records of what was decided since the last call. Raises StoreRefused; then some may wait."""
+        """Append copies and op records of what was decided since the last call. Raises StoreRefused; then some wait."""
         if not self._unwritten:
             return
         store = self._book.store
+        while self._copies:
+            count = append_burst(store, self._copies, now_ms)
+            del self._copies[:count]
+            store.note(self._service, ("copy", count))
+            store.seal_if_full()
         for record in op_records([self._pending[offset][0] for offset in self._unwritten]):
             # more may join each list until the record is durable
             owners = _Owners([self._pending[decision.offset][1] for decision in record.decisions])
@@ -222,15 +229,16 @@ class Decider:
 
     # what is visible now
 
-    def copied(self) -> None:
-        """Hear that a copy is visible; its op record is to come."""
-        self.uncovered += 1
+    def copied(self, count: int) -> None:
+        """Hear that so many copies are visible; their op records are to come."""
+        self.uncovered += count
 
-    def written(self, decision: Decision) -> None:
-        """Hear that the op record of a decision is visible."""
-        self._pending.pop(decision.offset, None)
-        if decision.commit:
-            self.uncovered -= 1
+    def written(self, decisions: Sequence[Decision]) -> None:
+        """Hear that the op record of these decisions is visible."""
+        for decision in decisions:
+            self._pending.pop(decision.offset, None)
+            if decision.commit:
+                self.uncovered -= 1
 
     def made_again(self, decision: Decision) -> None:
         """Hear that a lost copy is visible again."""

@@ -149,6 +149,33 @@ class OpenHalves:
             self._chunks.insert(number + 1, upper)
             self._firsts.insert(number + 1, upper.offsets[0])
 
+    def extend(
+        self,
+        offsets: Sequence[int],
+        positions: Sequence[int],
+        store_ms: Sequence[int],
+        next_ms: Sequence[int],
+        groups: Sequence[str],
+    ) -> None:
+        """Take in several that are newer than all others, in order of offset."""
+        numbers = [self.groups.take(group) for group in groups]
+        for at in range(0, len(offsets), _CHUNK_ROWS):
+            if not self._chunks or len(self._chunks[-1].offsets) >= _CHUNK_ROWS:
+                self._chunks.append(Chunk())
+                self._firsts.append(offsets[at])
+            chunk = self._chunks[-1]
+            assert not chunk.offsets or chunk.offsets[-1] < offsets[at], "a new half is older than another"
+            part = slice(at, at + _CHUNK_ROWS)
+            chunk.offsets.extend(offsets[part])
+            chunk.positions.extend(positions[part])
+            chunk.store_ms.extend(store_ms[part])
+            chunk.next_ms.extend(next_ms[part])
+            chunk.groups.extend(numbers[part])
+            count = len(chunk.offsets)
+            chunk.checks.frombytes(bytes(chunk.checks.itemsize * (count - len(chunk.checks))))
+            chunk.flags.extend(bytes(count - len(chunk.flags)))
+        self._count += len(offsets)
+
     def load(self, columns: Sequence[array[int]], groups: Sequence[str]) -> None:
         """Fill an empty table: columns in the order of a chunk's but for the flags, rows by offset; the last column
         counts in ``groups``. Raises ValueError if rows are out of order."""
@@ -211,6 +238,35 @@ class OpenHalves:
         elif at == 0:
             self._firsts[number] = chunk.offsets[0]
         return True
+
+    def remove_all(self, offsets: Sequence[int]) -> None:
+        """Take out those of them that are there; most stand side by side, and go in one."""
+        ordered = sorted(offsets, reverse=True)
+        at, count = 0, len(ordered)
+        while at < count:
+            found = self.place(ordered[at])
+            if found is None:
+                at += 1
+                continue
+            chunk, last = found
+            first = last
+            at += 1
+            while at < count and first and chunk.offsets[first - 1] == ordered[at]:
+                first -= 1
+                at += 1
+            self._cut(chunk, first, last + 1)
+
+    def _cut(self, chunk: Chunk, begin: int, end: int) -> None:
+        number = bisect_right(self._firsts, chunk.offsets[begin]) - 1
+        for group in chunk.groups[begin:end]:
+            self.groups.drop(group)
+        for column in chunk.columns():
+            del column[begin:end]
+        self._count -= end - begin
+        if not chunk.offsets:
+            del self._chunks[number], self._firsts[number]
+        elif not begin:
+            self._firsts[number] = chunk.offsets[0]
 
     def chunks(self) -> list[Chunk]:
         """Return all chunks in order; not to be changed."""

@@ -55,34 +55,37 @@ class OpRecord(NamedTuple):
 
 def op_records(decisions: Sequence[Decision]) -> Iterator[OpRecord]:
     """Yield the records that say these decisions, each as large as RocketMQ's may be."""
+    whole = _record(decisions)
+    if len(whole.body) <= OP_BODY_BYTES and len(whole.properties[DECIDERS]) <= _DECIDERS_BYTES:
+        yield whole
+        return
     waiting: list[Decision] = []
-    deciders: dict[tuple[str, str], int] = {}
+    deciders: set[tuple[str, str]] = set()
     size = deciders_size = 0
     for decision in decisions:
         named = len(str(decision.offset)) + 1
         decider = (decision.by[:_NAME_LENGTH], decision.reason[:_NAME_LENGTH])
         # a character takes at most twelve bytes of JSON
-        more = 0 if decider in deciders else 16 + 12 * (len(decider[0]) + len(decider[1]))
+        most = 16 + 12 * (len(decider[0]) + len(decider[1]))
+        more = 0 if decider in deciders else most
         if waiting and (size + named > OP_BODY_BYTES or deciders_size + more > _DECIDERS_BYTES):
-            yield _record(waiting, deciders)
-            waiting, deciders, size, deciders_size = [], {}, 0, 0
-            more = more or 16 + 12 * (len(decider[0]) + len(decider[1]))
+            yield _record(waiting)
+            waiting, size, deciders_size, more = [], 0, 0, most
+            deciders.clear()
         waiting.append(decision)
-        deciders.setdefault(decider, len(deciders))
+        deciders.add(decider)
         size += named
         deciders_size += more
-    if waiting:
-        yield _record(waiting, deciders)
+    yield _record(waiting)
 
 
-def _record(decisions: list[Decision], deciders: dict[tuple[str, str], int]) -> OpRecord:
-    body = "".join([f"{decision.offset}," for decision in decisions])
-    said = "".join(
-        [
-            f"{'c' if decision.commit else 'r'}{deciders[decision.by[:_NAME_LENGTH], decision.reason[:_NAME_LENGTH]]}"
-            for decision in decisions
-        ]
-    )
+def _record(decisions: Sequence[Decision]) -> OpRecord:
+    deciders: dict[tuple[str, str], int] = {}
+    body, said = "", ""
+    for offset, commit, by, reason in decisions:
+        number = deciders.setdefault((by[:_NAME_LENGTH], reason[:_NAME_LENGTH]), len(deciders))
+        body += f"{offset},"
+        said += f"{'c' if commit else 'r'}{number}"
     properties = {WAIT: "true", TAGS: OP_TAG, DECISIONS: said, DECIDERS: json.dumps([list(key) for key in deciders])}
     return OpRecord(body.encode(), properties, decisions)
 

@@ -18,6 +18,7 @@ from ..config import EngineConfig
 from ..disk.files import Files, join
 from ..errors import StoreRefused, TransactionNotFound
 from ..message import Message
+from ..store.burst import Copy
 from ..store.store import Store
 from ..store.ticket import Ticket
 from ..store.topics import CHECKS_TOPIC, HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
@@ -56,8 +57,8 @@ class SnapshotWrite:
 
 
 class Transactions:
-    """All transactions of a store. ``commit(half, now_ms)`` appends the copy of a committed half; ``commit_fresh`` of
-    one that need not be read."""
+    """All transactions of a store. ``commit(half, now_ms)`` appends the copy of a committed half; ``plan_copy(half)``
+    says what it is for one that need not be read."""
 
     name = "transactions"
     topics = frozenset({HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC, CHECKS_TOPIC})
@@ -67,11 +68,11 @@ class Transactions:
         store: Store,
         config: EngineConfig,
         commit: Callable[[Message, int], Ticket],
-        commit_fresh: Callable[[Fresh, int], Ticket],
+        plan_copy: Callable[[Fresh], Copy],
     ) -> None:
         self._store = store
         self.book = Book(store, config)
-        self._decider = Decider(self.book, self, commit, commit_fresh)
+        self._decider = Decider(self.book, self, commit, plan_copy)
         self._checker = Checker(self.book, self)
         self._recovering = Recovering(self.book)
         self._resuming: set[int] = set()
@@ -187,20 +188,15 @@ class Transactions:
     def synced(self, notes: Sequence[Any], now_ms: int) -> None:
         """Take over what is visible now."""
         book = self.book
+        book.open_all([note[1] for note in notes if note[0] == "half"])
         for kind, value, *rest in notes:
             if kind == "half":
-                book.open(*value)
-                book.half_total += 1
-            elif kind == "copy":
-                self._decider.copied()
+                continue
+            if kind == "copy":
+                self._decider.copied(value)
             elif kind == "op":
-                for decision in value:
-                    book.settle(decision, rest[0])
-                    self._decider.written(decision)
-                    if decision.commit:
-                        book.commit_total += 1
-                    else:
-                        book.rollback_total += 1
+                book.settle_all(value, rest[0])
+                self._decider.written(value)
             elif kind == "again":
                 book.settle(value, rest[0])
                 self._decider.made_again(value)

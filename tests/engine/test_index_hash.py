@@ -1,0 +1,23 @@
+"""The index hash is Java's, whatever parts of a key were seen before."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.engine.message import string_hash
+from broker.engine.store.index import Index
+from broker.engine.testing import SimulatedFiles
+
+INDEX = Index(SimulatedFiles(), "/index", 16, 16)
+
+
+@given(st.text(max_size=40) | st.text("AB#0", max_size=40))
+def test_the_hash_in_parts_is_the_hash_of_the_whole(key: str) -> None:
+    value = string_hash(key)
+    assert INDEX.hash_of(key) == (abs(value) if value != -(1 << 31) else 0)
+
+
+def test_javas_lowest_number_has_no_absolute_value() -> None:
+    assert string_hash("polygenelubricants") == -(1 << 31)
+    assert INDEX.hash_of("polygenelubricants") == 0
