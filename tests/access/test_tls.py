@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
