@@ -7,6 +7,7 @@ RocketMQ, where it is written into broker.conf. Changed back to what the broker 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -138,6 +139,7 @@ def all_settings(config: EngineConfig) -> dict[str, object]:
         "brokerName": config.broker_name,
         "brokerPermission": 6,
         "brokerRole": "ASYNC_MASTER",
+        "clientCallbackExecutorThreads": os.cpu_count() or 1,  # where mqadmin looks for the number of processors
         "enablePropertyFilter": True,
         "enabledAppendPropCRC": True,
         "flushDiskType": f"{config.flush.upper()}_FLUSH",

@@ -25,7 +25,9 @@ class ChildFailed(RuntimeError):
 class Child:
     """One child process in a session of its own; `lines` grows as it prints, `wait_for` watches them."""
 
-    def __init__(self, command: list[str], *, log: Path, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, command: list[str], *, log: Path, env: Mapping[str, str] | None = None, cwd: Path | None = None
+    ) -> None:
         self.command = command
         self.log = log
         self.lines: list[str] = []
@@ -39,6 +41,7 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 env={**os.environ, "PYTHONFAULTHANDLER": "1", **(env or {})},
+                cwd=cwd,
                 text=True,
                 encoding="utf-8",
                 errors="replace",

@@ -45,7 +45,7 @@ class Program:
             main,
             *arguments,
         ]
-        self.child = Child(command, log=work / f"{label}.err")
+        self.child = Child(command, log=work / f"{label}.err", cwd=work)
         self._seen = 0
         self.await_event("started", timeout_s=START_TIMEOUT_S)
         self._seen = self.count()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...engine.errors import GroupNotFound, TopicNotFound
+from ...engine.errors import TopicNotFound
 from ...engine.store.topics import Topic
 from ..codec import Command
 from ..codes import Answer, Request
@@ -39,7 +39,7 @@ class ResetProcessor:
         if topic is None:
             raise TopicNotFound(name)
         if self._engine.groups.get(group) is None:
-            raise GroupNotFound(group)
+            raise RequestRefused(Answer.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} does not exist")
         queue_id = whole(ext, "queueId", -1, low=-INT_MAX - 1, high=INT_MAX)
         timestamp_ms = whole(ext, "timestamp")
         if queue_id < 0:
