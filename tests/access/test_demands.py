@@ -99,6 +99,12 @@ def test_a_position_is_the_topic_that_stands_there() -> None:
     assert of(36, offset="100", group="g") == ["Group:billing Sub", "Group:g Sub"]
 
 
+def test_a_message_is_shown_to_a_consumer_only_by_who_may_read_it() -> None:
+    ids = {"msgId": "7F00000100002A9F0000000000000000", "consumerGroup": "g", "topic": "mine"}
+    assert of(309, **ids) == ["Group:g Sub", "Topic:mine Sub", "Topic:parked Sub"]
+    assert of(309, **ids | {"msgId": "none"}) == [f"{EVERYTHING} Update"]
+
+
 def test_sending_to_a_retry_topic_is_consuming_with_its_group() -> None:
     assert of(310, b="%RETRY%g", a="mine") == ["Group:g Sub"]
     assert Action.PUB not in next(iter(demands().of(Command(310, {"b": "%RETRY%g"})))).actions

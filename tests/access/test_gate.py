@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from broker.client.credentials import Signer
+from broker.remoting.codec import Command
 from broker.remoting.codes import Answer, Request
 from broker.remoting.errors import ConnectionLost
 from broker.remoting.service import BrokerService
@@ -220,3 +221,16 @@ async def test_a_name_service_answers_routes_to_every_user_and_names_to_few(peop
     listing = (Request.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {})
     asked = [people.ask_namesrv(who, *what) for what in (route, listing) for who in (alice, lister)]
     assert await codes(*asked) == [0, 0, REFUSED, 0]
+
+
+async def test_a_request_that_is_handed_on_to_a_client_carries_nobody_s_signature(people: People) -> None:
+    alice = await people.normal("alice", *READER)
+    heard: asyncio.Queue[Command] = asyncio.Queue()
+    alice.client.register(Request.GET_CONSUMER_RUNNING_INFO, lambda _, request: heard.put_nowait(request))
+    await alice.ask(Request.HEART_BEAT, body=heartbeat_body("c1", "billing", topic="order-a"))
+    asking = asyncio.ensure_future(
+        people.root.ask(Request.GET_CONSUMER_RUNNING_INFO, {"consumerGroup": "billing", "clientId": "c1"})
+    )
+    question = await asyncio.wait_for(heard.get(), 10)
+    assert set(question.ext) & {"AccessKey", "Signature", "SecurityToken"} == set()
+    asking.cancel()

@@ -1,7 +1,7 @@
 """What each request needs: the table of Apache RocketMQ 5.5.0 (its RocketMQAction and RocketMQResource annotations and
 DefaultAuthorizationContextBuilder), and more where that asks for nothing or believes what the client says:
 
-- a record that is named by its position (33, 36, 37, 323) is asked for by the topic it is really of;
+- a record that is named by its position (33, 36, 37, 309) is asked for by the topic it is really of;
 - a message that is given back through a retry topic needs the group of that topic, whatever group the sender claims;
 - what RocketMQ leaves open to every user (25, 26, 28, 43, 45, 200 ...) needs the cluster or the group;
 - what is in no table needs Update on the cluster.
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from ...engine.message import parse_offset_message_id
 from ..codec import Command
 from ..codes import Request
 from ..fields import body_as
@@ -79,7 +80,6 @@ FIELDS: dict[int, tuple[Field, ...]] = {
     303: _GET_BOTH,
     307: _GET_GROUP,
     308: (_group("filterGroups", _GET, separator=","), _group("compareGroup", _GET), *_GET_TOPIC),
-    309: _SUB_BOTH,
     310: _PUB_V2,
     314: (_group("srcGroup", _GET), _group("destGroup", _UPDATE), _topic("topic", _UPDATE)),
     320: _PUB_V2,
@@ -137,6 +137,7 @@ class Demands:
             42: _of_locks,
             46: _of_client_config,
             200: _of_group,
+            309: self._of_direct,
             225: _of_groups,
             400: _of_assignment,
             200151: _of_acks,
@@ -171,6 +172,14 @@ class Demands:
         """36: the group may get it again, but only what it may read."""
         group = request.ext.get("group", "")
         return (_demand(Kind.GROUP, group, (_SUB,)), *self._of_record(request.ext.get("offset"), _SUB))
+
+    def _of_direct(self, request: Command) -> Iterable[Demand]:
+        """309: as a return; the record is named by its offset message id."""
+        try:
+            _, _, position = parse_offset_message_id(request.ext.get("msgId", ""))
+        except ValueError:
+            return self._everything
+        return (*_of_fields(_SUB_BOTH, request.ext), *self._of_record(str(position), _SUB))
 
     def _of_timers(self, request: Command) -> Iterable[Demand]:
         """14005: who may send to a topic may steer its timers, if he names them by the topic."""

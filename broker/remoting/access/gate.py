@@ -17,7 +17,7 @@ from .book import AccessBook
 from .demands import Demands
 from .policies import Action, Address, Demand, address_of, decide
 from .resources import Kind
-from .signature import ACCESS_KEY, SIGNATURE, content, is_signed
+from .signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, content, is_signed
 from .strangers import Strangers
 from .users import User
 
@@ -70,6 +70,8 @@ class Gate:
         if connection.user != name:
             connection.user = name
             self.strangers.forget(connection)
+        for field in (ACCESS_KEY, SIGNATURE, SECURITY_TOKEN):
+            ext.pop(field, None)  # some requests are handed on to other clients
         return user
 
     def _require(self, connection: Connection, user: User, demand: Demand) -> None:
