@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import signal
 import sys
 
@@ -12,7 +13,9 @@ import uvloop
 
 from ..engine.config import EngineConfig
 from ..engine.errors import EngineError
+from .access.users import User
 from .service import BrokerService
+from .tls import TlsConfig
 
 #: what a store keeps as it was made
 SIZES = ("segment_size_bytes", "queue_file_entries", "index_slots", "index_entries")
@@ -29,6 +32,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--flush", choices=("sync", "async"), default="sync")
     parser.add_argument("--delay-levels", default=None, help="messageDelayLevel, such as '1s 5s 10s'")
     parser.add_argument("--no-auto-create", action="store_true", help="topics are not made by their first message")
+    parser.add_argument("--access-key", help="only signed requests; this user, whose secret is in SECRET_KEY, may all")
+    parser.add_argument("--tls-cert", help="certificate chain (PEM): TLS is served beside plain connections")
+    parser.add_argument("--tls-key", help="its key, if it is in a file of its own")
     for name in (*SIZES, *TRANSACTIONS):
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=None, help=f"{name} of EngineConfig")
     options = parser.parse_args(arguments)
@@ -40,13 +46,13 @@ def main(arguments: list[str] | None = None) -> int:
             root=options.root, host=options.host, port=options.port, flush=options.flush,
             auto_create_topics=not options.no_auto_create, **chosen,
         )  # fmt: skip
-        return uvloop.run(_serve(config, options.namesrv_port))
+        return uvloop.run(_serve(config, options))
     except (EngineError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
 
 
-async def _serve(config: EngineConfig, namesrv_port: int) -> int:
+async def _serve(config: EngineConfig, options: argparse.Namespace) -> int:
     ended = asyncio.Event()
     failures: list[str] = []
 
@@ -54,9 +60,12 @@ async def _serve(config: EngineConfig, namesrv_port: int) -> int:
         failures.append(reason)
         ended.set()
 
+    name = options.access_key
     service = BrokerService(
-        config, listen_host=config.host, broker_port=config.port, namesrv_port=namesrv_port, on_failed=failed
-    )
+        config, listen_host=config.host, broker_port=config.port, namesrv_port=options.namesrv_port, on_failed=failed,
+        inner_user=User(name, os.environ["SECRET_KEY"], is_super=True) if name else None,
+        tls=TlsConfig(options.tls_cert, options.tls_key) if options.tls_cert else None,
+    )  # fmt: skip
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
