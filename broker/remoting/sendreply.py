@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable
 from struct import Struct
 from typing import Protocol, cast
@@ -29,6 +31,14 @@ _ID, _QUEUE, _OFFSET, _TRANSACTION = (
 )  # fmt: skip
 _DUE = b"\0\x08escDueMs\0\0\0%c%b"
 _HANDLE = b"\0\x0crecallHandle%b%b"
+#: what an answer without remark looks like, and values that stand in it as they are
+_JSON_HEADER = (
+    b'{"code":0,"extFields":{"msgId":"%%b%%016X","queueId":"%%d","queueOffset":"%%d","transactionId":"%%b",%b%%b},'
+    b'"flag":%d,"language":"PYTHON","opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}'
+    % (json.dumps(TRACE_FIELDS, separators=(",", ":"))[1:-1].encode(), RESPONSE_FLAG, PROTOCOL_VERSION)
+)
+_JSON_START = Struct(">II").pack
+_NEEDS_NO_ESCAPE = re.compile("[0-9A-Za-z_.:-]*+").fullmatch
 _HEADER_OWN_BYTES = 21
 _OPAQUE_AT = 13
 _CONSTANT_BYTES = sum(len(part) + 1 for part in (_ID, _QUEUE, _OFFSET, _TRANSACTION)) + len(_TAIL)
@@ -136,7 +146,17 @@ def _template(store_host: bytes, queue_digits: int, offset_digits: int, key_leng
 
 def json_reply(ticket: Ticket, opaque: int, handle: bytes | None = None) -> bytes:
     """The answer to one send, with a JSON header; `handle` is a timer's."""
-    return encode(_command(ticket, opaque, 0, handle))
+    unique_key = ticket.unique_key or ""
+    if ticket.conflict is not None or _NEEDS_NO_ESCAPE(unique_key) is None:
+        return encode(_command(ticket, opaque, 0, handle))
+    more = b"" if ticket.due_ms is None else b',"escDueMs":"%d"' % ticket.due_ms
+    if handle is not None:
+        more += b',"recallHandle":"%b"' % handle
+    header = _JSON_HEADER % (
+        ticket.store_host.hex().upper().encode(), ticket.position, ticket.queue_id, ticket.queue_offset,
+        unique_key.encode(), more, opaque,
+    )  # fmt: skip
+    return _JSON_START(4 + len(header), len(header)) + header
 
 
 def _command(ticket: Ticket, opaque: int, serialization: int, handle: bytes | None) -> Command:

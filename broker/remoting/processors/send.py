@@ -10,11 +10,12 @@ from ...engine.message import pack_host
 from ...engine.properties import format_properties, parse_properties
 from ...engine.store.ticket import Ticket
 from ..answered import AnsweredOwner
-from ..codec import Command
+from ..codec import BINARY, Command
 from ..codec import decode as decode_frame
 from ..codes import Answer, Request
 from ..errors import RequestRefused
 from ..fields import INT_MAX, text, whole
+from ..jsonsend import read_json_send
 from ..recall import written
 from ..sendheader import SendHeader, SendShortcut, read_send_header
 from ..sendreply import TRACE_FIELDS, SendReplies, reply_command
@@ -56,13 +57,19 @@ class SendProcessor:
         }
 
     def express(self, connection: Connection, frame: bytes, now_ms: int) -> bool:
-        """Takes a plain send with a binary header the short way; False if it is to go the long one."""
-        if frame[4:6] != _SEND_V2:
-            express = self.instead.get(frame[4:6])
-            return express is not None and express(connection, frame, now_ms)
-        send = self._shortcut.read(frame)
-        if send is None:
-            return self._first_of_its_kind(connection, frame)
+        """Takes a plain send the short way; False if it is to go the long one."""
+        serialization = frame[0] if frame else 0
+        if serialization == BINARY:
+            if frame[4:6] != _SEND_V2:
+                express = self.instead.get(frame[4:6])
+                return express is not None and express(connection, frame, now_ms)
+            send = self._shortcut.read(frame)
+            if send is None:
+                return self._first_of_its_kind(connection, frame)
+        else:
+            send = read_json_send(frame)
+            if send is None:
+                return False
         opaque, frame_flag, topic, queue_id, sys_flag, born_ms, flag, properties, body = send
         if (
             (b"TRA" in properties and not _is_plain_half(properties))
@@ -70,18 +77,19 @@ class SendProcessor:
             or b"CLUSTER" in properties
             or b"MSG_REGION" in properties
             or b"WAIT\x01false" in properties
-            or properties[-1:] != b"\x02"
         ):
             return False
+        if properties[-1] != 2:
+            properties += b"\x02"
         try:
             ticket = self._engine.append(
                 topic, queue_id, body, properties + self._added_bytes, flag=flag, sys_flag=sys_flag, born_ms=born_ms,
                 born_host=connection.born_host, now_ms=now_ms,
-                owner=None if frame_flag & 2 else (connection, opaque, 1),
+                owner=None if frame_flag & 2 else (connection, opaque, serialization),
             )  # fmt: skip
         except EngineError:
             return False  # nothing was written: the long way creates the topic, or refuses with the reason
-        connection.serialization = 1
+        connection.serialization = serialization
         if ticket.due_ms is not None:
             if b"\x02DELAY\x01" not in properties and not properties.startswith(b"DELAY\x01"):
                 ticket.owner = self._named(ticket, ticket.owner)
@@ -98,7 +106,7 @@ class SendProcessor:
 
     def _first_of_its_kind(self, connection: Connection, frame: bytes) -> bool:
         """Reads a send in full and remembers its shape for the short way; the caller goes the long way."""
-        if frame[0] != 1 or len(frame) > 65536:
+        if len(frame) > 65536:
             return False
         command = decode_frame(frame)
         try:
