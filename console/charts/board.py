@@ -109,7 +109,7 @@ def _half(half: HalfMark, y: float) -> str:
     name = f'<text class="m i2" x="92" y="{base}">{half.name}</text>'
     if half.href:
         name = f'<a class="link" href="{half.href}">{name}</a>'
-    note = f'<text class="{accent}" x="582" y="{base}">{half.note}</text>' if half.note else ""
+    note = f'<text class="halo {accent}" x="582" y="{base}">{half.note}</text>' if half.note else ""
     return (
         f'<path class="ax" d="M0 {place(y + _ROW / 2)}H{_LEFT_END}"/>'
         f'<text class="m" x="0" y="{base}">{half.offset}</text>{name}'

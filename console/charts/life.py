@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from console.charts.scale import place
 
 HEIGHT, LINE = 96, 48
-_EDGE = 70
+_EDGE = 88
 #: what is further apart than this is folded
 FOLD_MS = 5_000
 

@@ -9,6 +9,7 @@ from broker.client import Admin, BrokerRefused
 from broker.client.transactions_admin import TransactionStatus
 from console.queries import transactions_polled
 from console.queries.asking import Answer, ask
+from console.queries.check_addresses import address_rows
 from console.queries.mirrored import Mirrored, mirrored
 from console.queries.shapes.evidence import Evidence, StaleReason
 from console.queries.shapes.transactions import (
@@ -59,6 +60,7 @@ def transactions() -> TransactionsPage:
         parked=_list(here, TransactionFilter("parked"), None, FIRST_COUNT, most),
         decided=replace(decided, rows=decided.rows[:FIRST_COUNT]),
         board=_board(here, decided.rows),
+        addresses=address_rows(),
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from broker.client import Admin, BrokerRefused, Message
 from console.queries.asking import ask
+from console.queries.check_addresses import address_rows
 from console.queries.mirrored import Mirrored
 from console.queries.shapes.evidence import Evidence
 from console.queries.shapes.transactions import (
@@ -103,7 +104,17 @@ def transactions(here: Mirrored) -> TransactionsPage:
         for state in ("open", "parked", "decided")
     ]
     return TransactionsPage(
-        evidence, here.now_ms, here.name, figures, (), lists[0], lists[1], lists[2], board, polled=True
+        evidence,
+        here.now_ms,
+        here.name,
+        figures,
+        (),
+        lists[0],
+        lists[1],
+        lists[2],
+        board,
+        polled=True,
+        addresses=address_rows(),
     )
 
 

@@ -199,6 +199,7 @@ def test_the_page_is_live(stage: Stage, payers: TransactionProducer) -> None:
     parts = parts_of(render_to_string(live.template, {"data": live.read(), "sequence": 1, "live": True}))
     assert set(parts) == {
         "#stale", "#alone", "#figures", "#board", "#open", "#decided", "#parked", "#producers",
+        "#addresses",
     }  # fmt: skip
     assert "live-one" in parts["#open"]
     assert "live-one" in parts["#board"]

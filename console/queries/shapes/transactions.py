@@ -145,6 +145,22 @@ class GroupRow:
 
 
 @dataclass(frozen=True, slots=True)
+class AddressRow:
+    """Where a group is asked by HTTP; `outcome`: the last decision, or why there was none (hostile)."""
+
+    group: str
+    origin: str
+    #: False: switched off
+    is_asked: bool
+    outcome: str
+    #: in a row
+    failures: int
+    asked_ms: int | None
+    #: left alone until then, because it failed so often
+    resting_until_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class TransactionFigures:
     """The transactions as a whole; None is not told. Totals count since the broker's start."""
 
@@ -220,6 +236,7 @@ class TransactionsPage:
     decided: TransactionList
     board: Board | None
     polled: bool = False
+    addresses: tuple[AddressRow, ...] = ()
 
     @property
     def lonely(self) -> tuple[GroupRow, ...]:
