@@ -88,14 +88,17 @@ class Statistics:
     def arrived(self, queues: Iterable[tuple[str, int]], end_of: Callable[[str, int], int], now_ms: int) -> None:
         """These queues became longer; the broker's own are no messages of its senders."""
         total = 0
+        counts: dict[str, int] = {}
         for topic, queue_id in queues:
             try:
                 count = self._grown(topic, queue_id, end_of(topic, queue_id))
             except TopicNotFound:
                 continue
             if count > 0:
-                self._add(TOPIC_PUT_NUMS, topic, count, now_ms)
-                total += 0 if topic.startswith(SYSTEM_PREFIX) or topic in SYSTEM_TOPICS else count
+                counts[topic] = counts.get(topic, 0) + count
+        for topic, count in counts.items():
+            self._add(TOPIC_PUT_NUMS, topic, count, now_ms)
+            total += 0 if topic.startswith(SYSTEM_PREFIX) or topic in SYSTEM_TOPICS else count
         if total:
             self._add(BROKER_PUT_NUMS, self._cluster_name, total, now_ms)
             self.put.add(total, now_ms)
