@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ...engine.errors import GroupNotFound, TopicNotFound
+from ...engine.errors import TopicNotFound
 from ...engine.pop.requestmodes import RequestMode
 from ...engine.store.topics import RETRY_PREFIX
 from ..codec import Command
@@ -88,10 +88,9 @@ class AssignmentProcessor:
             raise RequestRefused(Answer.NO_PERMISSION, "retry topic is not allowed to set mode")
         if self._engine.topics.get(body.topic) is None:
             raise TopicNotFound(body.topic)
-        if self._engine.groups.get(body.consumer_group) is None:
-            raise GroupNotFound(body.consumer_group)
         if body.mode not in (PULL, POP) or not -1 <= body.pop_share_queue_num <= INT_MAX:
             raise RequestRefused(Answer.INVALID_PARAMETER, f"The mode is {PULL} or {POP}, not {body.mode[:20]!r}.")
+        self._engine.groups.ensure(body.consumer_group)
         mode = RequestMode(body.mode, body.pop_share_queue_num)
         self._engine.pops.modes.put(body.consumer_group, body.topic, mode)
         return request.answer()
