@@ -17,7 +17,7 @@ from bench.lateness import share
 from bench.peers import work_directory
 from bench.rows import Row, Section
 from bench.steady import Steady, fill_background, lateness_ms
-from bench.transfers import Transfer, probing, transfer
+from bench.transfers import Transfer, passes, probing, transfer
 from broker.redisson import DelayedQueue
 from broker.redisson.moving import tend_index
 from tests.interop.redis_servers import RedisServer
@@ -28,9 +28,10 @@ TITLE = "Redisson's delayed queue"
 DEFINITION = (
     "Valkey 9 without persistence; both sides use the very same keys. **Transfer**: values with random due times, so "
     "what is due is spread over the whole list; all fall due within 0.2 s after the last offer, while the queue is "
-    "served. The figure is values moved a second from the first due time on; Redisson is stopped after {cap} s. "
+    "served. The figure is values moved a second from the first due time on, until all are moved or {cap} s are over. "
     "**Block**: the slowest answer to a PING from a process that does nothing else, and the slowest command in the "
-    "server's SLOWLOG, meanwhile. **Lateness**: arrival in a Java consumer (`take()`, 4 threads) minus due; Java "
+    "server's SLOWLOG, meanwhile. **One pass** is one LREM that finds nothing; medians of {passes}. "
+    "**Lateness**: arrival in a Java consumer (`take()`, 4 threads) minus due; Java "
     "offers {rate:,} a second with delays of 0.5 to 3 s for {seconds} s, the first {skip} s are warm-up. **Remove** "
     "takes one waiting value out by value, here from Python, there from Java. **Bytes** are the server's "
     "`used_memory` for each waiting value of 13 bytes."
@@ -40,6 +41,7 @@ TARGET_PER_S = {100_000: 20_000, 1_000_000: 5_000}
 #: What one call may take on the server, up to 100,000 waiting.
 CALL_TARGET_MS = {100_000: 5}
 REMOVALS = 100
+PASSES = 21
 QUEUE = "orders"
 Serve = Callable[[RedisServer, Path], AbstractContextManager[object]]
 
@@ -98,7 +100,9 @@ def measure(options: Namespace, at: str) -> Section:
         finally:
             server.kill()
     steady = sizes.steady
-    definition = DEFINITION.format(cap=int(sizes.cap_s), rate=steady.rate, seconds=steady.seconds, skip=steady.skip_s)
+    definition = DEFINITION.format(
+        cap=int(sizes.cap_s), passes=PASSES, rate=steady.rate, seconds=steady.seconds, skip=steady.skip_s
+    )
     return Section("redisson", TITLE, definition, "python -m bench redisson", at, rows, peer=f"Redisson {CURRENT}")
 
 
@@ -109,23 +113,30 @@ def transfer_rows(server: RedisServer, client: redis.Redis, base: Path, waiting:
         empty(client)
         with serve(server, base), probing(client, base) as probe:
             seen.append(transfer(client, probe, QUEUE, waiting, cap_s))
-        print(f"  {serve.__name__}: {seen[-1]}", file=sys.stderr)
+        print(f"  {serve.__name__}: {seen[-1]}, {seen[-1].blocks}", file=sys.stderr)
+    empty(client)
+    one = passes(client, QUEUE, waiting, PASSES)
     ours, theirs = seen
-    wanted, call = TARGET_PER_S.get(waiting), CALL_TARGET_MS.get(waiting)
-    whole = ours.moved == waiting
-    blocks = [(ours.slowest_ping_ms, theirs.slowest_ping_ms), (ours.slowest_command_ms, theirs.slowest_command_ms)]
+    call = CALL_TARGET_MS.get(waiting)
+    under = f"{waiting:,} waiting"
     return [
-        Row(
-            f"transfer, {waiting:,} waiting",
-            f"{ours.per_second:,.0f}/s ({ours.moved:,} in {ours.seconds:.1f} s)",
-            f"{theirs.per_second:,.0f}/s ({theirs.moved:,} in {theirs.seconds:.1f} s)",
-            f"{ours.per_second / theirs.per_second:.1f}" if theirs.moved else "",
-            f">= {wanted:,}/s" if wanted else "",
-            whole and ours.per_second >= wanted if wanted else None,
-        ),
-        figure(f"slowest PING, {waiting:,} waiting", *blocks[0]),
-        figure(f"slowest command, {waiting:,} waiting", *blocks[1], target_ms=call),
+        rate_row(ours, theirs, TARGET_PER_S.get(waiting), cap_s),
+        figure(f"slowest PING, {under}", ours.blocks.ping_ms, theirs.blocks.ping_ms),
+        figure(f"slowest command, {under}", ours.blocks.command_ms, theirs.blocks.command_ms, target_ms=call),
+        Row(f"one script, {under}", f"{one.script_ms:,.1f} ms ({one.moved} values; one pass is {one.pass_ms:,.1f} ms)"),
     ]
+
+
+def rate_row(ours: Transfer, theirs: Transfer, wanted: int | None, cap_s: float) -> Row:
+    """How many were moved a second."""
+    return Row(
+        f"transfer, {ours.waiting:,} waiting",
+        str(ours),
+        str(theirs),
+        f"{ours.per_second / theirs.per_second:.1f}" if theirs.moved else "",
+        f">= {wanted:,}/s" if wanted else "",
+        ours.keeps(wanted, cap_s) if wanted else None,
+    )
 
 
 def lateness_rows(server: RedisServer, client: redis.Redis, base: Path, sizes: Sizes) -> list[Row]:
@@ -174,27 +185,34 @@ def removal_rows(server: RedisServer, client: redis.Redis, base: Path, waiting: 
     empty(client)
     fill_background(client, QUEUE, waiting)
     ours = DelayedQueue(QUEUE, client)
-    begin = time.perf_counter()
-    ours.contains("never offered")
-    first_ms = (time.perf_counter() - begin) * 1_000
     with probing(client, base) as probe:
+        begin = time.perf_counter()
+        ours.contains("never offered")
+        first_ms = (time.perf_counter() - begin) * 1_000
+        building = probe.report()
         mine = removals_ms(ours.remove, waiting, REMOVALS)
-        block_ms = probe.report()[1]
+        block = probe.report()
     empty(client)
     fill_background(client, QUEUE, waiting)
     java = JavaQueues(server.url, version=CURRENT, work=base, fast_start=False)
     try:
         with probing(client, base) as probe:
             theirs = removals_ms(lambda value: java.call("remove", QUEUE, value=value), waiting, REMOVALS)
-            their_block_ms = probe.report()[1]
+            their_block = probe.report()
     finally:
         java.child.kill()
     under = f"{waiting:,} waiting"
     return [
         figure(f"remove p50, {under}", share(mine, 0.5), share(theirs, 0.5)),
         figure(f"remove p99, {under}", share(mine, 0.99), share(theirs, 0.99), target_ms=REMOVE_TARGET_MS),
-        figure(f"remove, slowest command, {under}", block_ms, their_block_ms),
+        figure(
+            f"remove, slowest command, {under}",
+            block.command_ms,
+            their_block.command_ms,
+            target_ms=CALL_TARGET_MS.get(waiting),
+        ),
         Row(f"first search by value, {under}", f"{first_ms:,.0f} ms (in many short calls)", ""),
+        Row(f"first search by value, slowest command, {under}", f"{building.command_ms:,.1f} ms", ""),
     ]
 
 

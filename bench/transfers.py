@@ -10,11 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 import redis
 
 from bench.rows import REPOSITORY
 from bench.waiting import fill, keys
+from broker.redisson import DelayedQueue
+from broker.redisson.moving import move_due, tend_index
+from broker.redisson.transfer import BATCH
 from tests.interop.process import Child
 
 LOOK_EVERY_S = 0.01
@@ -23,26 +27,43 @@ SPREAD_MS = 200
 FILL_PER_S = 40_000
 SETTLE_S = 3
 PROBE_ANSWER_S = 60
+SLOW_US, SLOW_KEPT = 500, 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """The slowest PING of a server, and its slowest command as it noted it: 0 ms and no name when below 0.5 ms."""
+
+    ping_ms: float
+    command_ms: float
+    command: str
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """One queue moved: how many values in how long, the slowest PING and the slowest command of the server."""
+    """One queue moved: how many values in how long, and what kept its server from others meanwhile."""
 
     waiting: int
     moved: int
     seconds: float
-    slowest_ping_ms: float
-    slowest_command_ms: float
+    blocks: Blocks
 
     @property
     def per_second(self) -> float:
         """Values moved a second, from the first due time on."""
         return self.moved / self.seconds
 
+    def keeps(self, per_second: float, cap_s: float) -> bool:
+        """Whether this many were moved a second, until nothing was left or the cap was reached."""
+        return self.per_second >= per_second and (self.moved == self.waiting or self.seconds >= cap_s)
+
+    def __str__(self) -> str:
+        whole = "all" if self.moved == self.waiting else f"of {self.waiting:,}"
+        return f"{self.per_second:,.0f}/s ({self.moved:,} {whole} in {self.seconds:.1f} s)"
+
 
 class Probe:
-    """Pings a server from a process of its own and knows the slowest command that the server noted."""
+    """Pings a server from a process of its own and knows the slowest command that the server noted since it began."""
 
     def __init__(self, server: redis.Redis, base: Path) -> None:
         options = server.connection_pool.connection_kwargs
@@ -51,17 +72,23 @@ class Probe:
         self._server = server
         self._child = Child(command, log=base / "blocked.err", env={"PYTHONPATH": str(REPOSITORY)})
         self._child.wait_for(lambda lines: lines or None, PROBE_ANSWER_S, "the probe")
-        server.config_set("slowlog-log-slower-than", 500)
-        server.config_set("slowlog-max-len", 10_000)
+        server.config_set("slowlog-log-slower-than", SLOW_US)
+        server.config_set("slowlog-max-len", SLOW_KEPT)
+        # What was slow before, such as emptying the server, is nobody's here.
+        server.slowlog_reset()
 
-    def report(self) -> tuple[float, float]:
-        """Slowest PING and slowest command since the last report, both in ms; the latter 0 when below 0.5 ms."""
+    def report(self) -> Blocks:
+        """What was slowest since the last report."""
         seen = len(self._child.lines)
         self._child.say("report")
         answer = self._child.wait_for(lambda lines: lines[seen:] or None, PROBE_ANSWER_S, "the probe's report")
-        slow = self._server.slowlog_get(10_000)
+        slow = self._server.slowlog_get(SLOW_KEPT)
         self._server.slowlog_reset()
-        return json.loads(answer[-1])["longest_ms"], max((entry["duration"] for entry in slow), default=0) / 1_000
+        slowest = max(slow, key=lambda entry: entry["duration"], default=None)
+        ping_ms = json.loads(answer[-1])["longest_ms"]
+        if slowest is None:
+            return Blocks(ping_ms, 0, "")
+        return Blocks(ping_ms, slowest["duration"] / 1_000, slowest["command"].split(b" ", 1)[0].decode())
 
     def close(self) -> None:
         """End the process."""
@@ -105,5 +132,44 @@ def transfer(server: redis.Redis, probe: Probe, queue: str, waiting: int, cap_s:
         pause.wait(LOOK_EVERY_S)
         moved = server.llen(queue)
     seconds = time.monotonic() - begin
-    ping_ms, command_ms = probe.report()
-    return Transfer(waiting, moved, seconds, ping_ms, command_ms)
+    return Transfer(waiting, moved, seconds, probe.report())
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """A script that moves `moved` values, and one LREM that finds nothing, each the median of several, in ms."""
+
+    moved: int
+    script_ms: float
+    pass_ms: float
+
+
+def passes(server: redis.Redis, queue: str, waiting: int, times: int) -> Passes:
+    """Fill a queue with what is due, and move a batch and pass the list in turns, by the server's own clock."""
+    past_ms = int(time.time() * 1_000) - 1_000
+    fill(server, queue, waiting, past_ms - SPREAD_MS, past_ms)
+    served = DelayedQueue(queue, server)
+    while not tend_index(served):
+        continue
+    server.config_set("slowlog-max-len", SLOW_KEPT)
+    scripts_us: list[int] = []
+    passes_us: list[int] = []
+    moved = 0
+    # The first one may come with the script's text.
+    for _ in range(times + 1):
+        # Noting each command inside would make the script longer.
+        server.config_set("slowlog-log-slower-than", SLOW_US)
+        server.slowlog_reset()
+        moved = move_due(served, BATCH).count
+        scripts_us.append(longest_us(server, b"EVAL"))
+        server.config_set("slowlog-log-slower-than", 0)
+        server.slowlog_reset()
+        server.lrem(keys(queue)[1], 1, "nothing")
+        passes_us.append(longest_us(server, b"LREM"))
+    return Passes(moved, median(scripts_us[1:]) / 1_000, median(passes_us[1:]) / 1_000)
+
+
+def longest_us(server: redis.Redis, name: bytes) -> int:
+    """The slowest of the noted commands whose name begins so."""
+    noted = server.slowlog_get(SLOW_KEPT)
+    return max(entry["duration"] for entry in noted if entry["command"].startswith(name))

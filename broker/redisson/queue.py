@@ -18,11 +18,11 @@ from .waiting import Receipt
 
 #: Scores are doubles; whole milliseconds are exact up to here.
 MAX_DUE_MS = 2**53 - 1
-#: One script works on at most so many members for its indexes: 2 to 4 ms.
-INDEX_STEP = 1000
+#: One script takes about so many steps for its indexes: 2 to 4 ms.
+INDEX_STEP = 500
 #: The index of values goes when nobody looked for a value this long.
 VALUES_KEPT_S = 3600
-#: After so many calls without an end (Java may undo them), the next one scans the whole list.
+#: After so many calls without an end (Java may undo them), the list is read in parts instead.
 PATIENCE_CALLS = 20_000
 Delay = int | float | timedelta
 Moment = int | datetime
@@ -133,7 +133,7 @@ class DelayedQueue:
     def contains(self, value: object) -> bool:
         """Whether a value waits; as in Java, its bytes must be equal."""
         if self._read_only:
-            return self._reads(self.codec.encode(value))
+            return any(True for _ in self._members_of(self.codec.encode(value)))
         return self._by_value("find", value)
 
     def remove(self, value: object) -> bool:
@@ -179,25 +179,30 @@ class DelayedQueue:
         value = cast("bytes | None", self.server.script(scripts.POLL, (*self.script_keys(), *target), (end,)))
         return None if value is None else self.codec.decode(value)
 
-    def _reads(self, encoded: bytes) -> bool:
-        """Look for a value in parts and write nothing, not even an index of ours."""
-        first = 0
-        while members := cast("list[bytes]", self.server.run("LRANGE", self.keys.waiting, first, first + 999)):
-            alike = (member for member in members if member.endswith(encoded) and detect(member))
-            if any(unpack(member).value == encoded for member in alike):
-                return True
-            first += len(members)
-        return False
-
     def _by_value(self, action: str, value: object) -> bool:
         encoded = self.codec.encode(value)
-        for call in range(PATIENCE_CALLS + 1):
-            scan = int(call == PATIENCE_CALLS)
-            arguments = (action, encoded, INDEX_STEP, VALUES_KEPT_S, scan)
+        found = self._ask_by_value(action, encoded)
+        if found is not None:
+            return found
+        members = self._members_of(encoded)
+        return any(action == "find" or self._ask_by_value(action, encoded, member) for member in members)
+
+    def _ask_by_value(self, action: str, encoded: bytes, member: bytes = b"") -> bool | None:
+        """None: the index was never whole, in so many calls."""
+        arguments = (action, encoded, INDEX_STEP, VALUES_KEPT_S, member)
+        for _ in range(PATIENCE_CALLS):
             found, _ = cast("list[int]", self.server.script(scripts.BY_VALUE, self.script_keys(), arguments))
             if found >= 0:
                 return found == 1
-        raise AssertionError("a scan has an end")
+        return None
+
+    def _members_of(self, encoded: bytes) -> Iterator[bytes]:
+        """Members of this value: read in parts, nothing is written, not even an index of ours."""
+        first = 0
+        while members := cast("list[bytes]", self.server.run("LRANGE", self.keys.waiting, first, first + 999)):
+            alike = (member for member in members if member.endswith(encoded) and detect(member))
+            yield from (member for member in alike if unpack(member).value == encoded)
+            first += len(members)
 
 
 def due_ms(moment: Moment) -> int:

@@ -40,15 +40,17 @@ from .transferstatus import QueueStatus, TransferStatus, publish, withdraw
 logger = logging.getLogger(__name__)
 
 #: Values that one script moves; with this, a call takes about 5 ms with 100,000 waiting.
-BATCH = 200
+BATCH = 128
 _EVERY_CHANNEL = CHANNEL_PREFIX.encode() + b"*"
 #: How long a queue may wait for a notification that was lost.
 SWEEP_S = 2.0
 #: SCAN walks the whole key space: seldom. A new queue that publishes is found at once.
 FIND_S = 30.0
 SLICE_S = 0.05
-#: Between two moves of one queue, so that one script moves several values and Redis is free at least half of the time.
+#: Between two moves of one queue, so that one script moves several values.
 PACE_S = 0.004
+#: An index is built for so long at once; then Redis is free for as long.
+TEND_S = 0.01
 WORKERS = 4
 #: Between two attempts to reach a broker that does not answer.
 BROKER_PAUSE_S = 0.5
@@ -187,8 +189,8 @@ class TransferService:
             if moved.count and now - began > SLICE_S:
                 return now + PACE_S, Reason.MORE
         self._recovered()
-        if moved.list_size and not tend_index(queue):
-            return now + PACE_S, Reason.MORE
+        if moved.list_size and not _tended(queue):
+            return time.monotonic() + TEND_S, Reason.MORE
         pause_s = max(PACE_S, now - called)
         if moved.next_due_ms is not None and (moved.next_due_ms - moved.now_ms) / 1000 < SWEEP_S:
             return now + max(pause_s, (moved.next_due_ms - moved.now_ms) / 1000), Reason.DUE
@@ -266,6 +268,15 @@ class TransferService:
                 publish(self._status_server, self.status())
             except (RedisError, OSError) as error:
                 logger.debug("the status could not be published: %s", error)
+
+
+def _tended(queue: DelayedQueue) -> bool:
+    """Build the index for TEND_S; whether there is nothing more to do."""
+    ends = time.monotonic() + TEND_S
+    while time.monotonic() < ends:
+        if tend_index(queue):
+            return True
+    return False
 
 
 def _note(status: QueueStatus, moved: Moved, call_ms: float) -> None:

@@ -1,8 +1,9 @@
 -- The members that come due next, and where each is in the waiting list.
 
--- Members due up to `upper`, without the first `offset` ones: at most `limit`, and few when they are large. Poison is
--- counted and left out. `exhausted` says that there are no more.
+-- Members due up to `upper`, without the first `offset` ones: at most `limit`, and few when they are large or the list
+-- is long. Poison is counted and left out. `exhausted` says that there are no more.
 local function due_batch(upper, limit, offset)
+  if redis.call('LLEN', WAITING) > LONG then limit = math.min(limit, LONG_BATCH) end
   local batch = {members = {}, ids = {}, values = {}, poison = 0, bytes = 0, exhausted = false}
   local step = 4
   while #batch.members < limit and batch.bytes < CHUNK_BYTES and batch.poison < 2000 do
@@ -42,7 +43,12 @@ local function resolve(batch, budget, scan)
   end
   if redis.call('EXISTS', INDEX) == 0 then places, resolved = places_in_front(batch.members) end
   if resolved == count then return places, count end
-  places, resolved = places_of(batch.members, batch.ids, tend(budget))
+  local complete = tend(budget)
+  if steps > TENDED then
+    places, resolved = {}, 0
+  else
+    places, resolved = places_of(batch.members, batch.ids, complete)
+  end
   if resolved == 0 and scan then return {'scan'}, 1 end
   return places, resolved
 end

@@ -1,12 +1,13 @@
 -- Finds a waiting member by its value: the first offered one. With 'remove' it is taken out of both structures.
 --
--- ARGV: 'find' or 'remove'; the value; members to index at most; seconds that the index of values is kept unused;
---       1 to scan the whole list when the index cannot tell.
+-- ARGV: 'find' or 'remove'; the value; steps for the indexes; seconds that the index of values is kept unused; the
+--       member, where the caller has found it without an index, or ''.
 -- Returns: 1 found, 0 not there, -1 call again (the index is being built); and the member's due ms or -1.
 local complaint = wrong_type({'list', 'zset', 'list', 'zset', 'zset'})
 if complaint then return complaint end
-local value, budget, keep = ARGV[2], tonumber(ARGV[3]), ARGV[4]
-local UPTO = '\255'
+local value, budget, keep, given = ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
+-- After every digest, also one that begins with 255 itself.
+local UPTO = string.rep('\255', 9)
 
 local function holds(member)
   if not member then return false end
@@ -19,8 +20,8 @@ local function finish(member, place)
   if ARGV[1] == 'remove' then
     local back = place and redis.call('LLEN', WAITING) - place < place
     forget({member})
+    if redis.call('LREM', WAITING, back and -1 or 1, member) == 0 then return {0, due} end
     redis.call('ZREM', TIMEOUT, member)
-    redis.call('LREM', WAITING, back and -1 or 1, member)
   end
   return {1, due}
 end
@@ -37,16 +38,16 @@ local function scanned()
   return {0, '-1'}
 end
 
--- Adds the next members to the index of values; true when it goes as far as the index of places.
-local function tend_values(known)
+-- Adds the next members, at most `most`, to the index of values; true when it goes as far as the index of places.
+local function tend_values(known, most)
   local upto = redis.call('ZRANGEBYLEX', VALUES, '[' .. UPTO, '+', 'LIMIT', 0, 1)[1]
   local done = 0
   if upto then
-    local high, low = struct.unpack('>I4I4', upto, 2)
+    local high, low = struct.unpack('>I4I4', upto, #UPTO + 1)
     done = known - redis.call('ZCOUNT', INDEX, whole(high * 4294967296 + low + 1), '+inf')
   end
   if done >= known then return true end
-  local members = members_from(done, budget)
+  local members = members_from(done, most)
   local entries = redis.call('ZRANGE', INDEX, done, done + #members - 1, 'WITHSCORES')
   local arguments, number = {}, 0
   for position, member in ipairs(members) do
@@ -64,6 +65,7 @@ local function tend_values(known)
   return done + #members >= known
 end
 
+if given ~= '' then return finish(given) end
 local size = redis.call('LLEN', WAITING)
 if size < SMALL then
   tend(0)
@@ -71,11 +73,10 @@ if size < SMALL then
 end
 if redis.call('ZCARD', VALUES) > 2 * size + 1000 then redis.call('UNLINK', VALUES) end
 local complete = tend(budget)
--- Both in one call only where there is little to add: the budget is for the whole call.
-if complete then complete = tend_values(size) end
+-- The budget is for the whole call. A value costs as much as two places: its digest is made first.
+if complete then complete = steps < budget and tend_values(size, math.ceil((budget - steps) / 2)) end
 redis.call('EXPIRE', VALUES, keep)
 if not complete then
-  if ARGV[5] == '1' then return scanned() end
   return {-1, '-1'}
 end
 local digest = digest_of(value)

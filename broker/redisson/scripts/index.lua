@@ -1,7 +1,7 @@
 -- Where a member is in the waiting list, found in O(log n) by an index of our own that Redisson ignores.
 --
 --   INDEX   zset: id -> number, rising in the order of offers; the rank of an id is its place in the list
---   VALUES  zset, score 0: digest of the value (8 bytes) .. number (8 bytes); "\255" .. number: how far it goes
+--   VALUES  zset, score 0: digest of the value (8 bytes) .. number (8 bytes); after all of them: how far it goes
 --
 -- Redisson only appends to the list and removes from it. So the indexed members are the first part of the list, in the
 -- same order, among entries that Java has removed since. When the last entry is where its rank says, there are no such
@@ -14,7 +14,11 @@ local FRONT = 128
 -- Shorter than any member that has a packing.
 local MARKER = '\0escapement\0'
 local CHUNK_BYTES = 1000000
-local HEALS = 12
+-- Steps of one script's work on the index: an entry added or removed is one, finding a difference is FINDING. A script
+-- that took more than TENDED of them makes no pass over the list as well.
+local steps = 0
+local FINDING = 40
+local TENDED = 150
 
 local function drop_index()
   redis.call('UNLINK', INDEX, VALUES)
@@ -47,10 +51,12 @@ local function agrees(rank)
   return string.sub(entry_at(rank)[1] or '', 1, 8) == string.sub(id_of(member), 1, 8)
 end
 
--- Removes entries of members that are not in the list any more, from the first place where the two differ.
-local function heal(known)
-  local from = 0
-  for _ = 1, HEALS do
+-- Removes entries of members that are not in the list any more, from the first place where the two differ, for at most
+-- `budget` steps.
+local function heal(known, budget)
+  local from, most = 0, math.max(budget, FINDING)
+  while steps < most do
+    steps = steps + FINDING
     local low, high = from, known - 1
     if high < 0 or agrees(high) then return known end
     while low < high do
@@ -63,10 +69,10 @@ local function heal(known)
       drop_index()
       return 0
     end
-    local last = rank and math.min(rank - 1, low + 999) or known - 1
-    local first = rank and low or math.max(low, known - 1000)
-    known = known - redis.call('ZREMRANGEBYRANK', INDEX, first, last)
-    from = low
+    local last = rank and math.min(rank - 1, low + most - 1) or known - 1
+    local first = rank and low or math.max(low, known - most)
+    local removed = redis.call('ZREMRANGEBYRANK', INDEX, first, last)
+    known, steps, from = known - removed, steps + removed, low
   end
   return known
 end
@@ -84,6 +90,7 @@ local function extend(known, budget)
   local start = math.max(math.floor(tonumber(entry_at(-1)[2] or 0)) + 1, (clock()))
   if has_doubles() then start = start + 0.5 end
   local arguments, members = {}, members_from(known, budget)
+  steps = steps + #members
   for position, member in ipairs(members) do
     arguments[2 * position - 1] = string.format('%.1f', start + position)
     arguments[2 * position] = id_of(member)
@@ -109,7 +116,7 @@ local function extend(known, budget)
   return known + #members
 end
 
--- Brings the index nearer to the list: at most `budget` members. True when every member has its right place.
+-- Brings the index nearer to the list in about `budget` steps. True when every member has its right place.
 local function tend(budget)
   local size = redis.call('LLEN', WAITING)
   local known = redis.call('ZCARD', INDEX)
@@ -117,9 +124,11 @@ local function tend(budget)
     if known > 0 then drop_index() end
     return false
   end
-  if known > 0 and not agrees(known - 1) then known = heal(known) end
-  if known > 0 and not agrees(known - 1) then return false end
-  if known < size then known = extend(known, budget) end
+  if known > 0 and not agrees(known - 1) then
+    known = heal(known, budget)
+    if known > 0 and not agrees(known - 1) then return false end
+  end
+  if known < size and steps < budget then known = extend(known, budget - steps) end
   return known == size
 end
 
