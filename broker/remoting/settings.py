@@ -94,7 +94,7 @@ def changed(config: EngineConfig, changes: Mapping[str, str]) -> EngineConfig:
         except (ValueError, KeyError, OverflowError):
             raise BadSetting(f"{name} is {setting.allowed}, not {value[:80]!r}.") from None
     try:
-        return replace(config, **fields)  # type: ignore[arg-type]
+        return replace(config, **fields)  # type: ignore[arg-type]  # each was read as its field's type
     except StoreUnsupported as error:
         raise BadSetting(str(error)) from None
 

@@ -59,7 +59,7 @@ class Counter:
 
     def sums(self, now_ms: int) -> tuple[Sum, Sum, Sum]:
         """What was counted in the last minute, hour and day (the stretch that runs included)."""
-        return tuple(self._sum(window, now_ms) for window in range(3))  # type: ignore[return-value]
+        return tuple(self._sum(window, now_ms) for window in range(3))  # type: ignore[return-value]  # three of them
 
     def _sum(self, window: int, now_ms: int) -> Sum:
         length_ms, size = _WINDOWS[window]

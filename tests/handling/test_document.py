@@ -21,7 +21,7 @@ def test_the_handlers_of_the_document_are_registered(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "escapement.handling", handling)
     (code,) = re.findall(r"```python handlers\n(.*?)```", DOCUMENT, re.DOTALL)
     try:
-        exec(code, {"__name__": "shop.handlers"})  # noqa: S102  the document is ours
+        exec(code, {"__name__": "shop.handlers"})  # noqa: S102 - the document is ours
         seen = [(each.group, each.topic, each.expression, each.place) for each in handling.registered()]
     finally:
         forget_all()

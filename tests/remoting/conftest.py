@@ -11,6 +11,7 @@ from broker.engine.config import EngineConfig
 from broker.remoting.client import RemotingClient
 from broker.remoting.service import BrokerService
 from tests.remoting.peer import Peer
+from tests.remoting.popper import TOPIC, Popper
 
 MEBIBYTE = 1 << 20
 
@@ -43,3 +44,19 @@ async def peer(request: pytest.FixtureRequest, service: BrokerService) -> AsyncI
     client = RemotingClient(serialization=int(request.param == "binary"))
     yield Peer(client, service.address)
     await client.close()
+
+
+@pytest.fixture
+async def json_peer(service: BrokerService) -> AsyncIterator[Peer]:
+    """A client with JSON headers and a topic to pop from: the codes of popping do not fit binary headers."""
+    client = RemotingClient()
+    peer = Peer(client, service.address)
+    await peer.create_topic(TOPIC)
+    yield peer
+    await client.close()
+
+
+@pytest.fixture
+def popper(json_peer: Peer) -> Popper:
+    """Who pops from that topic."""
+    return Popper(json_peer)

@@ -17,7 +17,7 @@ PLAIN = {
 
 
 def framed(ext: dict[str, str], **more: object) -> bytes:
-    return encode(Command(37, ext, opaque=7, flag=2, serialization=BINARY, **more))[4:]  # type: ignore[arg-type]
+    return encode(Command(37, ext, opaque=7, flag=2, serialization=BINARY, **more))[4:]  # type: ignore[arg-type]  # any field
 
 
 def learned(*exts: dict[str, str]) -> EndShortcut:

@@ -92,7 +92,7 @@ async def test_messages_that_wait_do_not_put_the_next_tick_off() -> None:
         while not hand.ticked.is_set():
             hand.now_ms += 1
             await answered(pump, hand, hand.now_ms + 150)
-            await asyncio.sleep(0)
+            await asyncio.to_thread(lambda: None)
 
     await asyncio.wait_for(keep_sending(), 2)
     pump.stop()

@@ -8,7 +8,7 @@ from broker.engine.errors import HandleGone
 from broker.engine.message import Message, decode
 from broker.engine.pop.service import Handle
 from broker.engine.pop.taking import Popped, Wanted
-from broker.engine.testing import Driver, ManualClock, SimulatedFiles, open_engine
+from broker.engine.testing import Driver, ManualClock, PowerLoss, SimulatedFiles, open_engine
 
 TOPIC, GROUP = "orders", "payers"
 RETRY = f"%RETRY%{GROUP}_{TOPIC}"
@@ -108,3 +108,29 @@ def change(driver: Driver, held: Held, invisible_ms: int) -> Held | None:
 def offset_of(driver: Driver, queue_id: int = 0, topic: str = TOPIC) -> int | None:
     """What the table of offsets says of the group."""
     return driver.engine.offsets.get(GROUP, topic, queue_id)
+
+
+KILLED = PowerLoss("kill", 1)
+
+
+def crashed(files: SimulatedFiles, driver: Driver, loss: PowerLoss = KILLED, **config: object) -> Driver:
+    return reopened(files.crash(loss), driver.clock, **config)
+
+
+def eventually(driver: Driver) -> list[bytes]:
+    """Everything that comes in the next hours, acknowledged as it comes."""
+    found: list[bytes] = []
+    for _ in range(8):
+        held = pop(driver)
+        ack(driver, *held)
+        found += bodies(held)
+        driver.advance(10 * INVISIBLE_MS)
+    return sorted(found)
+
+
+def files_of(driver: Driver) -> SimulatedFiles:
+    """The disk under a driver, closed cleanly."""
+    driver.close()
+    files = driver.engine._files
+    assert isinstance(files, SimulatedFiles)
+    return files
