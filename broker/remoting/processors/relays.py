@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ...engine.message import parse_offset_message_id
+from ...engine.message import decode, parse_offset_message_id
+from ...engine.store.topics import RETRY_PREFIX
 from ..clientcalls import ClientCalls
 from ..clients import Member
 from ..codec import Command
@@ -53,7 +54,10 @@ class RelayProcessor:
             remark = f"{ext['msgId'][:80]!r} is no offset message id: 32 hex digits, address and position."
             raise RequestRefused(Answer.INVALID_PARAMETER, remark) from None
         record = engine.look_at(position)
-        topic = engine.topics.get(ext.get("topic", ""))
+        name, real = ext.get("topic", ""), decode(record, verify=False).topic
+        if name and real not in {name, RETRY_PREFIX + text(ext, "consumerGroup")}:
+            raise RequestRefused(Answer.INVALID_PARAMETER, f"The message {ext['msgId']} is not of topic {name!r}.")
+        topic = engine.topics.get(name)
         ext |= {"topicSysFlag": str(topic.system_flag if topic is not None else 0), "groupSysFlag": "0"}
         self._relay(connection, request, ext, record)
 
