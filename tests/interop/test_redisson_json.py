@@ -22,6 +22,7 @@ INSIDE = st.recursive(
     max_leaves=12,
 )
 VALUES = st.one_of(PLAIN, st.lists(INSIDE, max_size=6), st.dictionaries(TEXT, INSIDE, max_size=6))
+HOUR_MS = 3_600_000
 MANY = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -79,3 +80,30 @@ def test_any_value_of_java_is_read(shared):
         assert CODECS["json"].encode(read) == jackson(shared, "json", value)
 
     compare()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": None},
+        {"a": None, "b": 1, "c": None},
+        {"a": {"b": None}},
+        {"a": [None, {"b": None, "c": [None]}]},
+        [{"a": None}, None, [None]],
+        {"": None, "\u00e9\U0001f600": None, "last": ""},
+    ],
+    ids=ascii,
+)
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_map_with_nulls_is_the_same_value_on_both_sides(shared, queue, codec, value):
+    if codec == "typed_map" and not isinstance(value, dict):
+        value = {"list": value}
+    written = CODECS[codec].encode(value)
+    assert written == jackson(shared, codec, value)
+    ours = shared.ours(queue, CODECS[codec])
+    ours.offer(value, delay=HOUR_MS)
+    shared.java.offer(queue, value, HOUR_MS, codec)
+    assert list(ours.read_all_bytes()) == [written, written]
+    assert shared.java.call("remove", queue, codec, value=value)
+    assert ours.remove(value)
+    assert ours.size() == 0
