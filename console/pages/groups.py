@@ -65,9 +65,10 @@ def move(request: HttpRequest, name: str) -> HttpResponse:
 
 @login_required
 @require_POST
-def undo(request: HttpRequest, operation_id: uuid.UUID) -> HttpResponse:
+def undo(request: HttpRequest, operation_id: str) -> HttpResponse:
     """Preview going back to where the group was before an operation."""
-    row = Operation.objects.filter(pk=operation_id, kind=ResetOffsets.name).first()
+    found = number_of(operation_id)
+    row = Operation.objects.filter(pk=found, kind=ResetOffsets.name).first() if found else None
     if row is None:
         raise Http404(_("There is no such operation."))
     labels = list(row.items.exclude(outcome="").values_list("label", flat=True))

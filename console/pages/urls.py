@@ -56,7 +56,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("dead-letters/draft/", dead_letters.draft, name="dead_letter_draft"),
     path("dead-letters/of/<str:name>/", dead_letters.letters, name="dead_letters_of"),
     path("groups/", groups.groups, name="groups"),
-    path("groups/undo/<uuid:operation_id>/", groups.undo, name="group_undo"),
+    path("groups/undo/<str:operation_id>/", groups.undo, name="group_undo"),
     path("groups/<str:name>/", groups.group, name="group"),
     path("groups/<str:name>/move/", groups.move, name="group_move"),
     path("login/", LoginView.as_view(redirect_authenticated_user=True), name="login"),
