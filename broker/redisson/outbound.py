@@ -11,10 +11,14 @@ least once, and twice only when the broker could not be asked, or had not indexe
 from __future__ import annotations
 
 import hashlib
+import logging
 import secrets
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, cast
+
+from redis.exceptions import RedisError
 
 from ..client.errors import Answer, BrokerRefused, ClientError, InvalidArgument
 from ..client.outgoing import Outgoing, prepare
@@ -27,10 +31,14 @@ from .packing import unpack
 from .queue import INDEX_STEP, DelayedQueue
 from .server import whole
 
+logger = logging.getLogger(__name__)
+
 #: A value must fit into a message, and its properties beside it.
 LARGEST_BYTES = 4 * 1024 * 1024 - 64 * 1024
-#: For so long nobody else sends for a queue; longer than a send may take.
-OWNED_MS = 30_000
+#: For so long nobody else sends for a queue after a service was killed. It is longer than a send may take (5 s) and
+#: what may pass before it since the ownership was last renewed.
+OWNED_MS = 10_000
+RENEW_S = 2.0
 
 
 class Sender(Protocol):
@@ -77,6 +85,7 @@ class Outbound:
         self._sender = sender
         self._finder = finder
         self._owner = owner or secrets.token_hex(8)
+        self._owned: dict[str, DelayedQueue] = {}
 
     def move(self, queue: DelayedQueue, mode: Mode, limit: int, skip_poison: int, scan: bool) -> Moved:
         """Take a batch and send it. Raises ClientError, NotSent and SomebodyElseSends; nothing is lost by any."""
@@ -84,7 +93,7 @@ class Outbound:
         left = self._leaving(queue)
         if left:
             # Whoever claimed these may have sent them.
-            self._send(queue, mode, [each for each in left if not self._is_there(mode.topic, each)], left)
+            self._send(queue, mode, self._unsent(queue, mode, left), left)
         if not mode.is_on:
             return replace(claimed, count=len(left), again=True)
         claimed = self._claim(queue, mode, limit, skip_poison, scan)
@@ -92,6 +101,15 @@ class Outbound:
         if fresh:
             self._send(queue, mode, fresh, fresh)
         return claimed
+
+    def release(self) -> None:
+        """Nothing is sent any more: another service may send at once. What does not answer is left to time."""
+        for queue in self._owned.values():
+            try:
+                queue.server.script(scripts.RELEASE, (queue.keys.mode,), (self._owner,))
+            except (RedisError, RedissonError, OSError) as error:
+                logger.info("queue %s is owned for some seconds more: %s", queue.name, error)
+        self._owned.clear()
 
     def _claim(self, queue: DelayedQueue, mode: Mode, limit: int, skip_poison: int, scan: bool) -> Moved:
         bound = "all" if mode.kind == "import" else "due"
@@ -102,6 +120,7 @@ class Outbound:
         answer = cast("list[int | bytes]", queue.server.script(scripts.CLAIM, keys, arguments))
         if not answer:
             raise SomebodyElseSends
+        self._owned[queue.name] = queue
         return read_moved([whole(part) for part in answer[:9]])
 
     def _leaving(self, queue: DelayedQueue) -> list[Leaving]:
@@ -116,8 +135,17 @@ class Outbound:
             if score is not None
         ]
 
-    def _is_there(self, topic: str, leaving: Leaving) -> bool:
-        return bool(self._finder.messages_by_key(topic, leaving.key, 1))
+    def _unsent(self, queue: DelayedQueue, mode: Mode, left: Sequence[Leaving]) -> list[Leaving]:
+        """Those that the broker does not have; asking for many takes a while, and nobody else may send meanwhile."""
+        unsent: list[Leaving] = []
+        renewed_s = time.monotonic()
+        for each in left:
+            if time.monotonic() - renewed_s > RENEW_S:
+                self._claim(queue, mode, 0, 0, scan=False)
+                renewed_s = time.monotonic()
+            if not self._finder.messages_by_key(mode.topic, each.key, 1):
+                unsent.append(each)
+        return unsent
 
     def _send(self, queue: DelayedQueue, mode: Mode, wanted: Sequence[Leaving], all_left: Sequence[Leaving]) -> None:
         now_ms, _ = queue.server.now_ms()

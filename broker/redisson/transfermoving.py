@@ -37,7 +37,9 @@ class ModeMover:
         self._plain_until_s: dict[str, float] = {}
 
     def close(self) -> None:
-        """End what ends with the service."""
+        """Let others send, and end what ends with the service."""
+        if self._outbound is not None:
+            self._outbound.release()
         for close in self._closing:
             close()
 

@@ -146,6 +146,54 @@ def test_only_one_service_sends_for_a_queue(
     second.move(queue, read_mode(queue), 1, 0, False)
 
 
+def test_after_a_stop_the_next_service_sends_at_once(
+    client: redis.Redis, producer: Producer, admin: Admin, topic: str
+) -> None:
+    queue = DelayedQueue("orders", client)
+    make_reliable(queue, topic)
+    queue.offer("x", at=1)
+    service = TransferService(client, mover=ModeMover(Outbound(producer, admin)))
+    service.start()
+    eventually(lambda: read_mode(queue).sent == 1)
+    other = Outbound(producer, admin)
+    with pytest.raises(SomebodyElseSends):
+        other.move(queue, read_mode(queue), 1, 0, False)
+    other.release()  # of what is not its own: nothing
+    with pytest.raises(SomebodyElseSends):
+        other.move(queue, read_mode(queue), 1, 0, False)
+    service.stop()
+    other.move(queue, read_mode(queue), 1, 0, False)
+
+
+def test_whoever_asks_for_many_messages_keeps_others_out(
+    client: redis.Redis, producer: Producer, admin: Admin, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asking takes longer than the ownership lasts: it is renewed between two questions."""
+    monkeypatch.setattr("broker.redisson.outbound.RENEW_S", 0.0)
+    queue = DelayedQueue("orders", client)
+    make_reliable(queue, topic)
+    queue.offer_many(["a", "b", "c"], at=1)
+    with pytest.raises(NotSent):
+        Outbound(Unsure(producer), admin, owner="a").move(queue, read_mode(queue), 10, 0, False)
+
+    class Late:
+        """As long as it is asked, the ownership runs out."""
+
+        asked = 0
+
+        def messages_by_key(self, topic: str, key: str, max_count: int = 64) -> list[Message]:
+            if self.asked:
+                assert int(client.hget(queue.keys.mode.decode(), "owned_until_ms") or 0) > 1
+            self.asked += 1
+            client.hset(queue.keys.mode.decode(), "owned_until_ms", 1)
+            return admin.messages_by_key(topic, key, max_count)
+
+    late = Late()
+    Outbound(producer, late, owner="a").move(queue, read_mode(queue), 10, 0, False)
+    assert late.asked == 3
+    assert bodies(admin, topic) == [b"a", b"b", b"c"]
+
+
 def test_what_java_moved_to_the_plain_list_is_taken_over(
     client: redis.Redis, producer: Producer, admin: Admin, topic: str
 ) -> None:

@@ -1,7 +1,7 @@
 -- Waiting members by due time. Reads only.
 --
--- ARGV: lowest and highest score; how many to leave out; how many at most; bytes of each that are shown; 'all' or
--- 'poison' (then only those of the page that are poison); which set: 'timeout' or 'aside'.
+-- ARGV: lowest and highest score; how many to leave out; how many at most; bytes of each that are shown; 'all', or what
+-- of the page is given: 'poison', or a packing ('old', 'new'); which set: 'timeout' or 'aside'.
 -- Returns: server ms; how many were looked at; the last score and how many of them had it; then for each: score, size, id, first byte of the value or 0, packing,
 -- first bytes of the value (of poison: of the member).
 local _, now = clock()
@@ -19,7 +19,7 @@ while seen < limit and bytes < 2000000 do
     bytes = bytes + #member
     answer[4] = part[position + 1] == answer[3] and answer[4] + 1 or 1
     answer[3] = part[position + 1]
-    if not at or ARGV[6] == 'all' then
+    if ARGV[6] == 'all' or (packing or 'poison') == ARGV[6] then
       local first = at or 1
       for _, field in ipairs({
         part[position + 1], #member, id_of(member), at or 0, packing or '', string.sub(member, first, first + shown - 1),
