@@ -12,13 +12,14 @@ from broker.admin import ConsumerGroupAdmin, ReadOnlyAdmin
 from broker.client import ClientError
 from broker.models import ConsumerGroup, HalfMessage
 from console import credentials
+from console.access.admin import TopicPermissionAdmin
 from console.checkback.admin import CheckAddressAdmin
 from console.models import ApiToken, AuditEntry
 from console.operations import desk
 from console.operations.actor import RESEND_DEAD_LETTERS, STEER_TRANSACTIONS, Actor
 from console.operations.errors import OperationError
 
-__all__ = ["ApiTokenAdmin", "AuditEntryAdmin", "CheckAddressAdmin", "HalfMessageAdmin"]
+__all__ = ["ApiTokenAdmin", "AuditEntryAdmin", "CheckAddressAdmin", "HalfMessageAdmin", "TopicPermissionAdmin"]
 
 
 @admin.register(ApiToken)

@@ -6,11 +6,15 @@ from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from console.access.rows import TopicPermission
 from console.checkback.rows import CheckAddress
 from console.dashboards.rows import DashboardPoint, DashboardRun
 from console.operations.rows import AuditEntry, Operation, OperationItem
 
-__all__ = ["ApiToken", "AuditEntry", "CheckAddress", "DashboardPoint", "DashboardRun", "Operation", "OperationItem"]
+__all__ = [
+    "ApiToken", "AuditEntry", "CheckAddress", "DashboardPoint", "DashboardRun", "Operation",
+    "OperationItem", "TopicPermission",
+]  # fmt: skip
 
 
 class ApiToken(models.Model):

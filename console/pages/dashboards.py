@@ -14,6 +14,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
+from console.access.topics import visible_topics
 from console.dashboards import starting
 from console.dashboards.panels import ABOUT, PANELS, TITLES
 from console.operations.errors import InvalidParameter
@@ -23,12 +24,15 @@ from console.queries.clock import now_ms
 from console.queries.shapes.dashboards import Asked
 from console.tasks import run_dashboards
 
+SEE, RUN = "console.view_dashboardrun", "console.run_dashboards"
 WINDOWS = ("all", "7d", "24h", starting.LIVE)
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _COLUMNS = ("series", "topic", "label", "part", "at_ms", "value", "positions")
 
 
 @require_safe
 @login_required
+@permission_required(SEE, raise_exception=True)
 def dashboards(request: HttpRequest) -> HttpResponse:
     """The first of them."""
     return redirect("dashboard", next(iter(PANELS)))
@@ -36,6 +40,7 @@ def dashboards(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 @login_required
+@permission_required(SEE, raise_exception=True)
 def dashboard(request: HttpRequest, name: str) -> HttpResponse:
     """One dashboard for a window, a topic and a range of moments, all in the address."""
     if name not in PANELS:
@@ -43,7 +48,7 @@ def dashboard(request: HttpRequest, name: str) -> HttpResponse:
     asked, errors = _asked(request)
     given = {key: request.GET.get(key, "")[:255] for key in ("window", "topic", "from", "to")}
     context = {
-        "data": reads.dashboard(name, asked),
+        "data": reads.dashboard(name, asked, visible_topics(request.user)),
         "here": "dashboards",
         "title": TITLES[name],
         "about": ABOUT[name],
@@ -52,13 +57,14 @@ def dashboard(request: HttpRequest, name: str) -> HttpResponse:
         "given": given,
         "errors": errors,
         "query": urlencode({key: value for key, value in given.items() if value}),
-        "may_run": request.user.has_perm("console.run_dashboards"),
+        "may_run": request.user.has_perm(RUN),
     }
     return render(request, "dashboards/page.html", context, status=422 if errors else 200)
 
 
 @require_safe
 @login_required
+@permission_required(SEE, raise_exception=True)
 def data(request: HttpRequest, name: str, form: str) -> HttpResponse | StreamingHttpResponse:
     """All points of a dashboard as CSV or JSON, with what they cover."""
     asked, errors = _asked(request)
@@ -67,7 +73,7 @@ def data(request: HttpRequest, name: str, form: str) -> HttpResponse | Streaming
         raise Http404(_("There is no such dashboard."))
     if errors:
         return HttpResponse("\n".join(errors.values()), status=422, content_type="text/plain; charset=utf-8")
-    rows = reads.exported(run, asked)
+    rows = reads.exported(run, asked, visible_topics(request.user))
     if form == "csv":
         response = StreamingHttpResponse(_csv(rows), content_type="text/csv; charset=utf-8")
         response["Content-Disposition"] = f'attachment; filename="{name}.csv"'
@@ -81,7 +87,7 @@ def data(request: HttpRequest, name: str, form: str) -> HttpResponse | Streaming
 
 
 @login_required
-@permission_required("console.run_dashboards", raise_exception=True)
+@permission_required((SEE, RUN), raise_exception=True)
 @require_POST
 def run(request: HttpRequest) -> HttpResponse:
     """Have one dashboard, or all of them, computed anew."""
@@ -98,7 +104,7 @@ def run(request: HttpRequest) -> HttpResponse:
 
 
 @login_required
-@permission_required("console.run_dashboards", raise_exception=True)
+@permission_required((SEE, RUN), raise_exception=True)
 @require_POST
 def cancel(request: HttpRequest) -> HttpResponse:
     """End a batch."""
@@ -146,7 +152,7 @@ def _csv(rows: Iterator[dict[str, object]]) -> Iterator[str]:
         cells = [row[name] for name in _COLUMNS[:-1]]
         positions = row["positions"] if isinstance(row["positions"], list) else []
         # a spreadsheet would run a cell that begins like a formula
-        safe = [f"'{cell}" if isinstance(cell, str) and cell[:1] in "=+-@\t\r" else cell for cell in cells]
+        safe = [f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell for cell in cells]
         yield writer.writerow([*safe, " ".join(map(str, positions))])
 
 

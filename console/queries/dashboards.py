@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from broker.models import Broker
+from console.access.topics import VisibleTopics
 from console.dashboards import starting
 from console.dashboards.panels import PANELS, PanelSpec
 from console.dashboards.rows import DashboardPoint, DashboardRun
@@ -25,23 +26,23 @@ MOST_MOMENTS = 120
 _STEPS_MS = tuple(minutes * 60_000 for minutes in (1, 5, 15, 60, 360, 1_440, 10_080, 43_200, 525_600))
 
 
-def dashboard(name: str, asked: Asked) -> DashboardPage:
-    """One dashboard; raises KeyError if there is no such."""
+def dashboard(name: str, asked: Asked, topics: VisibleTopics) -> DashboardPage:
+    """One dashboard, of the topics that may be seen; raises KeyError if there is no such."""
     specs = PANELS[name]
     run = current_run(name, asked.window)
-    found = points(run, asked) if run is not None else DashboardPoint.objects.none()
+    found = points(run, asked, topics) if run is not None else DashboardPoint.objects.none()
     ids = _MessageIds(run.broker if run is not None else "")
     runs = DashboardRun.objects.filter(broker=settings.BROKER_NAME)
-    topics: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
     if run is not None:
-        every = run.points.exclude(topic="").values_list("topic", flat=True).distinct().order_by("topic")
-        topics = tuple(every[:500])
+        every = points(run, Asked(), topics).exclude(topic="").values_list("topic", flat=True)
+        names = tuple(every.distinct().order_by("topic")[:500])
     return DashboardPage(
         name=name,
         asked=asked,
         run=run,
         panels=tuple(_panel(spec, number, found, ids) for number, spec in enumerate(specs)),
-        topics=topics,
+        topics=names,
         active=tuple(runs.filter(state__in=("queued", "running"), dashboard=name)),
         history=tuple(runs.filter(dashboard=name)[:MOST_RUNS]),
         missing=starting.missing(),
@@ -56,9 +57,9 @@ def current_run(name: str, window: str) -> DashboardRun | None:
     ).first()
 
 
-def points(run: DashboardRun, asked: Asked) -> QuerySet[DashboardPoint]:
-    """The points of a run that were asked for."""
-    found = run.points.all()
+def points(run: DashboardRun, asked: Asked, topics: VisibleTopics) -> QuerySet[DashboardPoint]:
+    """The points of a run that were asked for and may be seen: no other way leads to them."""
+    found = run.points.filter(topics.among("topic"))
     if asked.topic:
         found = found.filter(topic=asked.topic)
     # what has no moment is about the whole window
@@ -69,10 +70,10 @@ def points(run: DashboardRun, asked: Asked) -> QuerySet[DashboardPoint]:
     return found
 
 
-def exported(run: DashboardRun, asked: Asked) -> Iterator[dict[str, Any]]:
-    """All points that were asked for, as plain values, in a stable order."""
+def exported(run: DashboardRun, asked: Asked, topics: VisibleTopics) -> Iterator[dict[str, Any]]:
+    """All points that were asked for and may be seen, as plain values, in a stable order."""
     names = ("series", "topic", "label", "part", "at_ms", "value", "positions")
-    ordered = points(run, asked).order_by(*names[:4], F("at_ms").asc(nulls_first=True), "id")
+    ordered = points(run, asked, topics).order_by(*names[:4], F("at_ms").asc(nulls_first=True), "id")
     yield from ordered.values(*names).iterator(chunk_size=2_000)
 
 

@@ -10,10 +10,12 @@ import uuid
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group, Permission
 from django.test import Client
 from django.utils import timezone
 
 from broker.models import Broker
+from console.access.rows import TopicPermission
 from console.charts.dashboards import bars_svg, heat_svg, time_svg
 from console.dashboards.panels import PANELS
 from console.dashboards.rows import DashboardPoint, DashboardRun
@@ -143,14 +145,59 @@ def test_a_run_shows_its_progress_and_can_be_stopped(operator: Client, db: None)
     assert "Stopping" in words(operator.get("/dashboards/flow/"))
 
 
-def test_who_may_not_run_sees_no_button_and_is_refused(db: None) -> None:
-    reader = Client()
-    reader.force_login(get_user_model().objects.create_user("reader"))
+def reader(*permissions: str, prefixes: tuple[str, ...] | None = None) -> Client:
+    """Somebody with these permissions of the console, in a group that sees topics with these prefixes."""
+    user = get_user_model().objects.create_user("reader")
+    user.user_permissions.set(Permission.objects.filter(content_type__app_label="console", codename__in=permissions))
+    if prefixes is not None:
+        group = Group.objects.create(name="team")
+        user.groups.add(group, Group.objects.create(name="without rows"))
+        TopicPermission.objects.bulk_create(TopicPermission(group=group, prefix=prefix) for prefix in prefixes)
+    browser = Client()
+    browser.force_login(user)
+    return browser
+
+
+@pytest.mark.parametrize("path", ["", "flow/", "flow/data.csv", "flow/data.json"])
+def test_who_may_not_see_dashboards_is_refused(path: str, db: None) -> None:
     flow()
-    page = reader.get("/dashboards/flow/")
+    assert reader().get(f"/dashboards/{path}").status_code == 403
+    assert Client().get(f"/dashboards/{path}").status_code == 302
+
+
+def test_who_may_not_run_sees_no_button_and_is_refused(db: None) -> None:
+    browser = reader("view_dashboardrun")
+    flow()
+    page = browser.get("/dashboards/flow/")
     assert page.status_code == 200 and "Compute now" not in words(page)
-    assert reader.post("/dashboards/run/", {"name": "flow"}).status_code == 403
-    assert reader.post("/dashboards/cancel/", {"batch": uuid.uuid4()}).status_code == 403
+    assert browser.post("/dashboards/run/", {"name": "flow"}).status_code == 403
+    assert browser.post("/dashboards/cancel/", {"batch": uuid.uuid4()}).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("prefixes", "seen"),
+    [
+        (None, {"", "orders", "orders-eu", "seats"}),
+        (("orders",), {"orders", "orders-eu"}),
+        (("orders-", "seats"), {"orders-eu", "seats"}),
+        (("ORDERS", "order_", "%"), set()),
+        (("", "seats"), {"", "orders", "orders-eu", "seats"}),
+    ],
+)
+def test_figures_are_those_of_the_topics_that_one_may_see(
+    prefixes: tuple[str, ...] | None, seen: set[str], db: None
+) -> None:
+    topics = ("orders", "orders-eu", "seats", "")
+    computed("keys", *[("hot", topic, f"key of {topic or 'none'}", "", None, 3.0, None) for topic in topics])
+    browser = reader("view_dashboardrun", prefixes=prefixes)
+    rows = csv.DictReader(io.StringIO(b"".join(browser.get("/dashboards/keys/data.csv").streaming_content).decode()))
+    assert {row["topic"] for row in rows} == seen
+    found = json.loads(b"".join(browser.get("/dashboards/keys/data.json?topic=seats").streaming_content))
+    assert {point["topic"] for point in found["points"]} == seen & {"seats"}
+    page = browser.get("/dashboards/keys/").content.decode()
+    for topic in topics:
+        assert (f"key of {topic or 'none'}<" in page) == (topic in seen)
+        assert not topic or (f'<option value="{topic}">' in page) == (topic in seen)
 
 
 def test_computing_queues_all_dashboards_once(operator: Client, valkey: str, db: None) -> None:
