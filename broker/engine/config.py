@@ -89,6 +89,11 @@ class EngineConfig:
                 "A timer wheel has at least 14 slots, a file of the timer log at least 68 bytes; "
                 "at least one overdue timer is released a second."
             )
+        if self.timer_max_delay_ms < 1 or self.timer_max_pending < 1 or self.timer_max_per_slot < 0:
+            raise StoreUnsupported(
+                "The furthest moment of a timer lies at least 1 ms ahead, at least one timer may wait, and the limit "
+                "of a slot is a number of timers, or 0 for none."
+            )
         if self.flush not in ("sync", "async"):
             raise StoreUnsupported(f"flush is 'sync' or 'async', not {self.flush!r}.")
         try:

@@ -62,7 +62,7 @@ def test_a_step_of_the_clock_loses_nothing_repeats_nothing_and_is_early_with_not
         assert found[b"%d" % delay_ms] >= start_ms + delay_ms or delay_ms <= 6_000
     status = driver.engine.timer_status(driver.clock.now_ms)
     assert status["earlyTotal"] == 0
-    assert status["clockBackMs" if step_ms < 0 else "clockForwardMs"] >= abs(step_ms) - 10_000 or (down and step_ms > 0)
+    assert status["clockBackMs" if step_ms < 0 else "clockForwardMs"] >= abs(step_ms) - 15_000 or (down and step_ms > 0)
 
 
 def test_a_forward_step_delivers_oldest_first() -> None:

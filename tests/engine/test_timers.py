@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.engine.errors import ScheduleKeyTaken, TimerIllegal, TimerInThePast, TimerTooFar
+from broker.engine.errors import ScheduleKeyTaken, TimerFlowControl, TimerIllegal, TimerInThePast, TimerTooFar
 from broker.engine.message import decode
 from broker.engine.store.topics import TIMER_TOPIC
 from broker.engine.testing.driver import Driver, open_engine
@@ -193,3 +193,32 @@ def test_a_schedule_key_is_one_timers_until_it_has_gone() -> None:
     driver.send("orders", b"f", **ask | {"TIMER_DELIVER_MS": str(now_ms + 10_000)})
     driver.advance(5_000)
     assert driver.bodies("orders") == [b"d", b"f"]
+
+
+def test_no_more_may_wait_than_the_limit_says() -> None:
+    driver = timers(timer_max_pending=2)
+    due = str(driver.clock.now_ms + 5_000)
+    driver.append("orders", b"1", TIMER_DELIVER_MS=due)
+    driver.send("orders", b"2", TIMER_DELIVER_MS=due)
+    with pytest.raises(TimerFlowControl) as caught:
+        driver.append("orders", b"3", TIMER_DELIVER_MS=due)
+    assert "the limit is 2" in str(caught.value)
+    driver.advance(5_000)
+    driver.send("orders", b"4", TIMER_DELAY_MS="1000")
+    assert driver.bodies("orders") == [b"1", b"2"]
+
+
+def test_no_more_are_due_in_a_second_than_the_limit_says() -> None:
+    driver = timers(timer_max_per_slot=3)
+    second_ms = driver.clock.now_ms // 1000 * 1000 + 10_000
+    driver.send("orders", b"1", TIMER_DELIVER_MS=str(second_ms + 1))
+    for number in (2, 3):
+        driver.append("orders", b"%d" % number, TIMER_DELIVER_MS=str(second_ms + number))
+    for _ in range(50):  # never by chance
+        with pytest.raises(TimerFlowControl) as caught:
+            driver.append("orders", b"x", TIMER_DELIVER_MS=str(second_ms + 500))
+    assert "max num limit is 3" in str(caught.value)
+    driver.append("orders", b"4", TIMER_DELIVER_MS=str(second_ms + 1_001))
+    driver.settle()
+    driver.advance(20_000)
+    assert driver.bodies("orders") == [b"1", b"2", b"3", b"4"]

@@ -43,9 +43,6 @@ class Parking:
         self._deletes = deletes
         self._note = note
         self._store = core.store
-        self._max_delay_ms = core.store.config.timer_max_delay_ms
-        self._max_pending = core.store.config.timer_max_pending
-        self._max_per_slot = core.store.config.timer_max_per_slot
         self._tails: dict[tuple[str, int], bytes] = {}
 
     def park(
@@ -53,7 +50,7 @@ class Parking:
     ) -> Ticket | None:
         """Park a message that asks for a moment; None if that is over: deliver it at once. Raises InvalidMessage,
         StoreRefused."""
-        ask = ask_of(facts.timer, now_ms, self._max_delay_ms)
+        ask = ask_of(facts.timer, now_ms, self._store.config.timer_max_delay_ms)
         if ask is None:
             return None
         if ask.delete is not None:
@@ -65,14 +62,14 @@ class Parking:
 
     def check(self, text: str, now_ms: int) -> None:
         """Raise TimerIllegal unless a half message may ask for this when it is committed."""
-        ask = ask_of(text, now_ms, self._max_delay_ms)
+        ask = ask_of(text, now_ms, self._store.config.timer_max_delay_ms)
         if ask is not None and ask.delete is not None:
             raise TimerIllegal("A message of a transaction cannot delete a timer; send the delete on its own.")
 
     def check_reach(self, due_ms: int, now_ms: int) -> None:
         """Raise TimerTooFar for a moment beyond the limit."""
-        if due_ms - now_ms > self._max_delay_ms:
-            raise TimerTooFar(due_ms, self._max_delay_ms)
+        if due_ms - now_ms > (limit_ms := self._store.config.timer_max_delay_ms):
+            raise TimerTooFar(due_ms, limit_ms)
 
     def park_committed(
         self, topic: str, queue_id: int, body: bytes, facts: Facts, sent: Sent, half_position: int, now_ms: int
@@ -98,15 +95,22 @@ class Parking:
 
     def check_room(self, due_ms: int) -> None:
         """Raise TimerFlowControl if no more timers may wait, in all or in this second."""
-        core = self._core
-        if core.pending + len(core.fresh) >= self._max_pending:
-            raise TimerFlowControl(f"{core.pending:,} timers are pending, the limit is {self._max_pending:,}.")
-        slot = core.wheel.get(second_of(due_ms)) if self._max_per_slot else None
-        if slot is not None and slot.number >= self._max_per_slot:
+        core, config = self._core, self._store.config
+        if core.pending + len(core.fresh) >= config.timer_max_pending:
+            raise TimerFlowControl(f"{core.pending:,} timers are pending, the limit is {config.timer_max_pending:,}.")
+        most = config.timer_max_per_slot
+        if most and self._number_in(second_of(due_ms), most) >= most:
             raise TimerFlowControl(
-                f"timer message is under flow control, max num limit is {self._max_per_slot} for the second of "
-                f"{due_ms}; choose another second, or raise the limit."
+                f"timer message is under flow control, max num limit is {most} for the second of {due_ms}; "
+                "choose another second, or raise the limit."
             )
+
+    def _number_in(self, second: int, most: int) -> int:
+        """Return how many timers stand in a second of the wheel, or are about to."""
+        number, fresh = self._core.wheel.number_of(second), self._core.fresh
+        if number < most <= number + len(fresh):
+            number += sum(second_of(timer.due_ms) == second for timer in fresh.values())
+        return number
 
     def append(
         self,

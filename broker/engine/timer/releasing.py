@@ -25,8 +25,7 @@ _PREPARED_PER_TICK, _FEW_PREPARED = 250, 32
 _LOADED_PER_TICK, _FEW_LOADED = 2_000, 128
 #: A herd: what is loaded, or a second that holds, so many times the few.
 _MANY = 128
-#: How far ahead of its moment a second is read, and how much may be loaded and encoded.
-AHEAD_SECONDS = 5
+#: How much may be loaded and encoded ahead.
 LOADED_LIMIT = 600_000
 READY_LIMIT_BYTES = 64 << 20
 
@@ -53,7 +52,7 @@ class Releaser:
 
     def get_ready(self, due: Due, now_ms: int) -> bool:
         """Read and encode a portion ahead; return whether there is more to do."""
-        until = now_ms // 1000 + AHEAD_SECONDS
+        until = due.reading_until(now_ms // 1000)
         budget = min(max(due.loading_number // _MANY, _FEW_LOADED), _LOADED_PER_TICK)
         used = self._load(due, until, budget, now_ms)
         more = due.is_loading or (due.loaded < LOADED_LIMIT and due.find_next(until) is not None)
@@ -198,19 +197,18 @@ class Releaser:
         core.store.seal_if_full()
 
 
-def count_released(core: Core, note: Released, now_ms: int) -> Counter[tuple[str, int]]:
+def count_released(core: Core, note: Released, now_ms: int) -> dict[tuple[str, int], int]:
     """Mark released timers as over; return how many there were by (topic, due ms)."""
     ready, begin, stop, asked = note
     offsets = ready.offsets[begin:stop]
     core.claimed.difference_update(offsets)
     core.done.add_many(offsets)
-    places, groups = ready.run.places, ready.run.groups
-    for group, number in Counter(groups[begin:stop]).items():
-        core.count(places[group][0], -number)
+    places = ready.run.places
+    found: dict[tuple[str, int], int] = {}
+    together = Counter(zip(ready.run.groups[begin:stop], ready.dues[begin:stop], strict=True))
+    for (group, due_ms), number in together.items():
+        topic = places[group][0]
+        core.count(topic, -number)
+        found[topic, due_ms] = found.get((topic, due_ms), 0) + number
     core.totals.released += stop - begin
-    found: Counter[tuple[str, int]] = Counter()
-    if asked:
-        return found
-    for (group, due_ms), number in Counter(zip(groups[begin:stop], ready.dues[begin:stop], strict=True)).items():
-        found[places[group][0], due_ms] += number
-    return found
+    return {} if asked else found

@@ -32,7 +32,7 @@ from .pace import Pace
 from .parked import Deleted, Parked, Replaced
 from .parking import Parking
 from .ready import Preparer
-from .releasing import AHEAD_SECONDS, RELEASES_PER_TICK, Released, Releaser, count_released
+from .releasing import RELEASES_PER_TICK, Released, Releaser, count_released
 from .revival import Revival, set_overdue
 from .state import StateWrite
 from .steering import Steering
@@ -199,7 +199,7 @@ class Timers:
                 moments.append(max(head[0], now_ms + 1))
         second = core.due.next_second()
         if second is not None:
-            moments.append(max((second - AHEAD_SECONDS) * 1000, now_ms + 1))
+            moments.append(max((second - core.due.ahead_of(second)) * 1000, now_ms + 1))
         if core.overdue is not None:
             moments.append(now_ms + 1)
         return min(moments, default=None)
