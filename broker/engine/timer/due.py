@@ -16,6 +16,7 @@ from heapq import heappop, heappush
 from itertools import repeat
 from typing import TYPE_CHECKING
 
+from .ahead import Ahead
 from .log import MAGIC_DELETE, MAGIC_ROLL, Unit
 from .ready import Ready
 from .second import Entry, Second, put_in_order
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 NEVER = 1 << 62
 #: Units read at once.
 _PORTION = 128
-#: How far ahead of its moment a second is read; one that holds many earlier, as reading and encoding takes its time.
-_AHEAD_SECONDS, _AHEAD_MOST_SECONDS, _READ_PER_SECOND = 2, 30, 15_000
 
 
 class Due:
@@ -38,6 +37,7 @@ class Due:
     def __init__(self, core: Core, begin: int = 0, end: int = NEVER) -> None:
         self._core = core
         self.end_second = end
+        self.ahead = Ahead(core.wheel)
         self.reset(begin)
 
     def reset(self, second: int) -> None:
@@ -56,7 +56,7 @@ class Due:
         self._loading_second = 0
         #: how many units the second that is read (or was read last) holds, about
         self.loading_number = 0
-        self._looked_at = self._until = -1
+        self.ahead.reset()
 
     def insert(self, due_ms: int, offset: int, position: int, size: int) -> None:
         """Add a timer of a second that was read already."""
@@ -137,21 +137,6 @@ class Due:
         return count + self._core.wheel.count(self.read_second, (now_ms - 1) // 1000)
 
     # loading
-
-    def reading_until(self, now_second: int) -> int:
-        """Return the second up to which is to be read now."""
-        if now_second != self._looked_at:
-            self._looked_at = now_second
-            least, most = now_second + _AHEAD_SECONDS, now_second + _AHEAD_MOST_SECONDS
-            self._until = least
-            for second in range(max(least + 1, self.read_second), most + 1):
-                if second <= now_second + self.ahead_of(second):
-                    self._until = second
-        return self._until
-
-    def ahead_of(self, second: int) -> int:
-        """Return how many seconds before its moment a second is to be read."""
-        return min(_AHEAD_SECONDS + self._core.wheel.number_of(second) // _READ_PER_SECOND, _AHEAD_MOST_SECONDS)
 
     def next_second(self) -> int | None:
         """Return the next used second that is not read yet, None if there is none within a turn of the wheel."""

@@ -52,7 +52,7 @@ class Releaser:
 
     def get_ready(self, due: Due, now_ms: int) -> bool:
         """Read and encode a portion ahead; return whether there is more to do."""
-        until = due.reading_until(now_ms // 1000)
+        until = due.ahead.until(now_ms // 1000, due.read_second)
         budget = min(max(due.loading_number // _MANY, _FEW_LOADED), _LOADED_PER_TICK)
         used = self._load(due, until, budget, now_ms)
         more = due.is_loading or (due.loaded < LOADED_LIMIT and due.find_next(until) is not None)

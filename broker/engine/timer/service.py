@@ -199,7 +199,7 @@ class Timers:
                 moments.append(max(head[0], now_ms + 1))
         second = core.due.next_second()
         if second is not None:
-            moments.append(max((second - core.due.ahead_of(second)) * 1000, now_ms + 1))
+            moments.append(max((second - core.due.ahead.of(second)) * 1000, now_ms + 1))
         if core.overdue is not None:
             moments.append(now_ms + 1)
         return min(moments, default=None)
