@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import zlib
-from functools import lru_cache
 
 from django.conf import settings
 
 from broker.client import Message, Producer, SendResult
 from broker.client.names import MAX_BODY_BYTES, SYSTEM_PROPERTIES
+from console.queries.kept_clients import KeptClients
 
 #: a property of the copy: offset message id of the record that was copied
 COPY_OF = "RESENT_FROM"
 #: sysFlag bit 0: compressed; bits 8 to 10 say how: 0 and 3 zlib (MessageSysFlag)
 _COMPRESSED = 1
 _ZLIB = (0, 3)
+
+_producers = KeptClients(lambda namesrv: Producer(group="escapement-console", namesrv=namesrv))
 
 
 class NotReadable(Exception):
@@ -28,7 +30,7 @@ def send_copy(message: Message, topic: str) -> SendResult:
         for name, text in message.properties.items()
         if name not in SYSTEM_PROPERTIES and not name.startswith("ESC_")
     }
-    return _producer(settings.ESCAPEMENT_NAMESRV).send(
+    return _producers.at(settings.ESCAPEMENT_NAMESRV).send(
         topic, _body(message), tag=message.tags, keys=message.keys,
         properties={**kept, COPY_OF: message.offset_message_id},
     )  # fmt: skip
@@ -36,13 +38,7 @@ def send_copy(message: Message, topic: str) -> SendResult:
 
 def hang_up() -> None:
     """End the connection; the next copy makes a new one."""
-    _producer(settings.ESCAPEMENT_NAMESRV).close()
-    _producer.cache_clear()
-
-
-@lru_cache(maxsize=4)
-def _producer(namesrv: str) -> Producer:
-    return Producer(group="escapement-console", namesrv=namesrv)
+    _producers.hang_up()
 
 
 def _body(message: Message) -> bytes:

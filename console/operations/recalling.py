@@ -6,33 +6,29 @@ That broker notes the wish and says nothing of what became of it: the outcome is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from django.conf import settings
 
 from broker.client import Admin, BrokerRefused, ClientError, Producer
 from console.operations.kind import ItemResult
+from console.queries.kept_clients import KeptClients
 from console.queries.timers_polled import WHEEL_TOPIC, handle_of, row_of_record
 
 #: ILLEGAL_OPERATION: the moment is past, or recalls are switched off there (recallMessageEnable)
 _ILLEGAL = 604
 
-
-@lru_cache(maxsize=4)
-def _producer(namesrv: str) -> Producer:
-    return Producer(group="escapement-console", namesrv=namesrv)
+_producers = KeptClients(lambda namesrv: Producer(group="escapement-console", namesrv=namesrv))
 
 
 def hang_up() -> None:
     """End the connection; the next recall makes a new one."""
-    _producer(settings.ESCAPEMENT_NAMESRV).close()
-    _producer.cache_clear()
+    _producers.hang_up()
 
 
 def recall(admin: Admin, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
     """One request a target; raises ClientError only when nothing was sent at all."""
-    producer = _producer(settings.ESCAPEMENT_NAMESRV)
+    producer = _producers.at(settings.ESCAPEMENT_NAMESRV)
     broker = next(iter(admin.brokers())).name
     return [_recalled(admin, producer, broker, target) for target in targets]
 

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import TypeVar
 
 from django.conf import settings
 
 from broker.client import Admin, BrokerUnreachable, ClientError, InvalidArgument, NotSupported, RouteNotFound, Timeout
 from console.queries.clock import now_ms
+from console.queries.kept_clients import KeptClients
 from console.queries.shapes.evidence import Evidence, StaleReason
 
 Answer = TypeVar("Answer")
 
-
-@lru_cache(maxsize=4)
-def _admin(namesrv: str) -> Admin:
-    return Admin(namesrv)
+_admins = KeptClients(Admin)
 
 
 def admin() -> Admin:
     """The client for ESCAPEMENT_NAMESRV; safe for threads."""
-    return _admin(settings.ESCAPEMENT_NAMESRV)
+    return _admins.at(settings.ESCAPEMENT_NAMESRV)
 
 
 def hang_up() -> None:
     """End the connections; the next question makes new ones."""
-    admin().close()
-    _admin.cache_clear()
+    _admins.hang_up()
 
 
 def ask(

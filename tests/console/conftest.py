@@ -11,7 +11,7 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 
 from broker.client import Admin, Producer
-from console.queries.asking import admin as page_admin
+from console.queries.asking import hang_up
 from tests.console.stage import Stage
 from tests.mirror.running import running_broker
 
@@ -24,7 +24,7 @@ def stage(tmp_path: Path, transactional_db: None, settings: Any) -> Iterator[Sta
             made = Stage(broker, admin, producer)
             yield made
             made.close()
-        page_admin().close()
+        hang_up()
 
 
 @pytest.fixture
