@@ -18,9 +18,9 @@ from broker.engine.message import is_sound, unpack_host
 
 from .bodies import inflated
 from .fields import Fields, Longs, Mask, Window, locate, surely_sound
-from .properties import Properties, gather
+from .properties import Properties, column_of, gather
 from .rows import DUE, LEVEL_TOPIC, batch_of, host_text, row_of
-from .selection import HEAD, Selection, column_of
+from .selection import HEAD, Selection
 
 _TEXTS = {"tag": "TAGS", "keys": "KEYS", "unique_key": "UNIQ_KEY", "real_topic": "REAL_TOPIC"}
 _NUMBERS = {"delay_level": "DELAY", "real_queue_id": "REAL_QID", "source_position": "ESC_SOURCE"}

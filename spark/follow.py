@@ -85,7 +85,9 @@ def main() -> int:
     order = Order(**said)
     os.nice(NICENESS)
     try:
-        Follower(order, open_session(cores=order.cores, memory_mb=order.memory_mb), checkpoint).run()
+        Follower(
+            order, open_session(cores=order.cores, memory_mb=order.memory_mb, scratch=order.scratch), checkpoint
+        ).run()
     except Exception as error:
         traceback.print_exc()
         sink = Sink(order.database_url, order.runs)

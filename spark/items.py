@@ -11,29 +11,25 @@ from pyspark.sql import functions as F
 
 
 def parked_items(records: DataFrame) -> DataFrame:
-    """Return one row a parked message, and one for each ending of a message that never was parked.
+    """Return one row a parked message, and one for each message that was ended, but never parked.
 
     Columns: position (null for what was never parked), shown, mode, delay_level, due_ms, store_ms, size; of its first
-    ending how (released, cancelled, replaced; null while it waits) and ended_ms; ends (how many there are), ended_by
-    (their positions) and item (the position that they name).
+    ending how (released, cancelled, replaced; null while it waits), ended_ms and ended_by (its position); ends (how
+    many there are) and item (the position that they name).
     """
     parked = records.where("kind = 'parked'").select(
         "position", "shown", "mode", "delay_level", "due_ms", "store_ms", "size"
     )
-    first = (
-        endings(records)
-        .groupBy("item")
-        .agg(
-            F.min(F.struct("by", "how", "at_ms", "ended_topic")).alias("first"),
-            F.count("*").alias("ends"),
-            F.sort_array(F.collect_list("by")).alias("ended_by"),
-        )
+    of_item = Window.partitionBy("item")
+    numbered = endings(records).select(
+        "*", F.row_number().over(of_item.orderBy("by")).alias("nth"), F.count("*").over(of_item).alias("all")
     )
+    first = numbered.where("nth = 1")
     joined = parked.join(first, parked["position"] == first["item"], "full")
     return joined.select(
-        "position", F.coalesce("shown", "first.ended_topic").alias("shown"), "mode", "delay_level", "due_ms",
-        "store_ms", "size", F.col("first.how").alias("how"), F.col("first.at_ms").alias("ended_ms"),
-        F.coalesce("ends", F.lit(0)).alias("ends"), "ended_by", "item",
+        "position", F.coalesce("shown", "ended_topic").alias("shown"), "mode", "delay_level", "due_ms", "store_ms",
+        "size", "how", F.col("at_ms").alias("ended_ms"), F.col("by").alias("ended_by"),
+        F.coalesce("all", F.lit(0)).alias("ends"), "item",
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 MINUTE_MS = 60_000
@@ -95,19 +95,29 @@ def some_positions(position: Column) -> Column:
 
 
 def quantiles(frame: DataFrame, value: Column, prefix: str, *by: str) -> DataFrame:
-    """Return count, p50, p95, p99 and max of a value by some of the columns topic, label, part and at_ms.
+    """Return count, p50, p95, p99 and max of a whole value by some of the columns topic, label, part and at_ms.
 
     A percentile is the smallest value that at least so large a share of the values does not exceed.
     """
-    shares = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
-    ranks = [
-        F.expr(f"percentile_disc({share}) WITHIN GROUP (ORDER BY measured)").alias(n) for n, share in shares.items()
-    ]
-    measured = frame.where(value.isNotNull()).withColumn("measured", value)
-    grouped = measured.groupBy(*by).agg(F.count("*").alias("count"), F.max("measured").alias("max"), *ranks)
+    # equal values are counted first: what has to be put in order is less then
+    counted = frame.where(value.isNotNull()).groupBy(*by, value.alias("measured")).count()
+    group = Window.partitionBy(*by)
+    ranked = counted.select(
+        *by, "measured", "count",
+        F.sum("count").over(group.orderBy("measured")).alias("up_to"),
+        F.sum("count").over(group).alias("all"),
+    )  # fmt: skip
+    grouped = ranked.groupBy(*by).agg(
+        F.sum("count").alias("count"),
+        *[
+            F.min(F.when(F.col("up_to") * 100 >= F.col("all") * share, F.col("measured"))).alias(f"p{share}")
+            for share in (50, 95, 99)
+        ],
+        F.max("measured").alias("max"),
+    )
     figures = [
         F.struct(F.lit(prefix + name).alias("name"), F.col(name).cast("double").alias("value"))
-        for name in ("count", *shares, "max")
+        for name in ("count", "p50", "p95", "p99", "max")
     ]
     spread = grouped.select(*by, F.explode(F.array(*figures)).alias("figure"))
     given = {name: F.col(name) for name in by}

@@ -87,6 +87,11 @@ class Properties:
         return _texts(self._data, self._ones[places] + 1, self._twos[places], missing)
 
 
+def column_of(name: str) -> str:
+    """Return the column in which a property asked for by name stands."""
+    return "property_" + name.strip("_").lower()
+
+
 def whole_numbers(texts: pa.Array) -> pa.Array:
     """Return texts as 64-bit numbers, null where one is none."""
     if texts.null_count == len(texts):

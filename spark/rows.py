@@ -12,7 +12,8 @@ from broker.engine.errors import CorruptRecord
 from broker.engine.message import Message, decode
 
 from .bodies import inflated
-from .selection import Selection, column_of
+from .properties import column_of
+from .selection import Selection
 
 LEVEL_TOPIC = "SCHEDULE_TOPIC_XXXX"
 #: A timer's moment, the most exact first.

@@ -1,7 +1,8 @@
 """Computes dashboards in a process of its own: ``python -m spark.run`` with one JSON object on standard input.
 
     {"store": path, "database_url": …, "broker": name, "runs": {dashboard: id of its row}, "window": "all" | "24h" | …,
-     "end_position": n | null, "as_of_ms": n, "levels": "1s 5s …", "cores": n, "memory_mb": n, "retention_hours": n}
+     "end_position": n | null, "as_of_ms": n, "levels": "1s 5s …", "cores": n, "memory_mb": n, "retention_hours": n,
+     "scratch": directory}
 
 One scan of the log serves all dashboards. A second thread says every second how far it is, and ends the work when
 somebody wants that. Exit code 0: done or cancelled; 1: failed, and the rows say why.
@@ -26,10 +27,11 @@ from .jobs import JOBS
 from .points import HOUR_MS, Question
 from .records import OPTIONS
 from .selection import DEFAULT_LEVELS
-from .session import open_session
+from .session import open_session, scratch_of
+from .shared import shared_scan
 from .sink import Coverage, Sink
 from .store import LogStore
-from .view import View, view_of
+from .view import view_of
 
 #: How a window is written: a number of hours or days.
 _UNITS_MS = {"h": HOUR_MS, "d": 24 * HOUR_MS}
@@ -56,6 +58,7 @@ class Order:
     cores: int = 2
     memory_mb: int = 1024
     retention_hours: float = 72
+    scratch: str = ""
 
     @property
     def since_ms(self) -> int | None:
@@ -116,7 +119,7 @@ def run(order: Order, session: SparkSession | None = None) -> dict[str, int]:
     opened: SparkSession | None = None
     try:
         if session is None:
-            session = opened = open_session(cores=order.cores, memory_mb=order.memory_mb)
+            session = opened = open_session(cores=order.cores, memory_mb=order.memory_mb, scratch=order.scratch)
         progress.start(session)
         return _compute(order, session, sink, progress)
     except Exception as error:
@@ -137,10 +140,9 @@ def _compute(order: Order, session: SparkSession, sink: Sink, progress: Progress
     started_s = time.monotonic()
     store = LogStore(order.store)
     segments = store.segments()
-    view = view_of(_log(order, session), keep=True)
     counts: dict[str, int] = {}
-    try:
-        coverage = _coverage(view, order, segments[0].start)
+    with shared_scan(session, order.store, _options(order), scratch_of(order.scratch)) as records:
+        coverage = _coverage(records, order, segments[0].start)
         progress.done = _SCAN_SHARE
         question = Question(
             as_of_ms=order.as_of_ms,
@@ -148,30 +150,32 @@ def _compute(order: Order, session: SparkSession, sink: Sink, progress: Progress
             segments=[(segment.start, segment.size) for segment in segments],
             retention_ms=int(order.retention_hours * HOUR_MS),
         )
-        for number, name in enumerate(order.runs, 1):
-            if progress.is_abort_wanted:
-                sink.give_up("cancelled", "")
-                break
-            found = JOBS[name](view, question).toLocalIterator()
-            took_ms = int((time.monotonic() - started_s) * 1000)
-            counts[name] = sink.finish(name, coverage, found, took_ms)
-            progress.done = _SCAN_SHARE + (1 - _SCAN_SHARE) * number / len(order.runs)
-    finally:
-        view.drop()
+        view = view_of(records).keep()
+        try:
+            for number, name in enumerate(order.runs, 1):
+                if progress.is_abort_wanted:
+                    sink.give_up("cancelled", "")
+                    break
+                found = JOBS[name](view, question).toLocalIterator()
+                took_ms = int((time.monotonic() - started_s) * 1000)
+                counts[name] = sink.finish(name, coverage, found, took_ms)
+                progress.done = _SCAN_SHARE + (1 - _SCAN_SHARE) * number / len(order.runs)
+        finally:
+            view.drop()
     return counts
 
 
-def _log(order: Order, session: SparkSession) -> DataFrame:
+def _options(order: Order) -> dict[str, str]:
     options = {**OPTIONS, "levels": order.levels}
     if order.end_position is not None:
         options["end_position"] = str(order.end_position)
     if order.since_ms is not None:
         options["since_ms"] = str(order.since_ms)
-    return session.read.format("rocketmq_log").options(**options).load(order.store)
+    return options
 
 
-def _coverage(view: View, order: Order, start: int) -> Coverage:
-    row = view.records.agg(
+def _coverage(records: DataFrame, order: Order, start: int) -> Coverage:
+    row = records.agg(
         F.count("*"), F.min("position"), F.max(F.col("position") + F.col("size")), F.count("corrupt")
     ).first()
     assert row is not None

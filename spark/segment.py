@@ -51,6 +51,11 @@ Read = Callable[[int, int], bytes]
 
 def read_stretch(read: Read, stretch: Stretch, selection: Selection) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a stretch. Raises OSError."""
+    for batch in _decoded(read, stretch, selection.decoded):
+        yield selection.complete(batch)
+
+
+def _decoded(read: Read, stretch: Stretch, selection: Selection) -> Iterator[pa.RecordBatch]:
     position, size, end = stretch.begin, WINDOW_BYTES, stretch.end
     while position < end:
         asked = min(size, end - position)

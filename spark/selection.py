@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from .kinds import KINDS, NEEDED, NEEDED_PROPERTIES, kinds_of
+from .properties import column_of
+
 #: Columns that every row has, `corrupt` among them: what is wrong with the bytes, null for a sound record.
 HEAD: dict[str, pa.DataType] = {
     "position": pa.int64(),
@@ -36,13 +39,13 @@ NAMES: dict[str, pa.DataType] = {
     "due_ms": pa.int64(),
     "source_position": pa.int64(),
 }
-GROUPS = ("hosts", "names", "properties", "body")
-#: In which group a column is; those of the head are in none.
-_GROUP_OF = {
-    **dict.fromkeys(HOSTS, "hosts"),
-    **dict.fromkeys(NAMES, "names"),
-    "properties": "properties",
-    "body": "body",
+#: Groups of columns beside the head; ``kinds`` is in kinds.py.
+GROUPS: dict[str, dict[str, pa.DataType]] = {
+    "hosts": HOSTS,
+    "names": NAMES,
+    "kinds": KINDS,
+    "properties": {"properties": pa.map_(pa.string(), pa.string())},
+    "body": {"body": pa.binary()},
 }
 #: RocketMQ's ``messageDelayLevel`` when nobody changed it (MessageStoreConfig).
 DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
@@ -69,14 +72,9 @@ class Selection:
     def schema(self) -> pa.Schema:
         """The columns, in their order."""
         columns = dict(HEAD)
-        if "hosts" in self.groups:
-            columns |= HOSTS
-        if "names" in self.groups:
-            columns |= NAMES
-        if "properties" in self.groups:
-            columns["properties"] = pa.map_(pa.string(), pa.string())
-        if "body" in self.groups:
-            columns["body"] = pa.binary()
+        for group, its_columns in GROUPS.items():
+            if group in self.groups:
+                columns |= its_columns
         if self.only:
             columns = {name: kind for name, kind in columns.items() if name in self.only}
         extracted = {column_of(name): pa.string() for name in self.extract}
@@ -86,22 +84,36 @@ class Selection:
         """Return the same with these columns of the head as well."""
         return replace(self, only=self.only | set(columns)) if self.only else self
 
+    @property
+    def decoded(self) -> Selection:
+        """What has to be read of the records for this; what they are is found out afterwards."""
+        if "kinds" not in self.groups:
+            return self
+        return replace(
+            self,
+            groups=(self.groups - {"kinds"}) | {"names"},
+            extract=tuple(dict.fromkeys((*self.extract, *NEEDED_PROPERTIES))),
+            only=self.only | NEEDED if self.only else self.only,
+        )
+
+    def complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return records that were read as ``decoded`` with all columns that were chosen."""
+        if "kinds" not in self.groups:
+            return batch
+        schema, kinds = self.schema, kinds_of(batch)
+        columns = [kinds[name] if name in kinds else batch.column(name) for name in schema.names]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
 
 def chosen(words: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
     """Return the groups and the single columns that these words name. Raises KeyError for one that is neither."""
     given = frozenset(words)
     groups, single = given & set(GROUPS), given - set(GROUPS)
-    for name in single - set(HEAD):
-        groups |= {_GROUP_OF[name]}
+    group_of = {name: group for group, columns in GROUPS.items() for name in columns}
+    groups |= {group_of[name] for name in single - set(HEAD)}
     if not single:
         return groups, frozenset()
-    whole = {name for name, group in _GROUP_OF.items() if group in given}
-    return groups, single | whole
-
-
-def column_of(name: str) -> str:
-    """Return the column in which a property asked for by name stands."""
-    return "property_" + name.strip("_").lower()
+    return groups, single | {name for name, group in group_of.items() if group in given}
 
 
 def delays_of(levels: str) -> tuple[int, ...]:

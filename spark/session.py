@@ -18,6 +18,8 @@ from .source import LogDataSource
 
 #: The oldest Java that Spark 4 runs on.
 JAVA_VERSION = 17
+#: One scan after the other wants throughput, and short pauses help nobody.
+_JAVA_OPTIONS = "-XX:+UseParallelGC -Darrow.enable_unsafe_memory_access=true"
 ROOT = Path(__file__).parents[1]
 #: What a worker on another machine needs of this project: this package and the codec.
 _SHIPPED = ("spark/**/*.py", "broker/__init__.py", *(
@@ -41,10 +43,13 @@ def java() -> str:
     return found
 
 
-def open_session(*, master: str | None = None, cores: int = 2, memory_mb: int = 768, **settings: str) -> SparkSession:
+def open_session(
+    *, master: str | None = None, cores: int = 2, memory_mb: int = 768, scratch: str = "", **settings: str
+) -> SparkSession:
     """Start Spark, or return the session that runs. Raises JavaMissing.
 
-    ``cores`` and ``memory_mb`` (of the driver's JVM) count for a local session only.
+    ``cores`` and ``memory_mb`` (of the driver's JVM) count for a local session only. ``scratch``: directory for what
+    does not fit into memory; empty: one of the system's.
     """
     java()
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every connection that it closes
@@ -53,7 +58,7 @@ def open_session(*, master: str | None = None, cores: int = 2, memory_mb: int = 
     if master.startswith("local"):
         os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(master).appName("escapement")
-    for name, value in (_defaults(cores, memory_mb) | settings).items():
+    for name, value in (_defaults(cores, memory_mb, scratch_of(scratch)) | settings).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
@@ -63,16 +68,17 @@ def open_session(*, master: str | None = None, cores: int = 2, memory_mb: int = 
     return session
 
 
-def _defaults(cores: int, memory_mb: int) -> dict[str, str]:
-    scratch = os.environ.get("ESCAPEMENT_VAR")
-    places = (
-        {
-            "spark.local.dir": str(Path(scratch, "spark")),
-        }
-        if scratch
-        else {}
-    )
-    return places | {
+def scratch_of(directory: str) -> Path:
+    """Return the directory for what does not fit into memory."""
+    return Path(directory) if directory else Path(tempfile.gettempdir(), "escapement-spark")
+
+
+def _defaults(cores: int, memory_mb: int, scratch: Path) -> dict[str, str]:
+    return {
+        "spark.local.dir": str(scratch),
+        # Arrow asks before each value whether its buffer is still there; Spark's own reader holds it
+        "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
+        "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
         "spark.driver.memory": f"{memory_mb}m",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
@@ -83,7 +89,8 @@ def _defaults(cores: int, memory_mb: int) -> dict[str, str]:
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
-        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "escapement-warehouse")),
+        "spark.sql.files.maxPartitionBytes": "32m",
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
     }
 
 

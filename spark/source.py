@@ -180,7 +180,7 @@ def read_partition(options: LogOptions, partition: LogPartition, wanted: Wanted)
         segment = LogStore(options.path).open(partition.segment_start)
     except FileNotFoundError:
         gone = damage(stretch.begin, stretch.end - stretch.begin, "the segment was deleted before it was read")
-        yield wanted.choose(batch_of([gone], selection)).select(names)
+        yield wanted.choose(selection.complete(batch_of([gone], selection.decoded))).select(names)
         return
     with segment:
         for batch in read_stretch(segment.read, stretch, selection):

@@ -8,7 +8,7 @@ life_…     count, p50, p95, p99, max of the ms between the first and the last 
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark.points import Question, points, quantiles, together
@@ -17,36 +17,52 @@ from spark.view import View
 
 def keys(view: View, question: Question) -> DataFrame:
     """Return the points of the dashboard."""
-    records = view.records
-    named = (
-        records.where("keys is not null and kind in ('plain', 'parked', 'half')")
-        .select(
-            F.explode(F.array_distinct(F.split("keys", " "))).alias("key"),
-            F.col("shown").alias("topic"),
-            "store_ms", "position", "sent",
+    # topics travel as numbers: hash tables hold those in place
+    topics = view.records.where("shown is not null").select("shown").distinct()
+    topics = F.broadcast(topics.select(F.col("shown").alias("topic"), F.xxhash64("shown").alias("about")))
+    # all records of a key come to one place once, for both ways to count them
+    words = _words(view.records).repartition("key")
+    busy = words.groupBy("about", "key").agg(
+        F.count_if("sent").alias("sent"), F.min("store_ms").alias("first_ms"), F.min("position").alias("first")
+    )
+    best = F.expr(
+        "min_by(struct(key, sent, first_ms, first), struct(-sent AS most, first, key), "
+        f"{int(question.top)}) FILTER (WHERE sent > 0)"
+    )
+    by_topic = busy.groupBy("about").agg(F.count("*").alias("keys"), best.alias("best")).join(topics, "about")
+    nothing = F.lit(None).cast("bigint")
+    reach = F.struct(F.lit("reach"), F.lit(""), F.col("keys"), nothing, nothing)
+    hot = F.transform(
+        F.coalesce("best", F.array()),
+        lambda one: F.struct(F.lit("hot"), one["key"], one["sent"], one["first_ms"], one["first"]),
+    )
+    figures = by_topic.select("topic", F.inline(F.concat(F.array(reach), hot))).toDF(
+        "topic", "series", "key", "value", "first_ms", "first"
+    )
+    lives = (
+        words.groupBy("key")
+        .agg(
+            F.count("sent").alias("records"),
+            F.min_by("about", "position").alias("about"),
+            (F.max("store_ms") - F.min("store_ms")).alias("life_ms"),
         )
-        .where("key <> ''")
-    )  # fmt: skip
-    by_topic = named.groupBy("topic", "key").agg(
-        F.count_if("sent").alias("sent"),
-        F.count("*").alias("records"),
-        F.min("store_ms").alias("first_ms"),
-        F.max("store_ms").alias("last_ms"),
-        F.min("position").alias("first"),
+        .where("records > 1")
     )
-    rank = Window.partitionBy("topic").orderBy(F.desc("sent"), "first")
-    hot = by_topic.where("sent > 0").withColumn("rank", F.row_number().over(rank))
-    lives = by_topic.groupBy("key").agg(
-        F.sum("records").alias("records"),
-        F.min_by("topic", "first").alias("topic"),
-        (F.max("last_ms") - F.min("first_ms")).alias("life_ms"),
-    )
-    reach = by_topic.groupBy("topic").count()
     return together(
         points(
-            hot.where(F.col("rank") <= question.top), "hot", F.col("sent"), topic=F.col("topic"), label=F.col("key"),
-            at_ms=F.col("first_ms"), positions=F.array("first"),
+            figures, F.col("series"), F.col("value"), topic=F.col("topic"), label=F.col("key"), at_ms=F.col("first_ms"),
+            positions=F.when(F.col("first").isNotNull(), F.array("first")),
         ),
-        points(reach, "reach", F.col("count"), topic=F.col("topic")),
-        quantiles(lives.where("records > 1"), F.col("life_ms"), "life_", "topic"),
+        quantiles(lives.join(topics, "about"), F.col("life_ms"), "life_", "topic"),
     )  # fmt: skip
+
+
+def _words(records: DataFrame) -> DataFrame:
+    """Return one row a key of a message: key, about (its topic's number), store_ms, position, sent."""
+    named = records.where("keys is not null and kind in ('plain', 'parked', 'half')").select(
+        F.col("keys").alias("key"), F.xxhash64("shown").alias("about"), "store_ms", "position", "sent"
+    )
+    # nearly all have one key: taking them apart costs more than looking twice
+    has_several = F.col("key").contains(" ")
+    several = named.where(has_several).withColumn("key", F.explode(F.array_distinct(F.split("key", " "))))
+    return named.where(~has_several).unionByName(several).where("key <> ''")

@@ -61,7 +61,7 @@ def _alarms(view: View, question: Question) -> DataFrame:
         items.select(
             F.col("shown").alias("topic"),
             of_items.alias("part"),
-            F.coalesce("position", F.col("ended_by")[0]).alias("at"),
+            F.coalesce("position", "ended_by").alias("at"),
         ),
         view.halves.select("topic", of_halves.alias("part"), F.col("position").alias("at")),
         view.records.where("corrupt is not null").select(

@@ -20,12 +20,8 @@ from spark.view import View
 def storage(view: View, question: Question) -> DataFrame:
     """Return the points of the dashboard."""
     sized = view.records.withColumn("segment", _segment_of(F.col("position"), question))
-    content = sized.groupBy("segment", "shown").agg(F.sum("size").alias("bytes"))
-    growth = (
-        sized.where("store_ms is not null")
-        .groupBy("shown", floor_to(F.col("store_ms"), HOUR_MS).alias("at_ms"))
-        .agg(F.sum("size").alias("bytes"))
-    )
+    hour = floor_to(F.col("store_ms"), HOUR_MS).alias("at_ms")
+    filled = sized.groupBy("segment", "shown", hour).agg(F.sum("size").alias("bytes"))
     waiting = _waiting(view).withColumn("segment", _segment_of(F.col("position"), question))
     held = waiting.groupBy("segment", "topic", "part").agg(
         F.count("*").alias("count"), F.sum("size").alias("bytes"), F.min("position").alias("first")
@@ -40,11 +36,23 @@ def storage(view: View, question: Question) -> DataFrame:
     )
     by = {"label": F.col("segment"), "topic": F.col("topic"), "part": F.col("part")}
     return together(
-        points(content, "content", F.col("bytes"), topic=F.col("shown"), label=F.col("segment")),
+        _filled(filled),
         points(held, "held", F.col("count"), positions=F.array("first"), **by),
         points(held, "held_bytes", F.col("bytes"), **by),
-        points(growth, "growth", F.col("bytes"), topic=F.col("shown"), at_ms=F.col("at_ms")),
         points(expiry, "expiry", F.col("at_ms"), label=F.col("segment"), at_ms=F.col("at_ms")),
+    )
+
+
+def _filled(filled: DataFrame) -> DataFrame:
+    """Add up what fills the log, once by segment and once by hour."""
+    both = F.array(
+        F.struct(F.lit("content").alias("series"), F.col("segment").alias("label"), F.lit(None).alias("at_ms")),
+        F.struct(F.lit("growth").alias("series"), F.lit(None).alias("label"), F.col("at_ms")),
+    )
+    spread = filled.select("shown", "bytes", F.inline(both)).where("series = 'content' or at_ms is not null")
+    summed = spread.groupBy("series", "shown", "label", "at_ms").agg(F.sum("bytes").alias("bytes"))
+    return points(
+        summed, F.col("series"), F.col("bytes"), topic=F.col("shown"), label=F.col("label"), at_ms=F.col("at_ms")
     )
 
 

@@ -9,19 +9,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark.jobs import JOBS
+from spark.options import parse_options
 from spark.points import Question
-from spark.records import EXTRACTED, NOTED_TOPICS
+from spark.records import OPTIONS
 from spark.segment import Stretch, read_stretch
-from spark.selection import DEFAULT_LEVELS, Selection, delays_of
 from spark.view import View, view_of
 from tests.crash.golden import load
 from tests.spark import plain
 from tests.spark.count import Points, as_text, count_all
 from tests.spark.randomlog import RandomLog
 
-SELECTION = Selection(
-    frozenset({"names", "hosts", "body"}), EXTRACTED, frozenset(NOTED_TOPICS), delays_ms=delays_of(DEFAULT_LEVELS)
-)
+SELECTION = parse_options({**OPTIONS, "path": "/none"}).selection
 OFFSETS = [("orders", "mail", 0, 30), ("orders", "print", 1, 5), ("late", "mail", 0, 9)]
 
 
@@ -34,7 +32,7 @@ def view(session: SparkSession, segments: dict[int, bytes]) -> View:
             return data[position - start : position - start + count]
 
         batches += read_stretch(bytes_at, Stretch(start, end, end, bounded=False), SELECTION)
-    return view_of(session.createDataFrame(pa.Table.from_batches(batches, SELECTION.schema)).coalesce(1), keep=True)
+    return view_of(session.createDataFrame(pa.Table.from_batches(batches, SELECTION.schema)).coalesce(1)).keep()
 
 
 def points_of(rows: list[tuple[str, str, str, str, int | None, float, list[int] | None]]) -> Points:

@@ -1,0 +1,149 @@
+"""What a record is: the columns from which every dashboard is made, and group ``kinds`` of the data source.
+
+kind      plain   a message where its consumers look for it: sent there, released or committed to there
+          parked  waits in SCHEDULE_TOPIC_XXXX (mode "level") or rmq_sys_wheel_timer (mode "timer")
+          rolled  the same timer written again by Apache RocketMQ, because its wheel was too short
+          delete  ends a timer      half, op, note, stuck  transactions      damage  bytes without a record
+shown     the topic it is about: the real topic of what is parked or half
+released  it left a lane or the wheel: it names the parked record (ESC_SOURCE), or Apache RocketMQ left its marks
+committed it is the copy that a commit made
+sent      somebody sent it; the other records were written by the broker about it
+put_back  a half that the broker wrote again
+exact     a timer of Escapement's, with its moment in ms; ``out_ms`` is the moment by RocketMQ's wheel
+
+The others are properties under other names: cancels_position, replaces_position, stuck_position (ESC_CANCELS,
+ESC_REPLACES, ESC_PARKED), deletes_key, producer_group, check_times, decisions, origin_id. Where one ought to be a
+number and is none, it counts as missing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .fields import Longs, Mask
+from .properties import column_of, whole_numbers
+
+LEVEL_TOPIC = "SCHEDULE_TOPIC_XXXX"
+TIMER_TOPIC = "rmq_sys_wheel_timer"
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+STUCK_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+CHECKS_TOPIC = "rmq_sys_esc_checks"
+
+KINDS: dict[str, pa.DataType] = {
+    "kind": pa.string(),
+    "mode": pa.string(),
+    "shown": pa.string(),
+    "released": pa.bool_(),
+    "committed": pa.bool_(),
+    "sent": pa.bool_(),
+    "put_back": pa.bool_(),
+    "exact": pa.bool_(),
+    "out_ms": pa.int64(),
+    "cancels_position": pa.int64(),
+    "replaces_position": pa.int64(),
+    "stuck_position": pa.int64(),
+    "check_times": pa.int64(),
+    "deletes_key": pa.string(),
+    "producer_group": pa.string(),
+    "decisions": pa.string(),
+    "origin_id": pa.string(),
+}
+#: Columns and properties that have to be there to tell.
+NEEDED = frozenset({"topic", "real_topic", "delay_level", "source_position", "prepared_position", "sys_flag"})
+NEEDED_PROPERTIES = (
+    "ESC_DUE_MS", "ESC_CANCELS", "ESC_REPLACES", "ESC_ECHO", "ESC_PARKED", "ESC_DECISIONS", "TIMER_DEL_UNIQKEY",
+    "TIMER_OUT_MS", "TIMER_ROLL_TIMES", "PGROUP", "TRANSACTION_CHECK_TIMES", "TRAN_PREPARED_QUEUE_OFFSET",
+    "ORIGIN_MESSAGE_ID",
+)  # fmt: skip
+
+_NAMES = ("plain", "parked", "rolled", "delete", "half", "op", "note", "stuck", "damage")
+PLAIN, PARKED, ROLLED, DELETE, HALF, OP, NOTE, STUCK, DAMAGE = range(len(_NAMES))
+_OF_TOPIC = {
+    LEVEL_TOPIC: PARKED, TIMER_TOPIC: PARKED, HALF_TOPIC: HALF, OP_TOPIC: OP, CHECKS_TOPIC: NOTE, STUCK_TOPIC: STUCK,
+}  # fmt: skip
+#: Bits of sysFlag that say what a record is to a transaction, and their value for a committed message.
+_TRANSACTION_BITS, _COMMITTED = 0xC, 0x8
+
+
+def kinds_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    """Return the columns of ``KINDS`` for records with the columns and properties that are needed."""
+    encoded = batch.column("topic").dictionary_encode()
+    topics = encoded.dictionary.to_pylist()
+    place = encoded.indices.fill_null(len(topics)).to_numpy()  # what has no topic is damage
+    kind = np.array([*(_OF_TOPIC.get(topic, PLAIN) for topic in topics), DAMAGE])[place]
+    is_system = (kind != PLAIN) & (kind != DAMAGE)
+    is_timer = np.array([*(topic == TIMER_TOPIC for topic in topics), False])[place]
+    mode = pa.array([*({LEVEL_TOPIC: "level", TIMER_TOPIC: "timer"}.get(topic) for topic in topics), None], pa.string())
+    deletes = is_timer & (_has(batch, "TIMER_DEL_UNIQKEY") | _has(batch, "ESC_CANCELS") | _has(batch, "ESC_ECHO"))
+    kind[is_timer & _has(batch, "TIMER_ROLL_TIMES")] = ROLLED
+    kind[deletes] = DELETE
+
+    commits = _numbers(batch, "sys_flag") & _TRANSACTION_BITS == _COMMITTED
+    released = ~is_system & (_released_here(batch, commits) | _released_by_apache(batch))
+    is_message = (kind == PLAIN) | (kind == PARKED)
+    committed = ~released & commits & is_message
+    put_back = _has(batch, "TRANSACTION_CHECK_TIMES") | _has(batch, "TRAN_PREPARED_QUEUE_OFFSET")
+    sent = ~released & ~committed & (is_message | ((kind == HALF) & ~put_back))
+    real_topic = batch.column("real_topic")
+    shown = batch.column("topic")
+    if is_system.any():
+        shown = pc.if_else(pa.array(is_system), pc.coalesce(real_topic, shown), shown)
+    return {
+        "kind": pa.array(_NAMES).take(pa.array(kind)),
+        "mode": mode.take(pa.array(place)),
+        "shown": shown,
+        "released": pa.array(released),
+        "committed": pa.array(committed),
+        "sent": pa.array(sent),
+        "put_back": pa.array(put_back),
+        "exact": pa.array(_has(batch, "ESC_DUE_MS")),
+        "out_ms": whole_numbers(_property(batch, "TIMER_OUT_MS")),
+        "cancels_position": whole_numbers(_property(batch, "ESC_CANCELS")),
+        "replaces_position": whole_numbers(_property(batch, "ESC_REPLACES")),
+        "stuck_position": whole_numbers(_property(batch, "ESC_PARKED")),
+        "check_times": whole_numbers(_property(batch, "TRANSACTION_CHECK_TIMES")).fill_null(0),
+        "deletes_key": _property(batch, "TIMER_DEL_UNIQKEY"),
+        "producer_group": _property(batch, "PGROUP"),
+        "decisions": _property(batch, "ESC_DECISIONS"),
+        "origin_id": _property(batch, "ORIGIN_MESSAGE_ID"),
+    }
+
+
+def _released_here(batch: pa.RecordBatch, commits: Mask) -> Mask:
+    source = batch.column("source_position")
+    named = np.asarray(source.is_valid())
+    if not named.any():
+        return named
+    # a commit names its half in both: that is no release
+    same = _numbers(batch, "source_position") == _numbers(batch, "prepared_position")
+    found: Mask = named & ~(commits & same)
+    return found
+
+
+def _released_by_apache(batch: pa.RecordBatch) -> Mask:
+    real_topic = batch.column("real_topic")
+    if real_topic.null_count == len(real_topic):
+        return np.zeros(len(real_topic), np.bool_)
+    back = np.asarray(pc.equal(batch.column("topic"), real_topic).fill_null(False))
+    waited = (_numbers(batch, "delay_level") >= 1) | _has(batch, "TIMER_OUT_MS")
+    found: Mask = back & waited & ~np.asarray(batch.column("source_position").is_valid())
+    return found
+
+
+def _property(batch: pa.RecordBatch, name: str) -> pa.Array:
+    return batch.column(column_of(name))
+
+
+def _has(batch: pa.RecordBatch, name: str) -> Mask:
+    column = _property(batch, name)
+    if column.null_count == len(column):
+        return np.zeros(len(column), np.bool_)
+    return np.asarray(column.is_valid())
+
+
+def _numbers(batch: pa.RecordBatch, name: str) -> Longs:
+    found: Longs = batch.column(name).fill_null(0).to_numpy()
+    return found
