@@ -123,6 +123,9 @@ _PAGES: Mapping[str, _Kind] = {
         lambda _, query: queries.delayed_queues(query.get("search", ""), number(query.get("offset")) or 0),
         frozenset(), frozenset({"search", "offset"}),
     ),
+    "delayed_queue": _Kind(
+        lambda _, query: queries.delayed_queue(query.get("name", "")), frozenset(), frozenset({"name"}),
+    ),
     "operation": _Kind(lambda name, _: operation_page(name), frozenset(), takes_argument=True),
 }  # fmt: skip
 

@@ -37,9 +37,18 @@ def page(
 
 def find_poison(queue: DelayedQueue) -> Iterator[Waiting]:
     """Every member that has neither packing; walks the whole set, 1000 members a script. Writes nothing."""
+    return _walk(queue, "poison")
+
+
+def find_packed(queue: DelayedQueue, packing: Packing) -> Iterator[Waiting]:
+    """Every member in this packing, which is poison for clients that write the other one. Writes nothing."""
+    return _walk(queue, packing.value)
+
+
+def _walk(queue: DelayedQueue, which: str) -> Iterator[Waiting]:
     cursor: str | None = None
     while True:
-        found = _page(queue, float("-inf"), float("inf"), PAGE_LIMIT, cursor, SHOWN_BYTES, "poison", False)
+        found = _page(queue, float("-inf"), float("inf"), PAGE_LIMIT, cursor, SHOWN_BYTES, which, False)
         yield from found.items
         cursor = found.cursor
         if cursor is None:

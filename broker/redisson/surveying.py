@@ -42,6 +42,8 @@ def survey(queue: DelayedQueue) -> Survey:
         aside=numbers[10],
         listeners=listeners(queue.server, queue.keys),
         packings=sorted({packing for packing in packings if packing is not None}),
+        # The last one in the list is the last sample; what is offered next follows it.
+        written=packings[-1] if numbers[1] else None,
         sampled_poison=packings.count(None),
         codec_guess=guess_codec(values),
     )

@@ -114,8 +114,16 @@ class Survey:
     aside: int
     listeners: int
     packings: Sequence[Packing]
+    #: The packing that the newest member has: what clients of today write.
+    written: Packing | None
     sampled_poison: int
     codec_guess: str | None
+
+    @property
+    def foreign(self) -> Packing | None:
+        """The other packing, where both wait: its members stop the transfer of clients that write the newest one."""
+        others = [packing for packing in self.packings if packing is not self.written]
+        return others[0] if others and self.written is not None else None
 
     @property
     def is_damaged(self) -> bool:

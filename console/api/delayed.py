@@ -39,6 +39,7 @@ from .delayedschemas import (
     MovedValues,
     NewValue,
     Offered,
+    PoisonValues,
     QueueReason,
     QueueTopic,
 )
@@ -55,7 +56,7 @@ _threads = ThreadPoolExecutor(4, thread_name_prefix="api-redisson")
 _takes: Mapping[str, msgspec.json.Decoder[Any]] = {
     kind: msgspec.json.Decoder(form)
     for kind, form in (
-        ("redisson.remove", ManyValues), ("redisson.deliver_now", ManyValues), ("redisson.set_aside", ManyValues),
+        ("redisson.remove", ManyValues), ("redisson.deliver_now", ManyValues), ("redisson.set_aside", PoisonValues),
         ("redisson.put_back", ManyValues), ("redisson.move", MovedValues), ("redisson.reschedule", LaterValues),
         ("redisson.clear", QueueReason), ("redisson.repair", QueueReason), ("redisson.make_plain", QueueReason),
         ("redisson.make_reliable", QueueTopic), ("redisson.import", QueueTopic),
@@ -91,7 +92,9 @@ async def queue(request: Request, grant: Grant, room: Room) -> Response:
     assert data.row is not None
     shown = _row(data.row)
     if data.handing is not None:
-        shown.mode, shown.topic = data.handing.kind if data.handing.is_on else "plain", data.handing.topic
+        to = data.handing
+        shown.mode, shown.topic = to.kind if to.is_on else "plain", to.topic
+        shown.sent, shown.sending, shown.refused, shown.taken_over = to.sent, to.sending, to.refused, to.taken_over
     return json_answer(shown)
 
 
@@ -165,7 +168,9 @@ def operation(kind: str) -> Callable[[Request, Grant, Room], Any]:
 
 def _parameters(wanted: Any) -> dict[str, Any]:
     """What the kind of operation takes, of what the request gives."""
-    found: dict[str, Any] = {name: getattr(wanted, name) for name in ("to", "topic") if hasattr(wanted, name)}
+    found: dict[str, Any] = {
+        name: getattr(wanted, name) for name in ("to", "topic", "packing") if hasattr(wanted, name)
+    }
     if not isinstance(wanted, ManyValues):
         return found
     if wanted.handles is not None:

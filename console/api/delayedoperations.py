@@ -19,6 +19,7 @@ from .delayedschemas import (
     MovedValues,
     NewValue,
     Offered,
+    PoisonValues,
     QueueReason,
     QueueTopic,
 )
@@ -32,7 +33,7 @@ _ACTIONS: tuple[tuple[str, str, str, type[msgspec.Struct]], ...] = (
     ("deliver-now", "Put values into the plain list now", "redisson.deliver_now", ManyValues),
     ("reschedule", "Move values to another moment", "redisson.reschedule", LaterValues),
     ("move", "Move values to another queue", "redisson.move", MovedValues),
-    ("set-aside", "Move poison out of Java's way; all of it without handles", "redisson.set_aside", ManyValues),
+    ("set-aside", "Move poison out of Java's way; all of it without handles", "redisson.set_aside", PoisonValues),
     ("put-back", "Put back what was set aside", "redisson.put_back", ManyValues),
     ("clear", "Let nothing wait any more", "redisson.clear", QueueReason),
     ("repair", "Make list and set agree again", "redisson.repair", QueueReason),

@@ -29,6 +29,10 @@ class DelayedQueueRow(Struct, kw_only=True):
     has_poison: bool
     mode: str
     topic: str | None
+    sent: Annotated[int | None, Meta(description="In the topic, since reliable mode or the import began.")] = None
+    sending: Annotated[int | None, Meta(description="On their way to the topic.")] = None
+    refused: Annotated[int | None, Meta(description="Set aside, because the topic cannot take them.")] = None
+    taken_over: Annotated[int | None, Meta(description="Moved to the plain list by Java, and taken from there.")] = None
     moved: int | None
     late_ms: int | None
     problem: str | None
@@ -96,6 +100,14 @@ class ManyValues(Struct, forbid_unknown_fields=True, kw_only=True):
     handles: list[HandleText] | None = None
     range: ValueRange | None = None
     all: bool = False
+
+
+class PoisonValues(ManyValues, forbid_unknown_fields=True, kw_only=True):
+    """As ManyValues; `all: true` means poison, or with a `packing` every value in it."""
+
+    packing: (
+        Annotated[str, Meta(description="old or new: the one that the clients of the queue do not read.")] | None
+    ) = None
 
 
 class MovedValues(ManyValues, forbid_unknown_fields=True, kw_only=True):

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 
 from redis.exceptions import RedisError
 
-from broker.redisson import DelayedQueue, RedissonError
+from broker.redisson import DelayedQueue, Packing, RedissonError
 from broker.redisson import steering as members
-from broker.redisson.paging import find_poison, page
+from broker.redisson.paging import find_packed, find_poison, page
 from broker.redisson.surveying import survey
 from broker.redisson.waiting import Handle, Waiting
 from console.operations.actor import STEER_DELAYED_QUEUES
@@ -176,16 +176,30 @@ class RescheduleValues(SteerValues):
 
 
 class SetAside(SteerValues):
-    """Poison goes out of the way of Java's transfer, into a set of ours; without a choice, all of it."""
+    """Poison goes out of the way of Java's transfer, into a set of ours; without a choice, all of it.
+
+    With a `packing`, all members that have it: they are poison for clients that write the other one.
+    """
 
     name = "redisson.set_aside"
 
+    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """The queue, and which of its values or which packing."""
+        packing = parameters.get("packing") or None
+        if packing is not None and packing not in set(Packing):
+            raise InvalidParameter("packing", f"A packing is one of {', '.join(Packing)}.")
+        found = super().checked(parameters)
+        return found if packing is None or "handles" in found else {**found, "packing": packing}
+
     def find(self, parameters: Mapping[str, Any]) -> Iterator[Waiting]:
-        """The chosen ones, or every member that has neither packing."""
+        """The chosen ones, every member in that packing, or every one that has neither."""
+        queue = queue_named(parameters["queue"])
         if "handles" in parameters:
             yield from super().find(parameters)
+        elif "packing" in parameters:
+            yield from find_packed(queue, Packing(parameters["packing"]))
         else:
-            yield from find_poison(queue_named(parameters["queue"]))
+            yield from find_poison(queue)
 
     def do(self, queue: DelayedQueue, parameters: Mapping[str, Any], handle: Handle) -> str:
         """Kept, not dropped."""

@@ -21,6 +21,7 @@ from console.operations.delayed_choice import checked_queue, in_redis
 from console.operations.errors import InvalidParameter
 from console.operations.kind import ItemResult, Target
 from console.operations.preview import Preview
+from console.queries.asking import ask
 from console.queries.clock import now_ms
 from console.queries.redis_asking import queue_named
 
@@ -79,7 +80,7 @@ class RepairQueue(QueueKind):
             at_ms=now_ms(),
             count=len(found),
             examples=[_label(parameters["queue"], each) for each in found[:10]],
-            topics=[["list", len(plan.list_only)], ["set", len(plan.set_only)]],
+            topics=[["in_list", len(plan.list_only)], ["in_set", len(plan.set_only)]],
             missing=[] if plan.is_complete else ["count"],
         )
 
@@ -108,15 +109,14 @@ class _Handing(QueueKind):
     """Where the due values go."""
 
     def preview(self, parameters: Mapping[str, Any]) -> Preview:
-        """What waits, and what the queue does now."""
+        """What waits."""
         queue = queue_named(parameters["queue"])
-        found, mode = in_redis(lambda: (survey(queue), read_mode(queue)))
+        found = in_redis(lambda: survey(queue))
         return Preview(
             at_ms=found.now_ms,
             count=1,
             first_due_ms=found.next_due_ms,
             met_count=found.set_size,
-            topics=[[mode.topic, mode.sent]] if mode.kind != "plain" else [],
             missing=["listeners"] if found.listeners > 1 else [],
         )
 
@@ -157,8 +157,19 @@ class ImportQueue(_ToTopic):
     def preview(self, parameters: Mapping[str, Any]) -> Preview:
         """What would be moved."""
         shown = super().preview(parameters)
-        found = in_redis(lambda: preview_import(queue_named(parameters["queue"])))
-        return Preview.of_row({**shown.as_row(), "met_count": found.waiting, "last_due_ms": found.last_due_ms})
+        furthest_ms = _furthest_ms()
+        found = in_redis(lambda: preview_import(queue_named(parameters["queue"]), max_delay_ms=furthest_ms))
+        counts = {"overdue": found.overdue, "never_due": found.never_due, "too_far": found.too_far}
+        counts["unreadable"] = found.sampled_poison
+        return Preview.of_row(
+            {
+                **shown.as_row(),
+                "met_count": found.waiting,
+                "last_due_ms": found.last_due_ms,
+                "topics": [[code, count] for code, count in counts.items() if count],
+                "missing": [*shown.missing, *(["too_far"] if furthest_ms is None else [])],
+            }
+        )
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
         """Noted beside the queue; the transfer service does the rest."""
@@ -177,6 +188,12 @@ class MakePlain(_Handing):
         mode = in_redis(lambda: read_mode(queue))
         in_redis(lambda: pause_import(queue) if mode.kind == "import" else stop(queue))
         return [ItemResult("made_plain")]
+
+
+def _furthest_ms() -> int | None:
+    """How far ahead the broker takes timers; None when it does not say."""
+    status, _ = ask(lambda admin: admin.timer_status(), source="", requests=())
+    return status.limits.max_delay_ms if status is not None and status.limits is not None else None
 
 
 def checked_value(codec: str, text: str) -> object:

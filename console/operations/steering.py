@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from broker.client import Admin, ClientError, NotSupported
 from broker.client.timers import Action, Steered
 from console.operations.actor import STEER_TIMERS
-from console.operations.errors import TooMany
+from console.operations.hits import EXAMPLES, PREVIEW_PATIENCE_S, count_of, there_before, topics_of
 from console.operations.kind import LIMIT, ItemResult, Kind, Target
 from console.operations.moments import checked_move
 from console.operations.preview import Preview
@@ -19,11 +18,6 @@ from console.queries import asking
 from console.queries.shapes.timers import TimerRow
 from console.queries.timer_finding import Found, find_named, find_timers
 from console.queries.timer_reading import target_of
-
-EXAMPLES = 5
-TOPICS = 10
-#: a preview counts for so long at most; the run counts to the end
-PREVIEW_PATIENCE_S = 3.0
 
 
 class SteerTimers(Kind):
@@ -40,17 +34,14 @@ class SteerTimers(Kind):
         """Count, examples, topics, and what the broker will have to release at once."""
         admin = asking.admin()
         found = self._find(admin, parameters, PREVIEW_PATIENCE_S)
-        rows, count = found.rows, len(found.rows) if "filter" in parameters else len(parameters["targets"])
-        if count > LIMIT:
-            raise TooMany(LIMIT)
-        topics = Counter(row.topic for row in rows).most_common(TOPICS)
+        rows, count = found.rows, count_of(parameters, found.rows)
         capacity, missing = _capacity(admin)
         met, late = self.load(admin, parameters, count, capacity)
         return Preview(
             at_ms=found.now_ms,
             count=count,
             examples=[label_of(row) for row in rows[:EXAMPLES]],
-            topics=[[topic, number] for topic, number in topics],
+            topics=topics_of(rows),
             first_due_ms=min((row.due_ms for row in rows), default=None),
             last_due_ms=max((row.due_ms for row in rows), default=None),
             capacity_per_s=capacity,
@@ -63,9 +54,7 @@ class SteerTimers(Kind):
         """What matches now and was there when it was previewed; a named one stays, whatever became of it."""
         found = self._find(asking.admin(), parameters, None)
         if "filter" in parameters:
-            rows = [row for row in found.rows if row.store_ms is None or row.store_ms <= preview.at_ms]
-            if len(rows) > LIMIT:
-                raise TooMany(LIMIT)
+            rows = there_before(found.rows, preview)
             return [self._target({"position": row.position}, row, parameters) for row in rows]
         return [
             self._target(target, row, parameters)

@@ -70,12 +70,13 @@ def queue(request: HttpRequest) -> HttpResponse:
         "given": given,
         "errors": errors,
         "number": uuid.uuid4(),
-        "numbers": [uuid.uuid4() for _ in range(4)],
+        "numbers": [uuid.uuid4() for _ in range(5)],
         "codecs": CODECS,
         "readers": READERS,
         "first_page": "?" + urlencode(shown),
         "next_page": "?" + urlencode({**shown, "cursor": data.cursor}) if data.cursor else None,
         "plan_page": "?" + urlencode({**shown, "plan": "1"}),
+        "live": "delayed_queue?" + urlencode({"name": given["name"]}),
     }
     return render(request, "delayed_queues/queue.html", context, status=422 if errors else 200)
 
@@ -102,7 +103,7 @@ def draft(request: HttpRequest) -> HttpResponse:
 def parameters_of(given: QueryDict) -> dict[str, Any]:
     """The fields of any of the forms, as their kinds take them; raises InvalidParameter."""
     found: dict[str, Any] = {"queue": given.get("queue", "")}
-    found |= {name: given.get(name) for name in ("to", "topic", "value", "codec") if name in given}
+    found |= {name: given.get(name) for name in ("to", "topic", "value", "codec", "packing") if name in given}
     if "delay" in given:
         text = given.get("delay", "").strip()
         found["delay_ms"] = shift_ms(text if is_shift(text) else f"+{text}", "delay")

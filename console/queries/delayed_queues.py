@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from redis.exceptions import RedisError
 
-from broker.redisson import Codec, RedissonError
+from broker.redisson import Codec, Packing, RedissonError
 from broker.redisson.modes import Mode, read_mode
 from broker.redisson.paging import page
 from broker.redisson.repairing import plan_repair
@@ -18,6 +18,7 @@ from console.queries.clock import now_ms
 from console.queries.redis_asking import address, ask_redis, queue_named, server, why_locked
 from console.queries.shapes.delayed_queues import (
     QUEUES_SHOWN,
+    UPCOMING,
     VALUES_SHOWN,
     Handing,
     QueuePage,
@@ -64,7 +65,7 @@ def delayed_queue(
     statuses, _ = ask_redis(_by_queue)
     row = _row(name, (statuses or {}).get(name))
 
-    def values() -> tuple[Page, Mode]:
+    def values() -> tuple[Page, Page, Mode]:
         queue = queue_named(name, codec=codec)
         found = page(
             queue,
@@ -75,29 +76,31 @@ def delayed_queue(
             shown_bytes=SHOWN_BYTES,
             aside=aside,
         )
-        return found, read_mode(queue)
+        return found, page(queue, from_ms=0, limit=UPCOMING, shown_bytes=SHOWN_BYTES), read_mode(queue)
 
     found, evidence = ask_redis(values)
     reader = queue_named(name, codec=codec).codec if codec else None
+    written = row.survey.written if row.survey is not None else None
     return QueuePage(
         evidence=evidence,
         now_ms=found[0].now_ms if found else now_ms(),
         name=name,
         row=row,
-        values=tuple(value_row(each, reader) for each in found[0].items) if found else (),
+        values=tuple(value_row(each, reader, written) for each in found[0].items) if found else (),
         cursor=found[0].cursor if found and len(found[0].items) == VALUES_SHOWN else None,
         aside=aside,
         from_ms=from_ms,
         to_ms=to_ms,
         codec=codec,
-        handing=_handing(found[1]) if found else None,
+        handing=_handing(found[2]) if found else None,
         plan=_plan(name) if with_plan else None,
         locked=why_locked(name),
+        upcoming=tuple(value_row(each, reader, written) for each in found[1].items) if found else (),
     )
 
 
-def value_row(waiting: Waiting, codec: Codec | None = None) -> ValueRow:
-    """A value as a row; poison shows the member itself, what no codec reads is hex."""
+def value_row(waiting: Waiting, codec: Codec | None = None, written: Packing | None = None) -> ValueRow:
+    """A value as a row; poison shows the member itself, what no codec reads is hex. `written`: what clients write."""
     shown = waiting.shown(codec)
     return ValueRow(
         handle=str(waiting.handle),
@@ -109,6 +112,7 @@ def value_row(waiting: Waiting, codec: Codec | None = None) -> ValueRow:
         is_hex=shown.is_hex,
         is_whole=waiting.is_whole,
         is_poison=waiting.is_poison,
+        is_foreign=written is not None and waiting.packing is not None and waiting.packing is not written,
     )
 
 

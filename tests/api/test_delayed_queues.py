@@ -63,6 +63,28 @@ async def test_json_is_written_as_java_writes_it(api: httpx.AsyncClient, server:
     assert stored == b'{"@class":"java.util.LinkedHashMap","id":1,"text":"\\uD83D\\uDE00"}'
 
 
+async def test_a_packing_that_java_does_not_read_is_set_aside(api: httpx.AsyncClient, server: redis.Redis) -> None:
+    DelayedQueue("orders", server, packing="old").offer("from before", delay=HOUR_MS)
+    DelayedQueue("orders", server, packing="new").offer("newest", delay=HOUR_MS)
+    assert sorted((await api.get(f"{ROOT}/orders")).json()["packings"]) == ["new", "old"]
+    asked = {"all": True, "packing": "old", "reason": "nobody reads it"}
+    answer = await api.post(f"{ROOT}/orders:set-aside", json=asked)
+    assert (answer.status_code, answer.json()["results"]) == (202, {"set_aside": 1})
+    (aside,) = (await api.get(f"{ROOT}/orders/values?aside=true")).json()["values"]
+    assert (aside["value"], aside["packing"]) == ("from before", "old")
+
+
+async def test_how_far_an_import_is(api: httpx.AsyncClient, server: redis.Redis) -> None:
+    DelayedQueue("orders", server).offer("x", delay=HOUR_MS)
+    before = (await api.get(f"{ROOT}/orders")).json()
+    assert (before["mode"], before["sent"]) == ("plain", None)
+    begun = await api.post(f"{ROOT}/orders:import", json={"topic": "bills", "reason": "off Redis"})
+    assert begun.status_code == 202, begun.text
+    shown = (await api.get(f"{ROOT}/orders")).json()
+    assert (shown["mode"], shown["topic"], shown["waiting"]) == ("import", "bills", 1)
+    assert (shown["sent"], shown["sending"], shown["refused"], shown["taken_over"]) == (0, 0, 0, 0)
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status"),
     [
@@ -76,6 +98,7 @@ async def test_json_is_written_as_java_writes_it(api: httpx.AsyncClient, server:
         ("/orders:remove", {"handles": [], "reason": "because"}, 422),
         ("/orders:remove", {"handles": ["1~00~1"]}, 400),
         ("/orders:move", {"all": True, "reason": "because", "to": "orders"}, 422),
+        ("/orders:set-aside", {"all": True, "packing": "odd", "reason": "because"}, 422),
         ("/orders:make-reliable", {"reason": "because", "topic": "no topic!"}, 422),
         ("/orders:explode", {"reason": "because"}, 405),
     ],

@@ -1,10 +1,11 @@
-"""Our transfer service as a process of its own, to be killed: `python -m tests.interop.redisson_service URL`."""
+"""Our transfer service as a process of its own, to be killed: `-m tests.interop.redisson_service URL [NAMESRV]`."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
+from broker.redisson.hosted import transfer_service
 from broker.redisson.server import connect
 from broker.redisson.transfer import TransferService
 from tests.interop.jars import REPOSITORY
@@ -14,15 +15,16 @@ START_TIMEOUT_S = 30
 
 
 class ServiceProcess:
-    """Serves every queue of one server until it is killed."""
+    """Serves every queue of one server until it is killed; with a name server, also those that go to a topic."""
 
-    def __init__(self, url: str, work: Path) -> None:
-        self._url, self._work = url, work
+    def __init__(self, url: str, work: Path, namesrv: str = "") -> None:
+        self._addresses = [url, namesrv] if namesrv else [url]
+        self._work = work
         self._child: Child | None = None
 
     def start(self) -> ServiceProcess:
         """Start the process and wait until it serves."""
-        command = [sys.executable, "-m", "tests.interop.redisson_service", self._url]
+        command = [sys.executable, "-m", "tests.interop.redisson_service", *self._addresses]
         self._child = Child(command, log=self._work / "service.err", env={"PYTHONPATH": str(REPOSITORY)})
         self._child.wait_for(lambda lines: lines or None, START_TIMEOUT_S, "the transfer service")
         return self
@@ -33,9 +35,9 @@ class ServiceProcess:
             self._child.kill()
 
 
-def main(url: str) -> int:
+def main(url: str, namesrv: str = "") -> int:
     """Serve until the input ends."""
-    service = TransferService(connect(url))
+    service = transfer_service(url, url, namesrv) if namesrv else TransferService(connect(url))
     service.start()
     sys.stdout.write("serving\n")
     sys.stdout.flush()
@@ -45,4 +47,4 @@ def main(url: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

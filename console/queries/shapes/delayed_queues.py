@@ -11,6 +11,8 @@ from console.queries.shapes.evidence import Evidence
 #: queues and values on one page
 QUEUES_SHOWN = 50
 VALUES_SHOWN = 50
+#: of these, how many are shown as they change
+UPCOMING = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,8 @@ class ValueRow:
     is_hex: bool
     is_whole: bool
     is_poison: bool
+    #: in the packing that clients of the queue do not read
+    is_foreign: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,3 +160,5 @@ class QueuePage:
     plan: RepairPlan | None
     #: it may not be changed here, and why
     locked: str
+    #: the next to come due, whatever page of the values is shown
+    upcoming: tuple[ValueRow, ...] = ()
