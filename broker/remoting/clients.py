@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from ..engine.filter.expression import Filter
+from ..engine.store.pulled import Selection
 from .codec import Command
 from .codes import ONEWAY_FLAG, Request
 from .server import Connection
@@ -20,11 +22,19 @@ class Subscription:
     version: int
     tags: tuple[str, ...]
     codes: tuple[int, ...]
+    filter: Filter | None = None
+    flaw: str = ""
+    """Why its expression cannot be understood; its pulls are refused with that."""
 
     @property
     def tag_codes(self) -> frozenset[int] | None:
         """Hash codes of the wanted tags (their lower 32 bits stand in the queue entries); None for all."""
         return frozenset(self.codes) if self.codes else None
+
+    @property
+    def selection(self) -> Selection:
+        """What of the topic is wanted."""
+        return self.filter or self.tag_codes
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,9 @@ def test_a_question_that_could_not_be_sent_does_not_count() -> None:
     for _ in range(5):
         (check,) = driver.engine.transactions.take_checks(driver.clock.now_ms, lambda _: True, 9)
         driver.engine.transactions.checked([], [check.half.queue_offset], driver.clock.now_ms)
+        assert driver.engine.transactions.take_checks(driver.clock.now_ms, lambda _: True, 9) == [], "not at once again"
+        driver.clock.advance(30_100)
+        driver.tick()
     assert checks_of(driver, half) == 0
     assert ask(driver) == [half.queue_offset]
 

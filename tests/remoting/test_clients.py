@@ -133,9 +133,19 @@ async def test_a_subscription_is_replaced_by_a_newer_one_only(peer: Peer) -> Non
         assert seen["subscriptionTable"]["T"]["subString"] == ("b" if version == 4 else "a")
 
 
-@pytest.mark.parametrize(("kind", "code"), [("TAG", Answer.SUCCESS), ("SQL92", Answer.SYSTEM_ERROR)])
-async def test_a_client_learns_at_its_start_what_it_may_subscribe_to(peer: Peer, kind: str, code: Answer) -> None:
-    subscription = {"topic": "T", "subString": "a", "expressionType": kind}
+@pytest.mark.parametrize(
+    ("kind", "expression", "code"),
+    [
+        ("TAG", "a || b", Answer.SUCCESS),
+        ("SQL92", "a > 5", Answer.SUCCESS),
+        ("SQL92", "a >", Answer.SUBSCRIPTION_PARSE_FAILED),
+        ("CLASS", "org.example.Filter", Answer.SYSTEM_ERROR),
+    ],
+)
+async def test_a_client_learns_at_its_start_what_it_may_subscribe_to(
+    peer: Peer, kind: str, expression: str, code: Answer
+) -> None:
+    subscription = {"topic": "T", "subString": expression, "expressionType": kind}
     body = json.dumps({"clientId": "c1", "group": "G", "subscriptionData": subscription}).encode()
     assert (await peer.ask(Request.CHECK_CLIENT_CONFIG, body=body)).code == code
 

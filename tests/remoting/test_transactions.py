@@ -189,3 +189,12 @@ async def test_a_producer_that_goes_is_not_asked(service: BrokerService, peer: P
     row = book.halves.get(0)
     assert row is not None
     assert row.checks == 0
+
+
+async def test_a_half_with_a_separator_in_a_value_holds_up_nobody(service: BrokerService, peer: Peer) -> None:
+    questions = asked(peer)
+    await live(peer)
+    await begin(peer, key="K0", more="note\x01a\x01b\x02")
+    await begin(peer, key="K1")
+    heard = {(await asyncio.wait_for(questions.get(), 5)).ext["transactionId"] for _ in range(2)}
+    assert heard == {"K0", "K1"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -18,6 +17,7 @@ from .beginning import immunity_of
 from .calendar import Calendar
 from .fresh import FreshHalves
 from .halves import Half, OpenHalves
+from .line import Line
 from .ops import Decision, read_op
 from .parked import Parked, ParkedHalves
 
@@ -47,7 +47,7 @@ class Book:
         self.calendar = Calendar()
         self.fresh = FreshHalves()
         #: due halves of each producer group: to be asked about as soon as one of its producers is there
-        self.asking: dict[str, array[int]] = {}
+        self.asking: dict[str, Line] = {}
         self.settled: OrderedDict[int, Settled] = OrderedDict()
         #: changes since the last snapshot
         self.changes = 0

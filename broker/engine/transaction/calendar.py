@@ -6,9 +6,10 @@ longer: ``planned`` turns a moment of the wall clock into one of the calendar's,
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from heapq import heappop, heappush
+
+from .line import Line
 
 #: Offsets of so long a time share a page; they are looked at when it is over, so never early and at most this late.
 _PAGE_MS = 100
@@ -18,7 +19,7 @@ class Calendar:
     """Offsets and the moment each is due. An offset may stand here more than once, or be long decided: ask."""
 
     def __init__(self) -> None:
-        self._pages: dict[int, array[int]] = {}
+        self._pages: dict[int, Line] = {}
         self._order: list[int] = []
         self._seen_ms = 0
         #: how far the wall clock was set back in all
@@ -37,7 +38,7 @@ class Calendar:
         number = planned_ms // _PAGE_MS
         page = self._pages.get(number)
         if page is None:
-            page = self._pages[number] = array("q")
+            page = self._pages[number] = Line()
             heappush(self._order, number)
         page.append(offset)
 
@@ -61,17 +62,20 @@ class Calendar:
         self._seen_ms = now_ms
         return now_ms + self._ahead_ms
 
+    def put_many(self, offsets: Sequence[int], planned_ms: int) -> None:
+        """Have several offsets looked at from the same moment (of the calendar) on."""
+        if offsets:
+            self.put(offsets[0], planned_ms)
+            self._pages[planned_ms // _PAGE_MS].extend(offsets[1:])
+
     def take(self, now_ms: int, count: int) -> list[int]:
         """Return up to ``count`` offsets whose moment has come, oldest first."""
         over = self.see(now_ms) // _PAGE_MS
         taken: list[int] = []
         while self._order and self._order[0] < over and len(taken) < count:
             page = self._pages[self._order[0]]
-            room = count - len(taken)
-            taken += page[:room]
-            if len(page) > room:
-                del page[:room]
-            else:
+            taken += page.take(count - len(taken))
+            if not len(page):
                 del self._pages[heappop(self._order)]
         return taken
 

@@ -10,23 +10,24 @@ The engine says whom to ask about what (``take``); whoever can reach producers a
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ..errors import CorruptRecord, EngineError, StoreRefused
-from ..message import Message, pack_host
+from ..message import Message, decode, pack_host
 from ..properties import CHECK_TIMES, KEYS, PARKED_HALF, TAGS, UNIQUE_KEY, format_properties
 from ..store.derived import Derived
 from ..store.facts import Facts
 from ..store.topics import CHECKS_TOPIC, PARKED_HALF_TOPIC
 from .book import Book
 from .halves import DUE, PARKING
+from .line import Line
 from .notes import CHECK_TAG, NoteRecord, check_records
 from .parked import Parked
+from .rereading import read_halves
 
 #: Calendar entries looked at in one tick, so that a million of them do not keep the broker from answering.
-LOOKED_AT_PER_TICK = 500
+LOOKED_AT_PER_TICK = 250
 #: Halves parked in one tick; each is an append.
 _PARKED_PER_TICK = 100
 #: Retry after the store refused.
@@ -34,11 +35,18 @@ _REFUSED_PAUSE_MS = 1_000
 
 
 class Check(NamedTuple):
-    """One question: the half, whose producers to ask, and how often they were asked."""
+    """One question: about which half (its whole record), whose producers to ask, and how often they were asked."""
 
-    half: Message
+    offset: int
+    position: int
+    record: bytes
     group: str
     checks: int
+
+    @property
+    def half(self) -> Message:
+        """The half, decoded."""
+        return decode(self.record, verify=False)
 
 
 class Checker:
@@ -53,32 +61,26 @@ class Checker:
     def tick(self, now_ms: int) -> int | None:
         """Look at what the calendar has for now; return when it has more."""
         book = self._book
-        room = _PARKED_PER_TICK
         taken = book.calendar.take(now_ms, LOOKED_AT_PER_TICK)
         planned_ms = book.calendar.planned(now_ms)
-        for number, offset in enumerate(taken):
-            found = book.halves.place(offset)
-            if found is None:
-                continue
-            chunk, at = found
+        over: list[int] = []
+        for offset, chunk, at in book.halves.places(taken):
             if chunk.flags[at] or chunk.next_ms[at] > planned_ms:
                 continue  # it is seen to already, or stands in the calendar once more
             if chunk.checks[at] < book.most_checks:
                 chunk.flags[at] = DUE
-                self._ask(book.halves.groups.name(chunk.groups[at]), offset)
-                continue
-            if not room or not self._park(offset, now_ms):
-                for later in taken[number:]:
-                    book.calendar.put(later, planned_ms + (_REFUSED_PAUSE_MS if room else 0))
-                break
-            room -= 1
+                self._line(book.halves.groups.name(chunk.groups[at])).append(offset)
+            else:
+                over.append(offset)
+        if over:
+            self._park_all(over, now_ms)
         return book.calendar.next_ms()
 
-    def _ask(self, group: str, offset: int) -> None:
-        asking = self._book.asking.get(group)
-        if asking is None:
-            asking = self._book.asking[group] = array("q")
-        asking.append(offset)
+    def _line(self, group: str) -> Line:
+        line = self._book.asking.get(group)
+        if line is None:
+            line = self._book.asking[group] = Line()
+        return line
 
     # asking
 
@@ -88,47 +90,53 @@ class Checker:
         checks: list[Check] = []
         for group in [group for group in book.asking if is_alive(group)]:
             waiting = book.asking[group]
-            room = count - len(checks)
-            offsets = waiting[:room]
-            del waiting[:room]
-            if not waiting:
+            offsets = waiting.take(count - len(checks))
+            if not len(waiting):
                 del book.asking[group]
-            checks += [check for offset in offsets if (check := self._question(offset, group, now_ms)) is not None]
+            checks += self._questions(offsets, group, now_ms)
             if len(checks) >= count:
                 break
         return checks
 
-    def _question(self, offset: int, group: str, now_ms: int) -> Check | None:
-        row = self._book.halves.get(offset)
-        if row is None or row.flags != DUE or row.group != group:
-            return None
-        try:
-            half = self._book.half_at(row.position)
-        except CorruptRecord:
-            half = None
-        if half is None:
-            # it cannot be asked about; those behind it can
-            self._book.store.note_damage(row.position, row.position + 1)
-            self._book.plan(offset, now_ms + self._book.interval_ms)
-            return None
-        return Check(half, group, row.checks)
-
-    def checked(self, asked: list[int], not_asked: list[int], now_ms: int) -> None:
-        """Hear of which halves (by offset) a producer was really asked now, and of which after all not."""
+    def _questions(self, offsets: Sequence[int], group: str, now_ms: int) -> list[Check]:
         book = self._book
-        for offset in asked:
-            found = book.halves.place(offset)
-            if found is None or found[0].flags[found[1]] != DUE:
-                continue
-            chunk, at = found
-            chunk.checks[at] += 1
-            self._counts.append((offset, chunk.checks[at]))
-            book.check_total += 1
-            book.plan(offset, now_ms + book.interval_ms)
+        number = book.halves.groups.number(group)
+        rows = [
+            (offset, chunk.positions[at], chunk.checks[at])
+            for offset, chunk, at in book.halves.places(offsets)
+            if chunk.flags[at] == DUE and chunk.groups[at] == number
+        ]
+        checks: list[Check] = []
+        records = read_halves(book.store, [row[:2] for row in rows])
+        for (offset, position, count), record in zip(rows, records, strict=True):
+            if record is None:
+                # it cannot be asked about; those behind it can
+                book.store.note_damage(position, position + 1)
+                book.plan(offset, now_ms + book.interval_ms)
+            else:
+                checks.append(Check(offset, position, record, group, count))
+        return checks
+
+    def checked(self, asked: Sequence[int], not_asked: Sequence[int], now_ms: int) -> None:
+        """Hear of which halves (by offset) a producer was really asked now. Those about which nobody was, because those
+        who are there may not see them, are due again after the interval; that counts nothing."""
+        book = self._book
+        planned_ms = book.calendar.planned(now_ms + book.interval_ms)
+        planned: list[int] = []
+        for offset, chunk, at in book.halves.places(asked):
+            if chunk.flags[at] == DUE:
+                chunk.checks[at] = count = chunk.checks[at] + 1
+                chunk.flags[at] = 0
+                chunk.next_ms[at] = planned_ms
+                self._counts.append((offset, count))
+                planned.append(offset)
+        book.calendar.put_many(planned, planned_ms)
+        book.check_total += len(planned)
+        book.changes += len(planned)
         for offset in not_asked:
             row = book.halves.get(offset)
             if row is not None and row.flags == DUE:
-                self._ask(row.group, offset)
+                book.plan(offset, now_ms + book.interval_ms)
 
     def restart(self, offset: int, now_ms: int) -> None:
         """Begin to count the checks of an open half anew."""
@@ -154,6 +162,17 @@ class Checker:
         )  # fmt: skip
 
     # parking
+
+    def _park_all(self, offsets: Sequence[int], now_ms: int) -> None:
+        """Park what nobody could tell about; what the store does not take now is looked at again."""
+        calendar = self._book.calendar
+        for number, offset in enumerate(offsets):
+            if number == _PARKED_PER_TICK:
+                calendar.put_many(offsets[number:], calendar.planned(now_ms))
+                return
+            if not self._park(offset, now_ms):
+                calendar.put_many(offsets[number:], calendar.planned(now_ms) + _REFUSED_PAUSE_MS)
+                return
 
     def _park(self, offset: int, now_ms: int) -> bool:
         """Append the copy for the parked ones; False if the store takes nothing now."""

@@ -10,6 +10,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from .groupnames import GroupNames
+
 #: Rows of a chunk when it is split; taking one out of 1,024 costs less than finding it.
 _CHUNK_ROWS = 1024
 
@@ -69,46 +71,6 @@ class Chunk:
             other.extend(column[middle:])
             del column[middle:]
         return upper
-
-
-class GroupNames:
-    """Producer groups as small numbers, as long as one of their halves is open."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-        self._names: list[str] = []
-        self._counts: list[int] = []
-        self._free: list[int] = []
-
-    def take(self, name: str) -> int:
-        """Return a group's number, one more half of it is open."""
-        number = self._numbers.get(name)
-        if number is None:
-            if self._free:
-                number = self._free.pop()
-                self._names[number], self._counts[number] = name, 0
-            else:
-                number = len(self._names)
-                self._names.append(name)
-                self._counts.append(0)
-            self._numbers[name] = number
-        self._counts[number] += 1
-        return number
-
-    def drop(self, number: int) -> None:
-        """One half of a group is no longer open."""
-        self._counts[number] -= 1
-        if not self._counts[number]:
-            del self._numbers[self._names[number]]
-            self._free.append(number)
-
-    def name(self, number: int) -> str:
-        """Return the name of a group in use."""
-        return self._names[number]
-
-    def counts(self) -> dict[str, int]:
-        """Return how many halves of each group are open."""
-        return {name: self._counts[number] for name, number in self._numbers.items()}
 
 
 class OpenHalves:
@@ -200,6 +162,21 @@ class OpenHalves:
         chunk = self._chunks[number]
         at = bisect_left(chunk.offsets, offset)
         return (chunk, at) if at < len(chunk.offsets) and chunk.offsets[at] == offset else None
+
+    def places(self, offsets: Iterable[int]) -> Iterator[tuple[int, Chunk, int]]:
+        """Yield (offset, chunk, index) of those that are open; quick where one stands behind the other. Nothing may be
+        added or removed meanwhile."""
+        chunk: Chunk | None = None
+        at = 0
+        for offset in offsets:
+            at += 1
+            if chunk is None or at >= len(chunk.offsets) or chunk.offsets[at] != offset:
+                found = self.place(offset)
+                if found is None:
+                    chunk = None
+                    continue
+                chunk, at = found
+            yield offset, chunk, at
 
     def get(self, offset: int) -> Half | None:
         """Return an open half, or None."""
