@@ -8,7 +8,8 @@ ClientError
 │   ├── ScheduleKeyTaken  ... because a message with this schedule key waits already
 │   ├── TimerTooFar       ... because the moment is further away than it takes
 │   ├── TimerPast         ... because the moment is past, and the sender did not want that
-│   └── TimerLimit        ... because it takes no more timers, or no more for this moment
+│   ├── TimerLimit        ... because it takes no more timers, or no more for this moment
+│   └── NotHeld           ... because a received message is not this consumer's any more
 ├── BrokerUnreachable     no connection; a send that meets it may or may not be stored
 ├── Timeout               no answer in time; a send that meets it may or may not be stored
 ├── BadAnswer             the broker's answer cannot be read
@@ -18,6 +19,8 @@ Each class docstring is the default message; fields say what the error is about.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 # For those who ask which code BrokerRefused carries.
 from ..remoting.codes import Answer as Answer
@@ -76,6 +79,18 @@ class TimerPast(BrokerRefused):
 
 class TimerLimit(BrokerRefused):
     """The broker takes no more timers, or no more for this moment."""
+
+
+class NotHeld(BrokerRefused):
+    """Received messages are not this consumer's any more; `receipts` says which."""
+
+    def __init__(self, receipts: Sequence[object]) -> None:
+        super().__init__(
+            Answer.NO_MESSAGE,
+            f"{len(receipts)} of the messages are not held any more: their time was over, or was changed and a newer "
+            "receipt counts. They are handed out again.",
+        )
+        self.receipts = tuple(receipts)
 
 
 class BrokerUnreachable(ClientError):

@@ -4,7 +4,9 @@
     decided           those that op records of the last KEPT_MS tell of, at most MOST_DECIDED
     delivered         where a commit's copy went, MOST_ASKED asked for in one look, the others in the next
 
-A look costs one small request (14013) while nothing moves. A broker without it (Apache RocketMQ) is not asked again.
+A look costs one small request (14013) while nothing moves. A broker without it (Apache RocketMQ) is read by pulling:
+the newest records of its half, op and parked topics, three requests while nothing moves. There it is not told how one
+was decided, so that no delivered message is looked for, and a half has the offset of its newest copy.
 """
 
 from __future__ import annotations
@@ -15,15 +17,22 @@ from collections.abc import Iterable
 from django.db import transaction
 
 from ..client.errors import BrokerRefused, ClientError, NotSupported, RouteNotFound
+from ..client.halfrecords import (
+    HALF_TOPIC,
+    OP_TOPIC,
+    PARKED_TOPIC,
+    OpRecord,
+    ends_of,
+    newest,
+    op_records,
+    transactions_of,
+)
 from ..client.transactions_admin import Transaction, TransactionStatus
-from ..client.types import Message
-from ..engine.transaction.ops import read_op
 from ..models import HalfMessage, OpMessage
 from .source import Source
 
 logger = logging.getLogger(__name__)
 
-OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 #: how often it is looked
 INTERVAL_MS = 2_000
 MOST_OPEN = 200
@@ -33,9 +42,8 @@ MOST_ASKED = 50
 #: a copy stands in its topic long before
 FRESH_MS = 10_000
 KEPT_MS = 3_600_000
-#: records of one pull, as an Apache broker gives them from memory
-_PULL = 32
-_TOPIC_NOT_EXIST = 17
+#: newest records read of each topic where there is no list
+NEWEST = 256
 _UNDECIDED = (HalfMessage.State.OPEN, HalfMessage.State.DUE, HalfMessage.State.ENDING, HalfMessage.State.PARKED)
 
 
@@ -49,22 +57,22 @@ class HalfFollower:
 
     def forget(self) -> None:
         """Read everything with the next look."""
-        self._is_supported = True
+        self._is_listed = True
         self._looked_ms: int | None = None
-        self._seen: tuple[int, ...] | None = None
+        self._seen: tuple[object, ...] | None = None
         #: commits whose copy was not found yet
         self._has_more = False
 
     def look(self, broker: str, now_ms: int) -> bool:
         """Write what moved since the last look; True if anything was written. Raises DatabaseError."""
-        if not self._is_supported or (self._looked_ms is not None and now_ms - self._looked_ms < INTERVAL_MS):
+        if self._looked_ms is not None and now_ms - self._looked_ms < INTERVAL_MS:
             return False
         self._looked_ms = now_ms
         try:
-            return self._look(broker)
+            return self._look(broker) if self._is_listed else self._look_at_records(broker, now_ms)
         except NotSupported:
-            self._is_supported = False
-            logger.info("%s does not list transactions: they are not mirrored", broker)
+            self._is_listed, self._looked_ms = False, None
+            logger.info("%s does not list transactions: its newest records are read", broker)
         except ClientError as error:
             self._seen = None
             logger.info("transactions of %s cannot be read: %s", broker, error)
@@ -80,7 +88,7 @@ class HalfFollower:
             for state in ("open", "parked")
             for each in self._source.transactions("open" if state == "open" else "parked", count=MOST_OPEN).items
         ]
-        ops = [_op(broker, record) for record in self._newest_ops()]
+        ops = [_op(broker, record) for record in self._newest(OP_TOPIC, MOST_OPS)]
         decided = [_half(broker, each) for each in self._source.transactions("decided", count=MOST_DECIDED).items]
         since_ms = status.now_ms - KEPT_MS
         ops = [op for op in ops if op.store_ms >= since_ms]
@@ -92,26 +100,25 @@ class HalfFollower:
         self._has_more = has_more
         return True
 
-    def _newest_ops(self) -> list[Message]:
-        try:
-            ends = [part for part in self._source.topic_stats(OP_TOPIC).queues if part.queue.queue_id == 0]
-        except RouteNotFound:
-            return []
-        except BrokerRefused as error:
-            if error.code == _TOPIC_NOT_EXIST:
-                return []
-            raise
-        if not ends:
-            return []
-        at, end = max(ends[0].min_offset, ends[0].max_offset - MOST_OPS), ends[0].max_offset
-        found: list[Message] = []
-        while at < end:
-            part = self._source.pull(OP_TOPIC, 0, at, min(_PULL, end - at))
-            if not part:
-                break
-            found += part
-            at = part[-1].queue_offset + 1
-        return found
+    def _look_at_records(self, broker: str, now_ms: int) -> bool:
+        """As _look, where there is no list. What is decided meanwhile is in the op records: those are read last."""
+        topics = (PARKED_TOPIC, HALF_TOPIC, OP_TOPIC)
+        ends = tuple(ends_of(self._source.topic_stats, topic) for topic in topics)
+        if ends == self._seen:
+            return False
+        parked, halves = (newest(self._source.topic_stats, self._source.pull, topic, NEWEST)[0] for topic in topics[:2])
+        told = self._newest(OP_TOPIC, NEWEST)
+        since_ms = now_ms - KEPT_MS
+        found = [_half(broker, each) for each in transactions_of(halves, parked, told)]
+        decided = [half for half in found if half.decided_ms is not None and half.decided_ms >= since_ms]
+        ops = [_op(broker, record) for record in told if record.store_ms >= since_ms]
+        with transaction.atomic(using=self._database):
+            _write(broker, [half for half in found if half.decided_ms is None], decided, ops, since_ms)
+        self._seen = ends
+        return True
+
+    def _newest(self, topic: str, count: int) -> list[OpRecord]:
+        return op_records(newest(self._source.topic_stats, self._source.pull, topic, count)[0])
 
     def _delivered(self, broker: str, decided: Iterable[HalfMessage], now_ms: int) -> bool:
         """Fill in where commits went, from the rows or by asking; True if the next look should go on with it."""
@@ -201,14 +208,13 @@ def _text(text: str, length: int | None = None) -> str:
     return text.replace("\0", "\ufffd")[:length]
 
 
-def _op(broker: str, record: Message) -> OpMessage:
-    said = read_op(record.body, record.properties)
+def _op(broker: str, record: OpRecord) -> OpMessage:
     return OpMessage(
         broker_id=broker,
-        offset=record.queue_offset,
+        offset=record.offset,
         position=record.position,
         store_ms=record.store_ms,
-        half_offsets=[decision.offset for decision in said],
-        commits=sum(decision.commit is True for decision in said),
-        rollbacks=sum(decision.commit is False for decision in said),
+        half_offsets=list(record.halves),
+        commits=record.commits.count(True),
+        rollbacks=record.commits.count(False),
     )

@@ -20,7 +20,9 @@ from broker.client.transaction import as_half
 from broker.client.transactions_admin import Action, Transaction, TransactionTarget
 from console.credentials import PUBLISH, READ, Grant
 from console.operations import transactions_apache
+from console.operations.kind import ItemResult
 from console.queries import asking
+from console.queries.transactions_polled import read_newest
 
 from .answer import json_answer
 from .bulk import in_thread
@@ -229,9 +231,15 @@ async def _steer(action: Action, half: _Half, who: str, reason: str, room: Room)
 
 
 async def _resume(half: _Half) -> bool:
-    """On an Apache RocketMQ broker, by its request 323 for the parked copy."""
-    place = {"offset": half.offset, "position": half.position}
-    (result,) = await in_thread(lambda: transactions_apache.steer(asking.admin(), "resume", "done", [place]))
+    """On an Apache RocketMQ broker, by its request 323 for the parked copy; the half may be one of several copies."""
+
+    def work() -> ItemResult:
+        admin = asking.admin()
+        rows = read_newest(admin).rows
+        newest = next((row.position for row in rows if row.transaction_id == half.transaction_id), half.position)
+        return transactions_apache.steer(admin, "resume", "done", [{"offset": half.offset, "position": newest}])[0]
+
+    result = await in_thread(work)
     if result.outcome != "done":
         error = result.result.get("error", "It is not among the newest records of this broker that are parked.")
         raise BrokerRefused(result.result.get("code", _WRONG_STATE), str(error))

@@ -8,7 +8,6 @@ A filter that names nothing but a state means everything in it and must be asked
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -16,19 +15,16 @@ from broker.client import NotSupported
 from broker.client.transactions_admin import Action, SteeredTransaction, TransactionTarget
 from console.operations import transactions_apache
 from console.operations.actor import STEER_TRANSACTIONS
-from console.operations.errors import InvalidParameter, TooMany
+from console.operations.errors import InvalidParameter
+from console.operations.hits import EXAMPLES, PREVIEW_PATIENCE_S, count_of, there_before, topics_of
 from console.operations.kind import LIMIT, ItemResult, Kind, Target
 from console.operations.preview import Preview
 from console.queries import asking
 from console.queries.shapes.transactions import TransactionFilter, TransactionRow
 from console.queries.transaction_finding import Found, find_matching, find_named
 
-EXAMPLES = 5
-TOPICS = 10
 #: named at once, as for timers
 MOST_TARGETS = 1_000
-#: a preview counts for so long at most; the run counts to the end
-PREVIEW_PATIENCE_S = 3.0
 _TEXT_LENGTH = 255
 _CONSOLE = "console"
 
@@ -63,16 +59,13 @@ class SteerTransactions(Kind):
     def preview(self, parameters: Mapping[str, Any]) -> Preview:
         """Count, examples, topics; how many are undecided now, and of those hit, how many have nobody to be asked."""
         found = self._find(parameters, PREVIEW_PATIENCE_S)
-        rows, count = found.rows, len(found.rows) if "filter" in parameters else len(parameters["targets"])
-        if count > LIMIT:
-            raise TooMany(LIMIT)
-        topics = Counter(row.topic for row in rows).most_common(TOPICS)
+        rows, count = found.rows, count_of(parameters, found.rows)
         missing = [] if found.is_whole else ["count"]
         return Preview(
             at_ms=found.now_ms,
             count=count,
             examples=[label_of(row) for row in rows[:EXAMPLES]],
-            topics=[[topic, number] for topic, number in topics],
+            topics=topics_of(rows),
             met_count=self.met(rows, found),
             missing=[*missing, *(["transactions-polled"] if found.is_polled else [])],
         )
@@ -85,9 +78,7 @@ class SteerTransactions(Kind):
         """What matches now and was there when it was previewed; a named one stays, whatever became of it."""
         found = self._find(parameters, None)
         if "filter" in parameters:
-            rows = [row for row in found.rows if row.store_ms is None or row.store_ms <= preview.at_ms]
-            if len(rows) > LIMIT:
-                raise TooMany(LIMIT)
+            rows = there_before(found.rows, preview)
             return [Target({"offset": row.offset, "position": row.position}, label_of(row)) for row in rows]
         return [
             Target(target, label_of(row) if row is not None else {"name": f"{target['offset']:,}"})

@@ -19,11 +19,10 @@ from console.live import number
 from console.operations import desk
 from console.operations.actor import Actor
 from console.operations.errors import InvalidParameter, NotAllowed, OperationError
-from console.operations.moments import is_shift, moment_ms, shift_ms
+from console.operations.moments import bound_ms
 from console.operations.reading import number_of
 from console.operations.registry import KINDS
 from console.pages.operations import words
-from console.queries.clock import now_ms
 from console.queries.shapes.transactions import TransactionFilter
 
 FAMILY = "transactions"
@@ -47,7 +46,7 @@ def transaction_list(request: HttpRequest) -> HttpResponse:
     if given["state"] not in STATES:
         given["state"] = STATES[0]
     errors: dict[str, str] = {}
-    before_ms = _bound(given["before"], errors)
+    before_ms = bound_ms(given["before"], "before", errors)
     wanted = TransactionFilter(given["state"], given["group"], given["topic"], before_ms)
     data = queries.transaction_list(wanted, number(request.GET.get("after")))
     shown: dict[str, str] = {name: text for name, text in given.items() if text}
@@ -111,14 +110,3 @@ def _target(text: str) -> dict[str, int]:
     if offset is None or position is None:
         raise InvalidParameter("targets", _("This names no transaction; load the page again."))
     return {"offset": offset, "position": position}
-
-
-def _bound(text: str, errors: dict[str, str]) -> int | None:
-    """A moment, or a span before now; what is neither is said beside its field."""
-    if not text:
-        return None
-    try:
-        return now_ms() + shift_ms(text, "before") if is_shift(text) else moment_ms(text, "before")
-    except InvalidParameter as error:
-        errors["before"] = str(error)
-        return None

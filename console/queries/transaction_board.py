@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from broker.client import Admin, Message
+from broker.client.halfrecords import HALF_TOPIC, OP_TOPIC
 from console.queries.shapes.evidence import Evidence
 from console.queries.shapes.transactions import Board, OpRow, TransactionRow, TransactionState
-from console.queries.transaction_reading import HALF_TOPIC, OP_TOPIC, newest, ops_of, row_of_half
+from console.queries.transaction_reading import newest, ops_of, row_of_half
 
 #: topic stats, pull
 REQUESTS = (202, 11)

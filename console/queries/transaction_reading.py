@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from broker.client import Admin, BrokerRefused, Message, RouteNotFound
+from broker.client import Admin, Message
+from broker.client.halfrecords import ends_of, op_records
 from broker.client.transactions_admin import Transaction
 from console.queries.contents import pull_all
 from console.queries.shapes.transactions import (
@@ -19,18 +19,11 @@ from console.queries.shapes.transactions import (
     TransactionState,
 )
 
-HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
-OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 #: rows of one request, the broker's own limit
 PAGE = 1_000
-#: what our op records say of each offset: commit or roll back, and who (docs/FORMATS.md)
-_PAIR = re.compile(r"([cr])(\d+)")
 #: how far the broker's clock may be behind the console's
 _CLOCKS_APART_MS = 10_000
-#: TransactionalMessageUtil.REMOVE_TAG
-_OP_TAG = "d"
-#: ResponseCode.TOPIC_NOT_EXIST
-_TOPIC_NOT_EXIST = 17
+_WORDS = {True: TransactionState.COMMITTED, False: TransactionState.ROLLED_BACK, None: TransactionState.DECIDED}
 
 
 def row_of(found: Transaction) -> TransactionRow:
@@ -128,34 +121,19 @@ def newest(admin: Admin, topic: str, count: int) -> tuple[list[Message], int]:
 
     Nothing where the topic is not there yet; raises ClientError.
     """
-    try:
-        stats = admin.topic_stats(topic).queues
-    except RouteNotFound:
+    ends = ends_of(admin.topic_stats, topic)
+    if ends is None or ends[1] <= ends[0]:
         return [], 0
-    except BrokerRefused as error:
-        if error.code == _TOPIC_NOT_EXIST:
-            return [], 0
-        raise
-    ends = next((each for each in stats if each.queue.queue_id == 0), None)
-    if ends is None or ends.max_offset <= ends.min_offset:
-        return [], 0
-    start = max(ends.min_offset, ends.max_offset - count)
-    return pull_all(admin, topic, 0, start, ends.max_offset - start), ends.max_offset - ends.min_offset
+    start = max(ends[0], ends[1] - count)
+    return pull_all(admin, topic, 0, start, ends[1] - start), ends[1] - ends[0]
 
 
 def ops_of(records: Iterable[Message]) -> tuple[OpRow, ...]:
     """Op records in their order; one of Apache RocketMQ says that halves were decided, not how."""
-    found = []
-    for record in records:
-        if record.tags != _OP_TAG:
-            continue
-        halves = tuple(int(word) for word in record.body.split(b",") if word.isdigit() and len(word) < 19)
-        said = _PAIR.findall(record.properties.get("ESC_DECISIONS", ""))
-        words = [TransactionState.COMMITTED if letter == "c" else TransactionState.ROLLED_BACK for letter, _ in said]
-        if len(words) != len(halves):
-            words = [TransactionState.DECIDED] * len(halves)
-        found.append(OpRow(record.queue_offset, record.position, record.store_ms, halves, tuple(words)))
-    return tuple(found)
+    return tuple(
+        OpRow(each.offset, each.position, each.store_ms, each.halves, tuple(_WORDS[commit] for commit in each.commits))
+        for each in op_records(records)
+    )
 
 
 def row_of_half(record: Message, state: TransactionState) -> TransactionRow:

@@ -1,9 +1,6 @@
 """Transactions of an Apache RocketMQ broker: the newest records of its half, op and parked topics, by pulling.
 
-A half is decided if an op record names its offset, or that of an older copy: such a broker puts a half back into its
-topic with each check, whole, with a new offset and one more in TRANSACTION_CHECK_TIMES. So of records with one unique
-key the newest counts, also against those in TRANS_CHECK_MAX_TIME_TOPIC. How it was decided, by whom, and which
-producers are there is not told; op records come some seconds late, the first one after the broker's start later still.
+What they say, and what they do not, stands in broker.client.halfrecords.
 """
 
 from __future__ import annotations
@@ -12,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from broker.client import Admin, BrokerRefused, Message
+from broker.client.halfrecords import HALF_TOPIC, OP_TOPIC, PARKED_TOPIC, op_records, transactions_of
 from console.queries.asking import ask
 from console.queries.check_addresses import address_rows
 from console.queries.mirrored import Mirrored
@@ -30,9 +28,8 @@ from console.queries.shapes.transactions import (
 )
 from console.queries.transaction_board import HALVES, board_of
 from console.queries.transaction_board import Pulled as Records
-from console.queries.transaction_reading import HALF_TOPIC, OP_TOPIC, newest, offset_id, ops_of, row_of_half
+from console.queries.transaction_reading import newest, offset_id, row_of, row_of_half
 
-PARKED_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 #: topic stats, pull
 REQUESTS = (202, 11)
 #: newest records that are read of each topic: eight pulls of 32, as much as such a broker gives from memory at once
@@ -63,25 +60,8 @@ def rows_of(
     halves: Sequence[Message], parked: Sequence[Message], ops: Sequence[Message]
 ) -> tuple[TransactionRow, ...]:  # fmt: skip
     """One row for each transaction, by the offset of its newest half."""
-    decided_ms = {half: op.store_ms for op in ops_of(ops) for half in op.halves}
-    copies = {_key(record): record for record in parked}
-    of_one: dict[str, list[Message]] = {}
-    for record in halves:
-        of_one.setdefault(_key(record), []).append(record)
-    rows = []
-    for key, records in of_one.items():
-        last, copy = records[-1], copies.get(key)
-        first = row_of_half(records[0], TransactionState.OPEN)
-        row = replace(row_of_half(last, TransactionState.OPEN), store_ms=first.store_ms)
-        at_ms = next((decided_ms[each.queue_offset] for each in records if each.queue_offset in decided_ms), None)
-        if at_ms is not None:
-            row = replace(row, state=TransactionState.DECIDED, decided_ms=at_ms)
-        elif copy is not None and copy.position > last.position:
-            row = replace(
-                row, state=TransactionState.PARKED, parked_ms=copy.store_ms, copy_position=copy.position
-            )  # fmt: skip
-        rows.append(row)
-    return tuple(sorted(rows, key=lambda row: row.offset))
+    found = transactions_of(halves, parked, op_records(ops))
+    return tuple(replace(row_of(each), producers=None) for each in found)  # which producers are there is not told
 
 
 def transactions(here: Mirrored) -> TransactionsPage:

@@ -17,7 +17,7 @@ from broker.client.transactions_admin import TransactionTarget
 from broker.mirroring.announcer import Announcer
 from console.checkback.rows import CheckAddress
 from console.operations.rows import AuditEntry, Operation
-from console.queries.asking import admin as page_admin
+from console.queries.asking import hang_up
 from tests.browser.conftest import Web
 from tests.browser.test_console import TOO_WIDE, opened
 from tests.console.stage import HOSTILE, Stage, one_word
@@ -37,7 +37,7 @@ def stage(tmp_path: Path, transactional_db: None, settings: Any) -> Iterator[Sta
             made = Stage(broker, admin, producer)
             yield made
             made.close()
-        page_admin().close()
+        hang_up()
 
 
 def producer_of(stage: Stage, group: str) -> TransactionProducer:

@@ -15,7 +15,7 @@ from broker.client import Admin, Decision, Producer, TransactionProducer, prepar
 from broker.client.transaction import Half
 from console import queries
 from console.live import page_of, parts_of
-from console.queries.asking import admin as page_admin
+from console.queries.asking import hang_up
 from console.queries.clock import now_ms
 from console.queries.shapes.transactions import TransactionEvent, TransactionFilter, TransactionRow
 from tests.console.stage import HOSTILE, Stage, one_word
@@ -215,7 +215,7 @@ def hurried(tmp_path: Path, transactional_db: None, settings: Any) -> Iterator[S
             made = Stage(broker, admin, producer)
             yield made
             made.close()
-        page_admin().close()
+        hang_up()
 
 
 def test_what_was_asked_about_often_enough_is_parked_and_resumed(hurried: Stage, operator: Client) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from html import unescape
@@ -15,10 +16,14 @@ from django.test import Client
 from broker.client import Admin, Decision, TransactionProducer, prepare
 from broker.client.transaction import Half
 from broker.mirror import Mirror
+from broker.mirroring.halves import HalfFollower
+from broker.models import HalfMessage
 from console import credentials, queries
 from console.api.app import create_application
+from console.api.identifiers import written
 from console.operations.rows import Operation, OperationItem
 from console.queries.asking import hang_up
+from console.queries.clock import now_ms
 from console.queries.shapes.transactions import TransactionEvent, TransactionFilter, TransactionRow
 from tests.interop.conftest import running_with
 from tests.interop.servers import Server, StoreShape
@@ -117,6 +122,14 @@ def test_what_is_undecided_is_pulled_and_decided_by_37(
     assert not arrived(admin, dropped)
     assert [row.position for row in listed("open", "left")] == [left.position]
     assert act(operator, "commit", listed("decided", "paid")[0]).results == {"already_decided": 1}
+    follower, name = HalfFollower(admin), admin.brokers()[0].name
+    assert not follower.look(name, now_ms())
+    assert follower.look(name, now_ms() + 1)
+    rows = {row.keys[0]: row for row in HalfMessage.objects.filter(topic=TOPIC)}
+    assert {key: rows[key].state for key in ("paid", "dropped", "left")} == {
+        "paid": "decided", "dropped": "decided", "left": "open",
+    }  # fmt: skip
+    assert (rows["paid"].position, rows["paid"].op is not None) == (paid.position, True)
 
 
 def test_the_page_says_what_is_there_and_what_is_not(admin: Admin, shop: TransactionProducer, operator: Client) -> None:
@@ -150,7 +163,7 @@ def test_the_page_says_what_is_there_and_what_is_not(admin: Admin, shop: Transac
     assert OperationItem.objects.get(operation=refused).result["error"] == "not-supported"
 
 
-def test_a_parked_half_is_resumed_by_323(hasty: tuple[Server, Admin], operator: Client) -> None:
+def test_a_parked_half_is_resumed_by_323(hasty: tuple[Server, Admin], operator: Client, token: str) -> None:
     server, admin = hasty
     said = [Decision.UNKNOWN]
     with TransactionProducer("undecided", server.namesrv, check=lambda message: said[0]) as producer:
@@ -163,6 +176,27 @@ def test_a_parked_half_is_resumed_by_323(hasty: tuple[Server, Admin], operator: 
         assert act(operator, "resume", row).results == {"checks_resumed": 1}
         assert wait_until(lambda: arrived(admin, half), PATIENCE_S)
         assert wait_until(lambda: not listed("parked", "stuck"), PATIENCE_S)
+        said[0] = Decision.UNKNOWN
+        begin(producer, "again")
+        assert wait_until(lambda: bool(listed("parked", "again")), PATIENCE_S)
+        (row,) = listed("parked", "again")
+        name = written(admin.brokers()[0].name, TOPIC, row.position or 0, row.transaction_id)
+        assert asyncio.run(resumed_by_rest(server, name, token)) == ["parked", 200, "checks_resumed"]
+        said[0] = Decision.ROLLBACK
+        assert wait_until(lambda: not listed("parked", "again"), PATIENCE_S)
+
+
+async def resumed_by_rest(server: Server, name: str, token: str) -> list[object]:
+    """Its state before, then how resume was answered."""
+    application = create_application(server.namesrv)
+    headers = {"authorization": f"Bearer {token}"}
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(application), base_url="http://test", headers=headers
+    ) as api:
+        shown = await api.get(f"/api/v1/transactions/{name}")
+        answer = await api.post(f"/api/v1/transactions/{name}:resume", json={"reason": "by REST"})
+    await application.state.rooms.close()
+    return [shown.json()["transaction"]["state"], answer.status_code, answer.json().get("outcome")]
 
 
 @pytest.fixture
@@ -179,6 +213,9 @@ async def test_rest_sends_and_decides_halves_there(patient: Server, admin: Admin
         taken = (await api.post("/api/v1/transactions", json=half)).json()
         decided = await api.post(f"/api/v1/transactions/{taken['id']}:commit")
         assert (decided.status_code, decided.json()["outcome"]) == (200, "committed")
+        shown = (await api.get(f"/api/v1/transactions/{taken['id']}")).json()
+        assert shown["transaction"]["transaction_id"] == taken["transaction_id"]
+        assert shown["life"][0]["event"] == "half"
         delayed = half | {"message": {"body": "x", "delay_ms": 5_000}}
         for answer in (
             await api.post("/api/v1/transactions", json=delayed),

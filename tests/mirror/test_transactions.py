@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,8 +11,9 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.test import Client
 
-from broker.client import Admin, BrokerUnreachable, Decision, NotSupported, TransactionProducer, prepare
+from broker.client import Admin, BrokerUnreachable, Decision, Message, NotSupported, TransactionProducer, prepare
 from broker.client.transaction import Half
+from broker.client.transactions_admin import TransactionStatus
 from broker.mirror import Mirror
 from broker.mirroring import halves as mirroring
 from broker.mirroring.halves import HalfFollower
@@ -138,19 +140,47 @@ def test_a_new_life_of_the_mirror_has_the_same_rows(
     assert OpMessage.objects.count() == 1
 
 
-def test_a_broker_that_lists_none_is_left_alone(watching: Watching, shop: TransactionProducer) -> None:
-    class Foreign:
-        asked = 0
+class Listless(Admin):
+    """A client whose broker refuses what RocketMQ does not have."""
 
-        def transaction_status(self) -> None:
-            self.asked += 1
-            raise NotSupported(3, "request type 14013 not supported")
+    asked = pulled = 0
 
-    foreign: Any = Foreign()
-    follower = HalfFollower(foreign)
-    for now_ms in (0, mirroring.INTERVAL_MS, 2 * mirroring.INTERVAL_MS):
+    def transaction_status(self, *, address: str | None = None) -> TransactionStatus:
+        self.asked += 1
+        raise NotSupported(3, "request type 14013 not supported")
+
+    def pull(self, *where: Any, **more: Any) -> list[Message]:
+        self.pulled += 1
+        return super().pull(*where, **more)
+
+
+def test_a_broker_that_lists_none_is_read_by_pulling(
+    watching: Watching, shop: TransactionProducer, broker: RunningBroker
+) -> None:
+    halves = begin(shop, "a", "b", "c")
+    shop.commit(halves[0])
+    now_ms = time.time_ns() // 1_000_000
+    with Listless(broker.namesrv) as admin:
+        follower = HalfFollower(admin)
         assert not follower.look(watching.name, now_ms)
-    assert foreign.asked == 1
+        assert follower.look(watching.name, now_ms + 1)
+        assert states() == {"a": "decided", "b": "open", "c": "open"}
+        decided = HalfMessage.objects.get(offset=halves[0].queue_offset)
+        assert (decided.position, decided.topic, decided.group) == (halves[0].position, "orders", "shop")
+        assert decided.op is not None
+        assert decided.op.half_offsets == [halves[0].queue_offset]
+        pulled = admin.pulled
+        assert not follower.look(watching.name, now_ms + 2 * mirroring.INTERVAL_MS)
+        assert (admin.asked, admin.pulled) == (1, pulled)
+        shop.rollback(halves[1])
+        assert follower.look(watching.name, now_ms + 4 * mirroring.INTERVAL_MS)
+        assert states() == {"a": "decided", "b": "decided", "c": "open"}
+        # what was decided long ago goes, what is open stays
+        assert follower.look(watching.name, now_ms + mirroring.KEPT_MS + 60_000) is False
+        begin(shop, "d")
+        assert follower.look(watching.name, now_ms + 2 * mirroring.KEPT_MS)
+        assert states() == {"c": "open", "d": "open"}
+        assert not OpMessage.objects.exists()
 
 
 def test_a_broker_that_is_away_is_asked_again(watching: Watching, shop: TransactionProducer) -> None:
