@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .store.consumequeue import QueueEntry
-from .store.reader import Pulled, Reader
+from .store.pulled import Pulled, Selection
+from .store.reader import Reader
 from .store.store import Store
 
 
@@ -29,7 +30,7 @@ class Readable:
         offset: int,
         max_count: int,
         max_bytes: int,
-        tags_codes: frozenset[int] | None = None,
+        tags_codes: Selection = None,
     ) -> Pulled:
         """Return records from an offset on. Raises TopicNotFound."""
         return self._reader.pull(topic, queue_id, offset, max_count, max_bytes, tags_codes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ..engine.filter.expression import BadExpression, Filter
 from ..engine.message import string_hash
 from .clients import Subscription
 from .codes import Answer
@@ -11,6 +12,7 @@ from .errors import RequestRefused
 
 ALL = "*"
 TAG = "TAG"
+SQL92 = "SQL92"
 _MOST_TAGS = 1000
 
 
@@ -29,11 +31,25 @@ class SubscriptionBody(msgspec.Struct, rename="camel"):
         """The subscription meant; refused if its expression is not understood."""
         return build_subscription(self.topic, self.sub_string or ALL, self.expression_type or TAG, self.sub_version)
 
+    def noted(self) -> Subscription:
+        """As `subscription`, but one that is not understood is kept with its flaw: the others of its heartbeat count,
+        and its own pulls are told."""
+        try:
+            return self.subscription()
+        except RequestRefused as error:
+            expression, kind = self.sub_string or ALL, self.expression_type or TAG
+            return Subscription(self.topic, expression, kind, self.sub_version, (), (), flaw=error.remark)
+
 
 def build_subscription(topic: str, expression: str, kind: str, version: int) -> Subscription:
-    """A subscription from its expression: `*`, or tags joined by `||` (FilterAPI.buildSubscriptionData)."""
+    """A subscription from its expression: `*`, tags joined by `||` (FilterAPI.buildSubscriptionData), or SQL92."""
+    if kind == SQL92:
+        return Subscription(topic, expression, SQL92, version, (), (), _filter(expression))
     if kind != TAG:
-        return Subscription(topic, expression, kind, version, (), ())
+        raise RequestRefused(
+            Answer.SYSTEM_ERROR,
+            f"The broker does not support consumer to filter message by {kind[:40]}: subscribe by TAG or by SQL92.",
+        )
     if expression.strip() in {"", ALL}:
         return Subscription(topic, ALL, TAG, version, (), ())
     tags = [tag for tag in (part.strip() for part in expression.split("||")) if tag]
@@ -45,13 +61,11 @@ def build_subscription(topic: str, expression: str, kind: str, version: int) -> 
     return Subscription(topic, expression, TAG, version, tuple(tags), tuple({string_hash(tag) for tag in tags}))
 
 
-def refuse_unless_tags(kind: str) -> None:
-    """SQL92 and class filters are refused while they are not understood."""
-    if kind != TAG:
-        raise RequestRefused(
-            Answer.SYSTEM_ERROR,
-            f"The broker does not support consumer to filter message by {kind[:40]}: subscribe to tags or to `*`.",
-        )
+def _filter(expression: str) -> Filter:
+    try:
+        return Filter.of(expression)
+    except BadExpression as error:
+        raise RequestRefused(Answer.SUBSCRIPTION_PARSE_FAILED, f"The filter is not understood: {error}") from None
 
 
 def subscription_body(subscription: Subscription) -> dict[str, object]:

@@ -68,3 +68,60 @@ async def test_all_topics_are_listed(names: Peer, peer: Peer) -> None:
 async def test_the_name_service_takes_no_messages(service: BrokerService, names: Peer) -> None:
     assert (await names.send("T")).code == Answer.REQUEST_CODE_NOT_SUPPORTED
     assert service.engine.health().log_end_position == 0
+
+
+async def test_named_values_are_kept_and_forgotten(names: Peer) -> None:
+    value = {"namespace": "NS", "key": "k"}
+    assert (await names.ask(Request.GET_KV_CONFIG, value)).code == Answer.QUERY_NOT_FOUND
+    assert (await names.ask(Request.PUT_KV_CONFIG, value | {"value": "v=1;w"})).code == Answer.SUCCESS
+    assert (await names.ask(Request.GET_KV_CONFIG, value)).ext == {"value": "v=1;w"}
+    answer = await names.ask(Request.GET_KVLIST_BY_NAMESPACE, value)
+    assert json.loads(answer.body) == {"table": {"k": "v=1;w"}}
+    for _ in range(2):
+        assert (await names.ask(Request.DELETE_KV_CONFIG, value)).code == Answer.SUCCESS
+    assert (await names.ask(Request.GET_KVLIST_BY_NAMESPACE, value)).code == Answer.QUERY_NOT_FOUND
+    assert (await names.ask(Request.PUT_KV_CONFIG, {"namespace": "", "key": "k", "value": "v"})).code == 29
+
+
+async def permission(names: Peer, topic: str) -> int:
+    answer = await names.ask(Request.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+    return int(json.loads(answer.body)["queueDatas"][0]["perm"])
+
+
+async def test_write_permission_is_wiped_and_given_back(names: Peer, peer: Peer) -> None:
+    await peer.create_topic("T")
+    wiped = await names.ask(Request.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": "broker-a"})
+    assert int(wiped.ext["wipeTopicCount"]) > 1
+    assert await permission(names, "T") == 4
+    assert await permission(names, "TBW102") & 2 == 0
+    other = await names.ask(Request.ADD_WRITE_PERM_OF_BROKER, {"brokerName": "broker-b"})
+    assert other.ext == {"addTopicCount": "0"}
+    assert await permission(names, "T") == 4
+    given = await names.ask(Request.ADD_WRITE_PERM_OF_BROKER, {"brokerName": "broker-a"})
+    assert given.ext == {"addTopicCount": wiped.ext["wipeTopicCount"]}
+    assert await permission(names, "T") == 6
+
+
+async def topics(names: Peer, code: int, **ext: str) -> list[str]:
+    found: list[str] = json.loads((await names.ask(code, ext)).body)["topicList"]
+    return found
+
+
+async def test_topics_are_listed_by_what_they_are(names: Peer, peer: Peer) -> None:
+    for name, flag in (("unit", "1"), ("sub", "2"), ("both", "3"), ("plain", "0")):
+        await peer.create_topic(name, topicSysFlag=flag)
+    assert await topics(names, Request.GET_UNIT_TOPIC_LIST) == ["both", "unit"]
+    assert await topics(names, Request.GET_HAS_UNIT_SUB_TOPIC_LIST) == ["both", "sub"]
+    assert await topics(names, Request.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST) == ["sub"]
+    everything = await topics(names, Request.GET_TOPICS_BY_CLUSTER, cluster="DefaultCluster")
+    assert {"plain", "DefaultCluster", "broker-a"} <= set(everything)
+    assert await topics(names, Request.GET_TOPICS_BY_CLUSTER, cluster="Other") == []
+    assert await topics(names, Request.GET_SYSTEM_TOPIC_LIST_FROM_NS) == ["DefaultCluster", "broker-a"]
+    assert "SCHEDULE_TOPIC_XXXX" in await topics(peer, Request.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+
+
+async def test_the_name_service_shows_its_settings_and_changes_none(names: Peer) -> None:
+    shown = (await names.ask(Request.GET_NAMESRV_CONFIG)).body.decode().splitlines()
+    assert f"listenPort={names.address.rpartition(':')[2]}" in shown
+    answer = await names.ask(Request.UPDATE_NAMESRV_CONFIG, body=b"listenPort=1")
+    assert answer.code == Answer.INVALID_PARAMETER

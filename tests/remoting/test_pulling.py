@@ -101,13 +101,6 @@ async def test_a_pull_that_needs_a_subscription_says_which_one_is_missing(peer: 
     assert (await peer.pull("T", subVersion="6")).code == Answer.SUCCESS
 
 
-async def test_sql92_is_refused_with_the_reason(peer: Peer) -> None:
-    await peer.send("T")
-    answer = await peer.pull("T", expressionType="SQL92", subscription="a = 1")
-    assert answer.code == Answer.SYSTEM_ERROR
-    assert "SQL92" in (answer.remark or "")
-
-
 async def test_a_pull_of_what_may_not_be_read_is_refused(peer: Peer) -> None:
     await peer.create_topic("W", perm="2")
     assert (await peer.pull("W")).code == Answer.NO_PERMISSION

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import NamedTuple
 
-from ..store.reader import Pulled, PullStatus
+from ..store.pulled import Pulled, PullStatus, Selection
 from ..store.topics import check_topic_name
 from .book import Book, retry_topic
 from .checkpoint import mask_of
@@ -35,7 +35,7 @@ class Wanted(NamedTuple):
     most_messages: int
     most_bytes: int
     invisible_ms: int
-    tags_codes: frozenset[int] | None = None
+    tags_codes: Selection = None
     from_end: bool = False
     in_order: bool = False
     attempt: str = ""

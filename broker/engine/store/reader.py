@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import NamedTuple
-
 from ..errors import RecordNotFound, TopicNotFound
+from ..filter.expression import Filter
 from ..soundness import stands_here
 from .commitlog import MAX_RECORD_SIZE
 from .consumequeue import FILLER_SIZE, ConsumeQueue, QueueEntry
 from .mending import Mender
+from .pulled import Pulled, PullStatus, Selection
+from .sifting import sift
 from .store import Store
+
+__all__ = ["PullStatus", "Pulled", "Reader"]
 
 #: Entries looked at in one pull, however few of them match the filter.
 _SCAN_ENTRIES = 4096
@@ -18,27 +20,6 @@ _SCAN_ENTRIES = 4096
 _RUN_BYTES = 512 << 10
 #: Records of other queues in between are read, too, rather than stepped over by one more system call.
 _GAP_BYTES = 8 << 10
-
-
-class PullStatus(Enum):
-    """What a pull found."""
-
-    FOUND = "found"
-    NO_MESSAGE = "no message"
-    NO_MATCH = "no match"
-    OFFSET_TOO_SMALL = "offset too small"
-    OFFSET_OVERFLOW = "offset overflow"
-    EMPTY_QUEUE = "empty queue"
-
-
-class Pulled(NamedTuple):
-    """Whole records in queue order, and where to go on."""
-
-    status: PullStatus
-    next_offset: int
-    min_offset: int
-    max_offset: int
-    records: list[bytes]
 
 
 class Reader:
@@ -65,13 +46,16 @@ class Reader:
         offset: int,
         max_count: int,
         max_bytes: int,
-        tags_codes: frozenset[int] | None = None,
+        tags_codes: Selection = None,
     ) -> Pulled:
-        """Return the records from ``offset`` on whose tags code is wanted (None: all), at least one if there is one.
+        """Return the records from ``offset`` on whose tags code is wanted, or which a filter wants (None: all); at
+        least one if there is one among those that are looked at.
 
         Damaged entries are put right, damaged records stepped over and reported in the store's health. Raises
         TopicNotFound.
         """
+        if isinstance(tags_codes, Filter):
+            return sift(lambda *asked: self.pull(topic, queue_id, *asked), offset, max_count, max_bytes, tags_codes)
         queue = self._queue(topic, queue_id)
         if queue is None or queue.max_offset == 0:
             return Pulled(PullStatus.EMPTY_QUEUE, 0, 0, 0, [])

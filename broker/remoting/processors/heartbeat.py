@@ -15,7 +15,7 @@ from ..fields import body_as, text
 from ..jsonbody import json_body
 from ..server import Connection, Handler
 from ..state import BrokerState
-from ..subscription import SubscriptionBody, refuse_unless_tags, subscription_body
+from ..subscription import SubscriptionBody, subscription_body
 
 MOST_GROUPS = 1000
 """Groups that one heartbeat may name."""
@@ -94,7 +94,7 @@ class HeartbeatProcessor:
         if keep_subscriptions:
             subscriptions = list(known.subscriptions.values()) if known is not None else []
         else:
-            subscriptions = [body.subscription() for body in consumer.subscription_data_set]
+            subscriptions = [body.noted() for body in consumer.subscription_data_set]
         self._clients.add_consumer(
             ConsumerGroup(group.name, consumer.consume_type, consumer.message_model, consumer.consume_from_where),
             member,
@@ -114,7 +114,6 @@ class HeartbeatProcessor:
     def _check_config(self, _: Connection, request: Command) -> Command:
         if request.body:
             body = body_as(ClientConfigBody, request.body)
-            refuse_unless_tags(body.subscription_data.expression_type or "TAG")
             body.subscription_data.subscription()
         return request.answer()
 

@@ -18,7 +18,7 @@ from ..receipts import ORDER_QUEUE, as_of_topic, message_offsets, order_counts, 
 from ..refusals import refusal_code
 from ..server import Connection, Handler
 from ..state import BrokerState
-from ..subscription import build_subscription, refuse_unless_tags
+from ..subscription import build_subscription
 from ..waitingpops import WaitingPop, WaitingPops
 
 MOST_MESSAGES = 32
@@ -87,8 +87,6 @@ class PopProcessor:
         if count > MOST_MESSAGES:
             raise RequestRefused(Answer.INVALID_PARAMETER, f"A pop gets at most {MOST_MESSAGES} messages.")
         group, topic, queue_id = self._place(ext)
-        kind = ext.get("expType") or "TAG"
-        refuse_unless_tags(kind)
         wanted = Wanted(
             group,
             topic.name,
@@ -96,7 +94,7 @@ class PopProcessor:
             count,
             MOST_BYTES,
             whole(ext, "invisibleTime", low=0, high=LONGEST_INVISIBLE_MS),
-            build_subscription(topic.name, ext.get("exp") or "*", kind, 0).tag_codes,
+            build_subscription(topic.name, ext.get("exp") or "*", ext.get("expType") or "TAG", 0).selection,
             # ConsumeInitMode: 0 the first message, 1 the last one
             from_end=whole(ext, "initMode", 0, low=0, high=INT_MAX) == 1,
             in_order=truth(ext, "order"),

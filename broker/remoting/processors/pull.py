@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...engine.errors import EngineError, TopicNotFound, TopicNotReadable
-from ...engine.store.reader import Pulled, PullStatus
+from ...engine.store.pulled import Pulled, PullStatus, Selection
 from ...engine.store.topics import READ, Topic
 from ..clients import Subscription
 from ..codec import Command
@@ -16,7 +16,7 @@ from ..fields import INT_MAX, text, whole
 from ..refusals import refusal_code
 from ..server import Connection, Handler
 from ..state import BrokerState
-from ..subscription import build_subscription, refuse_unless_tags
+from ..subscription import build_subscription
 from ..waiting import WaitingPull
 
 COMMIT_OFFSET = 1
@@ -48,7 +48,7 @@ class _Wanted:
     queue_id: int
     most_messages: int
     most_bytes: int
-    tag_codes: frozenset[int] | None
+    selection: Selection
     suspend_ms: int
 
 
@@ -76,7 +76,7 @@ class PullProcessor:
             queue_id,
             min(whole(ext, "maxMsgNums", 32, low=1, high=INT_MAX), MOST_MESSAGES),
             min(whole(ext, "maxMsgBytes", MOST_BYTES, low=0, high=INT_MAX), MOST_BYTES),
-            self._subscription(group, topic, sys_flag, ext).tag_codes,
+            self._subscription(group, topic, sys_flag, ext).selection,
             whole(ext, "suspendTimeoutMillis", 0, low=0) if sys_flag & SUSPEND else 0,
         )
         offset = whole(ext, "queueOffset")
@@ -86,7 +86,7 @@ class PullProcessor:
         committed = whole(ext, "commitOffset", -1)
         if sys_flag & COMMIT_OFFSET and committed >= 0 and self._engine.groups.get(group) is not None:
             self._engine.offsets.commit(group, topic, queue_id, committed)
-        pulled = self._engine.pull(topic, queue_id, offset, wanted.most_messages, wanted.most_bytes, wanted.tag_codes)
+        pulled = self._engine.pull(topic, queue_id, offset, wanted.most_messages, wanted.most_bytes, wanted.selection)
         if self._may_wait(pulled, offset, wanted.suspend_ms):
             self._hold(connection, request, wanted, pulled.next_offset)
             return None
@@ -125,7 +125,6 @@ class PullProcessor:
         version = whole(ext, "subVersion", 0)
         if sys_flag & HAS_SUBSCRIPTION:
             kind = ext.get("expressionType") or "TAG"
-            refuse_unless_tags(kind)
             return build_subscription(topic, ext.get("subscription") or "*", kind, version)
         consumers = self._state.clients.consumers(group)
         if consumers is None:
@@ -135,7 +134,8 @@ class PullProcessor:
             raise RequestRefused(Answer.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
         if subscription.version < version:
             raise RequestRefused(Answer.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-        refuse_unless_tags(subscription.kind)
+        if subscription.flaw:
+            raise RequestRefused(Answer.SUBSCRIPTION_PARSE_FAILED, subscription.flaw)
         return subscription
 
     def _may_wait(self, pulled: Pulled, offset: int, suspend_ms: int) -> bool:
@@ -158,7 +158,7 @@ class PullProcessor:
             return False
         try:
             pulled = self._engine.pull(
-                wanted.topic, wanted.queue_id, pull.offset, wanted.most_messages, wanted.most_bytes, wanted.tag_codes
+                wanted.topic, wanted.queue_id, pull.offset, wanted.most_messages, wanted.most_bytes, wanted.selection
             )
         except (EngineError, OSError) as error:
             code = refusal_code(error) if isinstance(error, EngineError) else Answer.SYSTEM_ERROR

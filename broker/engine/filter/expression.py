@@ -1,0 +1,63 @@
+"""A filter expression made ready, and what it says of stored records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..layout import FLAG_BORN_IPV6, FLAG_STORE_IPV6, MAGIC_V2
+from .grammar import parse
+from .tokens import BadExpression
+from .values import EvaluationFailed
+
+__all__ = ["BadExpression", "Filter"]
+
+#: expressions kept made ready; a pull that carries its own is read once
+_MOST_KEPT = 1_000
+_kept: dict[str, Filter] = {}
+
+
+class Filter:
+    """One expression. Raises BadExpression if it cannot be understood."""
+
+    __slots__ = ("_evaluate", "expression")
+
+    def __init__(self, expression: str) -> None:
+        self.expression = expression
+        self._evaluate = parse(expression).evaluate
+
+    @classmethod
+    def of(cls, expression: str) -> Filter:
+        """As the constructor, from those that are kept."""
+        known = _kept.get(expression)
+        if known is None:
+            if len(_kept) >= _MOST_KEPT:
+                del _kept[next(iter(_kept))]
+            known = _kept[expression] = cls(expression)
+        return known
+
+    def matches(self, properties: Mapping[str, str]) -> bool:
+        """Whether a message with these properties is wanted: neither unknown nor a failure is."""
+        try:
+            return self._evaluate(properties) is True
+        except EvaluationFailed:
+            return False
+
+    def matches_record(self, record: bytes) -> bool:
+        """The same of a stored record."""
+        return self.matches(properties_of(record))
+
+
+def properties_of(record: bytes) -> dict[str, str]:
+    """The properties of a record that is known to be sound; of one that stands there twice the last."""
+    flag = int.from_bytes(record[36:40], "big")
+    at = 76 + 12 * (bool(flag & FLAG_BORN_IPV6) + bool(flag & FLAG_STORE_IPV6))
+    at += 12 + int.from_bytes(record[at + 8 : at + 12], "big")
+    topic_digits = 2 if int.from_bytes(record[4:8], "big") == MAGIC_V2 else 1
+    at += topic_digits + int.from_bytes(record[at : at + topic_digits], "big")
+    raw = record[at + 2 : at + 2 + int.from_bytes(record[at : at + 2], "big")]
+    found: dict[str, str] = {}
+    for pair in raw.decode(errors="replace").split("\x02"):
+        name, separator, value = pair.partition("\x01")
+        if separator:
+            found[name] = value
+    return found
