@@ -12,6 +12,7 @@ from .errors import (
     BrokerUnreachable,
     ClientError,
     InvalidArgument,
+    NotHeld,
     NotSupported,
     RouteNotFound,
     ScheduleKeyTaken,
@@ -23,6 +24,9 @@ from .errors import (
 from .outgoing import Outgoing, prepare
 from .producer import Producer
 from .producing import AsyncProducer
+from .simple import SimpleConsumer
+from .simple_async import AsyncSimpleConsumer
+from .simple_receipts import Receipt, Received, read_receipt
 from .timers import TimerTarget
 from .transaction import Decision, Half, HalfNotSafe, TransactionListener, TransactionResult
 from .transaction_producer import TransactionProducer
@@ -35,6 +39,7 @@ __all__ = [
     "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
+    "AsyncSimpleConsumer",
     "AsyncTransactionProducer",
     "BrokerRefused",
     "BrokerUnreachable",
@@ -45,12 +50,16 @@ __all__ = [
     "HalfNotSafe",
     "InvalidArgument",
     "Message",
+    "NotHeld",
     "NotSupported",
     "Outgoing",
     "Producer",
+    "Receipt",
+    "Received",
     "RouteNotFound",
     "ScheduleKeyTaken",
     "SendResult",
+    "SimpleConsumer",
     "Timeout",
     "TimerLimit",
     "TimerPast",
@@ -61,4 +70,5 @@ __all__ = [
     "TransactionProducer",
     "TransactionResult",
     "prepare",
+    "read_receipt",
 ]
