@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import ipaddress
 import logging
 import os
 import threading
@@ -30,6 +29,7 @@ from django.conf import settings
 
 from .engine.config import EngineConfig
 from .engine.errors import EngineError
+from .exposure import HostingRefused, inner_user, refuse_open_listening, tls_config
 from .mirror import follow
 from .redisson.hosted import transfer_service
 from .remoting.service import BrokerService
@@ -43,10 +43,6 @@ STOP_TIMEOUT_S = 7.0
 START_TIMEOUT_S = 300.0
 #: How long Celery's loop may sleep before it notices that it was asked to stop.
 WAKE_INTERVAL_S = 0.5
-
-
-class HostingRefused(Exception):
-    """The worker cannot host this; the message says why and what to do."""
 
 
 class Guest:
@@ -77,7 +73,7 @@ class EngineGuest(Guest):
 
     def start(self) -> str:
         """Open the store and listen."""
-        refuse_open_listening(settings.BROKER_HOST)
+        refuse_open_listening()
         os.makedirs(settings.BROKER_STORE, exist_ok=True)
         self._thread.start()
         return self._started.result(START_TIMEOUT_S)
@@ -109,10 +105,15 @@ class EngineGuest(Guest):
                 broker_port=settings.BROKER_PORT,
                 namesrv_port=settings.NAMESRV_PORT,
                 on_failed=lambda reason: self._failed(f"the store failed: {reason}"),
+                inner_user=inner_user(),
+                tls=tls_config(),
             )
             await service.start()
         except (EngineError, OSError) as error:
             self._started.set_exception(HostingRefused(_why_not(error)))
+            return
+        except HostingRefused as refusal:
+            self._started.set_exception(refusal)
             return
         self._started.set_result(f"broker {service.address}, name service {service.namesrv_address}")
         await self._stopping.wait()
@@ -264,23 +265,13 @@ def engine_config(name: str) -> EngineConfig:
         root=str(settings.BROKER_STORE),
         cluster_name=settings.BROKER_CLUSTER,
         broker_name=name,
-        host=settings.BROKER_HOST,
+        host=settings.BROKER_ADVERTISE,
         port=settings.BROKER_PORT,
         flush=cast(Literal["sync", "async"], settings.BROKER_FLUSH),
+        timer_max_delay_ms=settings.BROKER_TIMER_DAYS * 86_400_000,
+        timer_max_pending=settings.BROKER_TIMER_PENDING,
+        timer_max_per_slot=settings.BROKER_TIMER_PER_SLOT,
     )
-
-
-def refuse_open_listening(host: str) -> None:
-    """Raise HostingRefused for any address but loopback: the remoting port has no access control yet."""
-    try:
-        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = False
-    if not is_loopback:
-        raise HostingRefused(
-            f"The broker would listen on {host} without access control: anyone who reaches it could read and write"
-            " every message. Set ESCAPEMENT_BROKER_HOST to a loopback address."
-        )
 
 
 def _why_not(error: EngineError | OSError) -> str:

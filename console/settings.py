@@ -2,7 +2,9 @@
 
 Addresses: DATABASE_URL, REDIS_URL, ESCAPEMENT_NAMESRV, ESCAPEMENT_WEB_HOST, ESCAPEMENT_WEB_PORT, ESCAPEMENT_HOSTS.
 Broker: ESCAPEMENT_BROKER (its name), ESCAPEMENT_CLUSTER, ESCAPEMENT_BROKER_HOST, ESCAPEMENT_BROKER_PORT,
-    ESCAPEMENT_NAMESRV_PORT, ESCAPEMENT_STORE, ESCAPEMENT_FLUSH.
+    ESCAPEMENT_NAMESRV_PORT, ESCAPEMENT_STORE, ESCAPEMENT_FLUSH, ESCAPEMENT_BROKER_ADVERTISE, ESCAPEMENT_TIMER_DAYS,
+    ESCAPEMENT_TIMER_PENDING, ESCAPEMENT_TIMER_PER_SLOT.
+Access: ESCAPEMENT_ACCESS, ESCAPEMENT_ACCESS_KEY, ESCAPEMENT_SECRET_KEY, ESCAPEMENT_TLS and what begins with it.
 Rest: ESCAPEMENT_VAR, ESCAPEMENT_ENV, ESCAPEMENT_DEBUG, ESCAPEMENT_HTTPS, SECRET_KEY.
 """
 
@@ -16,7 +18,8 @@ from typing import Any
 from csp.constants import NONE, SELF
 from django.utils.translation import gettext_lazy as _
 
-from console.house.addresses import database_settings, database_url, redis_url, var_directory
+from console.house.addresses import database_settings, database_url, house_host, redis_url, var_directory
+from console.house.certificates import client_access, server_certificates
 from console.house.secrets import kept_secret
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -35,8 +38,25 @@ BROKER_NAME = os.environ.get("ESCAPEMENT_BROKER", "broker-a")
 BROKER_CLUSTER = os.environ.get("ESCAPEMENT_CLUSTER", "DefaultCluster")
 BROKER_STORE = Path(os.environ.get("ESCAPEMENT_STORE") or VAR / "store")
 BROKER_FLUSH = os.environ.get("ESCAPEMENT_FLUSH", "sync")
+# What senders of timers may ask for: how far ahead, how many in all, how many in one second (0: any number).
+BROKER_TIMER_DAYS = int(os.environ.get("ESCAPEMENT_TIMER_DAYS", "3653"))
+BROKER_TIMER_PENDING = int(os.environ.get("ESCAPEMENT_TIMER_PENDING", "100000000"))
+BROKER_TIMER_PER_SLOT = int(os.environ.get("ESCAPEMENT_TIMER_PER_SLOT", "0"))
+# The address that clients are told; where the broker listens on all addresses, one of them has to be named.
+BROKER_ADVERTISE = os.environ.get("ESCAPEMENT_BROKER_ADVERTISE") or BROKER_HOST
 # The address that console, REST and jobs ask: our own broker, or the name service of an Apache RocketMQ cluster.
-ESCAPEMENT_NAMESRV = os.environ.get("ESCAPEMENT_NAMESRV", f"{BROKER_HOST}:{NAMESRV_PORT}")
+ESCAPEMENT_NAMESRV = os.environ.get("ESCAPEMENT_NAMESRV", f"{house_host(BROKER_HOST)}:{NAMESRV_PORT}")
+
+# --- who may what at the broker ---------------------------------------------------------------------------------------
+# Off on loopback; the broker does not start elsewhere without it.
+BROKER_ACCESS = os.environ.get("ESCAPEMENT_ACCESS") == "1"
+# The broker's own user, who may do everything: with it console, REST, mirror and jobs sign.
+ACCESS_KEY = os.environ.get("ESCAPEMENT_ACCESS_KEY") or "escapement"
+ACCESS_SECRET = os.environ.get("ESCAPEMENT_SECRET_KEY") or (kept_secret(VAR / "broker-secret") if BROKER_ACCESS else "")
+# Certificates that the broker shows; None: no TLS.
+BROKER_TLS = server_certificates(os.environ)
+# How this project's own clients speak with the brokers of ESCAPEMENT_NAMESRV: keyword arguments of broker.client.
+ESCAPEMENT_CLIENT = client_access(os.environ, ACCESS_KEY, ACCESS_SECRET)
 
 # --- transactions -----------------------------------------------------------------------------------------------------
 # Groups whose halves this project sends with transactional(); `manage.py checkback` answers for them.

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from django.apps import AppConfig
+from django.conf import settings
+
+from ..client.credentials import Access, remember
+from .configuration import namesrv
 
 
 class OutboxConfig(AppConfig):
@@ -12,3 +16,8 @@ class OutboxConfig(AppConfig):
     label = "escapement_outbox"
     verbose_name = "Escapement outbox"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Clients of the configured name server sign and encrypt as ESCAPEMENT_CLIENT says, wherever they are made."""
+        access: Access = getattr(settings, "ESCAPEMENT_CLIENT", Access())
+        remember(namesrv(), access)

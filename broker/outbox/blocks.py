@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from contextlib import ContextDecorator, ExitStack
 from types import TracebackType
 from typing import Any, TypeVar, Unpack, overload
@@ -21,12 +21,12 @@ from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ..client import Half, prepare
-from ..client.timing import Timing
 from ..client.transaction_guard import plain_sends as plain_sends_of_thread
 from .configuration import producer_group as chosen_group
 from .configuration import transaction_limit_s
 from .errors import BlockEnded, NotInTransaction, TransactionTooLong, WrongThread
 from .models import OutboxHalf
+from .options import MessageOptions
 from .origin import current_origin
 from .producers import producer_of
 from .settling import Sent, Settlement
@@ -53,20 +53,16 @@ class Block:
         topic: str,
         body: bytes | str,
         *,
-        tag: str | None = None,
-        keys: Iterable[str] = (),
-        properties: Mapping[str, str] | None = None,
-        delay_level: int = 0,
         queue_id: int | None = None,
         timeout_ms: int = 3000,
-        **timing: Unpack[Timing],
+        **options: Unpack[MessageOptions],
     ) -> Half:
         """Send a message that is shown when the transaction commits, and never if it does not.
 
         Raises ClientError where the broker does not take it, and OutboxError for a send in the wrong place: let
         either end the block, so that nothing is committed. A delay counts from the commit.
         """
-        message = prepare(body, tag=tag, keys=keys, properties=properties, delay_level=delay_level, **timing)
+        message = prepare(body, **options)
         connection = self._connection()
         origin = current_origin(connection)
         began_s = time.monotonic()
@@ -199,19 +195,12 @@ class InnermostProducer:
         topic: str,
         body: bytes | str,
         *,
-        tag: str | None = None,
-        keys: Iterable[str] = (),
-        properties: Mapping[str, str] | None = None,
-        delay_level: int = 0,
         queue_id: int | None = None,
         timeout_ms: int = 3000,
-        **timing: Unpack[Timing],
+        **options: Unpack[MessageOptions],
     ) -> Half:
         """As Block.send."""
-        return self.block.send(
-            topic, body, tag=tag, keys=keys, properties=properties, delay_level=delay_level, queue_id=queue_id,
-            timeout_ms=timeout_ms, **timing,
-        )  # fmt: skip
+        return self.block.send(topic, body, queue_id=queue_id, timeout_ms=timeout_ms, **options)
 
 
 producer = InnermostProducer()

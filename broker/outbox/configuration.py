@@ -3,6 +3,7 @@
 | setting                        | default        | meaning                                                         |
 |--------------------------------|----------------|-----------------------------------------------------------------|
 | ESCAPEMENT_NAMESRV             | 127.0.0.1:9876 | name server, `host:port;host:port`                              |
+| ESCAPEMENT_CLIENT              | nothing        | arguments of its clients: access_key, secret_key, tls           |
 | ESCAPEMENT_PRODUCER_GROUPS     | none           | groups for which this project answers; the first is the default |
 | ESCAPEMENT_TRANSACTION_LIMIT_S | 60             | databases but PostgreSQL: the longest that a transaction takes  |
 """

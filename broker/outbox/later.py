@@ -6,7 +6,7 @@ the send and the delete of the row sends it again, with the same unique id.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Unpack
 
@@ -15,8 +15,8 @@ from django.db import connections, router, transaction
 from ..client import ClientError, Outgoing, SendResult, TransactionProducer, prepare
 from ..client.errors import InvalidArgument
 from ..client.names import check_writable_topic
-from ..client.timing import Timing
 from .models import OutboxMessage
+from .options import MessageOptions
 
 #: Rows that one turn of a worker takes.
 BATCH = 500
@@ -29,18 +29,14 @@ def send_later(
     body: bytes | str,
     *,
     using: str | None = None,
-    tag: str | None = None,
-    keys: Iterable[str] = (),
-    properties: Mapping[str, str] | None = None,
-    delay_level: int = 0,
-    **timing: Unpack[Timing],
+    **options: Unpack[MessageOptions],
 ) -> OutboxMessage:
     """Write the message into the transaction of `using`; raises InvalidArgument for one that can never be sent.
 
     A delay counts from the worker's send; give `deliver_at_ms` for a fixed moment.
     """
     check_writable_topic(topic)
-    message = prepare(body, tag=tag, keys=keys, properties=properties, delay_level=delay_level, **timing)
+    message = prepare(body, **options)
     return OutboxMessage.objects.using(using or router.db_for_write(OutboxMessage)).create(
         topic=topic, body=message.body, properties=message.properties.encode(), unique_id=message.unique_id
     )

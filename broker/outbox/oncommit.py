@@ -7,15 +7,14 @@ send, or a broker that is away just then, loses the message.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
 from typing import Unpack
 
 from django.db import transaction
 
 from ..client import ClientError, Outgoing, prepare
-from ..client.timing import Timing
 from ..client.transaction_guard import plain_sends
 from .configuration import producer_group as chosen_group
+from .options import MessageOptions
 from .producers import producer_of
 
 logger = logging.getLogger(__name__)
@@ -27,19 +26,15 @@ def send_on_commit(
     *,
     using: str | None = None,
     producer_group: str | None = None,
-    tag: str | None = None,
-    keys: Iterable[str] = (),
-    properties: Mapping[str, str] | None = None,
-    delay_level: int = 0,
     timeout_ms: int = 3000,
-    **timing: Unpack[Timing],
+    **options: Unpack[MessageOptions],
 ) -> None:
     """Send after the commit of `using` (at once outside of a transaction); what fails then is logged, and lost.
 
     Raises ClientError (InvalidArgument) now for a message that can never be sent.
     """
     group = chosen_group(producer_group)
-    message = prepare(body, tag=tag, keys=keys, properties=properties, delay_level=delay_level, **timing)
+    message = prepare(body, **options)
     transaction.on_commit(lambda: _send(group, topic, message, timeout_ms), using=using, robust=True)
 
 

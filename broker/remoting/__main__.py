@@ -32,7 +32,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--flush", choices=("sync", "async"), default="sync")
     parser.add_argument("--delay-levels", default=None, help="messageDelayLevel, such as '1s 5s 10s'")
     parser.add_argument("--no-auto-create", action="store_true", help="topics are not made by their first message")
-    parser.add_argument("--access-key", help="only signed requests; this user, whose secret is in SECRET_KEY, may all")
+    parser.add_argument(
+        "--access-key", help="only signed requests; this user, its secret in ESCAPEMENT_SECRET_KEY, may all"
+    )
     parser.add_argument("--tls-cert", help="certificate chain (PEM): TLS is served beside plain connections")
     parser.add_argument("--tls-key", help="its key, if it is in a file of its own")
     for name in (*SIZES, *TRANSACTIONS):
@@ -63,7 +65,7 @@ async def _serve(config: EngineConfig, options: argparse.Namespace) -> int:
     name = options.access_key
     service = BrokerService(
         config, listen_host=config.host, broker_port=config.port, namesrv_port=options.namesrv_port, on_failed=failed,
-        inner_user=User(name, os.environ["SECRET_KEY"], is_super=True) if name else None,
+        inner_user=User(name, os.environ["ESCAPEMENT_SECRET_KEY"], is_super=True) if name else None,
         tls=TlsConfig(options.tls_cert, options.tls_key) if options.tls_cert else None,
     )  # fmt: skip
     loop = asyncio.get_running_loop()

@@ -20,7 +20,9 @@ from .access.gate import Gate
 from .access.users import User
 from .checkrounds import CheckRounds
 from .codes import Request
+from .front import open_front
 from .limits import Limits
+from .pages import Metrics, Pages
 from .processors.access import AccessProcessor
 from .processors.acks import AckProcessor
 from .processors.administration import Processor, administration
@@ -43,7 +45,7 @@ from .pump import Pump
 from .sendreply import SendReplies
 from .server import Handler, Server
 from .state import BrokerState
-from .tls import Certificates, TlsConfig, offer_tls
+from .tls import Certificates, TlsConfig
 from .waiting import WaitingPulls
 from .waitingpops import WaitingPops
 
@@ -83,6 +85,8 @@ class BrokerService:
         clock: Callable[[], int] = wall_clock_ms,
         inner_user: User | None = None,
         tls: TlsConfig | None = None,
+        metrics: Callable[[BrokerService], Metrics] | None = None,
+        metrics_token: str = "",
     ) -> None:
         self.config = config
         self._listen_host = listen_host
@@ -95,6 +99,8 @@ class BrokerService:
         self._inner_user = inner_user
         self._gate: Gate | None = None
         self._tls = tls
+        self._metrics = metrics
+        self._metrics_token = metrics_token
         self._replies = SendReplies()
         self._servers: list[Server] = []
         self._state: BrokerState | None = None
@@ -107,6 +113,11 @@ class BrokerService:
     def engine(self) -> Engine:
         """The engine that is served; only to be used from the event loop."""
         return self._running.engine
+
+    @property
+    def servers(self) -> tuple[Server, ...]:
+        """The two doors: broker and name service."""
+        return tuple(self._servers)
 
     @property
     def address(self) -> str:
@@ -141,7 +152,7 @@ class BrokerService:
         Raises OSError if a port is taken or certificates or users cannot be read, StoreLocked or StoreUnsupported if
         the store cannot be opened.
         """
-        certificates = Certificates(self._tls, self._clock) if self._tls is not None else None
+        certificates = None if self._tls is None else Certificates(self._tls, self._clock)
         broker_socket = _bound(self._listen_host, self._broker_port)
         namesrv_socket = _bound(self._listen_host, self._namesrv_port)
         try:
@@ -160,9 +171,9 @@ class BrokerService:
             namesrv_socket.close()
             engine.close(self._clock())
             raise
-        if certificates is not None:
-            offer_tls(broker, certificates)
-            offer_tls(namesrv, certificates)
+        metrics = None if self._metrics is None else self._metrics(self)
+        open_front(broker, certificates, Pages(lambda: engine.health().state, metrics, token=self._metrics_token))
+        open_front(namesrv, certificates)
         self._tune_collector()
         await namesrv.start(namesrv_socket)
         await broker.start(broker_socket)

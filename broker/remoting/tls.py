@@ -12,8 +12,6 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .server import Connection, Server
-
 logger = logging.getLogger(__name__)
 
 HANDSHAKE = 22
@@ -134,68 +132,3 @@ class TlsSession:
         except ssl.SSLError:
             pass  # the peer's good-bye is not waited for
         return self.waiting()
-
-
-class TlsConnection(Connection):
-    """A connection whose peer may speak TLS."""
-
-    def __init__(self, server: Server, certificates: Certificates) -> None:
-        super().__init__(server)
-        self._certificates = certificates
-        self._is_fresh = True
-        self._session: TlsSession | None = None
-        self._came_ms = server.clock()
-        self._is_ended = False
-
-    def data_received(self, data: bytes) -> None:
-        """As it is, or what TLS hides."""
-        if self._is_fresh:
-            self._is_fresh = False
-            if data[0] == HANDSHAKE:
-                self._session = TlsSession(self._certificates.context())
-            elif self._certificates.config.is_required:
-                self.close_because("it speaks without TLS, which is required here")
-                return
-        if self._session is None:
-            super().data_received(data)
-        else:
-            self._unseal(self._session, data)
-
-    def _unseal(self, session: TlsSession, data: bytes) -> None:
-        try:
-            plain = session.unseal(data)
-        except ssl.SSLError as error:
-            super().write(session.waiting())
-            self.close_because(f"TLS failed: {error}")
-            return
-        if own := session.waiting():
-            super().write(own)
-        if plain:
-            super().data_received(plain)
-        if session.is_ended:
-            self.close()
-
-    def write(self, data: bytes) -> None:
-        """Writes whole frames, sealed where the peer speaks TLS."""
-        if not self._is_ended:
-            super().write(data if self._session is None else self._session.seal(data))
-
-    def close_if_overdue(self, now_ms: int) -> None:
-        """As every connection; a handshake must be done as soon as a frame."""
-        session, limits = self._session, self.server.limits
-        if session is not None and not session.is_ready and now_ms - self._came_ms >= limits.frame_timeout_ms:
-            self.close_because(f"the TLS handshake was not done within {limits.frame_timeout_ms} ms")
-        else:
-            super().close_if_overdue(now_ms)
-
-    def close(self) -> None:
-        """Ends the connection once what was written is sent."""
-        if self._session is not None and self._session.is_ready and not self._is_ended:
-            super().write(self._session.farewell())
-        self._is_ended = True
-        super().close()
-
-
-def offer_tls(server: Server, certificates: Certificates) -> None:
-    """Let this server's new connections speak TLS."""
-    server.make = lambda to: TlsConnection(to, certificates)

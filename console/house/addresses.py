@@ -26,6 +26,11 @@ def redis_url() -> str:
     return _address("REDIS_URL", REDIS_URL_FILE) or "redis://127.0.0.1:6379/0"
 
 
+def house_host(host: str) -> str:
+    """Where this machine's own processes reach what listens on `host`."""
+    return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104 - it is asked, not listened on
+
+
 def database_settings(url: str) -> dict[str, Any]:
     """One entry of Django's DATABASES from a `postgresql://` address; its query string becomes OPTIONS.
 

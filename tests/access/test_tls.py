@@ -19,10 +19,11 @@ from broker.remoting.client import RemotingClient
 from broker.remoting.codec import Command, encode
 from broker.remoting.codes import Request
 from broker.remoting.errors import ConnectFailed
+from broker.remoting.front import open_front
 from broker.remoting.limits import Limits
 from broker.remoting.server import Connection, Server
 from broker.remoting.service import BrokerService
-from broker.remoting.tls import Certificates, TlsConfig, offer_tls
+from broker.remoting.tls import Certificates, TlsConfig
 from tests.remoting.peer import Peer, records
 from tests.remoting.stranger import Stranger, stranger_at
 from tests.remoting.test_server import Clock
@@ -71,7 +72,7 @@ class Door:
         self.clock = Clock()
         self.server = Server("door", {ECHO: self._echo}, self.clock, Limits())
         self.certificates = Certificates(config, self.clock)
-        offer_tls(self.server, self.certificates)
+        open_front(self.server, self.certificates)
         self.listening = socket.create_server(("127.0.0.1", 0))
         self.listening.setblocking(False)
         self.address = f"127.0.0.1:{self.listening.getsockname()[1]}"

@@ -98,6 +98,29 @@ def test_listening_for_everyone_is_refused(place: Place, hire: Hire) -> None:
     assert [line for line in worker.output if "access control" in line]
 
 
+def test_with_access_control_it_listens_for_everyone_and_takes_only_what_is_signed(place: Place, hire: Hire) -> None:
+    place.settings |= {"ESCAPEMENT_BROKER_HOST": "0.0.0.0", "ESCAPEMENT_ACCESS": "1"}
+    worker = hire(place, *ENGINE)
+    assert worker.wait() != 0
+    assert [line for line in worker.output if "CRITICAL" in line and "ESCAPEMENT_BROKER_ADVERTISE" in line]
+    place.settings["ESCAPEMENT_BROKER_ADVERTISE"] = "127.0.0.1"
+    worker = hire(place, *ENGINE)
+    worker.await_line("without TLS")
+    worker.await_line("ready.")
+    with pytest.raises(ClientError):
+        send(place, b"unsigned")
+    secret = (place.var / "broker-secret").read_text().strip()
+    with Producer(namesrv=place.namesrv, access_key="escapement", secret_key=secret) as producer:
+        assert producer.send("host-tests", b"signed").status == "SEND_OK"
+
+
+def test_a_certificate_that_is_none_is_refused_with_its_name(place: Place, hire: Hire) -> None:
+    place.settings |= {"ESCAPEMENT_TLS_CERT": "/nowhere.pem"}
+    worker = hire(place, *ENGINE)
+    assert worker.wait() != 0
+    assert [line for line in worker.output if "CRITICAL" in line and "/nowhere.pem" in line]
+
+
 def test_a_taken_port_is_refused_with_its_number(place: Place, hire: Hire) -> None:
     with socket.create_server(("127.0.0.1", place.broker_port)):
         worker = hire(place, *ENGINE)

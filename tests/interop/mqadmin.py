@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,8 +65,8 @@ def plain(text: str) -> str:
 class MqAdmin(Program):
     """mqadmin 5.5.0 beside one broker."""
 
-    def __init__(self, namesrv: str, address: str, *, work: Path) -> None:
-        super().__init__("Tools", [], version="5.5.0", work=work)
+    def __init__(self, namesrv: str, address: str, *, work: Path, properties: Sequence[str] = ()) -> None:
+        super().__init__("Tools", [], version="5.5.0", work=work, properties=properties)
         self._words = {"{broker}": address, "{work}": str(work)}
         self._namesrv = namesrv
 

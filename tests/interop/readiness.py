@@ -7,7 +7,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tests.interop.process import ChildFailed
 
@@ -22,9 +22,10 @@ def await_registration(namesrv: str, timeout_s: float) -> None:
     _await(lambda: is_routed(namesrv, TEMPLATE_TOPIC), timeout_s, f"no broker registered at {namesrv}")
 
 
-def await_runtime(address: str, timeout_s: float) -> None:
+def await_runtime(address: str, timeout_s: float, signature: Mapping[str, str] | None = None) -> None:
     """Wait until a broker tells about itself: Apache RocketMQ fails to before its first second of statistics."""
-    _await(lambda: _is_answered(address, GET_BROKER_RUNTIME_INFO, {}), timeout_s, f"{address} tells nothing of itself")
+    ext = dict(signature or {})
+    _await(lambda: _is_answered(address, GET_BROKER_RUNTIME_INFO, ext), timeout_s, f"{address} tells nothing of itself")
 
 
 def is_routed(namesrv: str, topic: str) -> bool:

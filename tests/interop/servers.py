@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 from tests.interop import jars
@@ -166,6 +167,8 @@ class EscapementServer:
     """Our broker as `python -m broker.remoting` runs it: name service and broker in one process."""
 
     name = "escapement"
+    more_arguments: tuple[str, ...] = ()
+    more_environment: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, root: Path, work: Path, shape: StoreShape) -> None:
         self.root, self.work, self.shape = root, work, shape
@@ -206,8 +209,9 @@ class EscapementServer:
             *("--transaction-timeout-ms", str(self.shape.transaction_timeout_ms)),
             *("--transaction-interval-ms", str(self.shape.transaction_interval_ms)),
             *("--transaction-checks", str(self.shape.transaction_checks)),
+            *self.more_arguments,
         ]
-        env = {"PYTHONUNBUFFERED": "1", "PYTHONPATH": str(jars.REPOSITORY)}
+        env = {"PYTHONUNBUFFERED": "1", "PYTHONPATH": str(jars.REPOSITORY), **self.more_environment}
         command = [sys.executable, "-m", "broker.remoting", *arguments]
         self._child = Child(command, log=self.work / "broker.err", env=env)
         return self._child

@@ -177,7 +177,7 @@ def _without(table: Mapping[str, Any], name: str) -> dict[str, Any]:
 def _policies_from(value: Mapping[str, Any]) -> Policies:
     return {
         PolicyType(type_): tuple(
-            entry(each["resource"], each["actions"], each["decision"], each["sourceIps"]) for each in entries
+            entry(each["resource"], each["actions"], each["decision"], each.get("sourceIps", ())) for each in entries
         )
         for type_, entries in value.items()
     }

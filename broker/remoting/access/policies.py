@@ -77,12 +77,12 @@ class Entry:
 
     def to_json(self) -> dict[str, Any]:
         """RocketMQ's form (AclInfo.PolicyEntryInfo)."""
-        return {
+        said = {
             "actions": [str(action) for action in Action if action in self.actions],
             "decision": "Allow" if self.is_allowed else "Deny",
             "resource": str(self.resource),
-            "sourceIps": list(self.sources),
         }
+        return said | ({"sourceIps": list(self.sources)} if self.sources else {})
 
 
 #: The entries of one user by type.

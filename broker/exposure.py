@@ -1,0 +1,63 @@
+"""Where the broker listens and what protects it there, from Django's settings: access control and TLS."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+
+from django.conf import settings
+
+from .remoting.access.errors import InvalidAccess
+from .remoting.access.users import User, check_name
+from .remoting.tls import TlsConfig
+
+logger = logging.getLogger(__name__)
+
+
+class HostingRefused(Exception):
+    """The worker cannot host this; the message says why and what to do."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def refuse_open_listening() -> None:
+    """Raise HostingRefused if others could reach the broker and nothing would keep them from anything."""
+    host, told = settings.BROKER_HOST, settings.BROKER_ADVERTISE
+    if not is_loopback(host) and not settings.BROKER_ACCESS:
+        raise HostingRefused(
+            f"The broker would listen on {host} without access control: anyone who reaches it could read and write"
+            " every message. Set ESCAPEMENT_ACCESS=1, or ESCAPEMENT_BROKER_HOST to a loopback address."
+        )
+    if told in ("0.0.0.0", "::"):  # noqa: S104 - it is refused
+        raise HostingRefused(
+            f"Clients cannot connect to {told}: set ESCAPEMENT_BROKER_ADVERTISE to the address that they are to use."
+        )
+    if not is_loopback(host) and settings.BROKER_TLS is None:
+        logger.warning(
+            "The broker listens on %s without TLS: what is signed cannot be changed on its way, but it can be read,"
+            " and said again. Set ESCAPEMENT_TLS_CERT and ESCAPEMENT_TLS_KEY.",
+            host,
+        )
+
+
+def inner_user() -> User | None:
+    """The broker's own user, if there is access control; raises HostingRefused."""
+    if not settings.BROKER_ACCESS:
+        return None
+    try:
+        check_name(settings.ACCESS_KEY)
+    except InvalidAccess as error:
+        raise HostingRefused(f"ESCAPEMENT_ACCESS_KEY: {error}") from None
+    return User(settings.ACCESS_KEY, settings.ACCESS_SECRET, is_super=True)
+
+
+def tls_config() -> TlsConfig | None:
+    """The certificates to show, if there are any."""
+    files = settings.BROKER_TLS
+    return None if files is None else TlsConfig(**files)

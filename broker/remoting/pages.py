@@ -1,0 +1,118 @@
+"""Health and metrics by HTTP, on the broker's own port: `/healthz`, `/readyz`, `/metrics`. Nothing else, and no writes.
+
+Health is told to everybody, in one word. Metrics name topics, groups and clients: they are told to this machine and to
+who brings the token. A request that was passed on by a proxy does not come from this machine, whatever its address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+
+from .access.policies import address_of
+
+logger = logging.getLogger(__name__)
+
+LONGEST_REQUEST_BYTES = 8 * 1024
+
+CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+"""Of metrics, as the OpenMetrics standard has it."""
+
+Answered = Callable[[bytes], None]
+Metrics = Callable[[], Awaitable[bytes]]
+"""The metrics of now, in the text form of OpenMetrics."""
+
+_FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-real-ip")
+
+
+class Pages:
+    """Answers the requests of one broker."""
+
+    def __init__(self, state: Callable[[], str], metrics: Metrics | None = None, *, token: str = "") -> None:
+        """`state` says how the store is (Health.state)."""
+        self._state = state
+        self._metrics = metrics
+        self._token = token
+        self._making: set[asyncio.Task[None]] = set()
+
+    def answer(self, request: bytes, host: str, answered: Answered) -> None:
+        """Call `answered` with the whole answer to one request, at once or soon."""
+        head, _, _ = request.partition(b"\r\n\r\n")
+        line, *rows = head.decode("latin-1").split("\r\n")
+        words = line.split(" ")
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            answered(page(HTTPStatus.BAD_REQUEST))
+            return
+        method, path = words[0], words[1].partition("?")[0]
+        if method not in ("GET", "HEAD"):
+            answered(page(HTTPStatus.METHOD_NOT_ALLOWED))
+        elif path == "/healthz":
+            answered(page(HTTPStatus.OK, "ok\n"))
+        elif path == "/readyz":
+            answered(self._readiness())
+        elif path == "/metrics" and self._metrics is not None:
+            self._tell(_headers(rows), host, self._metrics, answered)
+        else:
+            answered(page(HTTPStatus.NOT_FOUND))
+
+    def _readiness(self) -> bytes:
+        state = self._state()
+        is_ready = state in ("OK", "DEGRADED")
+        return page(HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE, f"{state}\n")
+
+    def _tell(self, headers: dict[str, str], host: str, metrics: Metrics, answered: Answered) -> None:
+        if not self.may_see_metrics(headers, host):
+            answered(page(HTTPStatus.FORBIDDEN, "Metrics are told to this machine, and to who brings the token.\n"))
+            return
+
+        async def make() -> None:
+            try:
+                body = await metrics()
+            except Exception:
+                # a fault in what is only watched must not end anything, and whoever watches is to see it
+                logger.exception("metrics could not be collected")
+                answered(page(HTTPStatus.INTERNAL_SERVER_ERROR))
+            else:
+                answered(page(HTTPStatus.OK, body, CONTENT_TYPE))
+
+        task = asyncio.get_running_loop().create_task(make())
+        self._making.add(task)
+        task.add_done_callback(self._making.discard)
+
+    def may_see_metrics(self, headers: dict[str, str], host: str) -> bool:
+        """Whether who asks may see more than health; header names are lower case."""
+        kind, _, given = headers.get("authorization", "").partition(" ")
+        if self._token and kind.lower() == "bearer":
+            return hmac.compare_digest(given.strip().encode(), self._token.encode())
+        # the name that was asked for is looked at, too: a page in a browser may have a name of its own lead here
+        named = headers.get("host", host).rpartition(":")[0] or headers.get("host", host)
+        is_here = is_this_machine(host) and (named == "localhost" or is_this_machine(named))
+        return is_here and not any(name in headers for name in _FORWARDED)
+
+
+def page(status: HTTPStatus, body: bytes | str = b"", content_type: str = "text/plain; charset=utf-8") -> bytes:
+    """A whole answer; the connection ends with it."""
+    content = body.encode() if isinstance(body, str) else body
+    lines = (
+        f"HTTP/1.1 {status.value} {status.phrase}",
+        f"Content-Type: {content_type}",
+        f"Content-Length: {len(content)}",
+        "Cache-Control: no-store",
+        "X-Content-Type-Options: nosniff",
+        "Connection: close",
+    )
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + content
+
+
+def _headers(rows: list[str]) -> dict[str, str]:
+    pairs = (row.partition(":") for row in rows)
+    return {name.strip().lower(): value.strip() for name, _, value in pairs}
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether an address leads to this machine itself."""
+    address = address_of(host)
+    return address is not None and address.is_loopback
