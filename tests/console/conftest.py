@@ -1,4 +1,4 @@
-"""What tests of pages share: a stage (broker, mirror, messages) and somebody who is signed in."""
+"""What tests of pages share: a stage (broker, mirror, messages), Redisson's queues, and somebody who is signed in."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from django.contrib.auth import get_user_model
 from django.test import Client
 
 from broker.client import Admin, Producer
+from broker.redisson import DelayedQueue
+from console.operations.actor import Actor
 from console.queries.asking import hang_up
+from console.queries.redis_asking import hang_up as hang_up_redis
+from tests.console.delayed_stage import MINUTE
 from tests.console.stage import Stage
 from tests.mirror.running import running_broker
 
@@ -33,3 +38,29 @@ def operator(transactional_db: None) -> Client:
     browser = Client()
     browser.force_login(user)
     return browser
+
+
+@pytest.fixture
+def server(valkey: str, settings: Any, transactional_db: None) -> Iterator[redis.Redis]:
+    """An empty server that the console is pointed at."""
+    settings.REDISSON_URL, settings.REDISSON_QUEUES, settings.REDISSON_READ_ONLY = valkey, ["*"], False
+    client = redis.Redis.from_url(valkey)
+    client.flushall()
+    yield client
+    hang_up_redis()
+    client.flushall()
+    client.close()
+
+
+@pytest.fixture
+def orders(server: redis.Redis) -> DelayedQueue:
+    """Ten values, a minute apart."""
+    queue = DelayedQueue("orders", server)
+    for number in range(10):
+        queue.offer(f"order-{number}", delay=(number + 1) * MINUTE)
+    return queue
+
+
+@pytest.fixture
+def actor(transactional_db: None) -> Actor:
+    return Actor.of(get_user_model().objects.create_superuser("operator-2", password="a long secret"))

@@ -1,15 +1,11 @@
-"""Redisson's delayed queues on a real Valkey, for tests of their pages and operations."""
+"""What tests of Redisson's delayed queues share: lengths of time, and how a page is read."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from html import unescape
 from typing import Any
 
-import pytest
-import redis
-from django.contrib.auth import get_user_model
 from django.test import Client
 
 from broker.redisson import DelayedQueue
@@ -17,36 +13,9 @@ from broker.redisson.paging import page
 from console.operations import desk
 from console.operations.actor import Actor
 from console.operations.rows import Operation
-from console.queries.redis_asking import hang_up
 
 MINUTE, HOUR = 60_000, 3_600_000
 LIMIT_BYTES = 100_000
-
-
-@pytest.fixture
-def server(valkey: str, settings: Any, transactional_db: None) -> Iterator[redis.Redis]:
-    """An empty server that the console is pointed at."""
-    settings.REDISSON_URL, settings.REDISSON_QUEUES, settings.REDISSON_READ_ONLY = valkey, ["*"], False
-    client = redis.Redis.from_url(valkey)
-    client.flushall()
-    yield client
-    hang_up()
-    client.flushall()
-    client.close()
-
-
-@pytest.fixture
-def orders(server: redis.Redis) -> DelayedQueue:
-    """Ten values, a minute apart."""
-    queue = DelayedQueue("orders", server)
-    for number in range(10):
-        queue.offer(f"order-{number}", delay=(number + 1) * MINUTE)
-    return queue
-
-
-@pytest.fixture
-def actor(transactional_db: None) -> Actor:
-    return Actor.of(get_user_model().objects.create_superuser("operator-2", password="a long secret"))
 
 
 def words(html: str) -> str:
