@@ -79,9 +79,12 @@ def parse_properties(raw: bytes) -> dict[str, str]:
 
 
 def format_properties(properties: Mapping[str, str]) -> bytes:
-    """Return properties in stored form, each ended by \\x02. Raises InvalidProperties for separators inside."""
+    """Return properties in stored form, each ended by \\x02. Raises InvalidProperties for separators inside.
+
+    A value may hold \\x01: a reader splits at the first one, and RocketMQ's clients may send such a value.
+    """
     for name, value in properties.items():
-        if "\x01" in name or "\x02" in name or "\x02" in value or "\x01" in value or not name:
+        if "\x01" in name or "\x02" in name or "\x02" in value or not name:
             raise InvalidProperties(f"The property {name[:60]!r} is empty or holds a separator (\\x01, \\x02).")
     try:
         return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()]).encode()

@@ -93,6 +93,12 @@ def test_properties_without_a_final_separator_are_read() -> None:
     assert parse_properties(b"a\x01b\x02c\x01d e") == {"a": "b", "c": "d e"}
 
 
+def test_a_value_may_hold_the_separator_that_ends_a_name() -> None:
+    raw = b"note\x01a\x01b\x02"
+    assert parse_properties(raw) == {"note": "a\x01b"}
+    assert format_properties({"note": "a\x01b"}) == raw
+
+
 @pytest.mark.parametrize("raw", [b"\xff\xfe\x01a\x02", b"noseparator\x02"])
 def test_bytes_that_are_no_properties_are_refused(raw: bytes) -> None:
     with pytest.raises(InvalidProperties):
