@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
-from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
-from broker.client import ClientError
 from console import queries
 from console.live import number
-from console.operations import desk
-from console.operations.actor import Actor
-from console.operations.errors import NotAllowed, OperationError
 from console.operations.moments import is_shift, moment_ms, shift_ms
 from console.operations.reading import number_of
 from console.operations.resetting import ResetOffsets, undo_parameters
 from console.operations.rows import Operation
-from console.pages.operations import words
+from console.pages.drafting import draft
 from console.queries.clock import now_ms
 
 
@@ -60,7 +55,8 @@ def group(request: HttpRequest, name: str) -> HttpResponse:
 @require_POST
 def move(request: HttpRequest, name: str) -> HttpResponse:
     """Preview where the group would go on in one topic; nothing is done yet."""
-    return _draft(request, lambda: _parameters(name, request.POST), number_of(request.POST.get("operation", "")))
+    operation = number_of(request.POST.get("operation", ""))
+    return draft(request, "groups", ResetOffsets.name, lambda: _parameters(name, request.POST), operation)
 
 
 @login_required
@@ -72,7 +68,7 @@ def undo(request: HttpRequest, operation_id: str) -> HttpResponse:
     if row is None:
         raise Http404(_("There is no such operation."))
     labels = list(row.items.exclude(outcome="").values_list("label", flat=True))
-    return _draft(request, lambda: undo_parameters(row.parameters, labels))
+    return draft(request, "groups", ResetOffsets.name, lambda: undo_parameters(row.parameters, labels))
 
 
 def _parameters(group: str, given: Mapping[str, str]) -> dict[str, Any]:
@@ -82,18 +78,3 @@ def _parameters(group: str, given: Mapping[str, str]) -> dict[str, Any]:
         text = given.get("moment", "").strip()
         parameters["at_ms"] = now_ms() + shift_ms(text) if is_shift(text) else moment_ms(text)
     return parameters
-
-
-def _draft(
-    request: HttpRequest, parameters: Callable[[], dict[str, Any]], operation: uuid.UUID | None = None
-) -> HttpResponse:
-    try:
-        row = desk.draft(ResetOffsets.name, parameters(), Actor.of(request.user), number=operation)
-    except NotAllowed as error:
-        raise PermissionDenied(str(error)) from None
-    except (OperationError, ClientError) as error:
-        context = {"here": "groups", "error": words(error), "family": "groups"}
-        return render(request, "operations/refused.html", context, status=422)
-    answer = redirect("operation", str(row.pk))
-    answer.status_code = 303
-    return answer

@@ -8,30 +8,22 @@ from typing import Any
 
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
-from broker.client import ClientError, NotSupported
+from broker.client import ClientError
 from console.live import number
 from console.operations import desk
 from console.operations.actor import Actor
-from console.operations.errors import (
-    InvalidParameter,
-    NotAllowed,
-    NotPossible,
-    NotTyped,
-    OperationError,
-    PreviewStale,
-    ReasonMissing,
-    TooMany,
-)
+from console.operations.errors import NotAllowed, NotPossible, OperationError, PreviewStale
 from console.operations.kind import TYPED_ABOVE
 from console.operations.moments import is_shift, moment_ms, shift_ms
 from console.operations.reading import LISTED, number_of, operation_list, operation_page
-from console.operations.registry import KINDS
 from console.operations.rows import Operation
+from console.pages.drafting import draft_of_form, see_operation
+from console.pages.refusals import words
 
 
 @require_safe
@@ -59,17 +51,8 @@ def operation(request: HttpRequest, operation_id: str) -> HttpResponse:
 @login_required
 @require_POST
 def draft(request: HttpRequest) -> HttpResponse:
-    """Preview; nothing is done yet."""
-    kind = request.POST.get("kind", "")
-    if kind not in KINDS:
-        raise Http404(_("There is no such operation."))
-    try:
-        row = desk.draft(kind, _parameters(request), Actor.of(request.user), number=_number(request))
-    except NotAllowed as error:
-        raise PermissionDenied(str(error)) from None
-    except (OperationError, ClientError) as error:
-        return render(request, "operations/refused.html", {"here": "operations", "error": words(error)}, status=422)
-    return _to(row.pk)
+    """Preview of an operation on timers; nothing is done yet."""
+    return draft_of_form(request, "timers", _parameters)
 
 
 @login_required
@@ -109,26 +92,6 @@ def go_on(request: HttpRequest, operation_id: str) -> HttpResponse:
     return _step(request, operation_id, desk.go_on)
 
 
-def words(error: Exception) -> str:
-    """What was wrong, in the reader's language."""
-    if isinstance(error, TooMany):
-        return _("More than %(limit)s match; narrow the filter and do it in parts.") % {"limit": f"{error.limit:,}"}
-    if isinstance(error, NotSupported):
-        return _("This broker does not know the request: it is not there to be done.")
-    if isinstance(error, ClientError):
-        return _("The broker did not do it: %(error)s") % {"error": error}
-    if isinstance(error, InvalidParameter) and error.field == "moment":
-        return str(error)
-    plain: dict[type[Exception], str] = {
-        ReasonMissing: _("Say why: the reason is kept in the audit."),
-        NotTyped: _("Type the number of messages to confirm."),
-        PreviewStale: _("The preview was too old and was counted again: look, and confirm once more."),
-    }
-    if isinstance(error, NotPossible):
-        return _("This cannot be done now: %(error)s") % {"error": error}
-    return plain.get(type(error), str(error))
-
-
 def _step(request: HttpRequest, text: str, step: Callable[[uuid.UUID, Actor], Operation]) -> HttpResponse:
     """303 to its page when it went well; else the page with what was wrong."""
     found = number_of(text)
@@ -144,14 +107,7 @@ def _step(request: HttpRequest, text: str, step: Callable[[uuid.UUID, Actor], Op
         return _page(request, text, error, status=409)
     except (OperationError, ClientError) as error:
         return _page(request, text, error, status=409 if isinstance(error, NotPossible) else 422)
-    return _to(found)
-
-
-def _to(found: uuid.UUID) -> HttpResponse:
-    """See other: a reload of the page sends nothing twice."""
-    answer = redirect("operation", str(found))
-    answer.status_code = 303
-    return answer
+    return see_operation(found)
 
 
 def _page(request: HttpRequest, text: str, error: Exception | None = None, status: int = 200) -> HttpResponse:
@@ -172,13 +128,8 @@ def _page(request: HttpRequest, text: str, error: Exception | None = None, statu
     return render(request, "operations/operation.html", context, status=status)
 
 
-def _number(request: HttpRequest) -> uuid.UUID | None:
-    return number_of(request.POST.get("operation", ""))
-
-
-def _parameters(request: HttpRequest) -> dict[str, Any]:
+def _parameters(given: QueryDict) -> dict[str, Any]:
     """Rows that were selected, or the filter that they were found by."""
-    given = request.POST
     if given.get("scope") == "matching":
         bounds = {name: number(given.get(name)) for name in ("from_ms", "to_ms")}
         wanted = {"topic": given.get("topic", ""), "key": given.get("key", ""), **bounds}

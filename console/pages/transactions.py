@@ -6,23 +6,17 @@ import uuid
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
-from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
-from broker.client import ClientError
 from console import queries
 from console.live import number
-from console.operations import desk
-from console.operations.actor import Actor
-from console.operations.errors import InvalidParameter, NotAllowed, OperationError
+from console.operations.errors import InvalidParameter
 from console.operations.moments import bound_ms
-from console.operations.reading import number_of
-from console.operations.registry import KINDS
-from console.pages.operations import words
+from console.pages.drafting import draft_of_form
 from console.queries.shapes.transactions import TransactionFilter
 
 FAMILY = "transactions"
@@ -79,20 +73,7 @@ def transaction(request: HttpRequest, position: int) -> HttpResponse:
 @require_POST
 def draft(request: HttpRequest) -> HttpResponse:
     """Preview; nothing is done yet."""
-    kind = request.POST.get("kind", "")
-    if kind not in KINDS or KINDS[kind].page != FAMILY:
-        raise Http404(_("There is no such operation."))
-    try:
-        operation = number_of(request.POST.get("operation", ""))
-        row = desk.draft(kind, parameters_of(request.POST), Actor.of(request.user), number=operation)
-    except NotAllowed as error:
-        raise PermissionDenied(str(error)) from None
-    except (OperationError, ClientError) as error:
-        context = {"here": FAMILY, "error": words(error), "family": FAMILY}
-        return render(request, "operations/refused.html", context, status=422)
-    answer = redirect("operation", str(row.pk))
-    answer.status_code = 303
-    return answer
+    return draft_of_form(request, FAMILY, parameters_of)
 
 
 def parameters_of(given: QueryDict) -> dict[str, Any]:

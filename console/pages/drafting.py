@@ -1,0 +1,68 @@
+"""From the form of a page to an operation that is previewed: the same way for every family of pages."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.translation import gettext as _
+
+from broker.client import ClientError
+from broker.redisson import RedissonError
+from console.operations import desk
+from console.operations.actor import Actor
+from console.operations.errors import NotAllowed, OperationError
+from console.operations.reading import number_of
+from console.operations.registry import KINDS
+from console.pages.refusals import words
+
+#: the page from which each family's operations are begun
+LISTS = {
+    "timers": "timer_list",
+    "transactions": "transaction_list",
+    "groups": "groups",
+    "dead_letters": "dead_letters",
+    "delayed_queues": "delayed_queues",
+}
+_REFUSALS = (OperationError, ClientError, RedissonError)
+
+
+def draft_of_form(
+    request: HttpRequest, family: str, parameters_of: Callable[[QueryDict], dict[str, Any]]
+) -> HttpResponse:
+    """Preview what a form of this family asks for; 404 for a kind that it does not have."""
+    kind = request.POST.get("kind", "")
+    if kind not in KINDS or KINDS[kind].page != family:
+        raise Http404(_("There is no such operation."))
+    number = number_of(request.POST.get("operation", ""))
+    return draft(request, family, kind, lambda: parameters_of(request.POST), number)
+
+
+def draft(
+    request: HttpRequest,
+    family: str,
+    kind: str,
+    parameters: Callable[[], dict[str, Any]],
+    number: uuid.UUID | None = None,
+) -> HttpResponse:
+    """Preview, and see the operation's page; a page that says what was wrong if there is nothing to preview."""
+    try:
+        row = desk.draft(kind, parameters(), Actor.of(request.user), number=number)
+    except NotAllowed as error:
+        raise PermissionDenied(str(error)) from None
+    except _REFUSALS as error:
+        context = {"here": family, "error": words(error), "list_page": reverse(LISTS[family])}
+        return render(request, "operations/refused.html", context, status=422)
+    return see_operation(row.pk)
+
+
+def see_operation(number: uuid.UUID) -> HttpResponse:
+    """See other: a reload of the page sends nothing twice."""
+    answer = redirect("operation", str(number))
+    answer.status_code = 303
+    return answer

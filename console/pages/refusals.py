@@ -1,0 +1,35 @@
+"""Why something was refused, in the reader's language."""
+
+from __future__ import annotations
+
+from django.utils.translation import gettext as _
+
+from broker.client import ClientError, NotSupported
+from console.operations.errors import (
+    InvalidParameter,
+    NotPossible,
+    NotTyped,
+    PreviewStale,
+    ReasonMissing,
+    TooMany,
+)
+
+
+def words(error: Exception) -> str:
+    """What was wrong, in the reader's language."""
+    if isinstance(error, TooMany):
+        return _("More than %(limit)s match; narrow the filter and do it in parts.") % {"limit": f"{error.limit:,}"}
+    if isinstance(error, NotSupported):
+        return _("This broker does not know the request: it is not there to be done.")
+    if isinstance(error, ClientError):
+        return _("The broker did not do it: %(error)s") % {"error": error}
+    if isinstance(error, InvalidParameter) and error.field == "moment":
+        return str(error)
+    plain: dict[type[Exception], str] = {
+        ReasonMissing: _("Say why: the reason is kept in the audit."),
+        NotTyped: _("Type the number of messages to confirm."),
+        PreviewStale: _("The preview was too old and was counted again: look, and confirm once more."),
+    }
+    if isinstance(error, NotPossible):
+        return _("This cannot be done now: %(error)s") % {"error": error}
+    return plain.get(type(error), str(error))
