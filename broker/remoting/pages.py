@@ -39,7 +39,17 @@ class Pages:
         self._making: set[asyncio.Task[None]] = set()
 
     def answer(self, request: bytes, host: str, answered: Answered) -> None:
-        """Call `answered` with the whole answer to one request, at once or soon."""
+        """Call `answered` with the whole answer to one request, at once or soon; what is refused is logged."""
+
+        def logged(answer: bytes) -> None:
+            status = answer.partition(b"\r\n")[0].decode().partition(" ")[2]
+            if status.startswith("4"):
+                logger.warning("an HTTP request of %s was answered with %s", host, status)
+            answered(answer)
+
+        self._choose(request, host, logged)
+
+    def _choose(self, request: bytes, host: str, answered: Answered) -> None:
         head, _, _ = request.partition(b"\r\n\r\n")
         line, *rows = head.decode("latin-1").split("\r\n")
         words = line.split(" ")

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.engine.filter.expression import BadExpression, Filter
-from tests.engine.filter.model import Refused, check, matches, random_form, random_properties, written
+from tests.engine.filter.forms import random_form, random_properties, written
+from tests.engine.filter.model import Refused, check, matches
 
 
 @settings(max_examples=3000, deadline=None)

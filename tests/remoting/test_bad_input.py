@@ -44,7 +44,7 @@ NO_FRAMES = {
     "binary header too short": b"\0\0\0\x06\x01\0\0\x02\0\0",
     "binary remark beyond the header": b"\0\0\0\x19\x01\0\0\x15" + b"\0" * 13 + b"\x7f\xff\xff\xff" + b"\0" * 4,
     "binary fields beyond the header": b"\0\0\0\x19\x01\0\0\x15" + b"\0" * 17 + b"\0\0\x01\0",
-    "HTTP": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    "HTTP that writes": b"POST /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
     "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 500,
 }
 

@@ -104,7 +104,7 @@ def _order(left: str | bool | int | float, right: str | bool | int | float) -> i
     """compareTo of two values of one type."""
     if isinstance(left, float) and isinstance(right, float):
         return _order_of_doubles(left, right)
-    return (left > right) - (left < right)  # type: ignore[operator]
+    return (left > right) - (left < right)  # type: ignore[operator]  # both are of one type
 
 
 def _order_of_doubles(left: float, right: float) -> int:
