@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from ..engine.transaction.checking import Check
 from .clients import Member
 from .questions import Questions
+from .server import Connection
 from .state import BrokerState
 
 logger = logging.getLogger(__name__)
@@ -37,6 +38,8 @@ class CheckRounds:
         self._written_s = self._loop.time()
         self._is_held = False
         self._turn = 0
+        #: groups of whom nobody might see some half, and who was there then
+        self._refused: dict[str, list[tuple[Connection, bool]]] = {}
 
     def start(self) -> None:
         """Begin to ask."""
@@ -67,6 +70,9 @@ class CheckRounds:
         transactions = self._state.engine.transactions
         transactions.tick(now_ms)  # new halves wake nobody: they are looked at here
         self._is_held = False
+        for group in [group for group, seen in self._refused.items() if self._present(group) != seen]:
+            del self._refused[group]
+            transactions.come(group)
         checks = transactions.take_checks(now_ms, self._is_alive, count)
         if checks:
             transactions.checked(*self._send(checks), now_ms)
@@ -81,6 +87,7 @@ class CheckRounds:
         """Send questions; return the offsets of halves that somebody was asked about, and of the others."""
         asked: list[int] = []
         not_asked: list[int] = []
+        refused: set[str] = set()
         members: dict[tuple[str, str], list[Member]] = {}
         written: dict[Member, list[bytes]] = {}
         questions = self._questions
@@ -91,12 +98,15 @@ class CheckRounds:
                 known = members[check.group, place.topic] = self._members(check.group, place.topic)
             if not known:
                 not_asked.append(check.offset)
+                refused.add(check.group)
                 continue
             self._turn += 1
             member = known[self._turn % len(known)]
             frame = questions.frame(check, place, member.connection.serialization)
             written.setdefault(member, []).append(frame)
             asked.append(check.offset)
+        for group in refused:
+            self._refused[group] = self._present(group)
         for member, frames in written.items():
             member.connection.write(b"".join(frames))
         return asked, not_asked
@@ -107,6 +117,11 @@ class CheckRounds:
             return True
         self._is_held |= any(member.connection.is_open for member in members)
         return False
+
+    def _present(self, group: str) -> list[tuple[Connection, bool]]:
+        """Return who is there of a group, and whether he reads what he is sent."""
+        producers = self._state.clients.producers(group)
+        return [(member.connection, _listens(member)) for member in producers if member.connection.is_open]
 
     def _members(self, group: str, topic: str) -> list[Member]:
         """Return the producers of the group that read what they are sent, and may see it."""

@@ -77,6 +77,38 @@ def test_a_question_that_could_not_be_sent_does_not_count() -> None:
     assert ask(driver) == [half.queue_offset]
 
 
+def test_others_that_come_are_asked_at_once_about_what_the_first_might_not_see() -> None:
+    driver = transacting(**TIMES)
+    half = begin(driver)
+    driver.clock.advance(6_100)
+    driver.tick()
+    transactions, now_ms = driver.engine.transactions, driver.clock.now_ms
+    transactions.take_checks(now_ms, lambda _: True, 9)
+    transactions.checked([], [half.queue_offset], now_ms)
+    assert transactions.book.due(GROUP) == 1
+    transactions.come("others")
+    assert transactions.take_checks(now_ms, lambda _: True, 9) == []
+    transactions.come(GROUP)
+    (check,) = transactions.take_checks(now_ms, lambda _: True, 9)
+    transactions.checked([check.offset], [], now_ms)
+    assert checks_of(driver, half) == 1
+    assert transactions.book.due(GROUP) == 0
+
+
+def test_what_is_decided_while_nobody_is_there_to_be_asked_is_not_kept_in_memory() -> None:
+    driver = transacting(**TIMES)
+    waiting = begin(driver, key="waits")
+    for _ in range(8):
+        halves = [begin(driver, key=f"{number}") for number in range(500)]
+        driver.clock.advance(6_100)
+        for _ in range(4):
+            driver.tick()
+        for half in halves:
+            end(driver, half, commit=False)
+    assert len(driver.engine.transactions.book.asking[GROUP]) < 2_600
+    assert ask(driver) == [waiting.queue_offset]
+
+
 @pytest.mark.parametrize("commit", [True, False])
 def test_after_the_last_check_a_half_is_parked_and_may_still_be_decided(commit: bool) -> None:
     driver = transacting(**TIMES)

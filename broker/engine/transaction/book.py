@@ -48,6 +48,9 @@ class Book:
         self.fresh = FreshHalves()
         #: due halves of each producer group: to be asked about as soon as one of its producers is there
         self.asking: dict[str, Line] = {}
+        #: due halves of each producer group that none of those who are there may see, and since when (calendar, ms):
+        #: looked at again after the interval, or when others have come
+        self.unasked: dict[str, tuple[Line, int]] = {}
         self.settled: OrderedDict[int, Settled] = OrderedDict()
         #: changes since the last snapshot
         self.changes = 0
@@ -70,6 +73,11 @@ class Book:
             planned_ms = self.calendar.put_all(offsets, due_ms)
             self.halves.extend(offsets, positions, store_ms, planned_ms, groups)
             self.changes += len(begun)
+
+    def due(self, group: str) -> int:
+        """Return how many of a group's halves wait to be asked about; a few of them may be decided already."""
+        unasked = self.unasked.get(group)
+        return len(self.asking.get(group, ())) + (len(unasked[0]) if unasked else 0)
 
     def plan(self, offset: int, due_ms: int) -> None:
         """Have an open half looked at when ``due_ms`` (wall clock) has come, and not before."""

@@ -10,7 +10,7 @@ The engine says whom to ask about what (``take``); whoever can reach producers a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from ..errors import CorruptRecord, EngineError, StoreRefused
@@ -30,6 +30,8 @@ from .rereading import read_halves
 LOOKED_AT_PER_TICK = 250
 #: Halves parked in one tick; each is an append.
 _PARKED_PER_TICK = 100
+#: Halves of a group without a producer that were decided meanwhile stay in its line, so many beside those that wait.
+_DECIDED_IN_LINE = 1_000
 #: Retry after the store refused.
 _REFUSED_PAUSE_MS = 1_000
 
@@ -69,18 +71,23 @@ class Checker:
                 continue  # it is seen to already, or stands in the calendar once more
             if chunk.checks[at] < book.most_checks:
                 chunk.flags[at] = DUE
-                self._line(book.halves.groups.name(chunk.groups[at])).append(offset)
+                self._wait(book.halves.groups.name(chunk.groups[at]), (offset,))
             else:
                 over.append(offset)
         if over:
             self._park_all(over, now_ms)
         return book.calendar.next_ms()
 
-    def _line(self, group: str) -> Line:
-        line = self._book.asking.get(group)
+    def _wait(self, group: str, offsets: Iterable[int]) -> None:
+        """Have due halves wait for a producer of their group."""
+        asking, halves = self._book.asking, self._book.halves
+        line = asking.get(group)
         if line is None:
-            line = self._book.asking[group] = Line()
-        return line
+            line = asking[group] = Line()
+        line.extend(offsets)
+        if len(line) > 2 * halves.groups.count(group) + _DECIDED_IN_LINE:
+            waiting = halves.places(line.take(len(line)))
+            asking[group] = Line(offset for offset, chunk, at in waiting if chunk.flags[at] == DUE)
 
     # asking
 
@@ -88,6 +95,9 @@ class Checker:
         """Return up to ``count`` questions for producers that are there; each must be given to ``checked``."""
         book = self._book
         checks: list[Check] = []
+        past_ms = book.calendar.planned(now_ms) - book.interval_ms
+        for group in [group for group, (_, since_ms) in book.unasked.items() if since_ms <= past_ms]:
+            self.come(group)
         for group in [group for group in book.asking if is_alive(group)]:
             waiting = book.asking[group]
             offsets = waiting.take(count - len(checks))
@@ -117,9 +127,15 @@ class Checker:
                 checks.append(Check(offset, position, record, group, count))
         return checks
 
+    def come(self, group: str) -> None:
+        """Hear that other producers of a group are there: what the last ones might not see is due at once."""
+        line, _ = self._book.unasked.pop(group, (None, 0))
+        if line is not None:
+            self._wait(group, line.take(len(line)))
+
     def checked(self, asked: Sequence[int], not_asked: Sequence[int], now_ms: int) -> None:
         """Hear of which halves (by offset) a producer was really asked now. Those about which nobody was, because those
-        who are there may not see them, are due again after the interval; that counts nothing."""
+        who are there may not see them, wait for others (``come``) or the interval; that counts nothing."""
         book = self._book
         planned_ms = book.calendar.planned(now_ms + book.interval_ms)
         planned: list[int] = []
@@ -133,10 +149,12 @@ class Checker:
         book.calendar.put_many(planned, planned_ms)
         book.check_total += len(planned)
         book.changes += len(planned)
-        for offset in not_asked:
-            row = book.halves.get(offset)
-            if row is not None and row.flags == DUE:
-                book.plan(offset, now_ms + book.interval_ms)
+        for offset, chunk, at in book.halves.places(not_asked):
+            if chunk.flags[at] == DUE:
+                group = book.halves.groups.name(chunk.groups[at])
+                if group not in book.unasked:
+                    book.unasked[group] = Line(), book.calendar.planned(now_ms)
+                book.unasked[group][0].append(offset)
 
     def restart(self, offset: int, now_ms: int) -> None:
         """Begin to count the checks of an open half anew."""

@@ -38,6 +38,11 @@ class GroupNames:
         """Return a group's number, -1 if none of its halves is open."""
         return self._numbers.get(name, -1)
 
+    def count(self, name: str) -> int:
+        """Return how many halves of a group are open."""
+        number = self._numbers.get(name)
+        return 0 if number is None else self._counts[number]
+
     def name(self, number: int) -> str:
         """Return the name of a group in use."""
         return self._names[number]

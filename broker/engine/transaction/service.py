@@ -103,6 +103,10 @@ class Transactions:
         """Hear of which halves (by offset) a producer was really asked."""
         self._checker.checked(asked, not_asked, now_ms)
 
+    def come(self, group: str) -> None:
+        """Hear that other producers of a group are there than when nobody could be asked (see Checker.come)."""
+        self._checker.come(group)
+
     def check_now(self, offset: int, position: int, now_ms: int) -> None:
         """Have the producer of an open half asked as soon as one is there. Raises TransactionNotFound."""
         row = self.book.halves.get(offset)

@@ -43,7 +43,7 @@ def status(book: Book, now_ms: int) -> Row:
         "checkTotal": book.check_total,
         "parkedTotal": book.parked_total,
         "groups": [
-            {"group": group, "open": count, "due": min(len(book.asking.get(group, ())), count)}
+            {"group": group, "open": count, "due": min(book.due(group), count)}
             for group, count in counts[:_MOST_GROUPS]
         ],
     }

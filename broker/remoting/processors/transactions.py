@@ -163,9 +163,11 @@ class TransactionProcessor:
         return request.answer(body=json_body({"nowMs": now_ms, **page}))
 
     def _add_producers(self, row: dict[str, Any]) -> None:
-        """Say which producers would be asked."""
+        """Say which producers would be asked: those who may see the half."""
+        topic, may_send = row.get("topic", ""), self._state.may_send
         members = self._state.clients.producers(row.get("group", ""))
-        row["producers"] = [member.client_id for member in members if member.connection.is_open][:10]
+        there = [each for each in members if each.connection.is_open and may_send(each.connection, topic)]
+        row["producers"] = [member.client_id for member in there[:10]]
 
     def _get(self, _: Connection, request: Command) -> Command:
         ext, book = request.ext, self._transactions.book
