@@ -10,7 +10,8 @@ from broker.engine.message import encode, format_properties, pack_host, record_s
 from spark.segment import Stretch, read_stretch
 from spark.selection import DEFAULT_LEVELS, GROUPS, Selection, delays_of
 
-ALL = Selection(groups=frozenset(GROUPS), delays_ms=delays_of(DEFAULT_LEVELS))
+#: Everything that a record itself says; what it is, group ``kinds``, is derived (test_kinds.py).
+ALL = Selection(groups=frozenset(GROUPS) - {"kinds"}, delays_ms=delays_of(DEFAULT_LEVELS))
 HOST = ("127.0.0.1", 10911)
 
 
