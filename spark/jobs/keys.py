@@ -8,7 +8,7 @@ life_…     count, p50, p95, p99, max of the ms between the first and the last 
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark.points import Question, points, quantiles, together
@@ -31,14 +31,12 @@ def keys(view: View, question: Question) -> DataFrame:
     )
     by_topic = busy.groupBy("about").agg(F.count("*").alias("keys"), best.alias("best")).join(topics, "about")
     nothing = F.lit(None).cast("bigint")
-    reach = F.struct(F.lit("reach"), F.lit(""), F.col("keys"), nothing, nothing)
+    reach = _line("reach", F.lit(""), F.col("keys"), nothing, nothing)
     hot = F.transform(
         F.coalesce("best", F.array()),
-        lambda one: F.struct(F.lit("hot"), one["key"], one["sent"], one["first_ms"], one["first"]),
+        lambda one: _line("hot", one["key"], one["sent"], one["first_ms"], one["first"]),
     )
-    figures = by_topic.select("topic", F.inline(F.concat(F.array(reach), hot))).toDF(
-        "topic", "series", "key", "value", "first_ms", "first"
-    )
+    figures = by_topic.select("topic", F.inline(F.concat(F.array(reach), hot)))
     lives = (
         words.groupBy("key")
         .agg(
@@ -54,6 +52,14 @@ def keys(view: View, question: Question) -> DataFrame:
             positions=F.when(F.col("first").isNotNull(), F.array("first")),
         ),
         quantiles(lives.join(topics, "about"), F.col("life_ms"), "life_", "topic"),
+    )  # fmt: skip
+
+
+def _line(series: str, key: Column, value: Column, first_ms: Column, first: Column) -> Column:
+    """Return one figure of a topic; structs of one array have the same names."""
+    return F.struct(
+        F.lit(series).alias("series"), key.alias("key"), value.alias("value"), first_ms.alias("first_ms"),
+        first.alias("first"),
     )  # fmt: skip
 
 
