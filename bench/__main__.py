@@ -31,6 +31,7 @@ def main() -> int:
     parser.add_argument(
         "--messages", type=int, default=0, help="how many messages `storage` stores, `pending` keeps waiting"
     )
+    parser.add_argument("--store", default="", help="a log for `spark` to read (`python -m bench.spark_log`)")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in MEASUREMENTS]
     if unknown:

@@ -1,4 +1,4 @@
-"""Spark over a large log: the scan alone, all dashboards, memory; beside a plain loop and a scan of Parquet."""
+"""Spark over a large log: the scan alone, all dashboards, memory; beside a plain loop, Parquet and DuckDB."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from argparse import Namespace
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,109 +15,60 @@ import psutil
 
 from bench.peers import work_directory
 from bench.rows import REPOSITORY, Row, Section
-from broker.engine.message import blank, decode, encode, format_properties, pack_host, record_size
+from bench.spark_log import plain_loop, write_log
 
 TITLE = "Dashboards with Spark"
 DEFINITION = (
-    "A log of {count:,} records with bodies of 128 bytes (seven of ten plain, one parked on a delay level, one timer, "
-    "one release), read on two cores. *Scan*: one aggregate over all rows, from the query's start to its answer. *All "
-    "nine dashboards*: from the start of the process to the last result, session start included; memory is the most "
-    "that Java and all Python processes held together, counted once where they share it."
+    "A log of {count:,} records with bodies of 128 bytes (of ten seven plain, one on a delay level, one timer and "
+    "its release), read on two cores. *Scan*: count, sum of sizes, ids and the latest moment over all records, from "
+    "the query's start to its answer. *All nine dashboards*: from the start of the process to the last result, session "
+    "start included. *Memory* is the most that Java and all Python processes held together: RSS adds up what each has "
+    "in memory, pages that they share counted again for each; PSS counts those once."
 )
 FULL, QUICK = 5_000_000, 100_000
-SEGMENT_BYTES = 256 << 20
-START_MS = 1_795_000_000_000
 #: Records that the plain loop reads: it takes the same time for each.
 LOOP_RECORDS = 200_000
 SCAN_PER_S, BODIES_PER_S, JOBS_S, MEMORY_MB = 400_000, 250_000, 90, 2_048
+READINGS = ("scan", "bodies", "jobs", "parquet", "duckdb")
 
 
 def measure(options: Namespace, at: str) -> Section:
-    """Write the log, then let processes of their own read it."""
+    """Write the log, unless one is given, then let processes of their own read it."""
     count = options.messages or (QUICK if options.quick else FULL)
     with work_directory() as directory:
-        store = directory / "store"
-        write_log(store, count)
-        found = {name: _asked(name, store) for name in ("scan", "bodies", "jobs", "parquet")}
-        loop_per_s = _loop(store, min(count, LOOP_RECORDS))
-    scan, bodies = count / found["scan"].seconds, count / found["bodies"].seconds
-    parquet = count / found["parquet"].seconds
-    jobs_s, memory_mb = found["jobs"].process_s, found["jobs"].peak_mb
-    rows = [
+        store = Path(options.store) if options.store else directory / "store"
+        if not store.exists():
+            write_log(store, count)
+        found = {name: _asked(name, store, directory) for name in READINGS}
+        started_s = time.perf_counter()
+        loop_per_s = plain_loop(store, LOOP_RECORDS) / (time.perf_counter() - started_s)
+    return Section(
+        "spark", TITLE, DEFINITION.format(count=count), "python -m bench spark", at, _rows(count, found, loop_per_s),
+        [f"all nine: {', '.join(f'{name} {seconds:.1f} s' for name, seconds in found['jobs'].each.items())}"],
+        "another way",
+    )  # fmt: skip
+
+
+def _rows(count: int, found: dict[str, Reading], loop_per_s: float) -> list[Row]:
+    per_s = {name: count / reading.seconds for name, reading in found.items()}
+    scan, bodies, jobs = per_s["scan"], per_s["bodies"], found["jobs"]
+    export_s = found["parquet"].each["export"]
+    after_export = count / (export_s + found["duckdb"].seconds)
+    return [
         Row("scan without bodies", f"{scan:,.0f} records/s", "", "", ">= 400,000/s", scan >= SCAN_PER_S),
         Row("scan with bodies", f"{bodies:,.0f} records/s", "", "", ">= 250,000/s", bodies >= BODIES_PER_S),
-        Row("against a plain Python loop", f"{scan:,.0f} /s", f"{loop_per_s:,.0f} /s", f"{scan / loop_per_s:.1f}"),
-        Row("against the same columns in Parquet", f"{scan:,.0f} /s", f"{parquet:,.0f} /s", f"{scan / parquet:.2f}"),
-        Row("all nine dashboards", f"{jobs_s:.1f} s", "", "", "<= 90 s", jobs_s <= JOBS_S),
-        Row("memory", f"{memory_mb:,.0f} MB", "", "", "<= 2 GB", memory_mb <= MEMORY_MB),
+        _compared("plain loop, engine's codec, one core", scan, loop_per_s),
+        _compared("Spark over an exported Parquet", scan, per_s["parquet"]),
+        _compared("DuckDB over the exported Parquet", scan, per_s["duckdb"]),
+        _compared(f"the export ({export_s:.1f} s) and DuckDB", scan, after_export),
+        Row("all nine dashboards", f"{jobs.process_s:.1f} s", "", "", "<= 90 s", jobs.process_s <= JOBS_S),
+        Row("memory, RSS", f"{jobs.rss_mb:,.0f} MB", "", "", "<= 2 GB", jobs.rss_mb <= MEMORY_MB),
+        Row("memory, PSS", f"{jobs.pss_mb:,.0f} MB", "", "", "<= 2 GB", jobs.pss_mb <= MEMORY_MB),
     ]
-    notes = [f"{name}: {seconds:.1f} s" for name, seconds in found["jobs"].each.items()]
-    return Section(
-        "spark", TITLE, DEFINITION.format(count=count), "python -m bench spark", at, rows, notes, "another way"
-    )
 
 
-def write_log(store: Path, count: int) -> None:
-    """Write segments as the engine would."""
-    (store / "commitlog").mkdir(parents=True)
-    start, data = 0, bytearray()
-    for number, (topic, properties) in enumerate(_records(count)):
-        while True:
-            record = _record(number, topic, properties, start + len(data))
-            if len(data) + len(record) + 8 <= SEGMENT_BYTES:
-                break
-            data += blank(SEGMENT_BYTES - len(data))
-            _close(store, start, data)
-            start, data = start + SEGMENT_BYTES, bytearray()
-        _POSITIONS[number % 10] = start + len(data)
-        data += record
-    _close(store, start, data)
-
-
-#: Where the last ten records stand, so that a release can name what it releases.
-_POSITIONS = [0] * 10
-_HOST, _BODY = pack_host("127.0.0.1", 10911), bytes(range(128))
-
-
-def _records(count: int) -> Iterator[tuple[str, dict[str, str]]]:
-    for number in range(count):
-        found = {"UNIQ_KEY": f"7F000001{number:024X}", "KEYS": f"order-{number // 6}", "TAGS": f"t{number % 5}"}
-        found |= {"WAIT": "true", "MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
-        topic, turn = f"topic-{number % 8}", number % 10
-        if turn == 7:
-            yield "SCHEDULE_TOPIC_XXXX", found | {"DELAY": "3", "REAL_TOPIC": topic, "REAL_QID": "0"}
-        elif turn == 8:
-            due = START_MS + number + 5
-            yield "rmq_sys_wheel_timer", found | {"ESC_DUE_MS": str(due), "REAL_TOPIC": topic, "REAL_QID": "0"}
-        elif turn == 9:
-            yield topic, found | {"ESC_DUE_MS": str(START_MS + number + 4), "ESC_SOURCE": str(_POSITIONS[8])}
-        else:
-            yield topic, found
-
-
-def _record(number: int, topic: str, properties: dict[str, str], position: int) -> bytes:
-    name, stored, at_ms = topic.encode(), format_properties(properties), START_MS + number
-    size = record_size(name, _BODY, stored, _HOST, _HOST)
-    return encode(name, 0, number, position, _BODY, stored, 0, 0, at_ms, _HOST, at_ms, _HOST, 0, 0, size)
-
-
-def _close(store: Path, start: int, data: bytearray) -> None:
-    with (store / "commitlog" / f"{start:020d}").open("wb") as file:
-        file.write(data)
-        file.truncate(SEGMENT_BYTES)
-
-
-def _loop(store: Path, count: int) -> float:
-    """Return records a second that a loop with the engine's codec reads."""
-    data = (store / "commitlog" / f"{0:020d}").read_bytes()
-    started_s, at, sizes = time.perf_counter(), 0, 0
-    for _ in range(count):
-        size = int.from_bytes(data[at : at + 4], "big")
-        if data[at + 4 : at + 8] == b"\xcb\xd4\x31\x94" or not size:
-            break
-        sizes += len(decode(data[at : at + size]).body)
-        at += size
-    return sizes / 128 / (time.perf_counter() - started_s)
+def _compared(name: str, ours: float, theirs: float) -> Row:
+    return Row(f"scan against {name}", f"{ours:,.0f} /s", f"{theirs:,.0f} /s", f"{ours / theirs:.2f}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,35 +77,53 @@ class Reading:
 
     seconds: float
     process_s: float
-    peak_mb: float
+    rss_mb: float
+    pss_mb: float
     each: dict[str, float]
 
 
-def _asked(name: str, store: Path) -> Reading:
+class Watch:
+    """The most memory that a process and its children held, in MB, looked at twice a second."""
+
+    def __init__(self, pid: int) -> None:
+        self.rss_mb = self.pss_mb = 0.0
+        self._pid = pid
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(0.5):
+            try:
+                first = psutil.Process(self._pid)
+                held = [process.memory_full_info() for process in (first, *first.children(recursive=True))]
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue
+            self.rss_mb = max(self.rss_mb, sum(one.rss for one in held) / 1e6)
+            self.pss_mb = max(self.pss_mb, sum(one.pss for one in held) / 1e6)
+
+
+def _asked(name: str, store: Path, scratch: Path) -> Reading:
     """Run one reading in a process of its own."""
-    child = subprocess.Popen(
-        [sys.executable, "-m", "bench.spark_reading", name, str(store)], cwd=REPOSITORY, stdout=subprocess.PIPE
-    )
-    peak = [0.0]
-    watch = threading.Thread(target=_watch, args=(child, peak), daemon=True)
     started_s = time.perf_counter()
-    watch.start()
-    said, _ = child.communicate()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "bench.spark_reading", name, str(store), str(scratch)],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+    )
+    with Watch(child.pid) as watch:
+        said, _ = child.communicate()
     took_s = time.perf_counter() - started_s
-    watch.join()
     if child.returncode:
         raise RuntimeError(f"The reading {name!r} ended with {child.returncode}.")
     found = json.loads(said)
-    return Reading(found["seconds"], took_s, peak[0], found["each"])
-
-
-def _watch(child: subprocess.Popen[bytes], peak: list[float]) -> None:
-    while child.poll() is None:
-        total = 0
-        try:
-            processes = [psutil.Process(child.pid), *psutil.Process(child.pid).children(recursive=True)]
-            total = sum(process.memory_full_info().pss for process in processes)
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            pass
-        peak[0] = max(peak[0], total / 1e6)
-        threading.Event().wait(0.5)
+    reading = Reading(found["seconds"], took_s, watch.rss_mb, watch.pss_mb, found["each"])
+    print(f"  {name}: {reading}", file=sys.stderr)
+    return reading
