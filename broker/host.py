@@ -107,6 +107,7 @@ class EngineGuest(Guest):
                 on_failed=lambda reason: self._failed(f"the store failed: {reason}"),
                 inner_user=inner_user(),
                 tls=tls_config(),
+                metrics_token=settings.METRICS_TOKEN,
             )
             await service.start()
         except (EngineError, OSError) as error:

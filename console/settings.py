@@ -55,6 +55,8 @@ ACCESS_KEY = os.environ.get("ESCAPEMENT_ACCESS_KEY") or "escapement"
 ACCESS_SECRET = os.environ.get("ESCAPEMENT_SECRET_KEY") or (kept_secret(VAR / "broker-secret") if BROKER_ACCESS else "")
 # Certificates that the broker shows; None: no TLS.
 BROKER_TLS = server_certificates(os.environ)
+#: Who brings it is told /metrics of broker and console; without it only this machine is.
+METRICS_TOKEN = os.environ.get("ESCAPEMENT_METRICS_TOKEN", "")
 # How this project's own clients speak with the brokers of ESCAPEMENT_NAMESRV: keyword arguments of broker.client.
 ESCAPEMENT_CLIENT = client_access(os.environ, ACCESS_KEY, ACCESS_SECRET)
 

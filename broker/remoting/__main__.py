@@ -67,6 +67,7 @@ async def _serve(config: EngineConfig, options: argparse.Namespace) -> int:
         config, listen_host=config.host, broker_port=config.port, namesrv_port=options.namesrv_port, on_failed=failed,
         inner_user=User(name, os.environ["ESCAPEMENT_SECRET_KEY"], is_super=True) if name else None,
         tls=TlsConfig(options.tls_cert, options.tls_key) if options.tls_cert else None,
+        metrics_token=os.environ.get("ESCAPEMENT_METRICS_TOKEN", ""),
     )  # fmt: skip
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

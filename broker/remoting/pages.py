@@ -1,7 +1,8 @@
 """Health and metrics by HTTP, on the broker's own port: `/healthz`, `/readyz`, `/metrics`. Nothing else, and no writes.
 
-Health is told to everybody, in one word. Metrics name topics, groups and clients: they are told to this machine and to
-who brings the token. A request that was passed on by a proxy does not come from this machine, whatever its address.
+Health is told to everybody, in one word. Metrics name topics, groups and clients: they are told to who brings the
+token, or, where there is none, to this machine. A request that was passed on by a proxy does not come from this
+machine, whatever its address.
 """
 
 from __future__ import annotations
@@ -75,7 +76,12 @@ class Pages:
 
     def _tell(self, headers: dict[str, str], host: str, metrics: Metrics, answered: Answered) -> None:
         if not self.may_see_metrics(headers, host):
-            answered(page(HTTPStatus.FORBIDDEN, "Metrics are told to this machine, and to who brings the token.\n"))
+            answered(
+                page(
+                    HTTPStatus.FORBIDDEN,
+                    "Metrics are told to who brings the token, or, where none is set, to this machine.\n",
+                )
+            )
             return
 
         async def make() -> None:
@@ -94,9 +100,9 @@ class Pages:
 
     def may_see_metrics(self, headers: dict[str, str], host: str) -> bool:
         """Whether who asks may see more than health; header names are lower case."""
-        kind, _, given = headers.get("authorization", "").partition(" ")
-        if self._token and kind.lower() == "bearer":
-            return hmac.compare_digest(given.strip().encode(), self._token.encode())
+        if self._token:
+            kind, _, given = headers.get("authorization", "").partition(" ")
+            return kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self._token.encode())
         # the name that was asked for is looked at, too: a page in a browser may have a name of its own lead here
         named = headers.get("host", host).rpartition(":")[0] or headers.get("host", host)
         is_here = is_this_machine(host) and (named == "localhost" or is_this_machine(named))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import socket
 import sys
 import time
 from collections.abc import Callable
@@ -22,7 +21,9 @@ from .checkrounds import CheckRounds
 from .codes import Request
 from .front import open_front
 from .limits import Limits
-from .pages import Metrics, Pages
+from .listening import bound
+from .metrics import BrokerMetrics
+from .pages import Pages
 from .processors.access import AccessProcessor
 from .processors.acks import AckProcessor
 from .processors.administration import Processor, administration
@@ -69,7 +70,8 @@ class BrokerService:
 
     A port of 0 takes a free one; `address` and `namesrv_address` say which. `on_failed` is called with the reason
     when the store has FAILED: the process is to end, recovery at the next start checks the end of the log. With an
-    `inner_user` there is access control: only signed requests are taken, and that user may do everything.
+    `inner_user` there is access control: only signed requests are taken, and that user may do everything. Metrics are
+    told to who brings the `metrics_token`, or, if it is empty, to this machine.
     """
 
     def __init__(
@@ -85,7 +87,6 @@ class BrokerService:
         clock: Callable[[], int] = wall_clock_ms,
         inner_user: User | None = None,
         tls: TlsConfig | None = None,
-        metrics: Callable[[BrokerService], Metrics] | None = None,
         metrics_token: str = "",
     ) -> None:
         self.config = config
@@ -99,7 +100,6 @@ class BrokerService:
         self._inner_user = inner_user
         self._gate: Gate | None = None
         self._tls = tls
-        self._metrics = metrics
         self._metrics_token = metrics_token
         self._replies = SendReplies()
         self._servers: list[Server] = []
@@ -153,8 +153,8 @@ class BrokerService:
         the store cannot be opened.
         """
         certificates = None if self._tls is None else Certificates(self._tls, self._clock)
-        broker_socket = _bound(self._listen_host, self._broker_port)
-        namesrv_socket = _bound(self._listen_host, self._namesrv_port)
+        broker_socket = bound(self._listen_host, self._broker_port)
+        namesrv_socket = bound(self._listen_host, self._namesrv_port)
         try:
             if self._broker_port == 0:
                 self.config = replace(self.config, port=broker_socket.getsockname()[1])
@@ -171,8 +171,8 @@ class BrokerService:
             namesrv_socket.close()
             engine.close(self._clock())
             raise
-        metrics = None if self._metrics is None else self._metrics(self)
-        open_front(broker, certificates, Pages(lambda: engine.health().state, metrics, token=self._metrics_token))
+        metrics = BrokerMetrics(self._running, lambda: self.servers, lambda: self.waiting_pops)
+        open_front(broker, certificates, Pages(lambda: engine.health().state, metrics.text, token=self._metrics_token))
         open_front(namesrv, certificates)
         self._tune_collector()
         await namesrv.start(namesrv_socket)
@@ -276,16 +276,3 @@ class BrokerService:
             for server in self._servers:
                 server.abort_connections()
             self._servers = []
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    listening = socket.socket(family, kind, protocol)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.setblocking(False)
-        listening.bind(address)
-    except OSError:
-        listening.close()
-        raise
-    return listening

@@ -11,7 +11,7 @@ A counter notes what it was when a stretch of time began in which it moved, so t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -128,6 +128,10 @@ class Statistics:
         """Last minute, hour and day of one counter; None if nothing was ever counted."""
         counter = self._counters.get((name, key))
         return counter.sums(now_ms) if counter is not None else None
+
+    def totals(self, name: str) -> Iterator[tuple[str, int]]:
+        """Key and total of all counters of one statistic, since the start (or since one was forgotten)."""
+        return ((key, counter.total) for (known, key), counter in list(self._counters.items()) if known == name)
 
     def per_second(self, name: str, key: str, now_ms: int) -> float:
         """Rate of the last minute."""

@@ -12,6 +12,7 @@ from console.pages import (
     groups,
     health,
     messages,
+    metrics,
     operations,
     overview,
     schedule,
@@ -62,4 +63,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("login/", LoginView.as_view(redirect_authenticated_user=True), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("healthz", health.healthz, name="healthz"),
+    path("readyz", health.readyz, name="readyz"),
+    path("metrics", metrics.metrics, name="metrics"),
 ]

@@ -69,7 +69,8 @@ def test_a_store_that_takes_nothing_is_not_ready(state: str, status: int) -> Non
 REFUSED = {
     "no page": (request("/"), 404),
     "a path that climbs": (request("/../../etc/passwd"), 404),
-    "metrics nobody makes": (request("/metrics"), 404),
+    "metrics for who was led here by a name": (request("/metrics").replace(b"127.0.0.1", b"evil.example"), 403),
+    "metrics through a proxy": (request("/metrics", "X-Forwarded-For: 10.0.0.1"), 403),
     "no version": (b"GET /healthz\r\n\r\n", 400),
     "no HTTP": (b"HELLO there WORLD/1.1\r\n\r\n", 400),
     "not a word": (b"G\r\n\r\n", 400),

@@ -1,0 +1,148 @@
+"""`/metrics` of a broker: read by a client of OpenMetrics, compared with what was done."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from broker.engine.config import EngineConfig
+from broker.remoting.codes import Answer, Request
+from broker.remoting.pages import CONTENT_TYPE
+from broker.remoting.service import BrokerService
+from tests.remoting.peer import Peer
+from tests.remoting.popper import TOPIC, Popper
+from tests.remoting.test_pages import Shown, asked, request
+
+METRICS = Path(__file__).parents[2] / "docs" / "METRICS.md"
+OWN = {"cluster": "DefaultCluster", "node_type": "broker", "node_id": "broker-a"}
+
+Samples = dict[str, list[tuple[dict[str, str], float]]]
+
+
+def parsed(page: Shown) -> Samples:
+    """Name -> (labels without those of the broker, value)."""
+    assert (page.status, page.headers["content-type"]) == (200, CONTENT_TYPE.lower())
+    samples: Samples = {}
+    for family in text_string_to_metric_families(page.body):
+        for sample in family.samples:
+            labels = {name: value for name, value in sample.labels.items() if (name, value) not in OWN.items()}
+            samples.setdefault(sample.name, []).append((labels, sample.value))
+            assert sample.name.startswith("process_") or sample.labels.items() >= OWN.items(), sample
+    return samples
+
+
+async def metrics_of(service: BrokerService) -> Samples:
+    return parsed(await asked(service.address, request("/metrics")))
+
+
+async def test_an_empty_broker_tells_of_itself(service: BrokerService) -> None:
+    found = await metrics_of(service)
+    assert found["rocketmq_broker_permission"] == [({}, 6)]
+    assert {labels["escapement_store_state"]: value for labels, value in found["escapement_store_state"]} == {
+        "OK": 1, "DEGRADED": 0, "READONLY": 0, "FAILED": 0, "CLOSED": 0,
+    }  # fmt: skip
+    assert found["rocketmq_storage_size"] == [({"storage_type": "local", "storage_medium": "disk"}, 0)]
+    assert found["process_resident_memory_bytes"][0][1] > 1 << 20
+
+
+async def test_what_comes_goes_and_stays_is_counted(service: BrokerService, peer: Peer) -> None:
+    for _ in range(3):
+        assert (await peer.send("orders")).code == Answer.SUCCESS
+    await peer.heartbeat("me", "billing", topic="orders")
+    await peer.pull("orders", group="billing", maxMsgNums="2")
+    commit = {"consumerGroup": "billing", "topic": "orders", "queueId": "0", "commitOffset": "1"}
+    assert (await peer.ask(Request.UPDATE_CONSUMER_OFFSET, commit)).code == Answer.SUCCESS
+    found = await metrics_of(service)
+    orders = {"topic": "orders", "is_system": "false"}
+    billing = orders | {"consumer_group": "billing", "is_retry": "false"}
+    assert found["rocketmq_messages_in_total"] == [(orders, 3)]
+    assert found["rocketmq_messages_out_total"] == [(billing, 2)]
+    assert (billing, 2) in found["rocketmq_consumer_lag_messages"]
+    (age_ms,) = [value for labels, value in found["rocketmq_consumer_lag_latency"] if labels == billing]
+    assert 0 <= age_ms < 60_000
+    (consumers,) = found["rocketmq_consumer_connections"]
+    assert (consumers[0]["consumer_group"], consumers[0]["consume_mode"], consumers[1]) == ("billing", "push", 1)
+    assert sum(count for _, count in found["rocketmq_producer_connections"]) == 1
+    assert found["rocketmq_storage_size"][0][1] == service.engine.health().log_end_position
+    assert {labels["door"]: count for labels, count in found["escapement_connections"]}["broker"] == 2
+
+
+async def test_a_deleted_topic_and_a_group_that_has_all_are_no_lag(service: BrokerService, peer: Peer) -> None:
+    await peer.send("orders")
+    for topic, offset in (("orders", 1), ("gone", 0)):
+        await peer.create_topic(topic)
+        service.engine.offsets.commit("billing", topic, 0, offset)
+    service.engine.topics.delete("gone", service.engine.health().log_end_position)
+    found = await metrics_of(service)
+    lags = {labels["topic"]: value for labels, value in found["rocketmq_consumer_lag_messages"]}
+    assert lags == {"orders": 0}
+    assert {labels["topic"]: value for labels, value in found["rocketmq_consumer_lag_latency"]} == {"orders": 0}
+
+
+async def test_what_was_popped_is_in_flight(service: BrokerService, json_peer: Peer, popper: Popper) -> None:
+    await json_peer.send(TOPIC)
+    await popper.pop()
+    found = await metrics_of(service)
+    assert [value for labels, value in found["rocketmq_consumer_inflight_messages"] if labels["topic"] == TOPIC] == [1]
+
+
+async def test_delayed_messages_are_counted_by_level(service: BrokerService, peer: Peer) -> None:
+    await peer.send("orders", properties="DELAY\x012\x02")
+    found = await metrics_of(service)
+    assert ({"level": "2"}, 1) in found["escapement_delayed_messages"]
+
+
+@pytest.fixture
+async def guarded(config: EngineConfig) -> AsyncIterator[BrokerService]:
+    """A broker whose metrics need a token."""
+    running = BrokerService(config, broker_port=0, namesrv_port=0, metrics_token="a-token")
+    await running.start()
+    yield running
+    await running.stop()
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ((), 403),
+        (("Authorization: Bearer another",), 403),
+        (("Authorization: Basic a-token",), 403),
+        (("Authorization: Bearer a-token",), 200),
+        (("authorization: bearer a-token", "X-Forwarded-For: 10.0.0.1"), 200),
+    ],
+)
+async def test_with_a_token_only_who_brings_it_is_told(
+    guarded: BrokerService, headers: tuple[str, ...], status: int
+) -> None:
+    page = await asked(guarded.address, request("/metrics", *headers))
+    assert page.status == status
+    assert ("rocketmq_topic_number" in page.body) == (status == 200)
+
+
+async def test_metrics_that_cannot_be_collected_are_an_error_and_nothing_else(
+    service: BrokerService, peer: Peer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as broken, caplog.at_level(logging.ERROR, "broker.remoting"):
+        broken.setattr(service.engine, "schedule", None)
+        assert (await asked(service.address, request("/metrics"))).status == 500
+    assert "could not be collected" in caplog.text
+    assert (await peer.ask(Request.GET_BROKER_CONFIG)).code == Answer.SUCCESS
+    assert (await asked(service.address, request("/metrics"))).status == 200
+
+
+def documented() -> set[str]:
+    """Names in the table of the broker's metrics."""
+    part = METRICS.read_text().partition("## Of the broker")[2].partition("## Of the console")[0]
+    return set(re.findall(r"^\| `(\w+)`", part, re.MULTILINE))
+
+
+async def test_each_metric_is_documented(service: BrokerService) -> None:
+    page = await asked(service.address, request("/metrics"))
+    families = list(text_string_to_metric_families(page.body))
+    told = {f"{family.name}_total" if family.type == "counter" else family.name for family in families}
+    assert {name for name in told if not name.startswith("process_")} == documented()
