@@ -27,9 +27,9 @@ from .topics import TIMER_TOPIC
 
 _WELL_FORMED = re.compile("(?:[^\x01\x02]+\x01[^\x02]*+\x02)*+").fullmatch
 #: Marks of messages that wait for a moment; taken as ordinary ones they would be delivered too early.
-_ASKS_FOR_A_MOMENT = re.compile(
-    f"(?:^|\x02)(?:{TIMER_DELIVER_MS}|{TIMER_DELAY_SEC}|{TIMER_DELAY_MS}|{TIMER_DELETE})\x01"
-).search
+_MOMENTS = frozenset({TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELETE})
+#: How all of them begin.
+_MOMENT = "TIMER_DE"
 
 
 #: Not a client's to say; the check sum is that of the record which it received and passes on.
@@ -70,10 +70,19 @@ def facts_of(raw: bytes) -> Facts:
     level = 0
     if "DELAY" in text and (value := value_in(text, DELAY)) is not None:
         level = _delay_level(value)
-    timer = text if "TIMER_" in text and level == 0 and _ASKS_FOR_A_MOMENT(text) is not None else ""
+    timer = text if _MOMENT in text and level == 0 and _asks_for_a_moment(text) else ""
     tags = value_in(text, TAGS) if "TAGS" in text else None
     keys = value_in(text, KEYS) if "KEYS" in text else None
     return Facts(raw, value_in(text, UNIQUE_KEY), tags, keys, level, timer)
+
+
+def _asks_for_a_moment(text: str) -> bool:
+    at = text.find(_MOMENT)
+    while at >= 0:
+        if (not at or text[at - 1] == "\x02") and text[at : text.find("\x01", at)] in _MOMENTS:
+            return True
+        at = text.find(_MOMENT, at + 1)
+    return False
 
 
 def value_in(text: str, name: str) -> str | None:

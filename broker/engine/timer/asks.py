@@ -19,10 +19,8 @@ from ..store.facts import value_in
 
 Conflict = Literal["replace", "keep", "error"]
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}").fullmatch
-#: The usual case, one property and nothing else about timers.
-_ONE_MOMENT = re.compile(
-    f"(?:^|\x02)({TIMER_DELIVER_MS}|{TIMER_DELAY_MS}|{TIMER_DELAY_SEC})\x01([0-9]{{1,15}})\x02"
-).search
+#: How the names of all properties about moments begin; how long a number can be that is no case for special care.
+_MOMENT, _USUAL_DIGITS = "TIMER_D", 15
 _LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
 #: Longest schedule key, in characters.
 KEY_LIMIT = 200
@@ -37,15 +35,33 @@ class Ask(NamedTuple):
     on_conflict: Conflict
 
 
+def usual_due_ms(text: str, now_ms: int) -> int | None:
+    """Return the moment asked for in the usual case, one property and nothing else about timers; None in any other.
+
+    It may be over, or too far.
+    """
+    if "ESC_" in text:
+        return None
+    at = text.find(_MOMENT)
+    if at < 0 or (at and text[at - 1] != "\x02") or text.find(_MOMENT, at + 1) >= 0:
+        return None
+    middle = text.find("\x01", at)
+    digits = text[middle + 1 : text.find("\x02", middle)]
+    if len(digits) > _USUAL_DIGITS or not (digits.isascii() and digits.isdigit()):
+        return None
+    name, value = text[at:middle], int(digits)
+    if name == TIMER_DELIVER_MS:
+        return value
+    if name == TIMER_DELAY_SEC:
+        return now_ms + value * 1000
+    return now_ms + value if name == TIMER_DELAY_MS else None
+
+
 def ask_of(text: str, now_ms: int, max_delay_ms: int) -> Ask | None:
     """Return what the properties ask for, None if the moment is over: the message is to be delivered at once.
 
     Raises TimerIllegal.
     """
-    if text.count("TIMER_D") == 1 and "ESC_" not in text and (only := _ONE_MOMENT(text)) is not None:
-        due_ms = _due_of(only[1], int(only[2]), now_ms)
-        if now_ms < due_ms <= now_ms + max_delay_ms:
-            return Ask(due_ms, None, None, "error")
     due_ms = due_ms_asked(text, now_ms)
     delete = value_in(text, TIMER_DELETE) if "DEL_UNIQKEY" in text else None
     if due_ms <= now_ms:
@@ -57,12 +73,6 @@ def ask_of(text: str, now_ms: int, max_delay_ms: int) -> Ask | None:
     if "ESC_" not in text or (key := value_in(text, SCHEDULE_KEY)) is None:
         return Ask(due_ms, delete, None, "error")
     return Ask(due_ms, delete, checked_key(key), _conflict_of(text))
-
-
-def _due_of(name: str, value: int, now_ms: int) -> int:
-    if name == TIMER_DELIVER_MS:
-        return value
-    return now_ms + (value if name == TIMER_DELAY_MS else value * 1000)
 
 
 def due_ms_asked(text: str, now_ms: int) -> int:

@@ -19,7 +19,7 @@ from ..properties import (
 from ..store.facts import Facts, schedule_entry
 from ..store.ticket import Ticket
 from ..store.topics import TIMER_TOPIC
-from .asks import Ask, ask_of, due_ms_asked
+from .asks import Ask, ask_of, due_ms_asked, usual_due_ms
 from .core import Core
 from .deletes import Deletes
 from .keys import Keys
@@ -50,7 +50,12 @@ class Parking:
     ) -> Ticket | None:
         """Park a message that asks for a moment; None if that is over: deliver it at once. Raises InvalidMessage,
         StoreRefused."""
-        ask = ask_of(facts.timer, now_ms, self._store.config.timer_max_delay_ms)
+        config = self._store.config
+        due_ms = usual_due_ms(facts.timer, now_ms)
+        if due_ms is not None and now_ms < due_ms <= now_ms + config.timer_max_delay_ms:
+            self.check_room(due_ms)
+            return self.append(topic, queue_id, body, facts, sent, due_ms, now_ms, owner)
+        ask = ask_of(facts.timer, now_ms, config.timer_max_delay_ms)
         if ask is None:
             return None
         if ask.delete is not None:

@@ -27,7 +27,7 @@ _LOADED_PER_TICK, _FEW_LOADED = 2_000, 128
 _MANY = 128
 #: How much may be loaded and encoded ahead.
 LOADED_LIMIT = 600_000
-READY_LIMIT_BYTES = 64 << 20
+READY_LIMIT_BYTES = 112 << 20
 
 
 class Released(NamedTuple):
