@@ -1,13 +1,21 @@
-"""Bugs that Apache RocketMQ had with transactions, by the number of its issue."""
+"""Bugs that Apache RocketMQ had with transactions, by the number of its issue.
+
+    #544    lost where its immunity ends in the very moment of the look      #8158   checked on after a late commit
+    #615    immunity uses up the checks                                      #8311   parked although it was never asked
+    #2694   rolled back by a check, then committed by its producer           #9500   one error holds up all behind it
+    #7240   an op record of several halves is done with after the first
+
+"A late abort hits the next transaction", of Kafka, is in test_transaction_intake.py.
+"""
 
 from __future__ import annotations
 
 import pytest
 
 from broker.engine.errors import TransactionDecided
-from broker.engine.store.topics import PARKED_HALF_TOPIC
-from broker.engine.testing import SimulatedFiles
-from tests.engine.transacting import TIMES, ask, begin, checks_of, copies, end, transacting
+from broker.engine.store.topics import OP_TOPIC, PARKED_HALF_TOPIC
+from broker.engine.testing import PowerLoss, SimulatedFiles
+from tests.engine.transacting import TIMES, ask, begin, checks_of, copies, end, end_soon, transacting
 
 #: An entry of the calendar is looked at up to so much late, never early.
 GRAIN_MS = 100
@@ -45,6 +53,37 @@ def test_rmq_2694_what_a_check_rolled_back_the_producer_cannot_commit() -> None:
     with pytest.raises(TransactionDecided):
         end(driver, half, commit=True, by="producer 10.0.0.7:5000")
     assert copies(driver) == []
+
+
+@pytest.mark.parametrize("stop", ["checkpoint", "kill", "snapshot lost"])
+def test_rmq_7240_an_op_record_is_not_done_with_while_it_names_halves_behind_an_open_one(stop: str) -> None:
+    """One op record names halves on both sides of an open one; a start believes all that it says, each time."""
+    files = SimulatedFiles()
+    driver = transacting(files, **TIMES)
+    halves = [begin(driver, key=f"K{number}") for number in range(5)]
+    for number, commit in ((0, True), (1, False), (3, True)):
+        end_soon(driver, halves[number], commit=commit)
+    driver.settle()
+    assert [record.body for record in driver.readable(OP_TOPIC).values()] == [b"0,1,3,"]
+    for still_open in ([2, 4], [4]):
+        for _ in range(2):
+            if stop != "kill":
+                driver.clock.advance(11_000)
+                driver.upkeep()
+            files = files.crash(PowerLoss("kill"))
+            if stop == "snapshot lost":
+                for name in set(files.list("/store")) & {"escapement.halves.0", "escapement.halves.1"}:
+                    files.remove(f"/store/{name}")
+            driver = transacting(files, clock=driver.clock, **TIMES)
+            assert [row.offset for row in driver.engine.transactions.book.halves.since(0)] == still_open
+            with pytest.raises(TransactionDecided):
+                end(driver, halves[3], commit=False)
+            assert end(driver, halves[1], commit=False) is False
+        driver.clock.advance(31_000)
+        assert ask(driver) == still_open
+        if 2 in still_open:
+            assert end(driver, halves[2], commit=False)
+    assert len(copies(driver)) == 2
 
 
 def test_rmq_8158_a_late_commit_ends_the_checks() -> None:

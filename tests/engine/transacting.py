@@ -25,10 +25,15 @@ def begin(driver: Driver, body: bytes = b"pay", *, key: str = "A0", group: str =
 
 
 def end(driver: Driver, half: Ticket, *, commit: bool | None, by: str = "producer", **changed: object) -> bool:
-    asked = Ending(half.queue_offset, half.position, commit, by, group=GROUP)
-    done = driver.engine.transactions.end(asked._replace(**changed), driver.clock.now_ms)
+    done = end_soon(driver, half, commit=commit, by=by, **changed)
     driver.settle()
     return done
+
+
+def end_soon(driver: Driver, half: Ticket, *, commit: bool | None, by: str = "producer", **changed: object) -> bool:
+    """Decide; the op record is written with whatever else comes until the driver settles."""
+    asked = Ending(half.queue_offset, half.position, commit, by, group=GROUP)
+    return driver.engine.transactions.end(asked._replace(**changed), driver.clock.now_ms)
 
 
 def copies(driver: Driver, queue_id: int = 0) -> list[Message]:
