@@ -33,7 +33,7 @@ def move_due(queue: DelayedQueue, limit: int, *, skip_poison: int = 0, scan: boo
     index is being built, by a scan of the whole list.
     """
     arguments = (limit, INDEX_STEP, int(scan), skip_poison)
-    answer = cast("list[int | bytes]", queue.server.script(scripts.TRANSFER, queue.script_keys(), arguments))
+    answer = cast("list[int | bytes]", queue.script(scripts.TRANSFER, queue.script_keys(), arguments))
     return read_moved([whole(part) for part in answer])
 
 
@@ -48,7 +48,7 @@ def tend_index(queue: DelayedQueue) -> bool:
 
     It is left alone while members come due in the order of offers: then a transfer finds them without it.
     """
-    return queue.server.script(scripts.TEND, queue.script_keys(), (INDEX_STEP,)) == 1
+    return queue.script(scripts.TEND, queue.script_keys(), (INDEX_STEP,)) == 1
 
 
 def move_all_due(queue: DelayedQueue, limit: int = 200) -> int:

@@ -117,7 +117,7 @@ class Outbound:
             limit, INDEX_STEP, int(scan), skip_poison, bound, LARGEST_BYTES, int(limit > 0), self._owner, OWNED_MS,
         )  # fmt: skip
         keys = (*queue.script_keys(), queue.keys.sending, queue.keys.aside, queue.keys.mode)
-        answer = cast("list[int | bytes]", queue.server.script(scripts.CLAIM, keys, arguments))
+        answer = cast("list[int | bytes]", queue.script(scripts.CLAIM, keys, arguments))
         if not answer:
             raise SomebodyElseSends
         self._owned[queue.name] = queue

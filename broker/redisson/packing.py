@@ -11,12 +11,15 @@ Up to 3.21.0 (`Packing.OLD`, "dLc0"):
 The random part only makes equal values distinct. Members written here hold a counter in it, big-endian, so that values
 due in the same millisecond keep the order in which they were offered.
 
+A random part of another length counts only where the old form does not fit: the first byte of an old member is chance.
+
 A member that fits neither is poison: Java's transfer stops at it and repeats what came before it without end.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -61,9 +64,25 @@ def detect(member: bytes, likely: Packing = Packing.NEW, size_bytes: int | None 
     of the queue, decides.
     """
     size = len(member) if size_bytes is None else size_bytes
-    heads = ((Packing.NEW, _new_head(member, size)), (Packing.OLD, _old_head(member, size)))
-    fits = [packing for packing, head in heads if head]
-    return likely if likely in fits else next(iter(fits), None)
+    new_head, is_old = _new_head(member, size), _old_head(member, size) > 0
+    if new_head == NEW_HEAD_BYTES:
+        return likely if is_old else Packing.NEW
+    if is_old:
+        return Packing.OLD
+    return Packing.NEW if new_head else None
+
+
+def certain(member: bytes, size_bytes: int | None = None) -> Packing | None:
+    """The packing of a member that fits only one, None for all others."""
+    first, second = (detect(member, likely, size_bytes) for likely in Packing)
+    return first if first is second else None
+
+
+def likely_packing(members: Sequence[bytes], sizes: Sequence[int] | None = None) -> Packing:
+    """The packing of the last of these members that fits only one; new when none does. `sizes` where they are cut."""
+    lengths = sizes or [len(member) for member in members]
+    told = (certain(member, size) for member, size in zip(reversed(members), reversed(lengths), strict=True))
+    return next((packing for packing in told if packing), Packing.NEW)
 
 
 def unpack(member: bytes, likely: Packing = Packing.NEW) -> Unpacked:

@@ -71,7 +71,7 @@ def _page(
         left_out = int(number)
         float(low)
     arguments = (low, _bound(to_ms), left_out, limit, shown_bytes, which, "aside" if aside else "timeout")
-    answer = cast("list[bytes | int]", queue.server.script(scripts.PAGE, inspected_keys(queue), arguments))
+    answer = cast("list[bytes | int]", queue.script(scripts.PAGE, inspected_keys(queue), arguments))
     now_ms, seen = whole(answer[0]), whole(answer[1])
     last, last_count = cast("bytes", answer[2]).decode(), whole(answer[3])
     fields = answer[4:]

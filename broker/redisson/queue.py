@@ -12,8 +12,9 @@ from . import scripts
 from .codecs import Codec, StringCodec
 from .errors import InvalidDelay, NotAllowed
 from .keys import QueueKeys
-from .packing import Packing, detect, pack, unpack
-from .server import RedisClient, Server, connect, whole
+from .packing import Packing, certain, detect, likely_packing, pack, unpack
+from .scripts import Script
+from .server import Answer, Argument, RedisClient, Server, connect, whole
 from .waiting import Receipt
 
 #: Scores are doubles; whole milliseconds are exact up to here.
@@ -72,7 +73,7 @@ class DelayedQueue:
         self.may_write()
         arguments = [part for value in encoded for part in (kind, number, value)]
         keys = (self.keys.target, self.keys.timeout, self.keys.waiting, self.keys.channel)
-        answer = cast("list[bytes]", self.server.script(scripts.OFFER, keys, (self.packing, *arguments)))
+        answer = cast("list[bytes]", self.script(scripts.OFFER, keys, arguments))
         packing = Packing(answer[1].decode())
         pairs = zip(answer[2::2], answer[3::2], encoded, strict=True)
         return [
@@ -109,7 +110,10 @@ class DelayedQueue:
     def peek(self) -> object | None:
         """The value that was offered first and still waits, due or not, as in Java."""
         member = cast("bytes | None", self.server.run("LINDEX", self.keys.waiting, 0))
-        return None if member is None else self.codec.decode(unpack(member).value)
+        if member is None:
+            return None
+        nearby = [] if certain(member) else cast("list[bytes]", self.server.run("LRANGE", self.keys.waiting, -8, -1))
+        return self.codec.decode(unpack(member, self.likely(nearby)).value)
 
     def size(self) -> int:
         """How many wait."""
@@ -127,8 +131,10 @@ class DelayedQueue:
 
     def read_all_bytes(self) -> Iterator[bytes]:
         """The same, not decoded."""
-        for member in cast("list[bytes]", self.server.run("LRANGE", self.keys.waiting, 0, -1)):
-            yield unpack(member).value
+        members = cast("list[bytes]", self.server.run("LRANGE", self.keys.waiting, 0, -1))
+        likely = self.likely(members)
+        for member in members:
+            yield unpack(member, likely).value
 
     def contains(self, value: object) -> bool:
         """Whether a value waits; as in Java, its bytes must be equal."""
@@ -174,9 +180,17 @@ class DelayedQueue:
         keys = self.keys
         return keys.target, keys.timeout, keys.waiting, keys.index, keys.values
 
+    def script(self, script: Script, keys: Sequence[bytes], arguments: Sequence[Argument] = ()) -> Answer:
+        """One script on keys of this queue; the last argument tells which packing the queue is said to have."""
+        return self.server.script(script, keys, (*arguments, self.packing))
+
+    def likely(self, members: Sequence[bytes], sizes: Sequence[int] | None = None) -> Packing:
+        """Decides for a member that fits both packings: what the queue is said to have, else what these others have."""
+        return likely_packing(members, sizes) if self.packing == "auto" else Packing(self.packing)
+
     def _poll(self, end: str, target: tuple[bytes, ...]) -> object | None:
         self.may_write()
-        value = cast("bytes | None", self.server.script(scripts.POLL, (*self.script_keys(), *target), (end,)))
+        value = cast("bytes | None", self.script(scripts.POLL, (*self.script_keys(), *target), (end,)))
         return None if value is None else self.codec.decode(value)
 
     def _by_value(self, action: str, value: object) -> bool:
@@ -191,7 +205,7 @@ class DelayedQueue:
         """None: the index was never whole, in so many calls."""
         arguments = (action, encoded, INDEX_STEP, VALUES_KEPT_S, member)
         for _ in range(PATIENCE_CALLS):
-            found, _ = cast("list[int]", self.server.script(scripts.BY_VALUE, self.script_keys(), arguments))
+            found, _ = cast("list[int]", self.script(scripts.BY_VALUE, self.script_keys(), arguments))
             if found >= 0:
                 return found == 1
         return None
@@ -200,8 +214,9 @@ class DelayedQueue:
         """Members of this value: read in parts, nothing is written, not even an index of ours."""
         first = 0
         while members := cast("list[bytes]", self.server.run("LRANGE", self.keys.waiting, first, first + 999)):
+            likely = self.likely(members)
             alike = (member for member in members if member.endswith(encoded) and detect(member))
-            yield from (member for member in alike if unpack(member).value == encoded)
+            yield from (member for member in alike if unpack(member, likely).value == encoded)
             first += len(members)
 
 

@@ -52,7 +52,7 @@ def repair(
     for each in damaged:
         action = list_only if each.kind == "list" else set_only
         arguments = (each.kind, action, each.identity, each.size_bytes, each.score, each.place)
-        count += whole(queue.server.script(scripts.REPAIR, keys, arguments))
+        count += whole(queue.script(scripts.REPAIR, keys, arguments))
     return count
 
 
@@ -60,7 +60,7 @@ def _damaged(queue: DelayedQueue, kind: str, compared: list[int]) -> Iterator[Da
     place = calls = 0
     while True:
         arguments = (kind, place, INDEX_STEP, SHOWN_BYTES)
-        answer = cast("list[bytes | int]", queue.server.script(scripts.DAMAGE, queue.script_keys(), arguments))
+        answer = cast("list[bytes | int]", queue.script(scripts.DAMAGE, queue.script_keys(), arguments))
         seen, fields = whole(answer[0]), answer[1:]
         calls += 1
         if seen < 0 and calls < PATIENCE_CALLS:

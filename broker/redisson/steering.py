@@ -66,5 +66,5 @@ def _steer(
     else:
         named = (which, "0", b"", len(which))
     keys = (*inspected_keys(queue), *others)
-    done, _ = cast("list[int]", queue.server.script(scripts.STEER, keys, (action, *named, number, packing)))
+    done, _ = cast("list[int]", queue.script(scripts.STEER, keys, (action, *named, number, packing)))
     return whole(done) == 1

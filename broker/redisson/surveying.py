@@ -22,11 +22,12 @@ def survey(queue: DelayedQueue) -> Survey:
 
     Raises WrongType when a key holds something else.
     """
-    answer = cast("list[bytes | int]", queue.server.script(scripts.SURVEY, inspected_keys(queue), (SAMPLE_BYTES,)))
+    answer = cast("list[bytes | int]", queue.script(scripts.SURVEY, inspected_keys(queue), (SAMPLE_BYTES,)))
     numbers = [whole(part) for part in answer[:11]]
     samples = list(zip(cast("list[bytes]", answer[11::2]), cast("list[int]", answer[12::2]), strict=True))
-    packings = [detect(member, size_bytes=size) for member, size in samples]
-    values = [unpack(member).value for member, size in samples if len(member) == size and detect(member)]
+    likely = queue.likely([member for member, _ in samples], [size for _, size in samples])
+    packings = [detect(member, likely, size) for member, size in samples]
+    values = [unpack(member, likely).value for member, size in samples if len(member) == size and detect(member)]
     return Survey(
         name=queue.name,
         now_ms=numbers[0],

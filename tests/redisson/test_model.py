@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 
 from broker.redisson import BytesCodec, DelayedQueue, scripts
 from broker.redisson.moving import move_due
-from broker.redisson.packing import detect, unpack
+from broker.redisson.packing import Packing, detect, unpack
 from broker.redisson.steering import deliver_now, remove_member
 from tests.redisson.java import ScriptedJava
 from tests.redisson.meddling import Died, Meddled
@@ -195,7 +195,7 @@ class Queues(RuleBasedStateMachine):
 
     @rule()
     def tend(self) -> None:
-        self.survives(lambda: self.queue.server.script(scripts.TEND, self.queue.script_keys(), (3,)))
+        self.survives(lambda: self.queue.script(scripts.TEND, self.queue.script_keys(), (3,)))
 
     @rule()
     def everything_due_comes(self) -> None:
@@ -216,8 +216,8 @@ class Queues(RuleBasedStateMachine):
     def java_reads_what_the_model_has(self) -> None:
         raw = self.raw_list()
         assert all(detect(member) for member in raw)
-        likely = detect(raw[0]) if raw else None
-        assert [unpack(member, likely).value for member in raw if likely] == [each.value for each in self.model.waiting]
+        likely = Packing(self.packing)
+        assert [unpack(member, likely).value for member in raw] == [each.value for each in self.model.waiting]
         by_due = self.client.zrange(self.queue.keys.timeout.decode(), 0, -1, withscores=True)
         assert sorted(member for member, _ in by_due) == sorted(raw)
         assert [score for _, score in by_due] == sorted(each.due for each in self.model.waiting)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.redisson.errors import MemberUnreadable
-from broker.redisson.packing import Packing, detect, pack, unpack
+from broker.redisson.packing import Packing, detect, likely_packing, pack, unpack
 from tests.redisson.fixtures import Offer, offers
 
 RANDOM = st.binary(min_size=8, max_size=8)
@@ -35,6 +35,26 @@ def test_the_one_ambiguous_member_follows_the_queue() -> None:
     member = pack(b"\x00", b"\x08" + bytes(7), Packing.OLD)
     assert detect(member) is Packing.NEW
     assert detect(member, Packing.OLD) is Packing.OLD
+
+
+@pytest.mark.parametrize("first", [*range(8), *range(9, 30), 255])
+@pytest.mark.parametrize("value", [b"order-1", b"", bytes(2), bytes(40)], ids=["text", "empty", "two NULs", "NULs"])
+def test_an_old_member_is_old_whatever_its_random_part_begins_with(first: int, value: bytes) -> None:
+    """Its first byte is chance, and would be the length of a new one's random part: 7 fits every value."""
+    random = bytes([first]) + b"\x00" * 7
+    found = unpack(pack(value, random, Packing.OLD))
+    assert (found.packing, found.random, found.value) == (Packing.OLD, random, value)
+
+
+def test_members_that_fit_both_follow_the_last_one_that_does_not() -> None:
+    both, old, new = (
+        pack(b"\x00", b"\x08" + bytes(7), Packing.OLD),
+        pack(b"a", b"r" * 8, Packing.OLD),
+        pack(b"a", b"r" * 8),
+    )
+    assert likely_packing([new, old, both, b"poison"]) is Packing.OLD
+    assert likely_packing([old, new, both]) is Packing.NEW
+    assert likely_packing([both]) is Packing.NEW
 
 
 def test_a_longer_random_part_is_honoured() -> None:

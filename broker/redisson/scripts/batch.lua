@@ -4,7 +4,7 @@
 -- is long. Poison is counted and left out. `exhausted` says that there are no more.
 local function due_batch(upper, limit, offset)
   if redis.call('LLEN', WAITING) > LONG then limit = math.min(limit, LONG_BATCH) end
-  local batch = {members = {}, ids = {}, values = {}, poison = 0, bytes = 0, exhausted = false}
+  local batch = {members = {}, ids = {}, values = {}, packings = {}, poison = 0, bytes = 0, exhausted = false}
   local step = 4
   while #batch.members < limit and batch.bytes < CHUNK_BYTES and batch.poison < 2000 do
     local count = math.min(step, limit - #batch.members)
@@ -16,6 +16,7 @@ local function due_batch(upper, limit, offset)
         batch.members[place] = member
         batch.ids[place] = id_of(member, packing)
         batch.values[place] = string.sub(member, at)
+        batch.packings[place] = packing
         batch.bytes = batch.bytes + #member
       else
         batch.poison = batch.poison + 1

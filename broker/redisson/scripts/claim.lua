@@ -4,6 +4,7 @@
 -- Keys 6 to 8: our set, what is set aside, the mode.
 -- ARGV: as for transfer; 'due' or 'all'; bytes of the largest value that can be sent; 1 to take over what is in the
 --       target list; who asks; for how many ms nobody else may.
+-- A member that fits both packings and is old is packed as a new one there: in our set nothing tells what it was.
 -- Returns: as for transfer; then: taken over, set aside because too large, members in our set. Nothing when somebody
 --          else sends.
 local complaint = wrong_type({'list', 'zset', 'list', 'zset', 'zset', 'zset', 'zset', 'hash'})
@@ -17,6 +18,13 @@ redis.call('HSET', MODE, 'owner', ARGV[8], 'owned_until_ms', whole(now + tonumbe
 local size = redis.call('LLEN', WAITING)
 local room = math.max(0, limit - redis.call('ZCARD', SENDING))
 
+local counter = micros
+local function packed_anew(value)
+  counter = counter + 1
+  if #value == 0 and counter % 256 == 1 then counter = counter + 1 end
+  return '\8' .. numbered(counter) .. struct.pack('<I8', #value) .. value
+end
+
 -- Values that a live RDelayedQueue of Java has moved to the target meanwhile: packed again, so that each is told apart.
 local taken_over = 0
 if ARGV[7] == '1' and room > 0 then
@@ -24,9 +32,7 @@ if ARGV[7] == '1' and room > 0 then
   while taken_over < room and bytes < CHUNK_BYTES do
     local value = redis.call('LINDEX', TARGET, 0)
     if not value then break end
-    local counter = micros + taken_over
-    local member = '\8' .. numbered(counter) .. struct.pack('<I8', #value) .. value
-    redis.call('ZADD', #value > largest and ASIDE or SENDING, whole(now), member)
+    redis.call('ZADD', #value > largest and ASIDE or SENDING, whole(now), packed_anew(value))
     redis.call('LPOP', TARGET)
     taken_over, bytes = taken_over + 1, bytes + #value
   end
@@ -45,7 +51,9 @@ if resolved > 0 then
   for position = 1, resolved do
     local member = batch.members[position]
     local fits = #batch.values[position] <= largest
-    redis.call('ZADD', fits and SENDING or ASIDE, redis.call('ZSCORE', TIMEOUT, member), member)
+    local score = redis.call('ZSCORE', TIMEOUT, member)
+    if batch.packings[position] == 'old' and is_new(member) then member = packed_anew(batch.values[position]) end
+    redis.call('ZADD', fits and SENDING or ASIDE, score, member)
     if not fits then too_large = too_large + 1 end
   end
   leave(batch, places, resolved)

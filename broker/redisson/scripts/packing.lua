@@ -1,17 +1,54 @@
 -- A member taken apart. Both packings are drawn in packing.py; nil is poison.
+--
+-- The last argument of every script that includes this: the packing that the queue is said to have, or 'auto'.
+local SAID = ARGV[#ARGV]
+local likely
+
 local function u64_is(text, at, wanted)
   return #text >= at + 7 and struct.unpack('<I8', text, at) == wanted
 end
 
--- The first byte of the value (from 1) and the packing, or nil. `likely` decides for the one member that fits both.
-local function value_at(member, likely)
-  local size = #member
-  local random = size > 0 and string.byte(member, 1) or 0
-  if random == 8 and likely ~= 'old' and u64_is(member, 10, size - 17) then return 18, 'new' end
-  local is_new = random > 0 and u64_is(member, 2 + random, size - random - 9)
-  local is_old = u64_is(member, 9, size - 16)
-  if is_new and not (is_old and likely == 'old') then return random + 10, 'new' end
-  if is_old then return 17, 'old' end
+local function is_new(member)
+  return string.byte(member, 1) == 8 and u64_is(member, 10, #member - 17)
+end
+
+local function is_old(member)
+  return u64_is(member, 9, #member - 16)
+end
+
+-- The packing of the newest member that fits only one, nil when none tells.
+local function packing_of(waiting, timeout)
+  local function told(member)
+    if not member or is_new(member) == is_old(member) then return nil end
+    return is_new(member) and 'new' or 'old'
+  end
+  for place = -1, -4, -1 do
+    local found = told(redis.call('LINDEX', waiting, place))
+    if found then return found end
+  end
+  for place = 0, 3 do
+    local found = told(redis.call('LINDEX', waiting, place)) or told(redis.call('ZRANGE', timeout, place, place)[1])
+    if found then return found end
+  end
+  return nil
+end
+
+-- Decides for a member that fits both.
+local function likely_packing()
+  if not likely then likely = SAID ~= 'auto' and SAID or packing_of(KEYS[3], KEYS[2]) or 'new' end
+  return likely
+end
+
+-- The first byte of the value (from 1) and the packing, or nil.
+local function value_at(member)
+  local new = is_new(member)
+  -- Only an empty value makes a new member that fits both.
+  if new and #member > 17 then return 18, 'new' end
+  local old = is_old(member)
+  if old and not (new and likely_packing() == 'new') then return 17, 'old' end
+  if new then return 18, 'new' end
+  local random = string.byte(member, 1) or 0
+  if random > 0 and u64_is(member, 2 + random, #member - random - 9) then return random + 10, 'new' end
   return nil
 end
 

@@ -1,6 +1,6 @@
 -- Does something with one waiting member, which is given as a whole or found by its handle.
 --
--- ARGV: action; member or ''; score, id and length of the handle; a number; packing of another queue.
+-- ARGV: action; member or ''; score, id and length of the handle; a number; what packing another queue is said to have.
 -- Actions: 'remove', 'deliver' (now, to the target), 'reschedule' (due at the number), 'aside' (poison: to the set of
 -- ours), 'back' (from there), 'move' (to the queue whose TIMEOUT, WAITING and CHANNEL are keys 8 to 10).
 -- Returns: 1 done, 0 it is not waiting; and its due ms.
@@ -51,7 +51,7 @@ if action == 'reschedule' then
   return {1, number}
 end
 
-local at = value_at(member)
+local at, packing = value_at(member)
 if not at and (action == 'deliver' or action == 'move') then
   return redis.error_reply('ESCAPEMENTPOISON')
 end
@@ -70,13 +70,10 @@ if action == 'aside' then redis.call('ZADD', ASIDE, due, member) end
 redis.call('ZREM', TIMEOUT, member)
 redis.call('LREM', WAITING, 1, member)
 if action == 'move' then
-  local _, packing = value_at(member)
-  local last = redis.call('LINDEX', KEYS[9], -1)
-  local _, wanted = value_at(last or '')
-  wanted = ARGV[7] ~= 'auto' and ARGV[7] or wanted or packing
+  local wanted = ARGV[7] ~= 'auto' and ARGV[7] or packing_of(KEYS[9], KEYS[8]) or packing
   local value = string.sub(member, at)
   if packing ~= wanted then
-    member = (wanted == 'new' and '\8' or '') .. id_of(member) .. struct.pack('<I8', #value) .. value
+    member = (wanted == 'new' and '\8' or '') .. id_of(member, packing) .. struct.pack('<I8', #value) .. value
   end
   redis.call('ZADD', KEYS[8], due, member)
   redis.call('RPUSH', KEYS[9], member)
