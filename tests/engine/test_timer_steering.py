@@ -249,6 +249,56 @@ def test_numbers_of_wheel_and_forecast_are_those_of_what_waits() -> None:
         driver.engine.timer_wheel(0, HOUR_MS, 999, now_ms)
 
 
+def test_bytes_of_a_slot_are_those_of_the_records_that_wait_in_it() -> None:
+    driver = timers(segment_size_bytes=1 << 20, timer_max_delay_ms=60 * HOUR_MS)
+    now_ms = driver.clock.now_ms
+    size = {}
+    for name, delay_ms in (("a", 2_000), ("b", 2_000), ("gone", 2_000), ("c", 2_001), ("far", 9 * HOUR_MS)):
+        position = park(driver, b"x" * 100 * len(size), delay_ms, UNIQ_KEY=name)
+        size[name] = len(driver.engine.record_at(position))
+    steer(driver, "cancel", Target(unique_key="gone"))
+    by_second = driver.engine.timer_wheel(now_ms, now_ms + 60_000, 1_000, now_ms)
+    slots = {start - now_ms: (count, size_bytes) for start, count, size_bytes in by_second["buckets"]}
+    assert slots == {2_000: (2, size["a"] + size["b"]), 3_000: (1, size["c"])}
+    by_hour = driver.engine.timer_wheel(now_ms, now_ms + 40 * HOUR_MS, HOUR_MS, now_ms)
+    near, far = by_hour["buckets"]
+    assert near[1:] == [3, size["a"] + size["b"] + size["c"]]
+    assert far[1:] == [1, None], "it stands in another second, on its way"
+    for _ in range(1_000):
+        park(driver, b"x", 30_000)
+    crowded = driver.engine.timer_wheel(now_ms, now_ms + 60_000, 1_000, now_ms)
+    assert [bucket[2] for bucket in crowded["buckets"]] == [None] * 3, "too many to be added up"
+    moved = driver.engine.timer_wheel(now_ms, now_ms + 29_000, 1_000, now_ms)
+    assert [bucket[2] for bucket in moved["buckets"]] == [size["a"] + size["b"], size["c"]]
+
+
+def test_the_life_of_a_far_timer_tells_each_roll() -> None:
+    files = SimulatedFiles()
+    driver = timers(files)
+    begin_ms, reach_ms = driver.clock.now_ms, driver.engine.config.timer_slots * 1_000
+    target = Target(position=park(driver, b"x", 4 * reach_ms, UNIQ_KEY="U1"))
+    rolled = []
+    while driver.clock.now_ms < begin_ms + 4 * reach_ms - 2_000:
+        before = driver.engine.timers.core.totals.rolled
+        driver.advance(1_000)
+        if driver.engine.timers.core.totals.rolled > before:
+            rolled.append(driver.clock.now_ms)
+        life = driver.engine.timer_events(target, driver.clock.now_ms)
+        told = [event["ms"] for event in life["events"] if event["kind"] == "rolled"]
+        # a roll slot is read two seconds before its second comes
+        assert len(rolled) - 1 <= len(told) <= len(rolled)
+        assert all(0 <= ms - at_ms <= 2_000 for ms, at_ms in zip(told, rolled, strict=False))
+        (listed,) = driver.engine.timers_list(0, 1 << 50, now_ms=driver.clock.now_ms)["items"]
+        assert (listed["rollTimes"], life["timer"]["rollTimes"]) == (len(told), len(told))
+    assert len(told) >= 3
+    driver.advance(10_000)
+    again = timers(files.crash(PowerLoss("all")), clock=driver.clock)
+    life = again.engine.timer_events(target, again.clock.now_ms)
+    kinds = ["accepted", *["rolled"] * len(told), "released"]
+    assert (life["state"], [event["kind"] for event in life["events"]]) == ("released", kinds)
+    assert [event["ms"] for event in life["events"]] == sorted(event["ms"] for event in life["events"])
+
+
 def test_checkpoint_and_metrics_speak_rocketmqs_language() -> None:
     driver = timers()
     park(driver, b"x", 9_000)

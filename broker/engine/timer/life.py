@@ -1,7 +1,8 @@
-"""The life of one timer: accepted, rescheduled, cancelled, released; as far back as the log goes."""
+"""The life of one timer: accepted, rolled, rescheduled, cancelled, released; as far back as the log goes."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from ..message import Message
@@ -13,6 +14,10 @@ from .parked import Parked, due_ms_of
 from .steering import Steering, Target
 
 _STEPS_BACK = 100
+#: A timer ten years away rolls some six hundred times: so many of them are told one by one, the last ones.
+_ROLLS_TOLD = 20
+
+Event = dict[str, Any]
 
 
 class Life:
@@ -30,41 +35,57 @@ class Life:
         message = self._keys.message_at(timer.position) if timer is not None else None
         if timer is None or message is None:
             return {"state": "unknown", "timer": None, "events": []}
-        events = self._before(timer, message)
-        state = "pending" if self._core.waits(timer.offset) else self._end(timer, events)
-        shown = timer_json(message, timer.due_ms)
-        return {"state": state, "timer": shown, "events": events}
+        state, until_ms, end = self._end(timer, now_ms)
+        events, rolls = self._events(self._steps(timer, message), until_ms)
+        return {
+            "state": state,
+            "timer": timer_json(message, timer.due_ms, rolls),
+            "events": events if end is None else [*events, end],
+        }
 
-    def _before(self, timer: Parked, message: Message) -> list[dict[str, Any]]:
-        """Return what happened up to now, oldest first."""
-        events: list[dict[str, Any]] = []
+    def _events(self, steps: list[tuple[Message, str]], until_ms: int) -> tuple[list[Event], int]:
+        """Return what happened up to a moment, and how often the timer rolled in all."""
+        events: list[Event] = []
+        rolls = 0
+        borders = [*(message.store_ms for message, _ in steps), until_ms]
+        for (message, began), (_, end_ms) in zip(steps, pairwise(borders), strict=True):
+            if began:
+                events.append({"kind": began, "ms": message.store_ms, "position": message.position})
+            passed = list(self._core.reach.passed(due_ms_of(message), message.store_ms, end_ms))
+            rolls += len(passed)
+            events += [{"kind": "rolled", "ms": ms, "position": message.position} for ms in passed[-_ROLLS_TOLD:]]
+        return events, rolls
+
+    def _steps(self, timer: Parked, message: Message) -> list[tuple[Message, str]]:
+        """Return the timer's records, oldest first, each with what began: nothing where it only moved to a younger
+        segment."""
+        steps: list[tuple[Message, str]] = []
         for _ in range(_STEPS_BACK):
             if timer.replaced < 0:
                 break
-            before = self._keys.message_at(timer.replaced)
-            # one that only moved to a younger segment was not rescheduled
-            if before is None or due_ms_of(before) != timer.due_ms:
-                events.append({"kind": "rescheduled", "ms": message.store_ms, "position": message.position})
-            earlier = self._keys.at(timer.replaced)
+            before, earlier = self._keys.message_at(timer.replaced), self._keys.at(timer.replaced)
+            is_moved = before is not None and due_ms_of(before) == timer.due_ms
+            steps.append((message, "" if is_moved else "rescheduled"))
             if before is None or earlier is None:
                 break
             timer, message = earlier, before
-        events.append({"kind": "accepted", "ms": message.store_ms, "position": message.position})
-        events.reverse()
-        return events
+        return [(message, "accepted"), *reversed(steps)]
 
-    def _end(self, timer: Parked, events: list[dict[str, Any]]) -> str:
-        """Add how it ended; return the state."""
+    def _end(self, timer: Parked, now_ms: int) -> tuple[str, int, Event | None]:
+        """Return the state, up to when the timer waited, and how that ended if something says so."""
+        if self._core.waits(timer.offset):
+            return "pending", now_ms, None
         released = self._keys.released(timer)
         if released is not None:
             late_ms = released.store_ms - timer.due_ms
-            events.append(
-                {"kind": "released", "ms": released.store_ms, "position": released.position, "lateMs": late_ms}
-            )
-            return "released"
+            event = {"kind": "released", "ms": released.store_ms, "position": released.position, "lateMs": late_ms}
+            return "released", released.store_ms, event
         cancel = self._keys.cancel_of(timer)
         if cancel is not None:
             event = {"kind": "cancelled", "ms": cancel.store_ms, "position": cancel.position}
-            events.append(event | {"reason": cancel.properties.get(REASON)})
-            return "cancelled"
-        return "rescheduled" if self._keys.successor_of(timer) is not None else "released"
+            return "cancelled", cancel.store_ms, event | {"reason": cancel.properties.get(REASON)}
+        successor = self._keys.successor_of(timer)
+        if successor is None:
+            return "released", timer.due_ms, None
+        record = self._keys.message_at(successor.position)
+        return "rescheduled", record.store_ms if record is not None else now_ms, None

@@ -49,7 +49,7 @@ class Listing:
         after = _read_cursor(cursor)
         if key:
             found = [entry for entry in self._by_key(topic, key) if from_ms <= entry[0] <= to_ms and entry[:2] > after]
-            named = [item for entry in found[:limit] if (item := self._item(entry, None)) is not None]
+            named = [item for entry in found[:limit] if (item := self._item(entry, None, now_ms)) is not None]
             return {"nowMs": now_ms, "items": named, "cursor": None, "scanned": len(found), "complete": True}
         ask = (from_ms, to_ms, topic, after)
         begun = self._begun.pop(ask) if ask in self._begun else (self._portions(from_ms, to_ms, now_ms), [])
@@ -72,7 +72,7 @@ class Listing:
             entry = left.pop()
             after = entry[:2]
             if topic_hash is None or entry[4] == topic_hash:
-                item = self._item(entry, topic)
+                item = self._item(entry, topic, now_ms)
                 if item is not None:
                     items.append(item)
         if not complete:
@@ -187,7 +187,7 @@ class Listing:
             {(t.due_ms, t.offset, t.position, t.size, core.hash_of(t.topic)) for t in found if core.waits(t.offset)}
         )
 
-    def _item(self, entry: tuple[int, int, int, int, int], topic: str | None) -> dict[str, Any] | None:
+    def _item(self, entry: tuple[int, int, int, int, int], topic: str | None, now_ms: int) -> dict[str, Any] | None:
         """Return one timer as the answer shows it, None if it is over or of another topic."""
         if not self._core.waits(entry[1]):
             return None
@@ -195,12 +195,14 @@ class Listing:
             message = decode(self._core.store.look_at(entry[2], entry[3]), verify=False)
         except (RecordNotFound, CorruptRecord):
             return None
-        found = timer_json(message, entry[0])
+        rolls = sum(1 for _ in self._core.reach.passed(entry[0], message.store_ms, now_ms))
+        found = timer_json(message, entry[0], rolls)
         return found if topic in (None, found["topic"]) and message.queue_offset == entry[1] else None
 
 
-def timer_json(message: Message, due_ms: int) -> dict[str, Any]:
-    """Return a parked record as a timer; the handle is left to those who know the broker's name."""
+def timer_json(message: Message, due_ms: int, rolls: int) -> dict[str, Any]:
+    """Return a parked record as a timer that was placed anew so many times; the handle is left to those who know the
+    broker's name."""
     properties = message.properties
     queue_id = properties.get("REAL_QID", "")
     return {
@@ -217,7 +219,7 @@ def timer_json(message: Message, due_ms: int) -> dict[str, Any]:
         "scheduleKey": properties.get("ESC_SCHEDULE_KEY"),
         "storeMs": message.store_ms,
         "bornMs": message.born_ms,
-        "rollTimes": number_of(properties.get(TIMER_ROLLS)) or 0,
+        "rollTimes": rolls + (number_of(properties.get(TIMER_ROLLS)) or 0),
     }
 
 

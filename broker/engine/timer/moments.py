@@ -12,6 +12,8 @@ most eight slots, which are known from the hour, so the far future can be listed
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 HOUR_MS = 3_600_000
 _HOUR_BITS = 22
 _ROLL_CHECK_SHIFT = 24
@@ -53,6 +55,18 @@ class Reach:
         """Return the second in which a far timer is looked at again."""
         base = now_second + self.slots - self.rolls - self._slack
         return base + (due_ms // HOUR_MS - base) % self.rolls
+
+    def passed(self, due_ms: int, begin_ms: int, end_ms: int) -> Iterator[int]:
+        """Yield the moments up to ``end_ms`` at which a timer that was placed at ``begin_ms`` was placed anew.
+
+        Where the broker was down at one of them it did so when it came back.
+        """
+        target, second = second_of(due_ms), begin_ms // 1000
+        while self.is_far(target, second):
+            second = self.roll_second(due_ms, second)
+            if second * 1000 > end_ms:
+                return
+            yield second * 1000
 
     def roll_seconds(self, hour: int, begin: int, end: int) -> range:
         """Return the seconds in ``begin``..``end`` (not included) where timers due in an hour may wait."""

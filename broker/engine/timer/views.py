@@ -7,13 +7,15 @@ from typing import Any
 
 from .clock import ClockWatch
 from .core import Core
-from .log import MAGIC_DELETE
+from .log import MAGIC_DELETE, MAGIC_ROLL
 from .moments import HOUR_MS, second_of
 
 MOST_BUCKETS = 2_000
 #: Next rolls shown, herds named, units of a herd looked at for its topics.
 _ROLLS_SHOWN, _HERDS_SHOWN, _HERD_SAMPLE = 20, 20, 2_000
 _USED_LOOKED_AT = 5_000
+#: Timers whose bytes are added up for one answer: one unit is read for each.
+_ADDED_UP = 1_000
 
 
 class Views:
@@ -56,6 +58,7 @@ class Views:
         """Return the body of request 14003."""
         core = self._core
         buckets = self.buckets(from_ms, to_ms, step_ms, now_ms)
+        sizes = self._sizes(buckets, from_ms, to_ms, step_ms, now_ms)
         near = to_ms // 60_000
         far = sum(count for minute, count in core.minutes.items() if minute >= near)
         low = now_ms // HOUR_MS
@@ -67,13 +70,42 @@ class Views:
             "readMs": core.due.read_second * 1000,
             "paused": core.paused,
             "stepMs": step_ms,
-            "buckets": [[start, count, None] for start, count in buckets],
+            "buckets": [[start, count, sizes.get(start)] for start, count in buckets],
             "rolls": self._rolls(now_ms),
             "pending": core.pending,
             "far": far,
             "precisionMs": 1000,
             "slots": core.reach.slots,
         }
+
+    def _sizes(
+        self, buckets: list[tuple[int, int]], from_ms: int, to_ms: int, step_ms: int, now_ms: int
+    ) -> dict[int, int]:
+        """Return the bytes of each step's records, added up from the units; of no step where there are too many of them
+        in all, and of none whose timers stand elsewhere because they are further than the wheel reaches."""
+        core, sizes = self._core, dict[int, int]()
+        if sum(count for _, count in buckets) > _ADDED_UP:
+            return sizes
+        second, until = second_of(max(from_ms, now_ms)), min(second_of(to_ms) - 1, core.furthest)
+        while second <= until and (used := core.wheel.next_used(second, until)) is not None:
+            start_ms = from_ms + ((used + 1) * 1000 - from_ms) // step_ms * step_ms
+            sizes[start_ms] = sizes.get(start_ms, 0) + self._bytes_in(used)
+            second = used + 1
+        low = now_ms // HOUR_MS
+        for rest in core.roll_counts:
+            hour_ms = (low + (rest - low) % core.reach.rolls) * HOUR_MS
+            sizes.pop(from_ms + (hour_ms - from_ms) // step_ms * step_ms, None)
+        return sizes
+
+    def _bytes_in(self, second: int) -> int:
+        """Return the bytes of the records that wait in a second."""
+        core, slot, found = self._core, self._core.wheel.get(second), dict[int, int]()
+        for _, unit in core.log.chain(slot.first, slot.last) if slot is not None else ():
+            if not unit.magic & (MAGIC_DELETE | MAGIC_ROLL):
+                offset, _ = core.reach.plain_of(second, unit.reserved, unit.position)
+                if offset >= 0 and core.waits(offset):
+                    found[offset] = unit.record_size
+        return sum(found.values())
 
     def _rolls(self, now_ms: int) -> list[list[int]]:
         core = self._core
