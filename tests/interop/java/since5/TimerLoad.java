@@ -27,7 +27,7 @@ import org.apache.rocketmq.common.message.Message;
  * request a line of standard input, fields parted by tabs; one JSON line an answer:
  * steady rate seconds span-ms: timers at a steady rate, each due at random within the span; how late they came.
  * herd count lead-ms threads: timers all due in the same ms, lead-ms after the first is sent; when the last one came.
- * accept count delay-s threads: how fast timers (delay-s 0: plain messages) are taken; they are not waited for.
+ * accept count delay-s threads: how fast timers (delay-s 0: plain messages) are taken, on a topic that nobody consumes.
  * fill count from-s until-s threads: timers due evenly between two moments from now; they are not waited for.
  */
 public final class TimerLoad {
@@ -165,7 +165,7 @@ public final class TimerLoad {
         AtomicInteger failed = new AtomicInteger();
         AtomicLong beginMs = new AtomicLong(System.currentTimeMillis());
         each(count, threads, number -> {
-            Message message = new Message(topic, body(0, number));
+            Message message = new Message(topic + "Unread", body(0, number));
             if (untilS > 0) {
                 long span = (untilS - fromS) * 1_000L;
                 long mixed = (number * 0x9E3779B97F4A7C15L >>> 11) % Math.max(1, span);
