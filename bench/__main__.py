@@ -6,7 +6,21 @@ import argparse
 import sys
 from datetime import UTC, datetime
 
-from bench import lateness, page, pending, redisson, report, rest, send, spark, storage, timers, transactions
+from bench import (
+    commits,
+    lateness,
+    openhalves,
+    page,
+    pending,
+    redisson,
+    report,
+    rest,
+    send,
+    spark,
+    storage,
+    timers,
+    transactions,
+)
 from bench.rows import keep
 
 MEASUREMENTS = {
@@ -16,6 +30,8 @@ MEASUREMENTS = {
     "timers": timers,
     "pending": pending,
     "transactions": transactions,
+    "commits": commits,
+    "openhalves": openhalves,
     "rest": rest,
     "page": page,
     "redisson": redisson,

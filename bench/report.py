@@ -10,7 +10,21 @@ from pathlib import Path
 from bench.rows import REPOSITORY, Row, Section, kept
 
 DOCUMENT = REPOSITORY / "docs" / "BENCHMARKS.md"
-ORDER = ["send", "lateness", "timers", "pending", "storage", "rest", "page", "redisson", "spark", "following"]
+ORDER = [
+    "send",
+    "lateness",
+    "timers",
+    "pending",
+    "transactions",
+    "commits",
+    "openhalves",
+    "storage",
+    "rest",
+    "page",
+    "redisson",
+    "spark",
+    "following",
+]
 INTRODUCTION = """# Benchmarks
 
 Figures of one machine, side by side with Apache RocketMQ 5.5.0 or Redisson 4.7.0 where it has the same thing.
