@@ -18,6 +18,8 @@ from spark.shared import shared_scan
 from spark.store import LogStore
 from spark.view import view_of
 
+#: What `ESCAPEMENT_DASHBOARDS_MEMORY_MB` is without a word.
+HEAP_MB = 896
 SQL = "SELECT count(*), sum(size), count(unique_key), max(store_ms) FROM read_parquet('{copy}/*.parquet')"
 
 
@@ -30,7 +32,7 @@ def main() -> int:
 
 
 def _with_spark(name: str, store: str, scratch: Path) -> dict[str, float]:
-    session = open_session(cores=2, memory_mb=1024, scratch=str(scratch))
+    session = open_session(cores=2, memory_mb=HEAP_MB, scratch=str(scratch))
     try:
         if name == "jobs":
             return _jobs(session, store, scratch)

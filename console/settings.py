@@ -100,6 +100,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "console.access.gate.Gate",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
 ROOT_URLCONF = "console.urls"
@@ -153,7 +154,7 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 # --- dashboards -------------------------------------------------------------------------------------------------------
 DASHBOARDS_INTERVAL_S = float(os.environ.get("ESCAPEMENT_DASHBOARDS_S", "300"))
 DASHBOARDS_CORES = int(os.environ.get("ESCAPEMENT_DASHBOARDS_CORES", "2"))
-DASHBOARDS_MEMORY_MB = int(os.environ.get("ESCAPEMENT_DASHBOARDS_MEMORY_MB", "1024"))
+DASHBOARDS_MEMORY_MB = int(os.environ.get("ESCAPEMENT_DASHBOARDS_MEMORY_MB", "896"))
 CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {}
 if DASHBOARDS_INTERVAL_S > 0 and find_spec("pyspark") is not None:
     CELERY_BEAT_SCHEDULE["dashboards"] = {

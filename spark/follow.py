@@ -45,7 +45,8 @@ class Follower:
         """Follow until somebody wants it to end; ``once``: up to the present end. Raises what Spark raises."""
         beats = Sink(self._order.database_url, self._order.runs)
         beats.beat(0.0)
-        frame = self._session.readStream.format("rocketmq_log").options(**OPTIONS, levels=self._order.levels)
+        options = {**OPTIONS, "levels": self._order.levels, "broker": self._order.broker_address}
+        frame = self._session.readStream.format("rocketmq_log").options(**options)
         writer = frame.load(self._order.store).writeStream.foreachBatch(self._add)
         writer = writer.option("checkpointLocation", self._checkpoint)
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{TRIGGER_S} seconds"}

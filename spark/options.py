@@ -18,7 +18,8 @@ class LogOptions:
     """What to read and up to where.
 
     ``end_position`` None and ``end`` "checkpoint": what the broker's checkpoint vouches for, and where there is none,
-    up to the last sound record. ``end`` "log": up to the last sound record in any case. ``pushdown``: see pushdown.py.
+    up to the last sound record. ``end`` "log": up to the last sound record in any case. ``broker``: address of the
+    broker that is asked first; empty: nobody. ``pushdown``: see pushdown.py.
     """
 
     path: str
@@ -26,6 +27,7 @@ class LogOptions:
     start_position: int
     end_position: int | None
     end: str
+    broker: str
     wanted: Wanted
     pushdown: bool
     split_bytes: int
@@ -64,6 +66,7 @@ def parse_options(options: Mapping[str, str]) -> LogOptions:
         _whole(options, "start_position", 0),
         _whole(options, "end_position", -1) if "end_position" in options else None,
         end,
+        options.get("broker", ""),
         Wanted(
             frozenset(_words(options["topics"])) if "topics" in options else None,
             times_ms=(_whole(options, "since_ms", LEAST), _whole(options, "until_ms", MOST)),

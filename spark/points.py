@@ -3,7 +3,7 @@
 series     which figure            topic   whom it is about ("" for all)
 label      what is counted         part    a second way to divide it
 at_ms      the moment or bucket    value   the figure
-positions  records behind it, where there are few: what an alarm names
+positions  records behind it: all that an alarm names, else the first and the last; of a maximum the one that has it
 """
 
 from __future__ import annotations
@@ -94,16 +94,26 @@ def some_positions(position: Column) -> Column:
     return F.slice(F.sort_array(F.collect_list(position)), 1, MOST_POSITIONS)
 
 
-def quantiles(frame: DataFrame, value: Column, prefix: str, *by: str) -> DataFrame:
+def first_and_last(position: Column) -> Column:
+    """Return the first and the last position of a group; nulls count for nothing."""
+    return F.array_compact(F.array_distinct(F.array(F.min(position), F.max(position))))
+
+
+def quantiles(frame: DataFrame, value: Column, prefix: str, *by: str, position: Column) -> DataFrame:
     """Return count, p50, p95, p99 and max of a whole value by some of the columns topic, label, part and at_ms.
 
-    A percentile is the smallest value that at least so large a share of the values does not exceed.
+    A percentile is the smallest value that at least so large a share of the values does not exceed. The maximum names
+    the ``position`` of the first that has it.
     """
     # equal values are counted first: what has to be put in order is less then
-    counted = frame.where(value.isNotNull()).groupBy(*by, value.alias("measured")).count()
+    counted = (
+        frame.where(value.isNotNull())
+        .groupBy(*by, value.alias("measured"))
+        .agg(F.count("*").alias("count"), F.min(position).alias("at"))
+    )
     group = Window.partitionBy(*by)
     ranked = counted.select(
-        *by, "measured", "count",
+        *by, "measured", "count", "at",
         F.sum("count").over(group.orderBy("measured")).alias("up_to"),
         F.sum("count").over(group).alias("all"),
     )  # fmt: skip
@@ -114,11 +124,18 @@ def quantiles(frame: DataFrame, value: Column, prefix: str, *by: str) -> DataFra
             for share in (50, 95, 99)
         ],
         F.max("measured").alias("max"),
+        F.max_by("at", "measured").alias("at"),
     )
+    nothing = F.lit(None).cast("bigint")
     figures = [
-        F.struct(F.lit(prefix + name).alias("name"), F.col(name).cast("double").alias("value"))
+        F.struct(
+            F.lit(prefix + name).alias("name"),
+            F.col(name).cast("double").alias("value"),
+            (F.col("at") if name == "max" else nothing).alias("at"),
+        )
         for name in ("count", "p50", "p95", "p99", "max")
     ]
     spread = grouped.select(*by, F.explode(F.array(*figures)).alias("figure"))
     given = {name: F.col(name) for name in by}
-    return points(spread, F.col("figure.name"), F.col("figure.value"), **given)
+    worst = F.when(F.col("figure.at").isNotNull(), F.array("figure.at"))
+    return points(spread, F.col("figure.name"), F.col("figure.value"), positions=worst, **given)

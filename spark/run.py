@@ -2,7 +2,7 @@
 
     {"store": path, "database_url": …, "broker": name, "runs": {dashboard: id of its row}, "window": "all" | "24h" | …,
      "end_position": n | null, "as_of_ms": n, "levels": "1s 5s …", "cores": n, "memory_mb": n, "retention_hours": n,
-     "scratch": directory}
+     "scratch": directory, "broker_address": "host:port" of the broker that is asked where its log ends, or ""}
 
 One scan of the log serves all dashboards. A second thread says every second how far it is, and ends the work when
 somebody wants that. Exit code 0: done or cancelled; 1: failed, and the rows say why.
@@ -59,6 +59,7 @@ class Order:
     memory_mb: int = 1024
     retention_hours: float = 72
     scratch: str = ""
+    broker_address: str = ""
 
     @property
     def since_ms(self) -> int | None:
@@ -166,7 +167,7 @@ def _compute(order: Order, session: SparkSession, sink: Sink, progress: Progress
 
 
 def _options(order: Order) -> dict[str, str]:
-    options = {**OPTIONS, "levels": order.levels}
+    options = {**OPTIONS, "levels": order.levels, "broker": order.broker_address}
     if order.end_position is not None:
         options["end_position"] = str(order.end_position)
     if order.since_ms is not None:

@@ -87,6 +87,8 @@ class _Copier:
                     writer.write_table(pa.Table.from_batches(batches, schema))
                     batches, held = [], 0
             writer.write_table(pa.Table.from_batches(batches, schema))
+        # this process waits from now on while Java computes, and both count
+        pa.default_memory_pool().release_unused()
         return rows
 
 

@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
+from .asking import acknowledged_end
 from .options import LogOptions, parse_options
 from .pushdown import split
 from .rows import batch_of, damage
@@ -152,6 +153,8 @@ def known_end(store: LogStore, options: LogOptions) -> int | None:
     """Return where what is durable ends, None where only the log itself can tell."""
     if options.end_position is not None:
         return options.end_position
+    if options.broker and (end := acknowledged_end(options.broker)) is not None:
+        return end
     return store.checkpoint_position() if options.end == "checkpoint" else None
 
 

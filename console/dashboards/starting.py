@@ -32,8 +32,6 @@ WINDOW = re.compile(r"all|[1-9]\d{0,3}[hd]")
 LIVE = "live"
 #: A run whose process said nothing for so long is dead.
 SILENT_S = 60
-#: The mirror's word for the end of the log counts while it is so fresh.
-FRESH_MS = 60_000
 
 
 class DashboardsUnavailable(Exception):
@@ -95,7 +93,7 @@ def run_batch(batch: uuid.UUID) -> None:
     """Compute a batch in a process of its own and wait for it. Raises DashboardsUnavailable, CalledProcessError."""
     rows = list(DashboardRun.objects.filter(batch=batch, state="queued"))
     if rows:
-        _run("spark.run", rows, end_position=durable_end(rows[0]))
+        _run("spark.run", rows)
 
 
 def follow(*, store: str = "", broker: str = "") -> None:
@@ -139,6 +137,7 @@ def _run(module: str, rows: Sequence[DashboardRun], **more: object) -> None:
         "cores": settings.DASHBOARDS_CORES,
         "memory_mb": settings.DASHBOARDS_MEMORY_MB,
         "scratch": str(settings.VAR / "spark"),
+        "broker_address": broker_address(first),
     }
     try:
         subprocess.run(
@@ -163,14 +162,12 @@ def cancel(batch: uuid.UUID) -> None:
     rows.filter(state="running").update(is_abort_wanted=True)
 
 
-def durable_end(run: DashboardRun) -> int | None:
-    """Where the broker itself says that its log ends; None: its checkpoint has to do."""
+def broker_address(run: DashboardRun) -> str:
+    """Who is asked where the log ends; empty: nobody, the checkpoint in the store has to do."""
     if run.source != str(settings.BROKER_STORE):
-        return None
+        return ""
     row = Broker.objects.filter(name=run.broker).first()
-    if row is None or row.as_of_ms is None or row.as_of_ms < time.time() * 1000 - FRESH_MS:
-        return None
-    return row.log_end_position
+    return row.address if row is not None else ""
 
 
 def database_url() -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark.points import Question, points, span_of, together
+from spark.points import Question, first_and_last, points, span_of, together
 from spark.view import View
 
 
@@ -20,10 +20,12 @@ def cancellations(view: View, question: Question) -> DataFrame:
         F.col("shown").alias("topic"),
         F.coalesce("how", F.lit("pending")).alias("label"),
         (F.col("due_ms") - F.col("ended_ms")).alias("before_ms"),
+        "position",
     )
+    counted = (F.count("*").alias("count"), first_and_last(F.col("position")).alias("behind"))
     ended = items.where("label in ('cancelled', 'replaced')")
-    before = ended.groupBy("topic", "label", span_of(F.col("before_ms")).alias("part")).count()
-    fate = items.groupBy("topic", "label").count()
+    before = ended.groupBy("topic", "label", span_of(F.col("before_ms")).alias("part")).agg(*counted)
+    fate = items.groupBy("topic", "label").agg(*counted)
     totals = items.groupBy("topic").agg(
         F.count("*").alias("all"),
         F.count_if(F.col("label") == "cancelled").alias("cancelled"),
@@ -32,7 +34,7 @@ def cancellations(view: View, question: Question) -> DataFrame:
     shares = totals.unpivot(["topic", "all"], ["cancelled", "replaced"], "label", "count")
     columns = {"topic": F.col("topic"), "label": F.col("label")}
     return together(
-        points(before, "before", F.col("count"), part=F.col("part"), **columns),
-        points(fate, "fate", F.col("count"), **columns),
+        points(before, "before", F.col("count"), part=F.col("part"), positions=F.col("behind"), **columns),
+        points(fate, "fate", F.col("count"), positions=F.col("behind"), **columns),
         points(shares, "share", F.col("count") / F.col("all"), **columns),
     )

@@ -8,11 +8,13 @@ producers                   messages sent, by address (label), the first few
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark.points import MINUTE_MS, Question, floor_to, points, together
+from spark.points import MINUTE_MS, Question, first_and_last, floor_to, points, together
 from spark.view import View
+
+_COUNTED = ("sent", "released", "committed")
 
 
 def flow(view: View, question: Question) -> DataFrame:
@@ -23,20 +25,22 @@ def flow(view: View, question: Question) -> DataFrame:
         .withColumn("at_ms", floor_to(F.col("store_ms"), MINUTE_MS))
         .groupBy("shown", "at_ms")
         .agg(
-            F.count_if("sent").cast("double").alias("sent"),
-            F.count_if("released").cast("double").alias("released"),
-            F.count_if("committed").cast("double").alias("committed"),
-            F.sum("size").cast("double").alias("bytes"),
+            *[_figure(name, F.count_if(name), F.when(F.col(name), F.col("position"))) for name in _COUNTED],
+            _figure("bytes", F.sum("size"), F.col("position")),
         )
     )
-    by_minute = (
-        counted.unpivot(["shown", "at_ms"], ["sent", "released", "committed", "bytes"], "series", "value")
-        .where("value > 0")
-        .transform(
-            lambda frame: points(frame, F.col("series"), F.col("value"), topic=F.col("shown"), at_ms=F.col("at_ms"))
-        )
+    spread = counted.select("shown", "at_ms", F.inline(F.array(*_COUNTED, "bytes"))).where("value > 0")
+    by_minute = points(
+        spread, F.col("series"), F.col("value"), topic=F.col("shown"), at_ms=F.col("at_ms"), positions=F.col("behind")
     )
     return together(by_minute, _consumed(records, question), _producers(records, question))
+
+
+def _figure(series: str, value: Column, position: Column) -> Column:
+    """Return one figure of a minute; structs of one array have the same names."""
+    return F.struct(
+        F.lit(series).alias("series"), value.alias("value"), first_and_last(position).alias("behind")
+    ).alias(series)
 
 
 def _consumed(records: DataFrame, question: Question) -> DataFrame:
@@ -46,18 +50,29 @@ def _consumed(records: DataFrame, question: Question) -> DataFrame:
     )
     past = (
         records.where("kind = 'plain'")
-        .select("topic", "queue_id", "queue_offset", floor_to(F.col("store_ms"), MINUTE_MS).alias("at_ms"))
+        .select("position", "topic", "queue_id", "queue_offset", floor_to(F.col("store_ms"), MINUTE_MS).alias("at_ms"))
         .join(F.broadcast(offsets), ["topic", "queue_id"])
         .where("queue_offset < next_offset")
         .groupBy("topic", "consumer", "at_ms")
-        .count()
+        .agg(F.count("*").alias("count"), first_and_last(F.col("position")).alias("behind"))
     )
-    return points(past, "consumed", F.col("count"), topic=F.col("topic"), label=F.col("consumer"), at_ms=F.col("at_ms"))
+    return points(
+        past, "consumed", F.col("count"), topic=F.col("topic"), label=F.col("consumer"), at_ms=F.col("at_ms"),
+        positions=F.col("behind"),
+    )  # fmt: skip
 
 
 def _producers(records: DataFrame, question: Question) -> DataFrame:
     address = F.regexp_replace("born_host", r":[0-9]+$", "")
     # by topic, because not everybody may see every topic
-    counted = records.where("sent").groupBy("shown", "born_host").count()
-    summed = counted.groupBy("shown", address.alias("label")).agg(F.sum("count").alias("value"))
-    return points(summed, "producers", F.col("value"), topic=F.col("shown"), label=F.col("label"))
+    counted = (
+        records.where("sent")
+        .groupBy("shown", "born_host")
+        .agg(F.count("*").alias("count"), F.min("position").alias("first"), F.max("position").alias("last"))
+    )
+    summed = counted.groupBy("shown", address.alias("label")).agg(
+        F.sum("count").alias("value"), F.array_distinct(F.array(F.min("first"), F.max("last"))).alias("behind")
+    )
+    return points(
+        summed, "producers", F.col("value"), topic=F.col("shown"), label=F.col("label"), positions=F.col("behind")
+    )

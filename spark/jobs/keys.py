@@ -29,29 +29,31 @@ def keys(view: View, question: Question) -> DataFrame:
         "min_by(struct(key, sent, first_ms, first), struct(-sent AS most, first, key), "
         f"{int(question.top)}) FILTER (WHERE sent > 0)"
     )
-    by_topic = busy.groupBy("about").agg(F.count("*").alias("keys"), best.alias("best")).join(topics, "about")
-    nothing = F.lit(None).cast("bigint")
-    reach = _line("reach", F.lit(""), F.col("keys"), nothing, nothing)
+    by_topic = busy.groupBy("about").agg(
+        F.count("*").alias("keys"), best.alias("best"), F.min("first").alias("first_of_all")
+    )
+    reach = _line("reach", F.lit(""), F.col("keys"), F.lit(None).cast("bigint"), F.col("first_of_all"))
     hot = F.transform(
         F.coalesce("best", F.array()),
         lambda one: _line("hot", one["key"], one["sent"], one["first_ms"], one["first"]),
     )
-    figures = by_topic.select("topic", F.inline(F.concat(F.array(reach), hot)))
+    figures = by_topic.join(topics, "about").select("topic", F.inline(F.concat(F.array(reach), hot)))
     lives = (
         words.groupBy("key")
         .agg(
             F.count("sent").alias("records"),
             F.min_by("about", "position").alias("about"),
             (F.max("store_ms") - F.min("store_ms")).alias("life_ms"),
+            F.min("position").alias("first"),
         )
         .where("records > 1")
     )
     return together(
         points(
             figures, F.col("series"), F.col("value"), topic=F.col("topic"), label=F.col("key"), at_ms=F.col("first_ms"),
-            positions=F.when(F.col("first").isNotNull(), F.array("first")),
+            positions=F.array("first"),
         ),
-        quantiles(lives.join(topics, "about"), F.col("life_ms"), "life_", "topic"),
+        quantiles(lives.join(topics, "about"), F.col("life_ms"), "life_", "topic", position=F.col("first")),
     )  # fmt: skip
 
 

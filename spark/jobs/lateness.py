@@ -10,7 +10,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark.points import HOUR_MS, Question, floor_to, points, quantiles, span_of, together
+from spark.points import HOUR_MS, Question, first_and_last, floor_to, points, quantiles, span_of, together
 from spark.view import View
 
 
@@ -21,13 +21,19 @@ def lateness(view: View, question: Question) -> DataFrame:
         F.col("shown").alias("topic"),
         F.coalesce(lane, F.lit("timer")).alias("label"),
         F.col("ended_ms"),
+        F.col("ended_by").alias("position"),
         # one that was sent with a moment already over is not late by that
         (F.col("ended_ms") - F.greatest("due_ms", "store_ms")).alias("late_ms"),
     )
-    spans = released.groupBy("topic", "label", span_of(F.col("late_ms")).alias("part")).count()
+    spans = released.groupBy("topic", "label", span_of(F.col("late_ms")).alias("part")).agg(
+        F.count("*").alias("count"), first_and_last(F.col("position")).alias("behind")
+    )
     hours = released.withColumn("at_ms", floor_to(F.col("ended_ms"), HOUR_MS))
     return together(
-        points(spans, "histogram", F.col("count"), topic=F.col("topic"), label=F.col("label"), part=F.col("part")),
-        quantiles(released, F.col("late_ms"), "late_", "topic", "label"),
-        quantiles(hours, F.col("late_ms"), "hour_", "topic", "at_ms"),
-    )
+        points(
+            spans, "histogram", F.col("count"), topic=F.col("topic"), label=F.col("label"), part=F.col("part"),
+            positions=F.col("behind"),
+        ),
+        quantiles(released, F.col("late_ms"), "late_", "topic", "label", position=F.col("position")),
+        quantiles(hours, F.col("late_ms"), "hour_", "topic", "at_ms", position=F.col("position")),
+    )  # fmt: skip

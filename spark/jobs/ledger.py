@@ -26,10 +26,12 @@ def ledger(view: View, question: Question) -> DataFrame:
     items = view.items.where("position is not null").select(
         F.col("shown").alias("topic"), day, F.lit("scheduled").alias("label"),
         F.coalesce("how", F.lit("pending")).alias("how"), F.greatest("ends", F.lit(1)).alias("entries"),
+        "position",
     )  # fmt: skip
     halves = view.halves.select(
         "topic", day, F.lit("transactions").alias("label"), F.col("outcome").alias("how"),
         F.when(F.col("outcome") == "committed", F.col("copies")).otherwise(F.lit(1)).alias("entries"),
+        "position",
     )  # fmt: skip
     return together(*_account(items.unionByName(halves)), _alarms(view, question))
 
@@ -37,14 +39,21 @@ def ledger(view: View, question: Question) -> DataFrame:
 def _account(entries: DataFrame) -> list[DataFrame]:
     """Enter each message once as accepted, and what became of it as often as the log says so."""
     by = {name: F.col(name) for name in ("topic", "at_ms", "label")}
-    fates = entries.groupBy(*by, "how").agg(F.count("*").alias("count"), F.sum("entries").alias("entries"))
-    totals = fates.groupBy(*by).agg(
-        F.sum("count").alias("accepted"), (F.sum("count") - F.sum("entries")).alias("difference")
+    fates = entries.groupBy(*by, "how").agg(
+        F.count("*").alias("count"),
+        F.sum("entries").alias("entries"),
+        F.min("position").alias("first"),
+        F.max("position").alias("last"),
     )
-    sums = totals.unpivot([*by], ["accepted", "difference"], "series", "value")
+    behind = F.array_distinct(F.array(F.min("first"), F.max("last"))).alias("behind")
+    totals = fates.groupBy(*by).agg(
+        F.sum("count").alias("accepted"), (F.sum("count") - F.sum("entries")).alias("difference"), behind
+    )
+    sums = totals.unpivot([*by, "behind"], ["accepted", "difference"], "series", "value")
+    both = F.array_distinct(F.array("first", "last"))
     return [
-        points(fates, F.col("how"), F.col("count"), **by),
-        points(sums, F.col("series"), F.col("value"), **by),
+        points(fates, F.col("how"), F.col("count"), positions=both, **by),
+        points(sums, F.col("series"), F.col("value"), positions=F.col("behind"), **by),
     ]
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark.points import Question, points, quantiles, some_positions, together
+from spark.points import Question, first_and_last, points, quantiles, some_positions, together
 from spark.records import DEAD_PREFIX, RETRY_PREFIX
 from spark.view import View
 
@@ -22,11 +22,15 @@ def retries(view: View, question: Question) -> DataFrame:
     again = _of_group(records, RETRY_PREFIX)
     dead = _of_group(records, DEAD_PREFIX)
     by = {"topic": F.col("topic"), "label": F.col("label")}
-    attempts = again.groupBy("topic", "label", F.col("reconsume_times").alias("part")).count()
+    attempts = again.groupBy("topic", "label", F.col("reconsume_times").alias("part")).agg(
+        F.count("*").alias("count"), first_and_last(F.col("position")).alias("behind")
+    )
     given_up = dead.groupBy("topic", "label").agg(
         F.count("*").alias("count"), some_positions(F.col("position")).alias("positions")
     )
-    latest = again.groupBy("topic", "label", "message").agg((F.max("store_ms") - F.min("born_ms")).alias("took_ms"))
+    latest = again.groupBy("topic", "label", "message").agg(
+        (F.max("store_ms") - F.min("born_ms")).alias("took_ms"), F.max("position").alias("position")
+    )
     alive = latest.join(dead.select("label", "message").distinct(), ["label", "message"], "left_anti")
     worst = (
         again.withColumn("dead", F.lit(0))
@@ -38,9 +42,9 @@ def retries(view: View, question: Question) -> DataFrame:
     rank = Window.partitionBy("topic", "label").orderBy(F.desc("dead"), F.desc("count"), "key")
     poison = worst.withColumn("rank", F.row_number().over(rank)).where(F.col("rank") <= question.top)
     return together(
-        points(attempts, "attempts", F.col("count"), part=F.col("part"), **by),
+        points(attempts, "attempts", F.col("count"), part=F.col("part"), positions=F.col("behind"), **by),
         points(given_up, "dead", F.col("count"), positions=F.col("positions"), **by),
-        quantiles(alive, F.col("took_ms"), "again_", "topic", "label"),
+        quantiles(alive, F.col("took_ms"), "again_", "topic", "label", position=F.col("position")),
         points(poison, "poison", F.col("count"), part=F.col("key"), positions=F.col("at"), **by),
     )
 

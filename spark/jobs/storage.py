@@ -21,7 +21,9 @@ def storage(view: View, question: Question) -> DataFrame:
     """Return the points of the dashboard."""
     sized = view.records.withColumn("segment", _segment_of(F.col("position"), question))
     hour = floor_to(F.col("store_ms"), HOUR_MS).alias("at_ms")
-    filled = sized.groupBy("segment", "shown", hour).agg(F.sum("size").alias("bytes"))
+    filled = sized.groupBy("segment", "shown", hour).agg(
+        F.sum("size").alias("bytes"), F.min("position").alias("first"), F.max("position").alias("last")
+    )
     waiting = _waiting(view).withColumn("segment", _segment_of(F.col("position"), question))
     held = waiting.groupBy("segment", "topic", "part").agg(
         F.count("*").alias("count"), F.sum("size").alias("bytes"), F.min("position").alias("first")
@@ -49,11 +51,16 @@ def _filled(filled: DataFrame) -> DataFrame:
         F.struct(F.lit("content").alias("series"), F.col("segment").alias("label"), F.lit(None).alias("at_ms")),
         F.struct(F.lit("growth").alias("series"), F.lit(None).alias("label"), F.col("at_ms")),
     )
-    spread = filled.select("shown", "bytes", F.inline(both)).where("series = 'content' or at_ms is not null")
-    summed = spread.groupBy("series", "shown", "label", "at_ms").agg(F.sum("bytes").alias("bytes"))
-    return points(
-        summed, F.col("series"), F.col("bytes"), topic=F.col("shown"), label=F.col("label"), at_ms=F.col("at_ms")
+    spread = filled.select("shown", "bytes", "first", "last", F.inline(both)).where(
+        "series = 'content' or at_ms is not null"
     )
+    summed = spread.groupBy("series", "shown", "label", "at_ms").agg(
+        F.sum("bytes").alias("bytes"), F.array_distinct(F.array(F.min("first"), F.max("last"))).alias("behind")
+    )
+    return points(
+        summed, F.col("series"), F.col("bytes"), topic=F.col("shown"), label=F.col("label"), at_ms=F.col("at_ms"),
+        positions=F.col("behind"),
+    )  # fmt: skip
 
 
 def _segment_of(position: Column, question: Question) -> Column:

@@ -27,6 +27,21 @@ def messages(segments: dict[int, bytes]) -> Iterator[Message]:
             at += size
 
 
+def salvaged(segments: dict[int, bytes]) -> Iterator[Message]:
+    """Yield every record that the codec takes, wherever it begins; bytes in between are passed over."""
+    marks = [magic.to_bytes(4, "big") for magic in MAGICS]
+    for start, data in sorted(segments.items()):
+        at = 0
+        while at + 8 <= len(data):
+            size = int.from_bytes(data[at : at + 4], "big")
+            if data[at + 4 : at + 8] in marks and is_record(data[at : at + size], start + at):
+                yield decode(data[at : at + size])
+                at += size
+            else:
+                later = [place - 4 for mark in marks if (place := data.find(mark, at + 5)) >= 0]
+                at = min(later, default=len(data))
+
+
 def is_record(data: bytes, position: int) -> bool:
     """Tell whether the codec takes these bytes for the record of that position."""
     try:

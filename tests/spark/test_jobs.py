@@ -15,11 +15,18 @@ from spark.records import OPTIONS
 from spark.segment import Stretch, read_stretch
 from spark.view import View, view_of
 from tests.crash.golden import load
-from tests.spark import plain
+from tests.spark import plain, sorting
 from tests.spark.count import Points, as_text, count_all
 from tests.spark.randomlog import RandomLog
 
 SELECTION = parse_options({**OPTIONS, "path": "/none"}).selection
+Line = tuple[str, str, str, str, int | None, float, list[int] | None]
+#: Series whose bars lead to messages.
+COUNTED = {
+    "sent", "released", "committed", "bytes", "consumed", "producers", "histogram", "pending", "minute", "hour", "day",
+    "before", "fate", "outcome", "checks", "checked", "attempts", "dead", "poison", "reach", "hot", "content", "growth",
+    "held", "accepted", "alarm",
+}  # fmt: skip
 OFFSETS = [("orders", "mail", 0, 30), ("orders", "print", 1, 5), ("late", "mail", 0, 9)]
 
 
@@ -35,10 +42,22 @@ def view(session: SparkSession, segments: dict[int, bytes]) -> View:
     return view_of(session.createDataFrame(pa.Table.from_batches(batches, SELECTION.schema)).coalesce(1)).keep()
 
 
-def points_of(rows: list[tuple[str, str, str, str, int | None, float, list[int] | None]]) -> Points:
+def points_of(rows: list[Line]) -> Points:
     found = Counter(tuple(row[:5]) for row in rows)
     assert [key for key, count in found.items() if count > 1] == [], "the same point twice"
     return {tuple(row[:5]): row[5] for row in rows if row[5] or row[0] in ("share", "difference")}
+
+
+def behind_are_messages(rows: dict[str, list[Line]], topics: dict[int, str]) -> None:
+    """A point of a topic names records of that topic, in order; what counts messages names at least one."""
+    for name, lines in rows.items():
+        for series, topic, label, part, at_ms, value, positions in lines:
+            where = (name, series, topic, label, part, at_ms)
+            assert positions is None or positions == sorted(positions), where
+            for position in positions or ():
+                assert topics[position] == topic or (name == "ledger" and part == "unknown"), where
+            named = series.endswith("_max") or (value and series in COUNTED)
+            assert not named or positions, where
 
 
 def compare(
@@ -48,12 +67,12 @@ def compare(
     expected = count_all(plain.messages(segments), now_ms, OFFSETS, size)
     frames = view(session, segments)
     question = Question(now_ms, OFFSETS, [(start, len(data)) for start, data in segments.items()])
-    found = {
-        name: points_of([tuple(r) for r in job(frames, question).collect()])
-        for name, job in JOBS.items()
-        if name in names
+    rows = {
+        name: [tuple(row) for row in job(frames, question).collect()] for name, job in JOBS.items() if name in names
     }
+    found = {name: points_of(lines) for name, lines in rows.items()}
     frames.drop()
+    behind_are_messages(rows, {message.position: sorting.shown(message) for message in plain.messages(segments)})
     for name in names:
         points = expected[name]
         wanted = {key: value for key, value in points.items() if value or key[0] in ("share", "difference")}
