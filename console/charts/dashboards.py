@@ -1,4 +1,7 @@
-"""Drawings of dashboards: bars by moment, bars by name, hours by days. Texts come escaped."""
+"""Drawings of dashboards: bars by moment, bars by name, hours by days. Texts come escaped.
+
+Bars by moment are many: they are links for a pointer only, a keyboard finds the same in the table below.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,10 @@ def time_svg(
     label: str,
     figure: Callable[[float], str],
     clock: Callable[[int], str],
+    address: Callable[[int], str],
 ) -> str:
-    """Bars by moment, a scale at the right; what lies between two moments without one is empty."""
-    parts = [f'<svg class="c mw" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">']
+    """Bars by moment, each a link, a scale at the right; what lies between two moments without one is empty."""
+    parts = [f'<svg class="c mw" viewBox="0 0 {WIDTH} {HEIGHT}" role="group" aria-label="{label}">']
     if not moments:
         return "".join([*parts, "</svg>"])
     start = moments[0][0]
@@ -40,10 +44,11 @@ def time_svg(
             high = max(1.5, 72 * value / top)
             x = (at_ms - start) // step_ms * wide
             level = 5 if value == peak else 3 if value > peak / 2 else 2
+            said = f"{clock(at_ms)}: {figure(value)}"
             parts.append(
-                f'<rect class="h{level}" x="{place(x + wide * 0.06)}" y="{place(FOOT - high)}" '
-                f'width="{place(wide * 0.88)}" height="{place(high)}" rx="1"><title>{clock(at_ms)}: {figure(value)}'
-                "</title></rect>"
+                f'<a href="{address(at_ms)}" tabindex="-1" aria-label="{said}"><rect class="h{level}" x="{place(x + wide * 0.06)}" '
+                f'y="{place(FOOT - high)}" width="{place(wide * 0.88)}" height="{place(high)}" rx="1">'
+                f"<title>{said}</title></rect></a>"
             )
     parts.append(f'<text x="0" y="{HEIGHT - 2}">{clock(start)}</text>')
     if count > 1:
@@ -57,7 +62,7 @@ def bars_svg(bars: Sequence[tuple[str, float, str]], *, label: str, figure: Call
     high = max(1, len(bars)) * LINE
     peak = max((value for _, value, _ in bars), default=0) or 1
     room = SCALE - NAMED
-    parts = [f'<svg class="c mw" viewBox="0 0 {WIDTH} {high}" role="img" aria-label="{label}">']
+    parts = [f'<svg class="c mw" viewBox="0 0 {WIDTH} {high}" role="group" aria-label="{label}">']
     for number, (name, value, address) in enumerate(bars):
         y = number * LINE
         long = max(1.5, room * value / peak) if value > 0 else 0
@@ -77,17 +82,20 @@ def heat_svg(
     label: str,
     figure: Callable[[float], str],
     local: Callable[[int], datetime],
+    address: Callable[[int], str],
 ) -> str:
-    """Hours from left to right, days from top to bottom; a cell without a figure stays empty."""
+    """Hours from left to right, days from top to bottom, each a link; a cell without a figure stays empty."""
     cells: dict[tuple[str, int], float] = {}
+    places: dict[tuple[str, int], int] = {}
     for at_ms, value in moments:
         at = local(at_ms)
-        cells[f"{at:%Y-%m-%d}", at.hour] = max(value, cells.get((f"{at:%Y-%m-%d}", at.hour), 0))
+        cell = f"{at:%Y-%m-%d}", at.hour
+        cells[cell], places[cell] = max(value, cells.get(cell, 0)), at_ms
     days = sorted({day for day, _ in cells})
     wide, row = (SCALE - 110) / 24, 20
     peak = max(cells.values(), default=0)
     high = len(days) * row + 20
-    parts = [f'<svg class="c mw" viewBox="0 0 {WIDTH} {high}" role="img" aria-label="{label}">']
+    parts = [f'<svg class="c mw" viewBox="0 0 {WIDTH} {high}" role="group" aria-label="{label}">']
     parts += [f'<text x="{place(110 + hour * wide)}" y="12">{hour:02d}</text>' for hour in range(0, 24, 3)]
     for number, day in enumerate(days):
         y = 18 + number * row
@@ -95,10 +103,11 @@ def heat_svg(
         for hour in range(24):
             if (day, hour) in cells:
                 value = cells[day, hour]
+                said = f"{day} {hour:02d}:00: {figure(value)}"
                 parts.append(
-                    f'<rect class="h{heat(int(value), int(peak))}" x="{place(110 + hour * wide)}" y="{y}" '
-                    f'width="{place(wide - 2)}" height="{row - 2}" rx="1.5"><title>{day} {hour:02d}:00: '
-                    f"{figure(value)}</title></rect>"
+                    f'<a href="{address(places[day, hour])}" tabindex="-1" aria-label="{said}"><rect '
+                    f'class="h{heat(int(value), int(peak))}" x="{place(110 + hour * wide)}" y="{y}" '
+                    f'width="{place(wide - 2)}" height="{row - 2}" rx="1.5"><title>{said}</title></rect></a>'
                 )
     parts.append("</svg>")
     return "".join(parts)

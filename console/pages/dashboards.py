@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator
 
 from django.contrib.auth.decorators import login_required, permission_required
-from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
@@ -21,7 +21,7 @@ from console.operations.errors import InvalidParameter
 from console.operations.moments import is_shift, moment_ms, shift_ms
 from console.queries import dashboards as reads
 from console.queries.clock import now_ms
-from console.queries.shapes.dashboards import Asked
+from console.queries.shapes.dashboards import Asked, Bar
 from console.tasks import run_dashboards
 
 SEE, RUN = "console.view_dashboardrun", "console.run_dashboards"
@@ -86,6 +86,20 @@ def data(request: HttpRequest, name: str, form: str) -> HttpResponse | Streaming
     return StreamingHttpResponse(_json(about, rows), content_type="application/json")
 
 
+@require_safe
+@login_required
+@permission_required(SEE, raise_exception=True)
+def series(request: HttpRequest, name: str, series: str) -> HttpResponse:
+    """One series over time in columns, as a plot reads it."""
+    asked, errors = _asked(request)
+    run = reads.current_run(name, asked.window)
+    if run is None or errors or series not in {spec.series for spec in PANELS[name] if spec.kind == "time"}:
+        raise Http404(_("There is no such dashboard."))
+    found = reads.lines(run, series, asked, visible_topics(request.user))
+    columns = {"step_ms": found.step_ms, "at_s": found.at_s, "names": found.names, "values": found.values}
+    return JsonResponse({"run": str(run.id), "as_of_ms": run.as_of_ms, **columns})
+
+
 @login_required
 @permission_required((SEE, RUN), raise_exception=True)
 @require_POST
@@ -134,7 +148,23 @@ def _asked(request: HttpRequest) -> tuple[Asked, dict[str, str]]:
     if window != starting.LIVE and not starting.WINDOW.fullmatch(window):
         errors["window"] = _("%(text)s is no window: all, or hours or days such as 24h, 7d.") % {"text": window[:16]}
         window = "all"
-    return Asked(window, request.GET.get("topic", "").strip()[:255], bounds["from"], bounds["to"]), errors
+    return Asked(
+        window, request.GET.get("topic", "").strip()[:255], bounds["from"], bounds["to"], _bar(request)
+    ), errors
+
+
+def _bar(request: HttpRequest) -> Bar | None:
+    """The bar whose messages are wanted; what is no number is no bar."""
+    asked = request.GET
+    if not asked.get("series"):
+        return None
+    moments = {key: asked[key] for key in ("at", "step") if key in asked}
+    if not all(text.isascii() and text.isdecimal() and len(text) < 16 for text in moments.values()):
+        return None
+    at_ms = int(moments["at"]) if "at" in moments else None
+    return Bar(
+        asked["series"][:32], asked["name"][:1024] if "name" in asked else None, at_ms, int(moments.get("step", 0))
+    )
 
 
 class _Echo:

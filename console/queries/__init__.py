@@ -8,7 +8,7 @@ from console.queries.delayed_queues import delayed_queue, delayed_queues
 from console.queries.lane_pages import lane
 from console.queries.progress import group, groups
 from console.queries.queue_pages import queue_messages
-from console.queries.records import message, messages, raw_body
+from console.queries.records import message, messages, messages_everywhere, raw_body
 from console.queries.schedule import highest_level, lanes
 from console.queries.summary import overview
 from console.queries.timers import timer_life, timer_list, timers
@@ -26,6 +26,7 @@ __all__ = [
     "lanes",
     "message",
     "messages",
+    "messages_everywhere",
     "overview",
     "queue_messages",
     "raw_body",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.conf import settings
-from django.db.models import F, Max, QuerySet, Sum
+from django.db.models import BigIntegerField, ExpressionWrapper, F, Max, Min, QuerySet, Sum
 from django.urls import reverse
 from django.utils.http import urlencode
 
@@ -17,12 +17,16 @@ from console.dashboards import starting
 from console.dashboards.panels import PANELS, PanelSpec
 from console.dashboards.rows import DashboardPoint, DashboardRun
 from console.queries.clock import now_ms
-from console.queries.shapes.dashboards import Asked, DashboardPage, Panel, Quantiles, Row
+from console.queries.shapes.dashboards import Asked, Bar, Behind, DashboardPage, Lines, Panel, Quantiles, Row
 
 #: Bars of a drawing, rows of a table, lines of the history at most.
 MOST_BARS, MOST_ROWS, MOST_RUNS = 24, 100, 12
 #: Buckets that a drawing has room for; finer ones are put together.
 MOST_MOMENTS = 120
+#: Moments and lines of a plot; further lines are put together.
+MOST_POINTS, MOST_LINES = 3_000, 5
+#: Messages named behind a bar.
+MOST_MESSAGES = 20
 _STEPS_MS = tuple(minutes * 60_000 for minutes in (1, 5, 15, 60, 360, 1_440, 10_080, 43_200, 525_600))
 
 
@@ -47,6 +51,7 @@ def dashboard(name: str, asked: Asked, topics: VisibleTopics) -> DashboardPage:
         history=tuple(runs.filter(dashboard=name)[:MOST_RUNS]),
         missing=starting.missing(),
         now_ms=now_ms(),
+        behind=_behind(specs, asked.bar, found, ids) if asked.bar is not None else None,
     )
 
 
@@ -77,6 +82,47 @@ def exported(run: DashboardRun, asked: Asked, topics: VisibleTopics) -> Iterator
     yield from ordered.values(*names).iterator(chunk_size=2_000)
 
 
+def lines(run: DashboardRun, series: str, asked: Asked, topics: VisibleTopics) -> Lines:
+    """One series over time, a line a topic; the smaller ones together, without a name."""
+    mine = points(run, asked, topics).filter(series=series).exclude(at_ms=None)
+    ends = mine.aggregate(first=Min("at_ms"), last=Max("at_ms"))
+    if ends["first"] is None:
+        return Lines(_STEPS_MS[0], (), (), ())
+    length_ms = ends["last"] - ends["first"]
+    step_ms = next((step for step in _STEPS_MS if length_ms / step < MOST_POINTS), _STEPS_MS[-1])
+    largest = mine.values("topic").annotate(total=Sum("value")).order_by("-total", "topic")[:MOST_LINES]
+    names = [line["topic"] for line in largest]
+    first_ms = ends["first"] // step_ms * step_ms
+    count = (ends["last"] - first_ms) // step_ms + 1
+    columns: dict[str, list[float | None]] = {name: [None] * count for name in names}
+    number = ExpressionWrapper(F("at_ms") / step_ms, BigIntegerField())
+    buckets = mine.values("topic", number=number).annotate(total=Sum("value"))
+    for line in buckets.order_by().iterator(chunk_size=2_000):
+        column = columns.setdefault(line["topic"] if line["topic"] in names else "", [None] * count)
+        place = line["number"] - first_ms // step_ms
+        column[place] = (column[place] or 0) + line["total"]
+    at_s = tuple((first_ms + number * step_ms) // 1_000 for number in range(count))
+    return Lines(step_ms, at_s, tuple(columns), tuple(map(tuple, columns.values())))
+
+
+def _behind(specs: tuple[PanelSpec, ...], bar: Bar, found: QuerySet[DashboardPoint], ids: _MessageIds) -> Behind | None:
+    """What is behind a bar; None if there is no such."""
+    spec = next((spec for spec in specs if spec.series == bar.series and spec.kind in ("bars", "time", "heat")), None)
+    if spec is None:
+        return None
+    mine = found.filter(series=bar.series)
+    if bar.name is not None:
+        mine = mine.filter(**{spec.by: bar.name})
+    if bar.at_ms is not None:
+        mine = mine.filter(at_ms__gte=bar.at_ms, at_ms__lt=bar.at_ms + max(1, bar.step_ms))
+    rows = tuple(_row(point, ids) for point in mine.order_by("-value", "topic", "label", "part")[:MOST_MESSAGES])
+    positions = sorted({position for row in rows for position in row.positions})[:MOST_MESSAGES]
+    return Behind(
+        spec, bar, mine.count(), mine.aggregate(total=Sum("value"))["total"] or 0.0, rows,
+        tuple((position, ids.address(position)) for position in positions),
+    )  # fmt: skip
+
+
 def _panel(spec: PanelSpec, number: int, found: QuerySet[DashboardPoint], ids: _MessageIds) -> Panel:
     if spec.kind == "quantiles":
         return _quantiles(spec, number, found)
@@ -84,18 +130,19 @@ def _panel(spec: PanelSpec, number: int, found: QuerySet[DashboardPoint], ids: _
     total = mine.count()
     order = F("at_ms").desc(nulls_last=True) if spec.kind in ("time", "heat") else F("value").desc()
     rows = tuple(_row(point, ids) for point in mine.order_by(order, "topic", "label", "part")[:MOST_ROWS])
-    bars: tuple[tuple[str, float, str], ...] = ()
+    bars: tuple[tuple[str, float], ...] = ()
     moments: tuple[tuple[int, float], ...] = ()
-    step_ms = 0
+    step_ms, is_dense = 0, False
     if spec.kind == "bars":
-        summed = mine.values(spec.by).annotate(total=Sum("value")).order_by("-total")[:MOST_BARS]
-        bars = tuple((line[spec.by], line["total"], _topic_link(line[spec.by], spec)) for line in summed)
+        summed = mine.values(spec.by).annotate(total=Sum("value")).order_by("-total", spec.by)[:MOST_BARS]
+        bars = tuple((line[spec.by], line["total"]) for line in summed)
     elif spec.kind in ("time", "heat"):
         how = Max("value") if spec.kind == "heat" else Sum("value")
         counted = mine.exclude(at_ms=None).values("at_ms").annotate(total=how).order_by("at_ms")
         listed = [(line["at_ms"] or 0, line["total"]) for line in counted]
         moments, step_ms = _fitted(listed, is_heat=spec.kind == "heat")
-    return Panel(spec, number, bars, moments, step_ms, (), rows, total)
+        is_dense = spec.kind == "time" and len(listed) > len(moments)
+    return Panel(spec, number, bars, moments, step_ms, (), rows, total, is_dense)
 
 
 def _quantiles(spec: PanelSpec, number: int, found: QuerySet[DashboardPoint]) -> Panel:
@@ -137,10 +184,6 @@ def _row(point: DashboardPoint, ids: _MessageIds) -> Row:
 
 
 _AHEAD_MS = {"minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
-
-
-def _topic_link(name: str, spec: PanelSpec) -> str:
-    return reverse("topic", args=[name]) if spec.by == "topic" and name and "/" not in name else ""
 
 
 class _MessageIds:

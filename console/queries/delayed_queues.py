@@ -12,10 +12,10 @@ from broker.redisson.modes import Mode, read_mode
 from broker.redisson.paging import page
 from broker.redisson.repairing import plan_repair
 from broker.redisson.surveying import queue_names, survey
-from broker.redisson.transferstatus import QueueStatus, TransferStatus, running_services
+from broker.redisson.transferstatus import TransferStatus, running_services
 from broker.redisson.waiting import Page, RepairPlan, Waiting
 from console.queries.clock import now_ms
-from console.queries.redis_asking import address, ask_redis, queue_named, server, why_locked
+from console.queries.redis_asking import address, ask_redis, queue_named, server, status_server, why_locked
 from console.queries.shapes.delayed_queues import (
     QUEUES_SHOWN,
     UPCOMING,
@@ -36,14 +36,15 @@ PLANNED = 200
 
 def delayed_queues(search: str = "", offset: int = 0) -> QueuesPage:
     """Queues whose name contains `search`, from the `offset`-th on."""
-    found, evidence = ask_redis(lambda: _queues(search, offset))
-    rows, services, total, server_ms = found or ((), (), 0, None)
+    services = _services()
+    found, evidence = ask_redis(lambda: _queues(search, offset, services))
+    rows, total, server_ms = found or ((), 0, None)
     return QueuesPage(
         evidence=evidence,
         now_ms=server_ms or now_ms(),
         server=address(),
         rows=rows,
-        services=services,
+        services=tuple(_service(each) for each in services),
         total=total,
         search=search,
         offset=offset,
@@ -62,8 +63,7 @@ def delayed_queue(
     with_plan: bool = False,
 ) -> QueuePage:
     """One queue and a page of its values; `codec` reads them (else the one that fits each)."""
-    statuses, _ = ask_redis(_by_queue)
-    row = _row(name, (statuses or {}).get(name))
+    row = _row(name, _services())
 
     def values() -> tuple[Page, Page, Mode]:
         queue = queue_named(name, codec=codec)
@@ -116,36 +116,29 @@ def value_row(waiting: Waiting, codec: Codec | None = None, written: Packing | N
     )
 
 
-def _queues(search: str, offset: int) -> tuple[tuple[QueueRow, ...], tuple[Service, ...], int, int]:
-    services = list(running_services(server()))
-    statuses = _statuses(services)
-    names = [name for name in queue_names(server(), statuses) if search.casefold() in name.casefold()]
-    rows = tuple(_row(name, statuses.get(name)) for name in names[offset : offset + QUEUES_SHOWN])
+def _queues(search: str, offset: int, services: Sequence[TransferStatus]) -> tuple[tuple[QueueRow, ...], int, int]:
+    watched = {each.name for service in services for each in service.queues}
+    names = [name for name in queue_names(server(), watched) if search.casefold() in name.casefold()]
+    rows = tuple(_row(name, services) for name in names[offset : offset + QUEUES_SHOWN])
     server_ms, _ = server().now_ms()
-    return rows, tuple(_service(each) for each in services), len(names), server_ms
+    return rows, len(names), server_ms
 
 
-def _row(name: str, moved: QueueStatus | None) -> QueueRow:
-    """A key of the wrong type spoils the row of its queue only."""
+def _row(name: str, services: Sequence[TransferStatus]) -> QueueRow:
+    """A key of the wrong type spoils the row of its queue only. Of several services the one that moved last speaks."""
+    said = [(each, service.listening) for service in services for each in service.queues if each.name == name]
+    moved = max((each for each, _ in said), key=lambda each: each.last_moved_ms or 0, default=None)
+    ours = sum(listening for _, listening in said)
     try:
-        return QueueRow(name, survey(queue_named(name)), moved)
+        return QueueRow(name, survey(queue_named(name)), moved, ours=ours)
     except (RedissonError, RedisError, OSError) as error:
-        return QueueRow(name, None, moved, str(error))
+        return QueueRow(name, None, moved, str(error), ours)
 
 
-def _by_queue() -> dict[str, QueueStatus]:
-    return _statuses(list(running_services(server())))
-
-
-def _statuses(services: Sequence[TransferStatus]) -> dict[str, QueueStatus]:
-    """By queue; of several services the one that moved last."""
-    found: dict[str, QueueStatus] = {}
-    for service in services:
-        for each in service.queues:
-            known = found.get(each.name)
-            if known is None or (each.last_moved_ms or 0) > (known.last_moved_ms or 0):
-                found[each.name] = each
-    return found
+def _services() -> list[TransferStatus]:
+    """What the transfer services say of themselves; none where their own server is away."""
+    found, _ = ask_redis(lambda: list(running_services(status_server())))
+    return found or []
 
 
 def _service(status: TransferStatus) -> Service:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from django.db.models import Count, Min
+
 from broker.models import HalfMessage
+from console.queries.afar import Afar
 from console.queries.mirrored import Mirrored
 from console.queries.shapes.evidence import StaleReason
 from console.queries.shapes.groups import GroupRow, GroupState
@@ -13,9 +16,16 @@ from console.queries.shapes.overview import BrokerRow, Finding, FindingCode, Mir
 
 #: a disk fuller than this deserves a look; the broker refuses sends at 0.90
 DISK_LIMIT = 0.80
+#: a group that takes nothing for so long although something waits stands still
+QUIET_MS = 120_000
+#: halves that are undecided for so long: checks should have settled them
+AGED_MS = 600_000
+#: timers later than this are behind: what is being released now is not
+LATE_MS = 2_000
 #: findings of one kind that are listed
 LIMIT = 10
 
+_UNDECIDED = (HalfMessage.State.OPEN, HalfMessage.State.DUE, HalfMessage.State.ENDING)
 _STATES = {
     "FAILED": (FindingCode.STORE_FAILED, "ruby"),
     "READONLY": (FindingCode.BROKER_READ_ONLY, "ruby"),
@@ -24,12 +34,17 @@ _STATES = {
 
 
 def findings_of(
-    here: Mirrored, brokers: Sequence[BrokerRow], mirror: MirrorRow, lanes: Sequence[Lane], groups: Sequence[GroupRow]
+    here: Mirrored,
+    brokers: Sequence[BrokerRow],
+    mirror: MirrorRow,
+    lanes: Sequence[Lane],
+    groups: Sequence[GroupRow],
+    known: Afar,
 ) -> tuple[Finding, ...]:
     """All of them, ordered as FindingCode is."""
     found = [
         *_of_mirror(here, mirror), *_of_brokers(here, brokers), *_of_lanes(here, lanes), *_of_transactions(here),
-        *_of_groups(groups),
+        *_of_groups(groups), *_of_timers(here, known), *_of_delayed_queues(known),
     ]  # fmt: skip
     order = {code: place for place, code in enumerate(FindingCode)}
     return tuple(sorted(found, key=lambda finding: (order[finding.code], -(finding.value or 0))))
@@ -70,12 +85,47 @@ def _of_transactions(here: Mirrored) -> Iterator[Finding]:
     parked = HalfMessage.objects.filter(broker=here.name, state=HalfMessage.State.PARKED).count()
     if parked:
         yield Finding(FindingCode.TRANSACTIONS_PARKED, "brass", here.name, parked)
+    open_ones = HalfMessage.objects.filter(broker=here.name, state__in=_UNDECIDED, store_ms__isnull=False)
+    old = open_ones.filter(store_ms__lt=here.now_ms - AGED_MS).aggregate(count=Count("pk"), first=Min("store_ms"))
+    if old["count"]:
+        yield Finding(
+            FindingCode.TRANSACTIONS_AGEING, "brass", here.name, old["count"], span_ms=here.now_ms - old["first"]
+        )
 
 
 def _of_groups(groups: Sequence[GroupRow]) -> Iterator[Finding]:
     left = [row for row in groups if row.state is GroupState.NO_CONSUMER and row.lag]
     for row in sorted(left, key=lambda row: -(row.lag or 0))[:LIMIT]:
-        yield Finding(FindingCode.GROUP_WITHOUT_CONSUMER, "brass", row.name, row.lag)
+        yield Finding(FindingCode.GROUP_WITHOUT_CONSUMER, "brass", row.name, row.lag, span_ms=row.quiet_ms or None)
+    still = [row for row in groups if row.members and row.lag and (row.quiet_ms or 0) >= QUIET_MS]
+    for row in sorted(still, key=lambda row: -(row.lag or 0))[:LIMIT]:
+        yield Finding(FindingCode.GROUP_STANDS_STILL, "brass", row.name, row.lag, span_ms=row.quiet_ms)
     dead = [row for row in groups if row.dead]
-    for row in sorted(dead, key=lambda row: -(row.dead or 0))[:LIMIT]:
-        yield Finding(FindingCode.DEAD_LETTERS, "brass", row.name, row.dead)
+    for row in sorted(dead, key=lambda row: (-row.newly_dead, -(row.dead or 0)))[:LIMIT]:
+        if row.newly_dead:
+            yield Finding(FindingCode.DEAD_LETTERS_GROWING, "brass", row.name, row.newly_dead)
+        else:
+            yield Finding(FindingCode.DEAD_LETTERS, "brass", row.name, row.dead)
+
+
+def _of_timers(here: Mirrored, known: Afar) -> Iterator[Finding]:
+    for herd in known.herds[:LIMIT]:
+        topics = ", ".join(each.topic for each in herd.topics[:3])
+        yield Finding(
+            FindingCode.HERD_AHEAD, "brass", topics or here.name, herd.count,
+            span_ms=herd.last_late_ms, at_ms=herd.due_ms,
+        )  # fmt: skip
+    status = known.timers
+    if status is not None and status.backlog and not status.paused and status.next_due_ms:
+        late_ms = here.now_ms - status.next_due_ms
+        if late_ms > LATE_MS:
+            yield Finding(FindingCode.TIMERS_LATE, "brass", here.name, status.backlog, span_ms=late_ms)
+
+
+def _of_delayed_queues(known: Afar) -> Iterator[Finding]:
+    for row in known.queues[:LIMIT]:
+        found = row.survey
+        if found is not None and row.is_stuck:
+            yield Finding(FindingCode.DELAYED_STUCK, "ruby", row.name, found.overdue, span_ms=round(found.stuck_ms))
+        else:
+            yield Finding(FindingCode.DELAYED_DAMAGED, "brass", row.name, None, row.problem)

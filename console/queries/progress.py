@@ -46,7 +46,11 @@ def group_rows(here: Mirrored, search: str = "") -> list[GroupRow]:
     listed = list(found)
     histories = here.histories("group", [row.name for row in listed])
     dead = _dead_letters(here)
-    return [_row(row, lags.get(row.name), histories[row.name], dead) for row in listed]
+    given_up = here.histories("topic", [f"%DLQ%{name}" for name in dead])
+    return [
+        _row(row, lags.get(row.name), histories[row.name], dead, given_up.get(f"%DLQ%{row.name}", History()))
+        for row in listed
+    ]
 
 
 def group(name: str) -> GroupPage:
@@ -121,7 +125,9 @@ def _dead_letters(here: Mirrored) -> Mapping[str, int]:
     return held
 
 
-def _row(row: ConsumerGroup, lag: GroupLag | None, history: History, dead: Mapping[str, int]) -> GroupRow:
+def _row(
+    row: ConsumerGroup, lag: GroupLag | None, history: History, dead: Mapping[str, int], given_up: History | None = None
+) -> GroupRow:
     return GroupRow(
         name=row.name,
         state=_state(row, lag),
@@ -134,6 +140,8 @@ def _row(row: ConsumerGroup, lag: GroupLag | None, history: History, dead: Mappi
         consume_enable=row.consume_enable,
         retry_max_times=row.retry_max_times,
         is_system=row.is_system,
+        quiet_ms=history.quiet_ms if lag and lag.lag else None,
+        newly_dead=given_up.total if given_up else 0,
     )
 
 

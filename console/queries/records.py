@@ -5,6 +5,7 @@ from __future__ import annotations
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message, RouteNotFound
 from console.queries.asking import ask
 from console.queries.bodies import body_of
+from console.queries.catalogue import topics
 from console.queries.hops import SCHEDULE_TOPIC, Trail, hops_of
 from console.queries.mirrored import mirrored
 from console.queries.shapes.evidence import Evidence, StaleReason
@@ -15,6 +16,8 @@ MESSAGE_REQUESTS = (33, 12, 321, 45)
 SEARCH_REQUESTS = (12, 45)
 #: records of one message that are looked for: far more than retries make
 RECORDS_LIMIT = 32
+#: topics that one search without a topic asks
+EVERYWHERE = 64
 #: response codes that mean "no such record", not "no": SYSTEM_ERROR with 33, QUERY_NOT_FOUND, TOPIC_NOT_EXIST
 ABSENT_CODES = frozenset({1, 17, 22})
 
@@ -71,13 +74,38 @@ def messages(topic: str, key: str, limit: int = 64) -> MessageSearch:
     return MessageSearch(evidence, here.now_ms, topic, key, tuple(found or ()), limit)
 
 
-def _search(admin: Admin, topic: str, key: str, limit: int) -> list[Found]:
-    parked = [
-        record for record in admin.messages_by_key(SCHEDULE_TOPIC, key, limit)
-        if record.properties.get("REAL_TOPIC") == topic
-    ]  # fmt: skip
+def messages_everywhere(key: str, limit: int = 64) -> MessageSearch:
+    """The same in the EVERYWHERE topics that were written to last; `topic` is empty, `topics` says how many."""
+    here = mirrored()
+    names = [row.name for row in topics(order="-last", count=EVERYWHERE).rows]
+
+    def search(admin: Admin) -> list[Found]:
+        hits = [_hit(record, _real_topic(record), pending=True) for record in _waiting(admin, key, limit)]
+        for name in names:
+            try:
+                hits += [_hit(record, name, pending=False) for record in admin.messages_by_key(name, key, limit)]
+            except RouteNotFound:
+                # deleted since the mirror looked
+                continue
+        return sorted(hits, key=lambda hit: hit.store_ms, reverse=True)[:limit]
+
+    found, evidence = ask(search, source=here.name, requests=SEARCH_REQUESTS)
+    return MessageSearch(evidence, here.now_ms, "", key, tuple(found or ()), limit, len(names))
+
+
+def _real_topic(parked: Message) -> str:
+    return parked.properties.get("REAL_TOPIC", SCHEDULE_TOPIC)
+
+
+def _waiting(admin: Admin, key: str, limit: int) -> list[Message]:
+    """Parked on lanes and not released yet."""
+    parked = admin.messages_by_key(SCHEDULE_TOPIC, key, limit)
     released = admin.delay_offsets() if parked else {}
-    waiting = [record for record in parked if record.queue_offset >= released.get(record.queue_id + 1, 0)]
+    return [record for record in parked if record.queue_offset >= released.get(record.queue_id + 1, 0)]
+
+
+def _search(admin: Admin, topic: str, key: str, limit: int) -> list[Found]:
+    waiting = [record for record in _waiting(admin, key, limit) if _real_topic(record) == topic]
     try:
         stored = admin.messages_by_key(topic, key, limit)
     except RouteNotFound:

@@ -31,8 +31,13 @@ def server() -> Server:
     return _server(settings.REDISSON_URL)
 
 
+def status_server() -> Server:
+    """The server at REDIS_URL, where transfer services say how they are: also when that of the queues is away."""
+    return _server(settings.REDIS_URL)
+
+
 def hang_up() -> None:
-    """Forget the client; the next question makes a new one."""
+    """Forget the clients; the next question makes a new one."""
     _server.cache_clear()
 
 

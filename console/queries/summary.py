@@ -7,12 +7,14 @@ from django.db.models import Sum
 
 from broker.models import Broker, Queue, RateHistory, Topic
 from console.house import roster
+from console.queries.afar import afar
 from console.queries.findings import findings_of
 from console.queries.mirrored import Mirrored, mirrored
 from console.queries.progress import group_rows
 from console.queries.schedule import LANE_REQUESTS, figures, lane_of, levels, next_minute
 from console.queries.shapes.history import History
 from console.queries.shapes.overview import BrokerRow, Flow, MirrorRow, Overview
+from console.queries.timers import timer_figures
 
 #: what an Apache RocketMQ broker is asked for these numbers
 OVERVIEW_REQUESTS = (*LANE_REQUESTS, 21, 28, 201, 208)
@@ -28,12 +30,13 @@ def overview() -> Overview:
     strip = figures(here, lanes)
     brokers = (_broker(here.broker),) if here.broker else ()
     mirror = mirror_row(here)
+    known = afar(here)
     lags = [row.lag for row in groups if row.lag is not None]
     lag = sum(lags) if lags else None
     return Overview(
         evidence=here.evidence(polled_by=OVERVIEW_REQUESTS),
         now_ms=here.now_ms,
-        findings=findings_of(here, brokers, mirror, lanes, groups),
+        findings=findings_of(here, brokers, mirror, lanes, groups, known),
         brokers=brokers,
         mirror=mirror,
         flows=_flows(here, strip.pending, lag),
@@ -45,6 +48,8 @@ def overview() -> Overview:
         groups=len(groups),
         lag=lag,
         stored_total=_stored(here),
+        timers_pending=known.timers.pending if known.timers else None,
+        lateness_p99_ms=timer_figures(known.timers).lateness_p99_ms,
         processes=roster.read(settings.VAR / roster.FILE),
     )
 

@@ -52,7 +52,7 @@ def timers(zoom: str = "", at_ms: int | None = None) -> TimersPage:
         broker=here.name,
         zoom=window.zoom.name,
         at_ms=None if window.following else window.start_ms,
-        figures=_figures(status),
+        figures=timer_figures(status),
         topics=topics[:TOPICS],
         topics_left=len(topics[TOPICS:]),
         lateness=_together(status),
@@ -108,7 +108,8 @@ def _first(window: Window) -> TimerFilter:
     return TimerFilter() if window.following else within(window.start_ms, window.end_ms, window.zoom.step_ms)
 
 
-def _figures(status: TimerStatus | None) -> TimerFigures:
+def timer_figures(status: TimerStatus | None) -> TimerFigures:
+    """The strip of figures; all unknown without a status."""
     if status is None:
         return TimerFigures()
     together = _together(status)

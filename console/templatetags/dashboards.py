@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from django import template
 from django.utils.html import escape
+from django.utils.http import urlencode
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
@@ -33,25 +34,36 @@ def in_unit(value: float, unit: str) -> str:
 
 
 @register.simple_tag
-def drawing(panel: Panel) -> SafeString | str:
-    """The drawing of a panel; its table says the same."""
-    unit = panel.spec.unit
+def drawing(panel: Panel, query: str) -> SafeString | str:
+    """The drawing of a panel; its table says the same. A bar leads to what is behind it, with the same `query`."""
+    unit, series = panel.spec.unit, panel.spec.series
 
     def figure(value: float) -> str:
         return escape(in_unit(value, unit))
 
+    def behind(at_ms: int) -> str:
+        return escape(bar_address(query, series=series, at=at_ms, step=panel.step_ms))
+
     words = {"title": panel.spec.title, "count": f"{panel.total:,}"}
     label = escape(_("%(title)s, %(count)s figures; the table below says the same") % words)
     if panel.spec.kind == "bars":
-        bars = [(escape(_shortened(name)), value, escape(address)) for name, value, address in panel.bars]
+        bars = [
+            (escape(_shortened(name)), value, escape(bar_address(query, series=series, name=name)))
+            for name, value in panel.bars
+        ]
         drawn = bars_svg(bars, label=label, figure=figure, none=escape(_("none")))
     elif panel.spec.kind == "time":
-        drawn = time_svg(panel.moments, step_ms=panel.step_ms, label=label, figure=figure, clock=_clock)
+        drawn = time_svg(panel.moments, step_ms=panel.step_ms, label=label, figure=figure, clock=_clock, address=behind)
     elif panel.spec.kind == "heat":
-        drawn = heat_svg(panel.moments, label=label, figure=figure, local=_local)
+        drawn = heat_svg(panel.moments, label=label, figure=figure, local=_local, address=behind)
     else:
         return ""
     return mark_safe(drawn)  # noqa: S308 - names, addresses and texts are escaped above, the rest is numbers
+
+
+def bar_address(query: str, **bar: str | int) -> str:
+    """The address, on the page itself, of what is behind a bar."""
+    return "?" + "&".join(filter(None, (query, urlencode(bar)))) + "#behind"
 
 
 @register.filter

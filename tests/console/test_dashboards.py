@@ -70,9 +70,9 @@ def test_a_page_says_as_of_when_of_what_and_draws_it(operator: Client, db: None)
     shown = words(page)
     for text in ("As of", "1,234", "0 \u2013 9,000", "/store", str(run.id), "10.0.0.1"):
         assert text in shown, text
-    drawings = [attrs for tag, attrs in tags_of(page.content.decode()) if tag == "svg" and attrs.get("role") == "img"]
+    drawings = [attrs for tag, attrs in tags_of(page.content.decode()) if tag == "svg" and attrs.get("role") == "group"]
     assert any("Sent, 6 figures" in str(attrs["aria-label"]) for attrs in drawings)
-    bars = re.findall(r"<title>([^<]+)</title></rect>", page.content.decode())
+    bars = re.findall(r"<title>([^<]+)</title></rect></a>", page.content.decode())
     assert [bar.rpartition(": ")[2] for bar in bars][:5] == ["17", "11", "12", "13", "14"]
     assert len(page.content) < 100_000
 
@@ -148,7 +148,9 @@ def test_a_run_shows_its_progress_and_can_be_stopped(operator: Client, db: None)
 def reader(*permissions: str, prefixes: tuple[str, ...] | None = None) -> Client:
     """Somebody with these permissions of the console, in a group that sees topics with these prefixes."""
     user = get_user_model().objects.create_user("reader")
-    user.user_permissions.set(Permission.objects.filter(content_type__app_label="console", codename__in=permissions))
+    user.user_permissions.set(
+        Permission.objects.filter(content_type__app_label="console", codename__in=("view_console", *permissions))
+    )
     if prefixes is not None:
         group = Group.objects.create(name="team")
         user.groups.add(group, Group.objects.create(name="without rows"))
@@ -220,11 +222,12 @@ def test_without_java_the_page_says_what_is_missing(
 
 
 def test_drawings_of_nothing_and_of_much() -> None:
-    assert time_svg([], step_ms=60_000, label="l", figure=str, clock=str).endswith("</svg>")
+    how = {"label": "l", "figure": str, "address": str}
+    assert time_svg([], step_ms=60_000, clock=str, **how).endswith("</svg>")
     many = [(NOON_MS + n * 60_000, float(n)) for n in range(120)]
-    drawn = time_svg(many, step_ms=60_000, label="l", figure=str, clock=str)
+    drawn = time_svg(many, step_ms=60_000, clock=str, **how)
     assert drawn.count("<rect") == 119
     assert max(float(x) for x in re.findall(r'<rect class="h\d" x="([\d.]+)"', drawn)) < 1060
     linked = bars_svg([("a", 2.0, "/topics/a/"), ("", 0.0, "")], label="l", figure=str, none="none")
     assert linked.count("<a ") == 1 and ">none<" in linked
-    assert heat_svg([], label="l", figure=str, local=lambda ms: timezone.now()).endswith("</svg>")
+    assert heat_svg([], local=lambda ms: timezone.now(), **how).endswith("</svg>")

@@ -43,6 +43,13 @@ class QueueRow:
     moved: QueueStatus | None
     #: in words for people; empty when nothing is wrong
     problem: str = ""
+    #: transfer services of ours that listen on its channel, which the server does not count
+    ours: int = 0
+
+    @property
+    def listeners(self) -> int:
+        """Who listens on its channel: live RDelayedQueues of Java, and services of ours."""
+        return self.ours + (self.survey.listeners if self.survey is not None else 0)
 
     @property
     def is_stuck(self) -> bool:

@@ -39,6 +39,10 @@ class GroupRow:
     consume_enable: bool
     retry_max_times: int
     is_system: bool
+    #: for how long it has taken nothing although something waits, at least; None: unknown, or nothing waits
+    quiet_ms: int | None = None
+    #: messages given up within the history (5 min)
+    newly_dead: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 
 from broker.models import SLOT_MS, SLOTS
 
@@ -27,6 +28,19 @@ class History:
         """Mean of the newest two slots that are known among the last two (10 s)."""
         recent = [value for value in self.per_s[-2:] if value is not None]
         return sum(recent) / len(recent) if recent else None
+
+    @property
+    def quiet_ms(self) -> int | None:
+        """For how long there was nothing, at most the history's length; None when the newest slot is unknown."""
+        if self.per_s[-1] is None:
+            return None
+        silent = takewhile(lambda value: value == 0, reversed(self.per_s))
+        return sum(1 for _ in silent) * SLOT_MS
+
+    @property
+    def total(self) -> int:
+        """How many in all known slots."""
+        return round(sum(value for value in self.per_s if value is not None) * SLOT_MS / 1000)
 
     @property
     def peak(self) -> float | None:

@@ -131,3 +131,5 @@ class MessageSearch:
     hits: tuple[Found, ...]
     #: the most that was asked for: as many hits may mean that there are more
     limit: int
+    #: topics that were asked; 1 with a topic
+    topics: int = 1

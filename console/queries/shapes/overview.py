@@ -24,9 +24,16 @@ class FindingCode(TextChoices):
     MIRROR_STALE = "mirror-stale", _("the mirror has stopped")
     RELEASED_EARLY = "released-early", _("messages left before they were due")
     DISK_FILLING = "disk-filling", _("the disk is filling")
+    TIMERS_LATE = "timers-late", _("timers are behind their moments")
+    DELAYED_STUCK = "delayed-stuck", _("values are due in Redis and nobody moves them")
+    DELAYED_DAMAGED = "delayed-damaged", _("a queue in Redis is damaged")
     LANE_LATE = "lane-late", _("a lane is behind its due times")
     TRANSACTIONS_PARKED = "transactions-parked", _("transactions wait for a person")
+    GROUP_STANDS_STILL = "group-stands-still", _("a group has consumers and takes nothing")
     GROUP_WITHOUT_CONSUMER = "group-without-consumer", _("a group has messages and no consumer")
+    DEAD_LETTERS_GROWING = "dead-letters-growing", _("messages are being given up")
+    TRANSACTIONS_AGEING = "transactions-ageing", _("half messages stay undecided")
+    HERD_AHEAD = "herd-ahead", _("more will be due at once than can leave")
     DEAD_LETTERS = "dead-letters", _("messages have used up their retries")
     PROGRESS_UNSAVED = "progress-unsaved", _("a lane's progress was not saved for long")
 
@@ -44,6 +51,10 @@ class Finding:
     value: int | None
     #: the broker's own words, when there are any (escape)
     detail: str = ""
+    #: for how long, or by how much, in ms; None when it does not apply
+    span_ms: int | None = None
+    #: the moment that it is about
+    at_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,5 +122,8 @@ class Overview:
     lag: int | None
     #: messages ever accepted by all topics that are not system topics
     stored_total: int | None
+    #: timers; None: the broker does not tell
+    timers_pending: int | None = None
+    lateness_p99_ms: float | None = None
     #: those that `make run` keeps on this machine
     processes: tuple[Process, ...] = ()

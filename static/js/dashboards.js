@@ -1,0 +1,88 @@
+// Dense time series: a plot takes the place of the drawing once its data is there. Without it the drawing stays.
+// Dragging chooses a range, a click leads to what is behind a moment; both are addresses.
+
+const COLOURS = ["--h5", "--brass-fill", "--verd-fill", "--ruby-fill", "--h3", "--ink-3"];
+const UNITS = ["B", "kB", "MB", "GB", "TB"];
+const HEIGHT = 220;
+
+function bytes(value) {
+  let power = 0;
+  while (Math.abs(value) >= 1000 && power < UNITS.length - 1) { value /= 1000; power += 1; }
+  return `${value.toFixed(power && value < 10 ? 1 : 0)} ${UNITS[power]}`;
+}
+
+const written = { bytes, count: (value) => value.toLocaleString("en", { maximumFractionDigits: 0 }) };
+const iso = (ms) => new Date(ms).toISOString().replace(".000Z", "Z");
+
+function options(host, found, width) {
+  const style = getComputedStyle(host);
+  const colour = (name) => style.getPropertyValue(name).trim();
+  const form = written[host.dataset.unit] ?? written.count;
+  const label = (name) => name || host.dataset.wordOthers;
+  const axis = {
+    stroke: colour("--ink-3"), font: `11px ${style.fontFamily}`,
+    grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 },
+  };
+  return {
+    width, height: HEIGHT,
+    tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "UTC"),
+    cursor: { drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
+    series: [
+      { label: host.dataset.wordWhen, value: "{YYYY}-{MM}-{DD} {HH}:{mm}" },
+      ...found.names.map((name, number) => ({
+        label: label(name), stroke: colour(COLOURS[number % COLOURS.length]), width: 1.5, spanGaps: false,
+        points: { show: false }, value: (_, value) => (value == null ? "–" : form(value)),
+      })),
+    ],
+    axes: [
+      { ...axis, values: [
+        [86400, "{YYYY}-{MM}-{DD}", null, null, null, null, null, null, 1],
+        [60, "{HH}:{mm}", "\n{YYYY}-{MM}-{DD}", null, "\n{MM}-{DD}", null, null, null, 1],
+      ] },
+      { ...axis, size: 72, values: (_, ticks) => ticks.map(form) },
+    ],
+    hooks: { setSelect: [(plot) => chosen(plot, found)] },
+  };
+}
+
+function chosen(plot, found) {
+  if (plot.select.width < 4) return;
+  const at = (x) => Math.floor(plot.posToVal(x, "x") * 1000 / found.step_ms) * found.step_ms;
+  const address = new URL(location.href);
+  for (const name of ["series", "name", "at", "step"]) address.searchParams.delete(name);
+  address.searchParams.set("from", iso(at(plot.select.left)));
+  address.searchParams.set("to", iso(at(plot.select.left + plot.select.width) + found.step_ms));
+  address.hash = "";
+  location.assign(address);
+}
+
+function draw(host, found) {
+  const drawing = host.previousElementSibling;
+  host.hidden = false;
+  const padding = getComputedStyle(host);
+  const room = () => host.clientWidth - parseFloat(padding.paddingLeft) - parseFloat(padding.paddingRight);
+  const data = [found.at_s, ...found.values];
+  let plot = new uPlot(options(host, found, room()), data, host);
+  drawing.hidden = true;
+  host.addEventListener("click", (event) => {
+    if (!event.target.closest(".u-over") || plot.cursor.idx == null || plot.select.width >= 4) return;
+    const at = found.at_s[plot.cursor.idx] * 1000;
+    location.assign(`${host.dataset.behind}&at=${at}&step=${found.step_ms}#behind`);
+  });
+  new ResizeObserver(() => {
+    if (Math.abs(plot.width - room()) > 1) plot.setSize({ width: room(), height: HEIGHT });
+  }).observe(host);
+  const again = () => {
+    plot.destroy();
+    plot = new uPlot(options(host, found, room()), data, host);
+  };
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+  new MutationObserver(again).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+}
+
+for (const host of document.querySelectorAll("[data-plot]")) {
+  fetch(host.dataset.plot, { headers: { Accept: "application/json" } })
+    .then((answer) => (answer.ok ? answer.json() : null))
+    .then((found) => { if (found && found.at_s.length) draw(host, found); })
+    .catch((error) => console.warn(error));
+}
