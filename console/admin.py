@@ -13,13 +13,17 @@ from broker.client import ClientError
 from broker.models import ConsumerGroup, HalfMessage
 from console import credentials
 from console.access.admin import TopicPermissionAdmin
+from console.alerts.admin import AlertAdmin, AlertRuleAdmin, SilenceAdmin
 from console.checkback.admin import CheckAddressAdmin
 from console.models import ApiToken, AuditEntry
 from console.operations import desk
 from console.operations.actor import RESEND_DEAD_LETTERS, STEER_TRANSACTIONS, Actor
 from console.operations.errors import OperationError
 
-__all__ = ["ApiTokenAdmin", "AuditEntryAdmin", "CheckAddressAdmin", "HalfMessageAdmin", "TopicPermissionAdmin"]
+__all__ = [
+    "AlertAdmin", "AlertRuleAdmin", "ApiTokenAdmin", "AuditEntryAdmin", "CheckAddressAdmin", "HalfMessageAdmin",
+    "SilenceAdmin", "TopicPermissionAdmin",
+]  # fmt: skip
 
 
 @admin.register(ApiToken)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
+from django.db.models.signals import post_migrate
 
 
 class ConsoleConfig(AppConfig):
@@ -16,3 +18,9 @@ class ConsoleConfig(AppConfig):
     def ready(self) -> None:
         """Make the project's Celery app the current one, so that every process sends tasks to the right broker."""
         import_module("console.celery")
+        # behind auth: by then the permissions that the groups get are there
+        post_migrate.connect(_make_roles, sender=apps.get_app_config("sessions"), dispatch_uid="console.roles")
+
+
+def _make_roles(using: str, **kwargs: Any) -> None:
+    import_module("console.access.roles").ensure_roles(using)

@@ -172,6 +172,11 @@ class Fragments:
             task.add_done_callback(lambda _: self._making.pop(key, None))
         return (await asyncio.shield(task)).parts
 
+    def forget(self) -> None:
+        """Keep nothing: the next page is rendered anew."""
+        self._kept.clear()
+        self._making.clear()
+
     async def _make(self, page: LivePage, language: str, sequence: int) -> _Kept:
         begun_s = time.monotonic()
         render = database_sync_to_async(_render, thread_sensitive=False, executor=_pool)

@@ -7,13 +7,14 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from console.access.rows import TopicPermission
+from console.alerts.rows import Alert, AlertRule, Silence
 from console.checkback.rows import CheckAddress
 from console.dashboards.rows import DashboardPoint, DashboardRun
 from console.operations.rows import AuditEntry, Operation, OperationItem
 
 __all__ = [
-    "ApiToken", "AuditEntry", "CheckAddress", "DashboardPoint", "DashboardRun", "Operation",
-    "OperationItem", "TopicPermission",
+    "Alert", "AlertRule", "ApiToken", "AuditEntry", "CheckAddress", "DashboardPoint", "DashboardRun", "Operation",
+    "OperationItem", "Silence", "TopicPermission",
 ]  # fmt: skip
 
 

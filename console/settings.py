@@ -5,6 +5,7 @@ Broker: ESCAPEMENT_BROKER (its name), ESCAPEMENT_CLUSTER, ESCAPEMENT_BROKER_HOST
     ESCAPEMENT_NAMESRV_PORT, ESCAPEMENT_STORE, ESCAPEMENT_FLUSH, ESCAPEMENT_BROKER_ADVERTISE, ESCAPEMENT_TIMER_DAYS,
     ESCAPEMENT_TIMER_PENDING, ESCAPEMENT_TIMER_PER_SLOT.
 Access: ESCAPEMENT_ACCESS, ESCAPEMENT_ACCESS_KEY, ESCAPEMENT_SECRET_KEY, ESCAPEMENT_TLS and what begins with it.
+Alerts: ESCAPEMENT_ALERTS_S, ESCAPEMENT_ALERT_ORIGINS, ESCAPEMENT_MAIL and what begins with it.
 Rest: ESCAPEMENT_VAR, ESCAPEMENT_ENV, ESCAPEMENT_DEBUG, ESCAPEMENT_HTTPS, SECRET_KEY.
 """
 
@@ -70,6 +71,18 @@ CHECKBACK_ORIGINS = [each for each in os.environ.get("ESCAPEMENT_CHECKBACK_ORIGI
 CHECKBACK_NETWORKS = [each for each in os.environ.get("ESCAPEMENT_CHECKBACK_NETWORKS", "").split(",") if each]
 CHECKBACK_TIMEOUT_S = float(os.environ.get("ESCAPEMENT_CHECKBACK_TIMEOUT_S", "5"))
 CHECKBACK_ANSWER_BYTES = int(os.environ.get("ESCAPEMENT_CHECKBACK_ANSWER_BYTES", "4096"))
+
+# --- alerts -----------------------------------------------------------------------------------------------------------
+# How often the rules are judged, 0: never; which origins webhooks may have; which server takes mail, and from whom.
+ALERTS_INTERVAL_S = float(os.environ.get("ESCAPEMENT_ALERTS_S", "30"))
+ALERT_ORIGINS = [each for each in os.environ.get("ESCAPEMENT_ALERT_ORIGINS", "").split(",") if each]
+_mail = os.environ.get("ESCAPEMENT_MAIL", "localhost:25").rpartition(":")
+EMAIL_HOST, EMAIL_PORT = _mail[0], int(_mail[2])
+EMAIL_HOST_USER = os.environ.get("ESCAPEMENT_MAIL_USER", "")
+EMAIL_HOST_PASSWORD = os.environ.get("ESCAPEMENT_MAIL_PASSWORD", "")
+EMAIL_USE_TLS = os.environ.get("ESCAPEMENT_MAIL_TLS") == "1"
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = os.environ.get("ESCAPEMENT_MAIL_FROM", "escapement@localhost")
 
 # --- Django -----------------------------------------------------------------------------------------------------------
 WEB_HOST = os.environ.get("ESCAPEMENT_WEB_HOST", "127.0.0.1")
@@ -161,6 +174,13 @@ if DASHBOARDS_INTERVAL_S > 0 and find_spec("pyspark") is not None:
         "task": "console.renew_dashboards",
         "schedule": DASHBOARDS_INTERVAL_S,
         "options": {"expires": DASHBOARDS_INTERVAL_S},
+    }
+
+if ALERTS_INTERVAL_S > 0:
+    CELERY_BEAT_SCHEDULE["alerts"] = {
+        "task": "console.watch_alerts",
+        "schedule": ALERTS_INTERVAL_S,
+        "options": {"expires": ALERTS_INTERVAL_S},
     }
 
 # --- people and safety ------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from channels.auth import get_user
+from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 from django.template import TemplateDoesNotExist
@@ -22,6 +23,7 @@ from django.template.loader import get_template
 from django.utils.translation import get_supported_language_variant
 from django.utils.translation.trans_real import parse_accept_lang_header
 
+from console.access.roles import VIEW
 from console.announcements import announcements
 from console.live import LivePage, fragments, page_of
 
@@ -122,13 +124,19 @@ class LiveConsumer(AsyncWebsocketConsumer):
             sent.update(parts)
 
     async def _is_allowed(self) -> bool:
-        """The session still exists, its user is active and has not changed the password since."""
+        """The session still exists, its user is active, may see the console, and has not changed the password since."""
         key = self.scope["session"].session_key if "session" in self.scope else None
         if not key:
             return False
         store = import_module(settings.SESSION_ENGINE).SessionStore(key)
         user: Any = await get_user({"session": store})
-        return bool(user.is_authenticated and user.is_active)
+        return bool(user.is_authenticated and user.is_active and await may_see(user))
+
+
+@database_sync_to_async
+def may_see(user: Any) -> bool:
+    """The user may see the console."""
+    return bool(user.has_perm(VIEW))
 
 
 def same_origin(scope: dict[str, Any]) -> bool:

@@ -6,6 +6,7 @@ import uuid
 
 from celery import shared_task
 
+from console.alerts import readings, telling, watching
 from console.dashboards import starting
 from console.operations import runner
 
@@ -26,3 +27,10 @@ def run_dashboards(batch: str) -> None:
 def renew_dashboards() -> None:
     """Compute all dashboards anew, by the timetable."""
     starting.renew()
+
+
+@shared_task(name="console.watch_alerts")
+def watch_alerts() -> None:
+    """Judge the alert rules once and tell whom it concerns."""
+    for news in watching.watch(readings.read()):
+        telling.tell(news)

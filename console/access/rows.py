@@ -20,6 +20,7 @@ class TopicPermission(models.Model):
         verbose_name = _("topic permission")
         verbose_name_plural = _("topic permissions")
         ordering = ["group__name", "prefix"]
+        permissions = [("view_console", _("Can see the console"))]
         constraints = [models.UniqueConstraint(fields=["group", "prefix"], name="one_topic_permission")]
 
     def __str__(self) -> str:

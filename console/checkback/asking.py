@@ -39,6 +39,8 @@ class HttpLimits:
 
     timeout_s: float = 5.0
     answer_bytes: int = 4096
+    #: True: any status 2xx will do, whatever the body is; for who is told and not asked
+    any_success: bool = False
 
 
 @dataclass(slots=True)
@@ -64,7 +66,7 @@ class Asker:
         self._tls = tls or ssl.create_default_context()
 
     async def ask(self, address: Address, headers: Mapping[str, str], body: bytes) -> HttpAnswer:
-        """POST `body` (JSON), return the answer with status 200; raises NoAnswer."""
+        """POST `body` (JSON), return the answer with status 200 (see HttpLimits); raises NoAnswer."""
         try:
             async with asyncio.timeout(self._limits.timeout_s):
                 found = await self._places(address)
@@ -133,11 +135,14 @@ class Asker:
                 raise NoAnswer("the server wants another protocol") from None
             except httptools.HttpParserError as error:
                 raise NoAnswer(f"no HTTP: {error}") from None
-            if parsed.answer.status and parsed.answer.status != 200:
+            if parsed.answer.status and not self._is_success(parsed.answer.status):
                 raise NoAnswer(f"status {parsed.answer.status}")
         if len(parsed.answer.body) > self._limits.answer_bytes:
             raise NoAnswer(f"the answer is larger than {self._limits.answer_bytes:,} bytes")
-        return _checked(parsed.answer)
+        return parsed.answer if self._limits.any_success else _checked(parsed.answer)
+
+    def _is_success(self, status: int) -> bool:
+        return status == 200 or (self._limits.any_success and 200 <= status < 300)
 
 
 class _Parsed:

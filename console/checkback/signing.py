@@ -48,5 +48,10 @@ def sign_answer(secret: str, nonce: str, body: bytes) -> str:
     return _sign(secret, f"answer\n{nonce}\n", body)
 
 
+def sign_alert(secret: str, timestamp: str, nonce: str, body: bytes) -> str:
+    """The signature of an alert that a webhook gets, in hex."""
+    return _sign(secret, f"alert\n{timestamp}\n{nonce}\n", body)
+
+
 def _sign(secret: str, head: str, body: bytes) -> str:
     return hmac.new(secret.encode(), head.encode() + body, hashlib.sha256).hexdigest()

@@ -1,15 +1,13 @@
-"""What every page knows: the environment's name, the chosen theme, which findings lead where."""
+"""What every page knows: the environment's name, the chosen theme, what stands in the rail."""
 
 from __future__ import annotations
 
 from django.conf import settings
 from django.http import HttpRequest
 
-from console.queries.shapes.overview import FindingCode
+from console.pages.places import sections_for
 
 THEME_COOKIE = "theme"
-_LANE_CODES = (FindingCode.LANE_LATE, FindingCode.PROGRESS_UNSAVED, FindingCode.RELEASED_EARLY)
-_GROUP_CODES = (FindingCode.GROUP_WITHOUT_CONSUMER, FindingCode.DEAD_LETTERS)
 
 
 def page(request: HttpRequest) -> dict[str, object]:
@@ -18,6 +16,5 @@ def page(request: HttpRequest) -> dict[str, object]:
     return {
         "environment": settings.ESCAPEMENT_ENV,
         "theme": theme if theme in ("light", "dark") else "",
-        "lane_codes": _LANE_CODES,
-        "group_codes": _GROUP_CODES,
+        "sections": list(sections_for(request.user)) if hasattr(request, "user") else [],
     }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -13,22 +11,24 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from console import queries
+from console.pages.jumping import OFFSET_ID
 from console.pages.life import life_of
 from console.queries import raw_body
 
-_OFFSET_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
 _TOPICS_OFFERED = 200
 
 
 @require_safe
 @login_required
 def search(request: HttpRequest) -> HttpResponse:
-    """By offset id alone, or by key or unique id within a topic."""
+    """By offset id alone, or by key or unique id: within a topic, or in those written to last."""
     sought = (request.GET.get("q") or "").strip()[:300]
     topic = (request.GET.get("topic") or "").strip()[:255]
-    if _OFFSET_ID.fullmatch(sought) and not topic:
+    if OFFSET_ID.fullmatch(sought) and not topic:
         return redirect("message", sought)
-    found = queries.messages(topic, sought) if sought and topic else None
+    found = None
+    if sought:
+        found = queries.messages(topic, sought) if topic else queries.messages_everywhere(sought)
     context = {
         "data": found,
         "here": "messages",

@@ -6,6 +6,7 @@ from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import URLPattern, URLResolver, path
 
 from console.pages import (
+    alerts,
     dashboards,
     dead_letters,
     delayed_queues,
@@ -62,6 +63,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("groups/undo/<str:operation_id>/", groups.undo, name="group_undo"),
     path("groups/<str:name>/", groups.group, name="group"),
     path("groups/<str:name>/move/", groups.move, name="group_move"),
+    path("alerts/", alerts.alerts, name="alerts"),
+    path("alerts/silence/", alerts.silence, name="alert_silence"),
+    path("alerts/silence/<int:silence_id>/end/", alerts.end_silence, name="alert_silence_end"),
     path("find/", jumping.find, name="find"),
     path("login/", LoginView.as_view(redirect_authenticated_user=True), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),

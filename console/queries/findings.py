@@ -25,7 +25,8 @@ LATE_MS = 2_000
 #: findings of one kind that are listed
 LIMIT = 10
 
-_UNDECIDED = (HalfMessage.State.OPEN, HalfMessage.State.DUE, HalfMessage.State.ENDING)
+#: states in which nobody has decided yet and somebody is still asked
+UNDECIDED = (HalfMessage.State.OPEN, HalfMessage.State.DUE, HalfMessage.State.ENDING)
 _STATES = {
     "FAILED": (FindingCode.STORE_FAILED, "ruby"),
     "READONLY": (FindingCode.BROKER_READ_ONLY, "ruby"),
@@ -85,7 +86,7 @@ def _of_transactions(here: Mirrored) -> Iterator[Finding]:
     parked = HalfMessage.objects.filter(broker=here.name, state=HalfMessage.State.PARKED).count()
     if parked:
         yield Finding(FindingCode.TRANSACTIONS_PARKED, "brass", here.name, parked)
-    open_ones = HalfMessage.objects.filter(broker=here.name, state__in=_UNDECIDED, store_ms__isnull=False)
+    open_ones = HalfMessage.objects.filter(broker=here.name, state__in=UNDECIDED, store_ms__isnull=False)
     old = open_ones.filter(store_ms__lt=here.now_ms - AGED_MS).aggregate(count=Count("pk"), first=Min("store_ms"))
     if old["count"]:
         yield Finding(

@@ -2,6 +2,7 @@
 import { startClocks } from "./clocks.js";
 import { startKeys } from "./keys.js";
 import { startLive } from "./live.js";
+import { startPalette } from "./palette.js";
 import { startSelection } from "./selection.js";
 import { startTheme } from "./theme.js";
 
@@ -9,4 +10,5 @@ startTheme();
 startKeys();
 startClocks();
 startLive();
+startPalette();
 startSelection();

@@ -1,4 +1,6 @@
-// The keyboard: one letter a page, / for search, j and k for rows, ? for help.
+// The keyboard: Ctrl-K goes anywhere, one letter a page, / for search, j and k for rows, ? for help.
+
+import { openPalette } from "./palette.js";
 
 const rows = () => [...document.querySelectorAll("main .t tbody tr")].filter((row) => row.querySelector("a"));
 
@@ -16,10 +18,14 @@ function move(step) {
 }
 
 function onKey(event) {
+  if ((event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === "k") {
+    event.preventDefault();
+    return openPalette();
+  }
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
   const help = document.getElementById("help");
   if (event.key === "Escape" && isTyping(event.target)) return event.target.blur();
-  if (isTyping(event.target) || help?.open) return;
+  if (isTyping(event.target) || document.querySelector("dialog[open]")) return;
   const key = event.key.toLowerCase();
   const page = document.querySelector(`.rail a[data-key="${CSS.escape(key)}"]`);
   if (key === "/") document.getElementById("find")?.focus();

@@ -13,9 +13,10 @@ import pytest
 import uvicorn
 from django.db import connections
 from django.test import Client
-from playwright.sync_api import Browser, BrowserContext, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
 from broker.mirroring.announcer import Announcer
+from console.live import fragments
 from tests.console.conftest import operator, stage  # noqa: F401 - fixtures
 from tests.console.stage import Stage
 
@@ -29,6 +30,8 @@ ARGUMENTS = (
 )
 #: the web server threads and this one share a database; Playwright runs an event loop in this one
 os.environ.setdefault("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
+#: a deadline, not a wait: what is expected is looked for until it is there
+expect.set_options(timeout=15_000)
 WATCH = """
 window.violations = [];
 document.addEventListener("securitypolicyviolation", (e) => violations.push(e.violatedDirective + " " + e.blockedURI));
@@ -56,6 +59,8 @@ class Web:
     def start(self) -> None:
         from console.asgi import application
 
+        # as in a new process: what an earlier server rendered is not shown by this one
+        fragments.forget()
         config = uvicorn.Config(application, host="127.0.0.1", port=self.port, log_level="error", lifespan="off")
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, name="web", daemon=True)
@@ -71,6 +76,7 @@ class Web:
         if self._server is not None and self._thread is not None:
             self._server.should_exit = self._server.force_exit = True
             self._thread.join(15)
+            assert not self._thread.is_alive(), "the web server did not stop"
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from django.test import Client
 from playwright.sync_api import BrowserContext, ConsoleMessage, Page, expect
 
 from broker.mirroring.announcer import Announcer
@@ -139,7 +140,7 @@ def test_a_lost_connection_is_said_and_made_good(stage: Stage, web: Web, context
     stage.producer.send("orders", "x", delay_level=16)
     stage.mirror.run_once()
     web.start()
-    expect(page.locator("#live")).to_contain_text("Live", timeout=20_000)
+    expect(page.locator("#live")).to_contain_text("Live", timeout=30_000)
     expect(page.locator("#lane-16 td").nth(1)).to_have_text("13")
 
 
@@ -165,3 +166,42 @@ def test_signing_in_with_a_wrong_password_says_so(web: Web, context: BrowserCont
     page.click("button.go")
     expect(page.locator("h1")).to_have_text("SCHEDULE_TOPIC_XXXX")
     assert complaints == []
+
+
+def test_the_palette_goes_anywhere_by_keys(stage: Stage, web: Web, context: BrowserContext) -> None:
+    stage.fill()
+    page, complaints = opened(context, web.address + "/topics/")
+    page.locator("main a").first.focus()
+    page.keyboard.press("Control+k")
+    chosen = page.locator("#palette [aria-selected=true]")
+    expect(chosen).to_contain_text("Overview")
+    page.keyboard.press("ArrowDown")
+    expect(chosen).to_contain_text("Schedule lanes")
+    page.keyboard.press("Escape")
+    expect(page.locator("main a").first).to_be_focused()
+    page.keyboard.press("Control+k")
+    page.keyboard.type("ord")
+    expect(chosen).to_contain_text("orders")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/topics/orders/")
+    page.get_by_role("link", name="Go to…").click()
+    page.keyboard.type("late-3")
+    expect(chosen).to_contain_text("late-3")
+    page.keyboard.press("Enter")
+    expect(page.locator("main tbody tr")).to_have_count(1)
+    expect(page.locator("main tbody")).to_contain_text("orders")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("<img src=x onerror=alert(1)>")
+    expect(chosen).to_contain_text("<img src=x onerror=alert(1)>")
+    assert page.locator("#palette img").count() == 0
+    assert page.evaluate("violations") == []
+    assert complaints == []
+
+
+def test_without_javascript_the_same_places_are_found(stage: Stage, web: Web, operator: Client) -> None:
+    stage.fill()
+    answer = operator.get("/find/", {"q": "ord"})
+    assert "/topics/orders/" in answer.content.decode()
+    assert operator.get("/find/", {"q": "s"}).context["jumps"][0].key == "S"
+    zh = operator.get("/find/", {"q": "lanes"}, headers={"accept-language": "zh-hans"})
+    assert zh.context["jumps"][0].address == "/schedule/"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
 from django.utils import timezone
 from playwright.sync_api import BrowserContext, Page, expect
 
@@ -220,6 +221,7 @@ def test_who_may_not_decide_is_told_before_the_click(stage: Stage, web: Web, con
     user = get_user_model().objects.get(username="operator")
     user.is_superuser = False
     user.save()
+    user.groups.add(Group.objects.get(name="viewer"))
     page, _ = opened(context, web.address + "/transactions/list/")
     for name in ("Check now…", "Commit…", "Roll back…"):
         expect(page.get_by_role("button", name=name)).to_be_disabled()

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.test import Client
 
@@ -21,6 +20,7 @@ from console.operations.copying import NotReadable
 from console.operations.errors import InvalidParameter, NotAllowed
 from console.operations.rows import AuditEntry, Operation, OperationItem
 from console.queries.shapes.dead_letters import DeadLetterFilter
+from tests.console.people import person
 from tests.console.stage import HOSTILE, Stage, one_word
 from tests.console.test_pages import tags_of, words
 
@@ -190,7 +190,7 @@ def test_it_needs_its_own_permission(graves: Stage) -> None:
     with pytest.raises(NotAllowed):
         desk.draft("dead_letters.send_back", ALL, Actor("clerk", frozenset({STEER_TIMERS})))
     assert AuditEntry.objects.get().what == "denied"
-    clerk = get_user_model().objects.create_user("clerk", password="a long secret")
+    clerk = person("clerk")
     browser = Client()
     browser.force_login(clerk)
     assert browser.post("/dead-letters/draft/", {"kind": "dead_letters.send_back"}).status_code == 403

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.contrib.auth import get_user_model
 from django.test import Client
 
 from broker.client import Consumer
@@ -14,6 +13,7 @@ from console.operations.actor import PERMISSIONS, RESET_OFFSETS, Actor
 from console.operations.errors import InvalidParameter, NotAllowed, NotPossible
 from console.operations.resetting import undo_parameters
 from console.operations.rows import AuditEntry, Operation
+from tests.console.people import person
 from tests.console.stage import Stage
 from tests.console.test_pages import words
 
@@ -152,6 +152,6 @@ def test_it_needs_its_own_permission(read: Stage) -> None:
     with pytest.raises(NotAllowed):
         desk.draft(KIND, {"group": "billing", "topic": "orders", "to": "first"}, others)
     browser = Client()
-    browser.force_login(get_user_model().objects.create_user("clerk", password="a long secret"))
+    browser.force_login(person("clerk"))
     assert browser.post("/groups/billing/move/", {"topic": "orders", "to": "first"}).status_code == 403
     assert b"disabled" in browser.get("/groups/billing/").content

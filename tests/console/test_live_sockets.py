@@ -18,7 +18,6 @@ from channels.auth import AuthMiddlewareStack
 from channels.routing import URLRouter
 from channels.security.websocket import AllowedHostsOriginValidator
 from django.conf import settings as django_settings
-from django.contrib.auth import get_user_model
 from django.contrib.sessions.models import Session
 from django.db import connections
 from django.test import Client
@@ -28,6 +27,7 @@ from broker.mirroring.announcer import Announcer
 from console import sockets
 from console.live import Fragments
 from console.sockets import LiveConsumer
+from tests.console.people import person
 
 application = AllowedHostsOriginValidator(
     AuthMiddlewareStack(URLRouter([path("ws/live/<path:page>", LiveConsumer.as_asgi())]))
@@ -55,7 +55,7 @@ def quick(monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path, valkey
 
 @pytest.fixture
 def client(transactional_db: None) -> Client:
-    user = get_user_model().objects.create_user("operator", password="a long secret")
+    user = person("operator")
     browser = Client()
     browser.force_login(user)
     return browser

@@ -32,6 +32,7 @@ from console.operations.kind import BATCH, LIMIT
 from console.operations.rows import AuditEntry, AuditEntryKeptError, Operation
 from console.templatetags.operations import same_call
 from tests.console.marking import Marking
+from tests.console.people import person
 
 State = Operation.State
 
@@ -253,7 +254,7 @@ def test_the_audit_outlives_who_acted(marking: Marking, actor: Actor) -> None:
 
 @pytest.fixture
 def visitor(transactional_db: None) -> Iterator[Client]:
-    user = get_user_model().objects.create_user("visitor", password="a long secret")
+    user = person("visitor")
     browser = Client()
     browser.force_login(user)
     yield browser

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from django.contrib.auth import get_user_model
 from django.test import Client
 
 from broker.client import Decision, TransactionProducer
@@ -15,6 +14,7 @@ from console.operations.actor import PERMISSIONS, STEER_TIMERS, Actor
 from console.operations.errors import InvalidParameter, NotAllowed
 from console.operations.rows import AuditEntry, Operation, OperationItem
 from console.queries.shapes.transactions import TransactionRow
+from tests.console.people import person
 from tests.console.stage import Stage
 from tests.console.test_pages import words
 from tests.console.test_transactions import begin, listed, transactor
@@ -183,7 +183,7 @@ def test_only_who_may_decides(stage: Stage, payers: TransactionProducer) -> None
     with pytest.raises(NotAllowed):
         desk.draft("transactions.commit", {"targets": []}, Actor("timers only", frozenset((STEER_TIMERS,))))
     viewer = Client()
-    viewer.force_login(get_user_model().objects.create_user("viewer", password="a long secret"))
+    viewer.force_login(person("viewer"))
     page = viewer.get(f"/transactions/{row.position}/").content.decode()
     assert "This needs the permission console.steer_transactions." in page
     form = {"kind": "transactions.commit", "scope": "selected", "half": row.choice}

@@ -1,0 +1,1 @@
+"""Rules that watch, alerts that were raised, and who is told."""

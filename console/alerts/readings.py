@@ -1,0 +1,89 @@
+"""What the rules look at, read as the first page reads it: one value a subject."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from broker.models import HalfMessage
+from console.alerts.rows import AlertRule
+from console.queries.afar import afar
+from console.queries.findings import UNDECIDED
+from console.queries.mirrored import Mirrored, mirrored
+from console.queries.progress import group_rows
+from console.queries.schedule import lane_of, levels
+from console.queries.timers import timer_figures
+
+What = AlertRule.What
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """`value` of `subject` in the unit of `what`."""
+
+    what: str
+    subject: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """All readings of one moment. `told`: what could be read; of the rest nothing is known, so nothing ends."""
+
+    at_ms: int
+    readings: tuple[Reading, ...]
+    told: frozenset[str]
+
+
+def read() -> Round:
+    """Look at everything once."""
+    here = mirrored()
+    is_stale = here.evidence(polled_by=()).stale
+    known = afar(here)
+    found = [*_of_broker(here), *_of_queues(known.queues)]
+    told = {What.BROKER_DOWN, What.STUCK_QUEUE}
+    if not is_stale:
+        found += [*_of_groups(here), *_of_lanes(here), *_of_halves(here)]
+        told |= {What.BACKLOG, What.STILL, What.DEAD_LETTERS, What.LANE_LATE, What.HALF_AGE}
+        late_ms = timer_figures(known.timers).lateness_p99_ms
+        if known.timers is not None:
+            told.add(What.LATENESS)
+        if late_ms is not None:
+            found.append(Reading(What.LATENESS, here.name, late_ms))
+    return Round(here.now_ms, tuple(found), frozenset(told))
+
+
+def _of_broker(here: Mirrored) -> Iterator[Reading]:
+    if here.state is not None and here.state.as_of_ms is not None:
+        yield Reading(What.BROKER_DOWN, here.name, max(0, here.now_ms - here.state.as_of_ms) / 1000)
+
+
+def _of_groups(here: Mirrored) -> Iterator[Reading]:
+    for row in group_rows(here):
+        if row.lag is not None:
+            yield Reading(What.BACKLOG, row.name, row.lag)
+        if row.quiet_ms is not None:
+            yield Reading(What.STILL, row.name, row.quiet_ms / 1000)
+        yield Reading(What.DEAD_LETTERS, row.name, row.newly_dead)
+
+
+def _of_lanes(here: Mirrored) -> Iterator[Reading]:
+    rows = levels(here)
+    histories = here.histories("level", [str(row.level) for row in rows])
+    for row in rows:
+        lane = lane_of(row, here, histories[str(row.level)])
+        late_ms = (here.as_of_ms or here.now_ms) - lane.next_due_ms if lane.next_due_ms is not None else 0
+        yield Reading(What.LANE_LATE, str(lane.level), max(0, late_ms))
+
+
+def _of_halves(here: Mirrored) -> Iterator[Reading]:
+    halves = HalfMessage.objects.filter(broker=here.name, state__in=UNDECIDED, store_ms__isnull=False)
+    first = halves.order_by("store_ms").values_list("store_ms", flat=True).first()
+    if first is not None:
+        yield Reading(What.HALF_AGE, here.name, max(0, here.now_ms - first) / 1000)
+
+
+def _of_queues(queues: object) -> Iterator[Reading]:
+    for row in queues if isinstance(queues, tuple) else ():
+        if row.survey is not None and row.is_stuck:
+            yield Reading(What.STUCK_QUEUE, row.name, row.survey.stuck_ms / 1000)

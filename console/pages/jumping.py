@@ -1,0 +1,70 @@
+"""Going somewhere by a few letters of its name: pages, topics, groups, messages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.functional import Promise
+from django.utils.http import urlencode
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, override
+from django.views.decorators.http import require_safe
+
+from console.pages.places import places_for
+from console.queries.names import groups_named, topics_named
+
+TEXT_LENGTH = 300
+#: of each kind
+LISTED = 8
+OFFSET_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """One place to go to: `kind` says what it is."""
+
+    address: str
+    label: str | Promise
+    kind: str | Promise
+    key: str = ""
+
+
+@require_safe
+@login_required
+def find(request: HttpRequest) -> HttpResponse:
+    """Everything that the text may mean; `part=1` gives the options alone, for the palette."""
+    text = request.GET.get("q", "").strip()[:TEXT_LENGTH]
+    template = "jumping/options.html" if request.GET.get("part") == "1" else "jumping/page.html"
+    return render(request, template, {"jumps": list(jumps(text, request.user)), "text": text})
+
+
+def jumps(text: str, user: Any) -> Iterator[Jump]:
+    """Pages first, then names, then messages; without a text all pages."""
+    for place in places_for(user):
+        if _is_named(text, place.label) or text.lower() == place.key:
+            yield Jump(place.address, place.label, gettext_lazy("page"), place.key.upper())
+    if not text:
+        return
+    for name in topics_named(text, LISTED):
+        yield Jump(reverse("topic", args=[name]), name, gettext_lazy("topic"))
+    for name in groups_named(text, LISTED):
+        yield Jump(reverse("group", args=[name]), name, gettext_lazy("group"))
+    if OFFSET_ID.fullmatch(text):
+        yield Jump(reverse("message", args=[text]), text, gettext_lazy("message at this offset id"))
+    address = reverse("messages") + "?" + urlencode({"q": text})
+    yield Jump(address, _("Messages with the key or id “%(text)s”") % {"text": text}, gettext_lazy("in all topics"))
+
+
+def _is_named(text: str, label: str | Promise) -> bool:
+    """In the reader's language or in English."""
+    with override("en"):
+        english = str(label)
+    wanted = text.lower()
+    return wanted in str(label).lower() or wanted in english.lower()

@@ -1,0 +1,70 @@
+"""What the first page needs beside the mirror: timers ahead, Redisson's queues. Read at most every FRESH_S."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from threading import Lock
+
+from django.conf import settings
+
+from broker.client import Admin
+from broker.client.timers import Herd, TimerStatus
+from console.queries.asking import ask
+from console.queries.delayed_queues import delayed_queues
+from console.queries.mirrored import Mirrored
+from console.queries.shapes.delayed_queues import QueueRow
+from console.queries.timer_zoom import ZOOMS
+
+#: older answers are asked for again by whoever comes first; the others are shown what there is
+FRESH_S = 10.0
+_AHEAD = ZOOMS["1d"]
+
+
+@dataclass(frozen=True, slots=True)
+class Afar:
+    """None: not told, or not to be had now."""
+
+    timers: TimerStatus | None = None
+    herds: tuple[Herd, ...] = ()
+    #: Redisson's queues with something wrong
+    queues: tuple[QueueRow, ...] = ()
+
+
+_kept: dict[tuple[str, str], tuple[float, Afar]] = {}
+_asking = Lock()
+
+
+def afar(here: Mirrored) -> Afar:
+    """What was known at most FRESH_S ago, or while somebody else asks, what was known before."""
+    key = (settings.ESCAPEMENT_NAMESRV, settings.REDISSON_URL)
+    made_s, found = _kept.get(key, (0.0, Afar()))
+    if made_s and time.monotonic() - made_s < FRESH_S:
+        return found
+    if not _asking.acquire(blocking=False):
+        return found
+    try:
+        found = _read(here)
+        _kept[key] = (time.monotonic(), found)
+    finally:
+        _asking.release()
+    return found
+
+
+def forget() -> None:
+    """Ask anew the next time."""
+    _kept.clear()
+
+
+def _read(here: Mirrored) -> Afar:
+    queues = tuple(row for row in delayed_queues().rows if row.needs_look)
+    # a broker that the mirror cannot reach would only keep the page waiting
+    if here.polling or here.evidence(polled_by=()).stale:
+        return Afar(queues=queues)
+    status, _ = ask(lambda admin: admin.timer_status(), source=here.name, requests=())
+    herds, _ = ask(lambda admin: _herds(admin, here.now_ms), source=here.name, requests=())
+    return Afar(status, herds or (), queues)
+
+
+def _herds(admin: Admin, now_ms: int) -> tuple[Herd, ...]:
+    return tuple(admin.timer_forecast(now_ms, now_ms + _AHEAD.span_ms, _AHEAD.step_ms).herds)

@@ -1,0 +1,25 @@
+"""Names of topics and groups that a text may mean, from the mirror: those that begin with it first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker.models import ConsumerGroup, Topic
+from console.queries.mirrored import mirrored
+
+
+def topics_named(text: str, count: int) -> list[str]:
+    """At most `count` topics, RocketMQ's own left out."""
+    found = Topic.objects.filter(broker=mirrored().name, is_system=False, name__icontains=text)
+    return _first(found.values_list("name", flat=True), text, count)
+
+
+def groups_named(text: str, count: int) -> list[str]:
+    """At most `count` consumer groups, RocketMQ's own left out."""
+    found = ConsumerGroup.objects.filter(broker=mirrored().name, is_system=False, name__icontains=text)
+    return _first(found.values_list("name", flat=True), text, count)
+
+
+def _first(names: Iterable[str], text: str, count: int) -> list[str]:
+    wanted = text.lower()
+    return sorted(names, key=lambda name: (not name.lower().startswith(wanted), name))[:count]

@@ -1,0 +1,48 @@
+"""One broker, database and Redis with something on every page, hostile names included, and the pages' addresses."""
+
+from __future__ import annotations
+
+from django.contrib.auth import get_user_model
+
+from console.operations import desk
+from console.operations.actor import Actor
+from tests.browser import test_dashboards, test_timers, test_transactions
+from tests.console.stage import Stage
+from tests.console.test_dead_letters import bury
+
+
+def fill(stage: Stage) -> dict[str, str]:
+    """Something for every page; a page's name -> its address."""
+    stage.fill()
+    stage.consume()
+    test_timers.fill(stage)
+    test_transactions.fill(stage)
+    test_dashboards.fill()
+    for number in range(5):
+        bury(stage, f"order-{number}", tag="paid")
+    stage.mirror.run_once()
+    actor = Actor.of(get_user_model().objects.get(username="operator"))
+    draft = desk.draft("dead_letters.send_as_new", {"group": "billing", "filter": {}, "is_all": True}, actor)
+    offsets = {"group": "billing", "topic": "orders"}
+    reset = desk.draft("groups.reset_offsets", {**offsets, "to": "first"}, actor)
+    done = desk.start("groups.reset_offsets", {**offsets, "to": "last"}, actor, reason="to show")
+    timer = stage.admin.timers(test_timers.now_ms(), test_timers.now_ms() + test_timers.HOUR_MS).items[0]
+    record = stage.producer.send("orders", '{"order": 1}', keys=["shown"], properties={"note": "<b>"})
+    half = stage.admin.transactions("open").items[0]
+    return {
+        "overview": "/", "schedule": "/schedule/", "lane": "/schedule/17/", "empty lane": "/schedule/3/",
+        "timers": "/timers/", "a zoom": "/timers/?zoom=1m", "list of timers": "/timers/list/",
+        "a timer": f"/timers/{timer.position}/",
+        "transactions": "/transactions/", "open": "/transactions/list/?state=open",
+        "decided": "/transactions/list/?state=decided", "parked": "/transactions/list/?state=parked",
+        "a transaction": f"/transactions/{half.position}/",
+        "delayed queues": "/redisson/", "a delayed queue": "/redisson/queue/?name=orders",
+        "topics": "/topics/", "a topic": "/topics/orders/", "a queue": "/topics/orders/0/",
+        "groups": "/groups/", "a group": "/groups/billing/", "dead letters": "/dead-letters/",
+        "dead letters of a group": "/dead-letters/of/billing/",
+        "search": "/messages/", "found": "/messages/?topic=orders&q=late-1",
+        "a message": f"/messages/{record.offset_message_id}/",
+        "flow": "/dashboards/flow/", "ledger": "/dashboards/ledger/",
+        "operations": "/operations/", "a draft": f"/operations/{draft.pk}/", "a reset": f"/operations/{reset.pk}/",
+        "a done operation": f"/operations/{done.pk}/", "nothing there": "/topics/there-is-none/",
+    }  # fmt: skip

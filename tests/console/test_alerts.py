@@ -1,0 +1,217 @@
+"""Alerts: raised after their time, once; over when it is; told by mail and by a signed webhook; silenced, not lost."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+from django.core import mail
+from django.core.exceptions import ValidationError
+from django.test import Client
+from django.utils import timezone
+
+from console.alerts import readings
+from console.alerts.readings import Reading, Round
+from console.alerts.rows import Alert, AlertRule, Silence
+from console.alerts.telling import secret_of_rule, tell
+from console.alerts.watching import News, watch
+from console.tasks import watch_alerts
+from tests.console.people import browser_of, person
+from tests.console.stage import HOSTILE, Stage
+
+START_MS = 1_795_000_000_000
+TOLD = frozenset(AlertRule.What.values)
+
+
+def rule(**more: Any) -> AlertRule:
+    return AlertRule.objects.create(**{"what": "backlog", "limit": 100, "for_s": 60, **more})
+
+
+def after(seconds: int, told: frozenset[str] = TOLD, **lags: float) -> list[News]:
+    found = tuple(Reading("backlog", name, lag) for name, lag in lags.items())
+    return watch(Round(START_MS + seconds * 1000, found, told))
+
+
+def states() -> dict[str, str]:
+    return dict(Alert.objects.values_list("subject", "state"))
+
+
+@pytest.mark.django_db
+def test_it_is_raised_after_its_time_once_and_is_over_when_it_is() -> None:
+    rule(subject="mail*")
+    assert after(0, mail=150, bills=900) == []
+    assert states() == {"mail": "pending"}
+    assert after(59, mail=400) == []
+    (raised,) = after(60, mail=150)
+    assert (raised.alert.subject, raised.alert.highest, raised.is_over) == ("mail", 400, False)
+    assert after(90, mail=150) == []
+    (over,) = after(120, mail=100)
+    assert over.is_over
+    assert (over.alert.state, over.alert.ended_at - over.alert.since) == ("ended", timedelta(seconds=120))
+    assert after(150, mail=150) == []
+    assert Alert.objects.count() == 2
+
+
+@pytest.mark.django_db
+def test_what_goes_by_itself_in_time_was_never_an_alert() -> None:
+    rule()
+    after(0, mail=150)
+    assert after(30, mail=50) == []
+    assert states() == {}
+
+
+@pytest.mark.django_db
+def test_what_cannot_be_read_neither_begins_nor_ends() -> None:
+    rule(for_s=0)
+    assert len(after(0, mail=150)) == 1
+    assert after(30, told=frozenset()) == []
+    assert states() == {"mail": "firing"}
+
+
+@pytest.mark.django_db
+def test_a_rule_switched_off_ends_what_it_raised_and_tells_nobody() -> None:
+    made = rule(for_s=0)
+    after(0, mail=150)
+    made.is_on = False
+    made.save()
+    assert after(30, mail=150) == []
+    assert states() == {"mail": "ended"}
+
+
+@pytest.mark.django_db
+def test_silence_keeps_the_alert_and_tells_nobody() -> None:
+    made = rule(for_s=0)
+    until = timezone.now() + timedelta(days=365 * 20)
+    Silence.objects.create(rule=made, subject="ma*", until=until, reason="the bank is down", actor="anna")
+    assert [each.alert.subject for each in after(0, mail=150, bills=150)] == ["bills"]
+    assert states() == {"mail": "firing", "bills": "firing"}
+    assert after(30) != []
+    assert Alert.objects.get(subject="mail").was_silenced
+
+
+@pytest.mark.django_db
+def test_one_rule_raises_only_so_many() -> None:
+    rule(for_s=0)
+    assert len(after(0, **{f"group-{number}": 101 + number for number in range(400)})) == 200
+    assert Alert.objects.filter(subject="group-399").exists()
+
+
+@pytest.mark.django_db
+def test_mail_says_what_and_a_name_makes_no_header() -> None:
+    made = rule(for_s=0, emails="anna@example.org\nben@example.org")
+    alert = Alert.objects.create(rule=made, subject="mail\nBcc: all@example.org", value=150, highest=150,
+                                 since=timezone.now())  # fmt: skip
+    assert tell(News(alert, is_over=False)) == "mail to 2"
+    (sent,) = mail.outbox
+    assert sent.to == ["anna@example.org", "ben@example.org"]
+    assert "raised: mail Bcc: all@example.org" in sent.subject
+    assert "highest  150" in sent.body
+
+
+class Webhook(HTTPServer):
+    """Keeps what it got; answers with `status`."""
+
+    def __init__(self) -> None:
+        self.got: list[tuple[dict[str, str], bytes]] = []
+        self.status = 204
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(handler) -> None:  # noqa: N805 - the library's names
+                length = int(handler.headers["Content-Length"])
+                self.got.append((dict(handler.headers), handler.rfile.read(length)))
+                handler.send_response(self.status)
+                handler.send_header("Location", "/elsewhere")
+                handler.end_headers()
+
+            def log_message(handler, *args: Any) -> None:  # noqa: N805
+                pass
+
+        super().__init__(("127.0.0.1", 0), Handler)
+
+
+@pytest.fixture
+def webhook(settings: Any) -> Iterator[Webhook]:
+    server = Webhook()
+    settings.ALERT_ORIGINS = [f"http://127.0.0.1:{server.server_port}"]
+    settings.CHECKBACK_NETWORKS = ["127.0.0.0/8"]
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.django_db
+def test_a_webhook_gets_a_signed_sentence(webhook: Webhook) -> None:
+    made = rule(webhook=f"{webhook_origin(webhook)}/alerts", for_s=0)
+    (news,) = after(0, mail=150)
+    assert tell(news) == "webhook told"
+    ((headers, body),) = webhook.got
+    said = json.loads(body)
+    assert (said["state"], said["what"], said["subject"], said["value"]) == ("raised", "backlog", "mail", 150)
+    stamp, nonce = headers["Escapement-Timestamp"], headers["Escapement-Nonce"]
+    signed = f"alert\n{stamp}\n{nonce}\n".encode() + body
+    wanted = hmac.new(secret_of_rule(made).encode(), signed, hashlib.sha256).hexdigest()
+    assert headers["Escapement-Signature"] == wanted
+
+
+@pytest.mark.django_db
+def test_a_webhook_elsewhere_is_not_asked_and_a_redirect_not_followed(webhook: Webhook) -> None:
+    rule(webhook="http://127.0.0.1:1/alerts", for_s=0)
+    (news,) = after(0, mail=150)
+    assert "is not allowed" in tell(news)
+    webhook.status = 302
+    news.alert.rule.webhook = f"{webhook_origin(webhook)}/alerts"
+    assert tell(news) == "webhook failed: status 302"
+    assert len(webhook.got) == 1
+
+
+def webhook_origin(webhook: Webhook) -> str:
+    return f"http://127.0.0.1:{webhook.server_port}"
+
+
+@pytest.mark.django_db
+def test_a_rule_with_addresses_that_cannot_be_used_is_not_stored() -> None:
+    for wrong in ({"webhook": "http://user@host/"}, {"emails": "anna"}):
+        with pytest.raises(ValidationError):
+            AlertRule(what="backlog", limit=1, **wrong).full_clean()
+
+
+def test_a_backlog_is_read_raised_shown_and_silenced(stage: Stage, operator: Client) -> None:
+    stage.fill()
+    stage.consume()
+    stage.producer.send("orders", "waits")
+    stage.mirror.run_once()
+    made = rule(subject="bil*", limit=0, for_s=0)
+    assert ("backlog", "billing", 1.0) in [(each.what, each.subject, each.value) for each in readings.read().readings]
+    watch_alerts()
+    page = operator.get("/alerts/").content.decode()
+    assert "billing" in page
+    assert "1 above its limit" in page
+    form = {"subject": HOSTILE[0], "minutes": "120", "reason": HOSTILE[1], "rule": str(made.pk)}
+    assert operator.post("/alerts/silence/", {**form, "reason": ""}).status_code == 422
+    assert operator.post("/alerts/silence/", {**form, "minutes": "5"}).status_code == 404
+    assert operator.post("/alerts/silence/", form).status_code == 303
+    page = operator.get("/alerts/").content.decode()
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert(1)" in page
+    (silence,) = Silence.objects.all()
+    assert silence.actor == "operator"
+    assert operator.post(f"/alerts/silence/{silence.pk}/end/").status_code == 303
+    silence.refresh_from_db()
+    assert silence.until <= timezone.now()
+
+
+def test_who_may_only_look_does_not_silence(db: None) -> None:
+    viewer = browser_of(person("viewer"))
+    assert "disabled" in viewer.get("/alerts/").content.decode()
+    assert viewer.post("/alerts/silence/", {"minutes": "30", "reason": "x"}).status_code == 403
+    assert viewer.post("/alerts/silence/1/end/").status_code == 403

@@ -1,0 +1,137 @@
+"""What the first page finds worth a look, in words, each with its way out, also in a live frame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import redis
+from django.template.loader import render_to_string
+from django.test import Client
+from django.utils import translation
+
+from broker.client.timers import Herd, TopicCount
+from broker.models import Broker, HalfMessage
+from broker.redisson import DelayedQueue
+from console import queries
+from console.live import page_of, parts_of
+from console.queries import afar
+from console.queries.afar import Afar
+from console.queries.findings import AGED_MS, QUIET_MS, findings_of
+from console.queries.mirrored import Mirrored
+from console.queries.shapes.groups import GroupRow, GroupState
+from console.queries.shapes.history import SLOT_MS, SLOTS, History
+from console.queries.shapes.overview import Finding, FindingCode, MirrorRow
+from console.templatetags.ways import way
+from tests.console.stage import HOSTILE, Stage
+
+NOW_MS = 1_795_000_000_000
+MIRROR = MirrorRow("following", 1, NOW_MS, 0, 1.0, NOW_MS, "")
+GROUP = GroupRow("mail", GroupState.BEHIND, 2, 1, 40, None, None, 0.0, True, 16, False)
+
+
+def found_in(groups: list[GroupRow] | None = None, known: Afar | None = None) -> list[Finding]:
+    here = Mirrored(NOW_MS, Broker.objects.filter(name="broker-a").first(), None)
+    found = findings_of(here, (), MIRROR, (), groups or [], known or Afar())
+    return [each for each in found if each.code is not FindingCode.MIRROR_STALE]
+
+
+@pytest.fixture
+def queues(valkey: str, settings: object) -> Iterator[redis.Redis]:
+    settings.REDISSON_URL = valkey  # type: ignore[attr-defined]
+    client = redis.Redis.from_url(valkey)
+    yield client
+    client.delete(*[key for key in client.scan_iter() if b"delay" in key], "nothing")
+    client.close()
+    afar.forget()
+
+
+def test_silence_is_counted_back_from_now_and_a_gap_is_not_silence() -> None:
+    busy = (*(1.0,) * (SLOTS - 3), 0.0, 0.0, 0.0)
+    assert History(busy).quiet_ms == 3 * SLOT_MS
+    assert History((*busy[:-1], None)).quiet_ms is None
+    assert History((*(None,) * (SLOTS - 2), 0.0, 0.0)).quiet_ms == 2 * SLOT_MS
+    assert History((0.2,) * SLOTS).quiet_ms == 0
+    assert History((*(None,) * (SLOTS - 2), 0.4, 0.6)).total == 5
+
+
+@pytest.mark.django_db
+def test_a_group_that_takes_nothing_is_found_after_two_minutes_only() -> None:
+    assert found_in([replace(GROUP, quiet_ms=QUIET_MS - 1)]) == []
+    assert found_in([replace(GROUP, quiet_ms=QUIET_MS, lag=0)]) == []
+    (found,) = found_in([replace(GROUP, quiet_ms=QUIET_MS)])
+    assert (found.code, found.subject, found.value, found.span_ms) == ("group-stands-still", "mail", 40, QUIET_MS)
+
+
+@pytest.mark.django_db
+def test_dead_letters_that_grow_come_before_those_that_lie() -> None:
+    lying, growing = replace(GROUP, name="a", dead=900), replace(GROUP, name="b", dead=3, newly_dead=2)
+    found = found_in([lying, growing])
+    assert [(each.code, each.subject, each.value) for each in found] == [
+        ("dead-letters-growing", "b", 2),
+        ("dead-letters", "a", 900),
+    ]
+
+
+@pytest.mark.django_db
+def test_halves_that_stay_undecided_are_found_by_their_age() -> None:
+    broker = Broker.objects.create(name="broker-a")
+    HalfMessage.objects.create(broker=broker, offset=1, state="open", store_ms=NOW_MS - AGED_MS + 1)
+    HalfMessage.objects.create(broker=broker, offset=2, state="committed", store_ms=NOW_MS - 9 * AGED_MS)
+    assert found_in() == []
+    HalfMessage.objects.create(broker=broker, offset=3, state="due", store_ms=NOW_MS - AGED_MS - 5)
+    (found,) = found_in()
+    assert (found.code, found.value, found.span_ms) == ("transactions-ageing", 1, AGED_MS + 5)
+
+
+@pytest.mark.django_db
+def test_a_herd_ahead_leads_to_the_wheel_before_it() -> None:
+    herd = Herd(NOW_MS + 3_600_000, 90_000, [TopicCount("orders", 90_000)], 4_200)
+    (found,) = found_in(known=Afar(herds=(herd,)))
+    assert (found.code, found.subject, found.value, found.span_ms) == ("herd-ahead", "orders", 90_000, 4_200)
+    to = way(found)
+    assert to is not None
+    assert to.address.startswith("/timers/?zoom=1h&at=17950")
+
+
+def test_what_is_stuck_in_redis_is_found_and_asked_for_once_in_a_while(
+    stage: Stage, queues: redis.Redis, operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    DelayedQueue("refunds", queues).offer("late", at=1)
+    afar.forget()
+    page = operator.get("/").content.decode()
+    assert "values are due in Redis and nobody moves them" in page
+    assert "/redisson/queue/?name=refunds" in page
+    monkeypatch.setattr(afar, "_read", lambda here: pytest.fail("asked again at once"))
+    assert "refunds" in operator.get("/").content.decode()
+
+
+@pytest.mark.parametrize("language", ["en", "zh-hans"])
+def test_every_finding_has_words_and_hostile_names_stay_text(language: str) -> None:
+    all_of_them = [
+        Finding(code, "brass", "3" if code in ("lane-late", "progress-unsaved", "released-early") else HOSTILE[0], 5,
+                HOSTILE[1], span_ms=7_000, at_ms=NOW_MS)
+        for code in FindingCode
+    ]  # fmt: skip
+    for finding in all_of_them:
+        with translation.override(language):
+            html = render_to_string("overview/finding.html", {"finding": finding})
+            to = way(finding)
+        assert "<script>" not in html
+        assert "<img" not in html
+        if finding.code not in ("store-failed", "broker-degraded", "broker-read-only"):
+            assert html.split("<span")[0].strip(), finding.code
+        assert to is None or "<" not in to.address
+
+
+def test_the_way_out_stays_in_a_live_frame(stage: Stage, operator: Client) -> None:
+    stage.producer.send("orders", "x")
+    stage.consume()
+    stage.producer.send("orders", "y")
+    stage.wait_for(lambda: stage.mirror.run_once() or queries.overview().findings)
+    page = page_of("overview")
+    assert page is not None
+    parts = parts_of(render_to_string(page.template, {"data": page.read(), "sequence": 1, "live": True}))
+    assert 'href="/groups/billing/"' in operator.get("/").content.decode()
+    assert 'href="/groups/billing/"' in parts["#findings"]

@@ -1,0 +1,111 @@
+"""Every address, method and role: closed unless it says otherwise, and nobody acts who may only look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from django.contrib.auth.models import Group, Permission
+from django.core.management import call_command
+from django.test import Client
+from django.urls import URLPattern
+
+from console.access.gate import OPEN
+from console.access.roles import ADMINISTRATOR, OPERATOR, ROLES, VIEWER
+from console.operations.registry import KINDS
+from console.operations.rows import AuditEntry, Operation
+from console.pages.urls import urlpatterns
+from tests.console.people import browser_of, person
+from tests.console.stage import Stage
+
+#: which draft address takes operations of which page
+DRAFTS = {
+    "timers": "/operations/draft/", "delayed_queues": "/redisson/draft/", "transactions": "/transactions/draft/",
+    "dead_letters": "/dead-letters/draft/", "groups": "/groups/billing/move/",
+}  # fmt: skip
+SEE_OTHER, DENIED, NOT_FOUND, NOT_ALLOWED = 303, 403, 404, 405
+
+
+def addresses() -> Iterator[tuple[str, str]]:
+    """Each page's name and an address of it."""
+    for each in urlpatterns:
+        assert isinstance(each, URLPattern), each
+        path = "/" + str(each.pattern)
+        for part, text in (
+            ("<int:level>", "3"), ("<int:position>", "1"), ("<int:queue_id>", "0"), ("<int:silence_id>", "1"),
+            ("<str:operation_id>", "3f8b5b1e-5b1e-4b1e-8b1e-5b1e5b1e5b1e"), ("<str:message_id>", "0" * 32),
+            ("<str:form>", "csv"), ("<str:series>", "rate"), ("/topics/<str:name>", "/topics/orders"),
+            ("/dashboards/<str:name>", "/dashboards/flow"), ("<str:name>", "billing"),
+        ):  # fmt: skip
+            path = path.replace(part, text)
+        assert "<" not in path, path
+        yield str(each.name), path
+
+
+CLOSED = [(name, path) for name, path in addresses() if name not in OPEN]
+
+
+def test_nothing_but_the_named_is_open(db: None) -> None:
+    stranger, nobody = Client(), browser_of(person("nobody", role=""))
+    for name, path in CLOSED:
+        for method in (stranger.get, stranger.post, stranger.put, stranger.delete):
+            answer = method(path)
+            assert (answer.status_code, answer.headers["Location"][:13]) == (302, "/login/?next="), (name, method)
+        for method in (nobody.get, nobody.post, nobody.put, nobody.delete):
+            assert method(path).status_code == DENIED, (name, method)
+    assert {name for name, _ in addresses()} >= OPEN - {"set_language"}
+    assert AuditEntry.objects.count() == 0
+
+
+def test_a_viewer_sees_every_page_and_changes_nothing(stage: Stage) -> None:
+    stage.fill()
+    viewer = browser_of(person("viewer"))
+    for name, path in CLOSED:
+        answer = viewer.get(path)
+        assert answer.status_code in (200, 302, NOT_FOUND, NOT_ALLOWED), (name, answer.status_code)
+        for method in (viewer.post, viewer.put, viewer.patch, viewer.delete):
+            answer = method(path, {"kind": "none"}) if method == viewer.post else method(path)
+            assert answer.status_code in (DENIED, NOT_FOUND, NOT_ALLOWED), (name, method, answer.status_code)
+    assert Operation.objects.count() == 0
+    assert set(AuditEntry.objects.values_list("what", flat=True)) <= {"denied"}
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_every_operation_is_refused_to_a_viewer_and_the_refusal_is_kept(db: None, kind: str) -> None:
+    answer = browser_of(person("viewer")).post(DRAFTS[KINDS[kind].page], {"kind": kind})
+    assert answer.status_code == DENIED
+    assert AuditEntry.objects.get().kind == kind
+    assert KINDS[kind].permission.removeprefix("console.") in ROLES[OPERATOR]["console"]
+
+
+def test_an_operator_acts_but_does_not_administer(stage: Stage) -> None:
+    stage.fill()
+    stage.consume()
+    operator = browser_of(person("operator", role=OPERATOR))
+    answer = operator.post("/groups/billing/move/", {"topic": "orders", "to": "first"})
+    assert answer.status_code == SEE_OTHER
+    answer = operator.post(str(answer.headers["Location"]) + "confirm/", {"reason": "to read them again"})
+    assert answer.status_code == SEE_OTHER
+    assert Operation.objects.get().state == "done"
+    assert operator.get("/admin/").status_code == 302
+
+
+def test_an_administrator_of_the_staff_manages_people_and_tokens(db: None) -> None:
+    user = person("boss", role=ADMINISTRATOR)
+    user.is_staff = True
+    user.save()
+    browser = browser_of(user)
+    for page in ("auth/user/add/", "auth/group/", "console/apitoken/", "console/alertrule/add/", "console/auditentry/"):
+        assert browser.get(f"/admin/{page}").status_code == 200, page
+
+
+def test_roles_are_made_once_and_then_belong_to_their_owner(transactional_db: None) -> None:
+    Group.objects.get(name=VIEWER).permissions.clear()
+    Group.objects.get(name=OPERATOR).delete()
+    call_command("migrate", verbosity=0)
+    assert Group.objects.get(name=VIEWER).permissions.count() == 0
+    again = set(Group.objects.get(name=OPERATOR).permissions.values_list("codename", flat=True))
+    assert again == set(ROLES[OPERATOR]["console"])
+    everything = Permission.objects.filter(content_type__app_label="console").count()
+    held = Group.objects.get(name=ADMINISTRATOR).permissions.filter(content_type__app_label="console").count()
+    assert held == everything
