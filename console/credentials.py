@@ -26,7 +26,9 @@ PUBLISH = "publish"
 READ = "read"
 #: of producer groups, by their beginning: to set where they are asked what became of a half
 ADMIN = "admin"
-ACTIONS = (PUBLISH, READ, ADMIN)
+#: to receive messages, and so to keep them from others: of topics and of consumer groups, by their beginning
+CONSUME = "consume"
+ACTIONS = (PUBLISH, READ, ADMIN, CONSUME)
 #: How often the time of last use is written.
 USED_INTERVAL = timedelta(minutes=1)
 
@@ -39,7 +41,7 @@ _PREFIX_CHARACTERS = re.compile(r"[A-Za-z0-9_|-]{0,127}\Z")
 class Scope:
     """Actions allowed on the topics whose name begins with `prefix` (compared as text, never as a pattern).
 
-    For `admin` it is the beginning of producer groups.
+    For `admin` it is the beginning of producer groups; for `consume` it counts for topics and for consumer groups.
     """
 
     prefix: str
@@ -63,13 +65,17 @@ class Grant:
         return any(action in scope.actions for scope in self.scopes)
 
 
-def scope_rows(publish: Iterable[str], read: Iterable[str], admin: Iterable[str] = ()) -> list[dict[str, Any]]:
+def scope_rows(
+    publish: Iterable[str], read: Iterable[str], admin: Iterable[str] = (), consume: Iterable[str] = ()
+) -> list[dict[str, Any]]:
     """Scopes as they are stored, from prefixes of topics, for `admin` of producer groups (``*``: every one).
+
+    For `consume` they are prefixes of topics and of consumer groups.
 
     Raises ValueError.
     """
     allowed: dict[str, list[str]] = {}
-    for action, prefixes in ((PUBLISH, publish), (READ, read), (ADMIN, admin)):
+    for action, prefixes in ((PUBLISH, publish), (READ, read), (ADMIN, admin), (CONSUME, consume)):
         for given in prefixes:
             prefix = "" if given == "*" else given.removesuffix("*")
             if not _PREFIX_CHARACTERS.match(prefix):

@@ -26,7 +26,9 @@ from .producer import Producer
 from .producing import AsyncProducer
 from .simple import SimpleConsumer
 from .simple_async import AsyncSimpleConsumer
+from .simple_groups import SimpleConsumers
 from .simple_receipts import Receipt, Received, read_receipt
+from .subscription import Sql
 from .timers import TimerTarget
 from .transaction import Decision, Half, HalfNotSafe, TransactionListener, TransactionResult
 from .transaction_producer import TransactionProducer
@@ -60,6 +62,8 @@ __all__ = [
     "ScheduleKeyTaken",
     "SendResult",
     "SimpleConsumer",
+    "SimpleConsumers",
+    "Sql",
     "Timeout",
     "TimerLimit",
     "TimerPast",

@@ -136,7 +136,7 @@ class QueueReader:
             "suspendTimeoutMillis": str(SUSPEND_MS),
             "subscription": self._wanted.expression,
             "subVersion": str(self._wanted.version),
-            "expressionType": "TAG",
+            "expressionType": self._wanted.kind,
         }
         answer = await self._session.ask(
             await self._address(), Request.PULL_MESSAGE, ext, timeout_ms=PULL_TIMEOUT_MS, accept=_PULL_ANSWERS

@@ -53,7 +53,7 @@ class SimpleConsumer:
         self, topic: str, *, max_messages: int = 16, invisible_ms: int = 30_000, wait_ms: int = 15_000,
         expression: str = ALL,
     ) -> list[Received]:  # fmt: skip
-        """Up to `max_messages` (at most 32) with one of the tags; waits up to `wait_ms` for the first one."""
+        """Up to `max_messages` (at most 32) with one of the tags, or that a Sql wants; waits `wait_ms` for one."""
         return _run(
             self._core.receive(
                 topic, max_messages=max_messages, invisible_ms=invisible_ms, wait_ms=wait_ms, expression=expression

@@ -37,16 +37,17 @@ class AsyncSimpleConsumer:
 
     def __init__(
         self, group: str, namesrv: str = "127.0.0.1:9876", *, from_where: Literal["first", "last"] = "first",
-        in_order: bool = False, **access: Unpack[Access],
+        in_order: bool = False, session: Session | None = None, **access: Unpack[Access],
     ) -> None:  # fmt: skip
+        """`session`: one that somebody else opens and closes."""
         names.check_group(group)
         if from_where not in ("first", "last"):
             raise InvalidArgument(f"from_where {from_where!r} is not valid: 'first' or 'last'.", field="from_where")
         self.group = group
         self._init_mode = "0" if from_where == "first" else "1"
         self._in_order = in_order
-        self._session = Session(namesrv, **access)
-        self._wanted: dict[tuple[str, str], Subscription] = {}
+        self._session = session or Session(namesrv, **access)
+        self._is_guest = session is not None
         self._turn = 0
 
     async def __aenter__(self) -> Self:
@@ -65,9 +66,7 @@ class AsyncSimpleConsumer:
         _check("max_messages", max_messages, 1, MOST_MESSAGES)
         _check("invisible_ms", invisible_ms, 1, LONGEST_INVISIBLE_MS)
         _check("wait_ms", wait_ms, 0, LONGEST_WAIT_MS)
-        wanted = self._wanted.get((topic, expression))
-        if wanted is None:
-            wanted = self._wanted[topic, expression] = subscription(topic, expression)
+        wanted = subscription(topic, expression)
         ext = {
             "consumerGroup": self.group,
             "topic": topic,
@@ -75,7 +74,7 @@ class AsyncSimpleConsumer:
             "maxMsgNums": str(max_messages),
             "invisibleTime": str(invisible_ms),
             "initMode": self._init_mode,
-            "expType": "TAG",
+            "expType": wanted.kind,
             "exp": wanted.expression,
             "order": str(self._in_order).lower(),
         }
@@ -182,7 +181,8 @@ class AsyncSimpleConsumer:
 
     async def close(self) -> None:
         """End all connections; what is held comes to others when its time is over."""
-        await self._session.close()
+        if not self._is_guest:
+            await self._session.close()
 
 
 _HELD_OR_NOT = (Answer.SUCCESS, Answer.NO_MESSAGE)

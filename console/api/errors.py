@@ -30,6 +30,10 @@ class InvalidIdentifier(RequestError):
     """This is no message id."""
 
 
+class InvalidReceipt(RequestError):
+    """This is no receipt of a message."""
+
+
 class InvalidParameter(RequestError):
     """A query parameter is not valid."""
 

@@ -102,10 +102,10 @@ class Grants:
         self._thread.shutdown(wait=True)
 
 
-def require(grant: Grant, action: str, topic: str) -> None:
-    """Raise ScopeMissing unless the action is allowed on the topic."""
-    if not grant.allows(action, topic):
-        raise ScopeMissing(f"The token {grant.name!r} does not allow {action!r} on topic {topic!r}.")
+def require(grant: Grant, action: str, name: str, kind: str = "topic") -> None:
+    """Raise ScopeMissing unless the action is allowed on the topic (or what else `kind` says)."""
+    if not grant.allows(action, name):
+        raise ScopeMissing(f"The token {grant.name!r} does not allow {action!r} on {kind} {name!r}.")
 
 
 def require_somewhere(grant: Grant, action: str) -> None:

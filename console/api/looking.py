@@ -125,7 +125,7 @@ async def _shown(found: Message, topic: str, broker: str, room: Room) -> FoundMe
 
 
 def _described(found: Message, topic: str, broker: str, life: Life) -> FoundMessage:
-    text = _text(found.body)
+    text = body_text(found.body)
     return FoundMessage(
         id=str(MessageIdentifier(broker, topic, found.position, found.unique_key or "")),
         message_id=found.unique_key,
@@ -145,7 +145,8 @@ def _described(found: Message, topic: str, broker: str, life: Life) -> FoundMess
     )
 
 
-def _text(body: bytes) -> str | None:
+def body_text(body: bytes) -> str | None:
+    """The body, if it is UTF-8."""
     try:
         return body.decode()
     except UnicodeDecodeError:

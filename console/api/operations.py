@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from console.credentials import PUBLISH, READ
 
-from . import bulk, checkoperations, delayedoperations, looking, scheduling, sending, transactionoperations, waiting
+from . import (
+    bulk,
+    checkoperations,
+    consumingoperations,
+    delayedoperations,
+    looking,
+    scheduling,
+    sending,
+    transactionoperations,
+    waiting,
+)
 from .bulkschemas import ManyMoved, ManyTimers, OperationShown, SwitchReason
 from .operation import Operation as Operation
 from .schemas import FoundMessage, GroupList, LevelList, NewMessage, NewMessages, Sent, SentBatch, TopicList
@@ -62,10 +72,7 @@ OPERATIONS: tuple[Operation, ...] = (
         scheduling.reschedule, NewMoment, ((200, "It is due at another moment now.", ScheduleChange),),
     ),
     *transactionoperations.OPERATIONS,
-    Operation("POST", "/topics/{topic}/groups/{group}:receive", "Receive messages", READ),
-    Operation("POST", "/topics/{topic}/groups/{group}:ack", "Acknowledge messages", READ),
-    Operation("POST", "/topics/{topic}/groups/{group}:nack", "Have messages delivered again", READ),
-    Operation("POST", "/topics/{topic}/groups/{group}:extend", "Keep messages invisible for longer", READ),
+    *consumingoperations.OPERATIONS,
     Operation(
         "GET", "/timers", "List waiting messages by due time", READ, waiting.timers, None,
         ((200, "A page of them.", TimerRows),),

@@ -28,6 +28,7 @@ from .errors import (
     InvalidIdentifier,
     InvalidMoment,
     InvalidParameter,
+    InvalidReceipt,
     MessageNotFound,
     MethodNotAllowed,
     MomentPast,
@@ -73,6 +74,7 @@ RULES: dict[type[Exception], Rule] = {
     SchemaViolated: Rule(400, "invalid_request", "Invalid request", "Compare the body with /api/docs."),
     TooDeep: Rule(400, "too_deep", "Nested too deeply", "Send the object as it is documented in /api/docs."),
     InvalidIdentifier: Rule(400, "invalid_id", "Invalid message id", "Use the id that the send answered."),
+    InvalidReceipt: Rule(400, "invalid_receipt", "Invalid receipt", "Give it as the message came with it."),
     InvalidParameter: Rule(400, "invalid_parameter", "Invalid parameter", "Compare the address with /api/docs."),
     BodyTooLarge: Rule(413, "body_too_large", "Body too large", "Send less at once, or a reference to the content."),
     BodyTooSlow: Rule(408, "body_too_slow", "Body too slow", "Send the body without long pauses."),
@@ -114,6 +116,7 @@ RULES: dict[type[Exception], Rule] = {
     client.ScheduleKeyTaken: Rule(
         409, "schedule_key_taken", "Schedule key taken", "Send with on_conflict=replace or keep, or use another key."
     ),
+    client.NotHeld: Rule(409, "not_held", "Not held any more", "Receive it again."),
     client.TimerTooFar: Rule(
         422, "too_far", "Moment too far away", "Choose an earlier moment; the detail has the limit."
     ),
@@ -140,6 +143,9 @@ REFUSALS: dict[int, Rule] = {
     Answer.SERVICE_NOT_AVAILABLE: Rule(503, "broker_unavailable", "Broker unavailable", "Try again later.", 5),
     Answer.NO_PERMISSION: Rule(403, "topic_not_writable", "No permission", "Check the topic's permission."),
     Answer.TOPIC_NOT_EXIST: Rule(404, "topic_not_found", "Topic not found", "Create the topic, or check its name."),
+    Answer.SUBSCRIPTION_PARSE_FAILED: Rule(
+        400, "invalid_filter", "Invalid filter", "Correct the expression; docs/CONSUMING.md has the words."
+    ),
     Answer.QUERY_NOT_FOUND: Rule(404, "message_not_found", "Not found", "It may have passed its retention time."),
     Answer.SUBSCRIPTION_GROUP_NOT_EXIST: Rule(404, "group_not_found", "Group not found", "Check the group's name."),
     Answer.ILLEGAL_OPERATION: Rule(

@@ -6,11 +6,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from broker.client import AsyncAdmin, AsyncProducer
+from broker.client import AsyncAdmin, AsyncProducer, SimpleConsumers
 from broker.client.errors import ClientError
 
 from .errors import TooManyRequests
 from .grants import Grants
+from .receivers import Receivers
 
 MAX_MESSAGES_UNDER_WAY = 20_000
 MAX_BYTES_UNDER_WAY = 64 * 1024 * 1024
@@ -25,6 +26,7 @@ class Room:
     def __init__(self, namesrv: str) -> None:
         self.producer = AsyncProducer(PRODUCER_GROUP, namesrv)
         self.admin = AsyncAdmin(namesrv)
+        self.receivers = Receivers(SimpleConsumers(namesrv))
         self.grants = Grants()
         self._messages = 0
         self._bytes = 0
@@ -63,4 +65,5 @@ class Room:
         """End all connections."""
         await self.producer.close()
         await self.admin.close()
+        await self.receivers.close()
         self.grants.close()

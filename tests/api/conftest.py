@@ -23,8 +23,11 @@ MakeToken = Callable[..., str]
 def make_token(transactional_db: None) -> MakeToken:
     """Makes a token for topic prefixes; all topics by default."""
 
-    def make(publish: tuple[str, ...] = ("*",), read: tuple[str, ...] = ("*",), lasts: timedelta | None = None) -> str:
-        return credentials.create("test", credentials.scope_rows(publish, read), lasts=lasts)[1]
+    def make(
+        publish: tuple[str, ...] = ("*",), read: tuple[str, ...] = ("*",), lasts: timedelta | None = None,
+        consume: tuple[str, ...] = ("*",),
+    ) -> str:  # fmt: skip
+        return credentials.create("test", credentials.scope_rows(publish, read, (), consume), lasts=lasts)[1]
 
     return make
 

@@ -27,6 +27,10 @@ class Command(BaseCommand):
         create.add_argument(
             "--admin", action="append", default=[], metavar="PREFIX", help="producer groups to administer; * all"
         )
+        create.add_argument(
+            "--consume", action="append", default=[], metavar="PREFIX",
+            help="topics to receive from, and consumer groups to receive as; * all",
+        )  # fmt: skip
         create.add_argument("--days", type=int, help="expires after so many days (never by default)")
         create.add_argument("--user", help="who it was made for")
         actions.add_parser("list", help="list all tokens")
@@ -39,12 +43,14 @@ class Command(BaseCommand):
 
     def _create(self, options: dict[str, Any]) -> None:
         try:
-            scopes = credentials.scope_rows(options["publish"], options["read"], options["admin"])
+            scopes = credentials.scope_rows(
+                options["publish"], options["read"], options["admin"], options["consume"]
+            )
         except ValueError as error:
             raise CommandError(str(error)) from None
         if not scopes:
             raise CommandError(
-                "A token that allows nothing is of no use; give --publish, --read or --admin (* for all)."
+                "A token that allows nothing is of no use; give --publish, --read, --consume or --admin (* for all)."
             )
         if options["days"] is not None and options["days"] < 1:
             raise CommandError("--days must be at least 1.")
