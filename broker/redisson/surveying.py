@@ -51,7 +51,10 @@ def survey(queue: DelayedQueue) -> Survey:
 
 
 def listeners(server: Server, keys: QueueKeys) -> int:
-    """How many clients have subscribed to the channel of a queue: Java's live RDelayedQueues, and services of ours."""
+    """How many clients have subscribed to the channel of a queue: Java's live RDelayedQueues.
+
+    Services of ours subscribe to a pattern, which the server does not count here.
+    """
     answer = cast("list[tuple[bytes, int] | bytes | int]", server.run("PUBSUB", "NUMSUB", keys.channel))
     # Redis answers name, number; redis-py may have made pairs of them, and a cluster one for each node.
     return sum(part[1] if isinstance(part, tuple) else part for part in answer if not isinstance(part, bytes))

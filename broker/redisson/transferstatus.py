@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import cast
 
 from .server import Server
+
+logger = logging.getLogger(__name__)
 
 STATUS_PREFIX = "escapement_delay_transfer:"
 #: A service that says nothing for so long is gone.
@@ -87,10 +90,14 @@ def withdraw(server: Server, instance: str) -> None:
 
 
 def running_services(server: Server) -> Iterator[TransferStatus]:
-    """Every transfer service that has published its status lately."""
+    """Every transfer service that has published its status lately; what another version wrote is left out."""
     scan = getattr(server.client, "scan_iter", None)
     assert scan is not None
     for key in cast("Iterator[bytes]", scan(match=STATUS_PREFIX + "*", count=1000)):
         text = cast("bytes | None", server.run("GET", key))
-        if text is not None:
+        if text is None:
+            continue
+        try:
             yield TransferStatus.from_json(text)
+        except (ValueError, KeyError, TypeError) as error:
+            logger.info("the status in %r is not read: %s", key, error)

@@ -23,7 +23,7 @@ class DelayedQueueRow(Struct, kw_only=True):
     stuck_ms: Annotated[int | None, Meta(description="For how long the oldest due value has not moved.")]
     next_due_ms: int | None
     in_plain_list: Annotated[int | None, Meta(description="Due, not taken by a consumer yet.")]
-    listeners: int | None
+    listeners: Annotated[int | None, Meta(description="Live RDelayedQueues of Java on its channel.")]
     packings: list[str]
     codec: str | None
     has_poison: bool

@@ -117,7 +117,7 @@ class _Handing(QueueKind):
             count=1,
             first_due_ms=found.next_due_ms,
             met_count=found.set_size,
-            missing=["listeners"] if found.listeners > 1 else [],
+            missing=["listeners"] if found.listeners else [],
         )
 
     def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
