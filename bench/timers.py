@@ -17,10 +17,11 @@ TITLE = "Timers: lateness, the herd, accepting"
 DEFINITION = (
     "One Java program sends timers (`DELIVER_MS`, bodies of 128 bytes) with `DefaultMQProducer` and receives them "
     "with `DefaultMQPushConsumer`, both of version 5.5.0. Steady: {rate:,} a second for {seconds} s, each due at "
-    "random 1 to 10 s later, flush sync. Herd: {herds} timers due in one millisecond, sent by 16 threads before it; "
-    "the rate is their number over the time from that moment to the last one's arrival. Accepting: {accepted:,} "
-    "timers from 16 threads that wait for each answer, and as many plain messages, in turns, on a topic that nobody "
-    "consumes, medians of {rounds}. Herd and accepting with flush async on both, RocketMQ's default. Brokers run one "
+    "random 1 to 10 s later, flush sync. Herd: {herds} timers due in one millisecond, sent by 16 threads before it "
+    "(Apache RocketMQ: the first number only); the rate is their number over the time from that moment to the last "
+    "one's arrival. Accepting: {accepted:,} timers from 16 threads that wait for each answer, and as many plain "
+    "messages, in turns, on a topic that nobody consumes, medians of {rounds}. Herd and accepting with flush async on "
+    "both, RocketMQ's default. Brokers run one "
     "after the other."
 )
 TOPIC = "TimerLoad"
@@ -83,7 +84,7 @@ def measure(options: Namespace, at: str) -> Section:
             load = Load(server, base)
             load.accept(accepted // 2, 0)  # warm-up
             rates[kind] = accepting(load, accepted, rounds)
-            for count in herds:
+            for count in herds if kind == "escapement" else herds[:1]:
                 herd[kind, count] = load.herd(count, 8_000 + count // 11)
             load.end()
     rows = [*steady_rows(late), *herd_rows(herd, herds), *accepting_rows(rates)]
@@ -123,14 +124,15 @@ def steady_rows(late: dict[str, Event]) -> list[Row]:
 
 
 def herd_rows(herd: dict[tuple[str, int], Event], herds: tuple[int, ...]) -> list[Row]:
-    """The rate at which a herd arrives, and that it arrived whole."""
+    """The rate at which a herd arrives, each against Apache's first, and that it arrived whole."""
     rows = []
+    theirs = herd["apache", herds[0]]
     for count in herds:
-        ours, theirs = herd["escapement", count], herd["apache", count]
-        rate = [count * 1_000 / max(1, each["lastMs"] - each["dueMs"]) for each in (ours, theirs)]
-        rows.append(compared(f"herd of {count:,}", rate[0], rate[1], "messages/s", ">= 1.0", lambda ratio: ratio >= 1))
-        wrong = [each["early"] + each["lost"] + each["twice"] for each in (ours, theirs)]
-        rows.append(Row("... early, lost or twice", str(wrong[0]), str(wrong[1]), "", "0", wrong[0] == 0))
+        ours = herd["escapement", count]
+        rates = [each["count"] * 1_000 / max(1, each["lastMs"] - each["dueMs"]) for each in (ours, theirs)]
+        rows.append(compared(f"herd of {count:,}", *rates, "messages/s", ">= 1.0", lambda ratio: ratio >= 1))
+        wrong = [str(each["early"] + each["lost"] + each["twice"]) for each in (ours, theirs)]
+        rows.append(Row("... early, lost or twice", wrong[0], wrong[1], "", "0", wrong[0] == "0"))
     return rows
 
 
