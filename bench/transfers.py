@@ -17,8 +17,7 @@ import redis
 from bench.rows import REPOSITORY
 from bench.waiting import fill, keys
 from broker.redisson import DelayedQueue
-from broker.redisson.moving import move_due, tend_index
-from broker.redisson.transfer import BATCH
+from broker.redisson.moving import batch_for, move_due, tend_index
 from tests.interop.process import Child
 
 LOOK_EVERY_S = 0.01
@@ -160,7 +159,7 @@ def passes(server: redis.Redis, queue: str, waiting: int, times: int) -> Passes:
         # Noting each command inside would make the script longer.
         server.config_set("slowlog-log-slower-than", SLOW_US)
         server.slowlog_reset()
-        moved = move_due(served, BATCH).count
+        moved = move_due(served, batch_for(waiting)).count
         scripts_us.append(longest_us(server, b"EVAL"))
         server.config_set("slowlog-log-slower-than", 0)
         server.slowlog_reset()

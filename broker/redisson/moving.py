@@ -10,6 +10,11 @@ from . import scripts
 from .queue import INDEX_STEP, DelayedQueue
 from .server import whole
 
+#: Values that one script moves; with this, the slowest call takes about 5 ms with 100,000 waiting.
+BATCH = 96
+#: In a longer list than this one pass over it is most of a call, which moves so many then.
+LONG, LONG_BATCH = 200_000, 128
+
 
 @dataclass(frozen=True, slots=True)
 class Moved:
@@ -24,6 +29,11 @@ class Moved:
     poison: int
     size_bytes: int
     first_due_ms: int | None
+
+
+def batch_for(waiting: int) -> int:
+    """How many values one script moves out of a list of this length."""
+    return LONG_BATCH if waiting > LONG else BATCH
 
 
 def move_due(queue: DelayedQueue, limit: int, *, skip_poison: int = 0, scan: bool = False) -> Moved:

@@ -28,7 +28,7 @@ from ..client.errors import ClientError
 from .agenda import Agenda, Reason
 from .errors import RedissonError
 from .keys import CHANNEL_PREFIX, name_of
-from .moving import Moved, tend_index
+from .moving import Moved, batch_for, tend_index
 from .outage import Outage, is_outage
 from .outbound import NotSent
 from .queue import DelayedQueue
@@ -39,8 +39,6 @@ from .transferstatus import QueueStatus, TransferStatus, publish, withdraw
 
 logger = logging.getLogger(__name__)
 
-#: Values that one script moves; with this, a call takes about 5 ms with 100,000 waiting.
-BATCH = 128
 _EVERY_CHANNEL = CHANNEL_PREFIX.encode() + b"*"
 #: How long a queue may wait for a notification that was lost.
 SWEEP_S = 2.0
@@ -178,7 +176,8 @@ class TransferService:
         while True:
             called = time.monotonic()
             # After so many calls without a move Java must be undoing the index all the time: scan then.
-            moved = self._mover.move(queue, status, BATCH, poison, idle_calls > 200 + status.waiting // 200)
+            scan = idle_calls > 200 + status.waiting // 200
+            moved = self._mover.move(queue, status, batch_for(status.waiting), poison, scan)
             now = time.monotonic()
             _note(status, moved, (now - called) * 1000)
             poison += moved.poison

@@ -9,7 +9,7 @@ import redis
 
 from bench.redisson import rate_row
 from bench.transfers import Blocks, Transfer, passes, probing
-from broker.redisson.transfer import BATCH
+from broker.redisson.moving import BATCH
 
 BUSY = "local sum = 0 for number = 1, ARGV[1] do sum = sum + number end return sum"
 QUIET = Blocks(0.1, 0, "")

@@ -214,6 +214,24 @@ def test_a_server_that_dies_is_waited_for(tmp_path: Path) -> None:
     server.kill()
 
 
+def test_a_server_that_fails_over_is_waited_for(client: redis.Redis, free_port: int) -> None:
+    """As a replica it answers and listens, and takes no writes until it is promoted."""
+    queue = DelayedQueue("orders", client)
+    with running(client) as service:
+        eventually(lambda: service.status().listening)
+        queue.offer("across", delay=200)
+        client.replicaof("127.0.0.1", free_port)
+        try:
+            eventually(lambda: service.status().state == "waiting")
+            assert "replica" in service.status().problem
+        finally:
+            client.replicaof("NO", "ONE")
+        eventually(lambda: client.llen("orders") == 1)
+        eventually(lambda: service.status().state == "moving")
+        assert (status_of(service, "orders").problem, service.status().outages) == ("", 1)
+    assert queue.poll() == "across"
+
+
 def test_a_service_starts_before_its_server(tmp_path: Path) -> None:
     server = RealServer("valkey", tmp_path)
     server.kill()
