@@ -114,7 +114,8 @@ def test_a_timer_that_is_moved_leaves_at_the_new_moment_only(delays: tuple[int, 
     again.advance(500_000)
     assert again.bodies("orders") == [b"x"]
     life = again.engine.timer_events(Target(position=position), again.clock.now_ms)
-    assert [event["kind"] for event in life["events"]] == ["accepted", "rescheduled", "released"]
+    kinds = [event["kind"] for event in life["events"] if event["kind"] != "rolled"]
+    assert kinds == ["accepted", "rescheduled", "released"]
     assert steer(again, "cancel", Target(position=position)).outcome == "already_delivered"
 
 
@@ -265,7 +266,8 @@ def test_bytes_of_a_slot_are_those_of_the_records_that_wait_in_it() -> None:
     assert near[1:] == [3, size["a"] + size["b"] + size["c"]]
     assert far[1:] == [1, None], "it stands in another second, on its way"
     for _ in range(1_000):
-        park(driver, b"x", 30_000)
+        driver.append("orders", b"x", TIMER_DELIVER_MS=str(now_ms + 30_000))
+    driver.settle()
     crowded = driver.engine.timer_wheel(now_ms, now_ms + 60_000, 1_000, now_ms)
     assert [bucket[2] for bucket in crowded["buckets"]] == [None] * 3, "too many to be added up"
     moved = driver.engine.timer_wheel(now_ms, now_ms + 29_000, 1_000, now_ms)
@@ -280,14 +282,14 @@ def test_the_life_of_a_far_timer_tells_each_roll() -> None:
     rolled = []
     while driver.clock.now_ms < begin_ms + 4 * reach_ms - 2_000:
         before = driver.engine.timers.core.totals.rolled
-        driver.advance(1_000)
+        driver.advance(2_000)
         if driver.engine.timers.core.totals.rolled > before:
             rolled.append(driver.clock.now_ms)
         life = driver.engine.timer_events(target, driver.clock.now_ms)
         told = [event["ms"] for event in life["events"] if event["kind"] == "rolled"]
-        # a roll slot is read two seconds before its second comes
+        # a roll slot is read two seconds before its second comes, and looked at here every two
         assert len(rolled) - 1 <= len(told) <= len(rolled)
-        assert all(0 <= ms - at_ms <= 2_000 for ms, at_ms in zip(told, rolled, strict=False))
+        assert all(abs(ms - at_ms) <= 2_000 for ms, at_ms in zip(told, rolled, strict=False))
         (listed,) = driver.engine.timers_list(0, 1 << 50, now_ms=driver.clock.now_ms)["items"]
         assert (listed["rollTimes"], life["timer"]["rollTimes"]) == (len(told), len(told))
     assert len(told) >= 3
