@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from bench import (
     commits,
+    following,
     lateness,
     openhalves,
     page,
@@ -36,6 +37,7 @@ MEASUREMENTS = {
     "page": page,
     "redisson": redisson,
     "spark": spark,
+    "following": following,
 }
 
 

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from spark.jobs import JOBS
 from spark.points import Question
+from spark.priority import give_way
 from spark.records import OPTIONS
 from spark.session import open_session
 from spark.shared import shared_scan
@@ -32,6 +33,8 @@ def main() -> int:
 
 
 def _with_spark(name: str, store: str, scratch: Path) -> dict[str, float]:
+    if name == "jobs":
+        give_way(is_patient=True)  # as spark/run.py does, and before there is another process
     session = open_session(cores=2, memory_mb=HEAP_MB, scratch=str(scratch))
     try:
         if name == "jobs":

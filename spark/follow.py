@@ -8,7 +8,6 @@ a crash that is in the points already is left out. Figures of the mirror (consum
 from __future__ import annotations
 
 import json
-import os
 import sys
 import threading
 import time
@@ -20,8 +19,9 @@ from pyspark.sql import functions as F
 
 from .jobs import JOBS
 from .points import Question
+from .priority import give_way
 from .records import OPTIONS
-from .run import NICENESS, Order
+from .run import Order
 from .session import open_session
 from .sink import Coverage, Sink
 from .view import view_of
@@ -84,7 +84,7 @@ def main() -> int:
     said = json.load(sys.stdin)
     checkpoint = said.pop("checkpoint")
     order = Order(**said)
-    os.nice(NICENESS)
+    give_way()
     try:
         Follower(
             order, open_session(cores=order.cores, memory_mb=order.memory_mb, scratch=order.scratch), checkpoint

@@ -11,7 +11,6 @@ somebody wants that. Exit code 0: done or cancelled; 1: failed, and the rows say
 from __future__ import annotations
 
 import json
-import os
 import sys
 import threading
 import time
@@ -25,6 +24,7 @@ from pyspark.sql import functions as F
 from .errors import DashboardError
 from .jobs import JOBS
 from .points import HOUR_MS, Question
+from .priority import give_way
 from .records import OPTIONS
 from .selection import DEFAULT_LEVELS
 from .session import open_session, scratch_of
@@ -37,8 +37,6 @@ from .view import view_of
 _UNITS_MS = {"h": HOUR_MS, "d": 24 * HOUR_MS}
 #: How often a batch says that it lives, in seconds.
 BEAT_S = 1.0
-#: Reading is low priority: a scan gives way to the broker.
-NICENESS = 10
 #: Of all the work, how much the scan is; the dashboards share the rest.
 _SCAN_SHARE = 0.5
 
@@ -188,7 +186,7 @@ def _coverage(records: DataFrame, order: Order, start: int) -> Coverage:
 def main() -> int:
     """Do what standard input says."""
     order = Order(**json.load(sys.stdin))
-    os.nice(NICENESS)
+    give_way(is_patient=True)
     try:
         counts: dict[str, Any] = run(order)
     except Exception:

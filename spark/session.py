@@ -20,6 +20,8 @@ from .source import LogDataSource
 JAVA_VERSION = 17
 #: One scan after the other wants throughput, and short pauses help nobody.
 _JAVA_OPTIONS = "-XX:+UseParallelGC -Darrow.enable_unsafe_memory_access=true"
+#: A local session is nobody else's business; machines of a cluster have to reach the driver.
+_LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 ROOT = Path(__file__).parents[1]
 #: What a worker on another machine needs of this project: this package and the codec.
 _SHIPPED = ("spark/**/*.py", "broker/__init__.py", *(
@@ -58,7 +60,8 @@ def open_session(
     if master.startswith("local"):
         os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(master).appName("escapement")
-    for name, value in (_defaults(cores, memory_mb, scratch_of(scratch)) | settings).items():
+    given = _defaults(cores, memory_mb, scratch_of(scratch)) | (_LOOPBACK if master.startswith("local") else {})
+    for name, value in (given | settings).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
@@ -80,8 +83,6 @@ def _defaults(cores: int, memory_mb: int, scratch: Path) -> dict[str, str]:
         "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
         "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
         "spark.driver.memory": f"{memory_mb}m",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",

@@ -35,10 +35,7 @@ class LogStore:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        if "://" in path:
-            self._system, self._root = pa.fs.FileSystem.from_uri(path)
-        else:
-            self._system, self._root = pa.fs.LocalFileSystem(), os.path.abspath(path)
+        self._system, self._root = file_system(path)
 
     def segments(self) -> list[Segment]:
         """Return the segments by position."""
@@ -119,6 +116,14 @@ class OpenSegment:
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
+
+
+def file_system(path: str) -> tuple[pa.fs.FileSystem, str]:
+    """Return the file system of a path or address, and the path on it."""
+    if "://" in path:
+        system, root = pa.fs.FileSystem.from_uri(path)
+        return system, root
+    return pa.fs.LocalFileSystem(), os.path.abspath(path)
 
 
 def stretches(
