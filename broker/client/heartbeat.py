@@ -85,6 +85,10 @@ class Heartbeat:
                 reached = False
         return reached
 
+    async def beat(self, address: str) -> None:
+        """Beat to one broker now. Raises BrokerUnreachable, Timeout, BrokerRefused."""
+        await self._session.ask(address, Request.HEART_BEAT, body=msgspec.json.encode(self._about()))
+
     def _about(self) -> dict[str, object]:
         consumers = []
         if self._consumer_group is not None:

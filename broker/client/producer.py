@@ -13,7 +13,7 @@ from .outgoing import Outgoing, prepare
 from .producing import DEFAULT_GROUP, AsyncProducer
 from .timing import Timing
 from .transaction_guard import check_plain_send
-from .types import SendResult
+from .types import Message, SendResult
 
 
 class Producer:
@@ -55,6 +55,24 @@ class Producer:
         check_plain_send()
         message = prepare(body, tag=tag, keys=keys, properties=properties, delay_level=delay_level, **timing)
         return event_loop_thread.run(self._core.send_prepared(topic, message, queue_id=queue_id, timeout_ms=timeout_ms))
+
+    def request(
+        self, topic: str, body: bytes | str, *, tag: str | None = None, keys: Iterable[str] = (),
+        properties: Mapping[str, str] | None = None, queue_id: int | None = None, timeout_ms: int = 3000,
+    ) -> Message:  # fmt: skip
+        """Send a message that whoever consumes it answers with `reply`, and wait for the answer; raises Timeout."""
+        check_plain_send()
+        asked = self._core.request(
+            topic, body, tag=tag, keys=keys, properties=properties, queue_id=queue_id, timeout_ms=timeout_ms
+        )
+        return event_loop_thread.run(asked)
+
+    def reply(
+        self, question: Message, body: bytes | str, *, properties: Mapping[str, str] | None = None,
+        timeout_ms: int = 3000,
+    ) -> None:  # fmt: skip
+        """Answer a message that somebody sent with `request` (or RocketMQ's). Raises BrokerRefused if he is gone."""
+        event_loop_thread.run(self._core.reply(question, body, properties=properties, timeout_ms=timeout_ms))
 
     def send_batch(
         self, topic: str, messages: Sequence[Outgoing | bytes | str], *, queue_id: int | None = None,

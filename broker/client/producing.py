@@ -6,9 +6,8 @@ import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Literal, Self, Unpack, cast
+from typing import Self, Unpack
 
-from ..remoting.client import Response
 from ..remoting.codes import Answer, Request
 from ..remoting.recall import BadHandle, read_handle
 from . import batch, names
@@ -18,18 +17,12 @@ from .errors import BrokerRefused, BrokerUnreachable, ClientClosed, ClientError,
 from .heartbeat import Heartbeat
 from .line import Answered, Lines, Outcome
 from .outgoing import Outgoing, prepare
-from .session import Session, refusal
-from .stored import Stored
+from .replies import Replies, answer_of, reply_to, send_reply
+from .sendresults import STORED, result_of
+from .session import Session
 from .timing import Timing
-from .types import SendResult
+from .types import Message, SendResult
 
-#: Stored, with less safety than was asked for (ResponseCode of 5.5.0).
-STORED = {
-    int(Answer.SUCCESS): "SEND_OK",
-    10: "FLUSH_DISK_TIMEOUT",
-    11: "SLAVE_NOT_AVAILABLE",
-    12: "FLUSH_SLAVE_TIMEOUT",
-}
 #: Refusals that another broker may not repeat (DefaultMQProducer's retryResponseCodes).
 RETRIED = frozenset({Answer.SYSTEM_ERROR, Answer.SYSTEM_BUSY, Answer.SERVICE_NOT_AVAILABLE, Answer.NO_PERMISSION,
                      Answer.TOPIC_NOT_EXIST})  # fmt: skip
@@ -56,6 +49,7 @@ class AsyncProducer:
         self._lines = Lines(self._session.security)
         self._destinations: dict[tuple[str, str], Destinations] = {}
         self._heartbeat = Heartbeat(self._session, producer_group=group)
+        self._replies: Replies | None = None
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -206,6 +200,35 @@ class AsyncProducer:
         answer = await self._session.ask(address, Request.RECALL_MESSAGE, ext, timeout_ms=timeout_ms)
         return answer.ext.get("msgId", wanted.unique_key)
 
+    async def request(
+        self, topic: str, body: bytes | str, *, tag: str | None = None, keys: Iterable[str] = (),
+        properties: Mapping[str, str] | None = None, queue_id: int | None = None, timeout_ms: int = 3000,
+    ) -> Message:  # fmt: skip
+        """Send a message that whoever consumes it answers (see `reply`), and wait for the answer.
+
+        Raises Timeout if none came, else as send; the question may have been consumed all the same.
+        """
+        began_s = asyncio.get_running_loop().time()
+        message = prepare(body, tag=tag, keys=keys, properties=properties)
+        destination = await self._destination(topic, None, queue_id)
+        if self._replies is None:
+            self._replies = Replies(self._session, self._heartbeat)
+        await self._replies.introduce(destination.address)
+        question, answer = self._replies.ask(message, timeout_ms)
+        try:
+            await self.send_prepared(topic, question, queue_id=destination.queue.queue_id, timeout_ms=timeout_ms)
+            return await answer_of(answer, topic, began_s, timeout_ms)
+        finally:
+            answer.cancel()
+
+    async def reply(
+        self, question: Message, body: bytes | str, *, properties: Mapping[str, str] | None = None,
+        timeout_ms: int = 3000,
+    ) -> None:  # fmt: skip
+        """Answer a message that somebody sent with `request` (or RocketMQ's). Raises BrokerRefused if he is gone."""
+        topic, message = reply_to(question, body, properties)
+        await send_reply(self._session, self.group, topic, message, timeout_ms)
+
     async def _destination(
         self, topic: str, group: str | None, queue_id: int | None = None, *, avoid: Destination | None = None
     ) -> Destination:
@@ -245,44 +268,3 @@ class AsyncProducer:
 
 def _fields(destination: Destination, message: Outgoing) -> bytes:
     return destination.fields(time.time_ns() // 1_000_000, message.properties)
-
-
-def result_of(destination: Destination, message: Outgoing, outcome: Outcome) -> SendResult | ClientError:
-    """What a broker's answer to a send means."""
-    if type(outcome) is Stored:
-        queue = destination.queue
-        return SendResult(
-            message.unique_id,
-            outcome.offset_message_id,
-            queue.topic,
-            queue.broker,
-            outcome.queue_id,
-            outcome.queue_offset,
-            due_ms=outcome.due_ms,
-            recall_handle=outcome.recall_handle,
-        )
-    if isinstance(outcome, ClientError):
-        return outcome
-    return _full_result(destination, message, cast(Response, outcome))
-
-
-def _full_result(destination: Destination, message: Outgoing, outcome: Response) -> SendResult | ClientError:
-    status = STORED.get(outcome.code)
-    if status is None:
-        return refusal(outcome)
-    ext = outcome.ext
-    queue = destination.queue
-    due = ext.get("escDueMs")
-    conflict = ext.get("escConflict")
-    return SendResult(
-        ext.get("transactionId", "") if conflict == "kept" else message.unique_id,
-        ext.get("msgId", ""),
-        queue.topic,
-        queue.broker,
-        int(ext.get("queueId", queue.queue_id)),
-        int(ext.get("queueOffset", -1)),
-        status,
-        int(due) if due is not None else None,
-        ext.get("recallHandle"),
-        cast(Literal["replaced", "kept"], conflict) if conflict in ("replaced", "kept") else None,
-    )

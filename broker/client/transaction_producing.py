@@ -18,7 +18,8 @@ from .destinations import Destination
 from .errors import BadAnswer, BrokerUnreachable, ClientClosed, ClientError, InvalidArgument, NotSupported
 from .line import Line, Outcome
 from .outgoing import Outgoing
-from .producing import RETRY_PAUSE_S, SEND, AsyncProducer, result_of
+from .producing import RETRY_PAUSE_S, SEND, AsyncProducer
+from .sendresults import result_of
 from .transaction import Checker, Decision, Half, HalfNotSafe, TransactionListener, TransactionResult, as_half
 from .transaction_checks import WORKERS, Checks, Confirmed
 from .types import SendResult

@@ -66,6 +66,7 @@ class Clients:
 
     def __init__(self) -> None:
         self._producers: dict[str, dict[Connection, Member]] = {}
+        self._producer_ids: dict[str, Member] = {}
         self._consumers: dict[str, ConsumerGroup] = {}
         self._of_connection: dict[Connection, set[tuple[str, str]]] = {}
         self.on_group_left: list[Callable[[str, str], None]] = []
@@ -74,6 +75,10 @@ class Clients:
     def producers(self, group: str) -> list[Member]:
         """Connected producers of a group."""
         return list(self._producers.get(group, {}).values())
+
+    def producer(self, client_id: str) -> Member | None:
+        """The client of that name, if it has registered as a producer."""
+        return self._producer_ids.get(client_id)
 
     def all_producers(self) -> dict[str, list[Member]]:
         """Connected producers by group."""
@@ -94,6 +99,7 @@ class Clients:
     def add_producer(self, group: str, member: Member) -> None:
         """Registers (or refreshes) a producer."""
         self._producers.setdefault(group, {})[member.connection] = member
+        self._producer_ids[member.client_id] = member
         self._of_connection.setdefault(member.connection, set()).add(("producer", group))
 
     def add_consumer(
@@ -147,9 +153,14 @@ class Clients:
 
     def _drop_producer(self, connection: Connection, group: str) -> None:
         members = self._producers[group]
-        members.pop(connection, None)
+        member = members.pop(connection, None)
         if not members:
             del self._producers[group]
+        is_left = any(kind == "producer" for kind, _ in self._of_connection.get(connection, ()))
+        if member is not None and not is_left:
+            named = self._producer_ids.get(member.client_id)
+            if named is not None and named.connection is connection:
+                del self._producer_ids[member.client_id]
 
     def _drop_consumer(self, connection: Connection, name: str, notify: bool) -> None:
         group = self._consumers[name]

@@ -37,6 +37,7 @@ from .processors.offsets import OffsetProcessor
 from .processors.pop import PopProcessor
 from .processors.pull import PullProcessor
 from .processors.query import QueryProcessor
+from .processors.replies import ReplyProcessor
 from .processors.schedule import ScheduleProcessor
 from .processors.send import SendProcessor
 from .processors.timers import TimerProcessor
@@ -191,7 +192,7 @@ class BrokerService:
             send, PullProcessor(state), OffsetProcessor(state), HeartbeatProcessor(state), LockProcessor(state),
             TopicProcessor(state), GroupProcessor(state), QueryProcessor(state), ScheduleProcessor(state),
             BrokerProcessor(state), transactions, TimerProcessor(state), *administration(state),
-            pop, AckProcessor(state), AssignmentProcessor(state),
+            pop, AckProcessor(state), AssignmentProcessor(state), ReplyProcessor(state, send),
         )  # fmt: skip
         handlers: dict[int, Handler] = {}
         for processor in processors:

@@ -14,6 +14,7 @@ from ..jsonbody import json_body
 from ..server import Connection, Handler
 from ..state import BrokerState
 from .keyvalues import KeyValueProcessor
+from .replies import reply_topic
 
 DEFAULT_TOPIC = "TBW102"
 """Whose route producers take for a topic that does not exist yet and may be made by its first message."""
@@ -76,7 +77,7 @@ class NameService:
         if name == DEFAULT_TOPIC:
             queues = config.default_topic_queues
             return Topic(name, queues, queues, 6 | _INHERIT) if config.auto_create_topics else None
-        if name in {config.cluster_name, config.broker_name}:
+        if name in {config.cluster_name, config.broker_name, reply_topic(config.cluster_name)}:
             return self._engine.topics.get(name) or Topic(name, 1, 1, 6)
         return self._engine.topics.get(name)
 

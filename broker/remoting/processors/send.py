@@ -117,12 +117,16 @@ class SendProcessor:
 
     def _send(self, connection: Connection, request: Command) -> Command | None:
         header = read_send_header(request.ext, is_v1=request.code == Request.SEND_MESSAGE and "b" not in request.ext)
+        self.take(connection, request, header)
+        return None
+
+    def take(self, connection: Connection, request: Command, header: SendHeader) -> None:
+        """Takes in what a request holds; its answer leaves when that is durable. Raises what refuses it."""
         self._ensure_topic(header)
         if header.is_batch or request.code == Request.SEND_BATCH_MESSAGE:
             self._append_batch(connection, request, header)
         else:
             self._append(connection, request, header)
-        return None
 
     def _ensure_topic(self, header: SendHeader) -> None:
         """Creates a topic at its first message, if that is allowed."""
