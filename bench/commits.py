@@ -89,7 +89,7 @@ async def commit_to_consumer_us(server: Server, seconds: int) -> list[int]:
             while committed_s.keys() - arrived_s.keys():
                 arrived.clear()
                 await arrived.wait()
-        await consumer.close()
+        await consumer.stop()
     if again:
         raise RuntimeError(f"{server.name}: {again} messages arrived twice")
     begin_s = min(committed_s.values()) + SKIP_S
