@@ -189,9 +189,13 @@ def test_a_backlog_is_read_raised_shown_and_silenced(stage: Stage, operator: Cli
     stage.fill()
     stage.consume()
     stage.producer.send("orders", "waits")
-    stage.mirror.run_once()
     made = rule(subject="bil*", limit=0, for_s=0)
-    assert ("backlog", "billing", 1.0) in [(each.what, each.subject, each.value) for each in readings.read().readings]
+
+    def is_read() -> bool:
+        stage.mirror.run_once()
+        return Reading("backlog", "billing", 1) in readings.read().readings
+
+    stage.wait_for(is_read)
     watch_alerts()
     page = operator.get("/alerts/").content.decode()
     assert "billing" in page
