@@ -11,6 +11,8 @@ from datetime import datetime
 from console.charts.scale import heat, nice_ceiling, place
 
 WIDTH, HEIGHT, FOOT, SCALE = 1140, 112, 92, 1060
+#: room for two moments beside each other
+CLOCKS = 240
 #: bars by name: height of one, room for the name
 LINE, NAMED = 22, 300
 _HOUR_MS = 3_600_000
@@ -46,13 +48,16 @@ def time_svg(
             level = 5 if value == peak else 3 if value > peak / 2 else 2
             said = f"{clock(at_ms)}: {figure(value)}"
             parts.append(
-                f'<a href="{address(at_ms)}" tabindex="-1" aria-label="{said}"><rect class="h{level}" x="{place(x + wide * 0.06)}" '
-                f'y="{place(FOOT - high)}" width="{place(wide * 0.88)}" height="{place(high)}" rx="1">'
-                f"<title>{said}</title></rect></a>"
+                f'<a href="{address(at_ms)}" tabindex="-1" aria-label="{said}"><rect class="h{level}" '
+                f'x="{place(x + wide * 0.06)}" y="{place(FOOT - high)}" width="{place(wide * 0.88)}" '
+                f'height="{place(high)}" rx="1"><title>{said}</title></rect></a>'
             )
-    parts.append(f'<text x="0" y="{HEIGHT - 2}">{clock(start)}</text>')
-    if count > 1:
-        parts.append(f'<text x="{place(count * wide)}" y="{HEIGHT - 2}" class="te">{clock(moments[-1][0])}</text>')
+    first, last = clock(start), clock(moments[-1][0])
+    if count > 1 and count * wide < CLOCKS:
+        first, last = f"{first} \u2013 {last}", ""
+    parts.append(f'<text x="0" y="{HEIGHT - 2}">{first}</text>')
+    if count > 1 and last:
+        parts.append(f'<text x="{place(count * wide)}" y="{HEIGHT - 2}" class="te">{last}</text>')
     parts.append("</svg>")
     return "".join(parts)
 

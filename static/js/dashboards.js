@@ -14,16 +14,26 @@ function bytes(value) {
 const written = { bytes, count: (value) => value.toLocaleString("en", { maximumFractionDigits: 0 }) };
 const iso = (ms) => new Date(ms).toISOString().replace(".000Z", "Z");
 
+// A canvas knows no variables and no light-dark(): the browser says what a colour is now.
+function resolver(host) {
+  const probe = host.appendChild(document.createElement("i"));
+  const colours = (name) => {
+    probe.style.color = `var(${name})`;
+    return getComputedStyle(probe).color;
+  };
+  return [colours, () => probe.remove()];
+}
+
 function options(host, found, width) {
   const style = getComputedStyle(host);
-  const colour = (name) => style.getPropertyValue(name).trim();
+  const [colour, done] = resolver(host);
   const form = written[host.dataset.unit] ?? written.count;
   const label = (name) => name || host.dataset.wordOthers;
   const axis = {
     stroke: colour("--ink-3"), font: `11px ${style.fontFamily}`,
     grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 },
   };
-  return {
+  const made = {
     width, height: HEIGHT,
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "UTC"),
     cursor: { drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
@@ -43,6 +53,8 @@ function options(host, found, width) {
     ],
     hooks: { setSelect: [(plot) => chosen(plot, found)] },
   };
+  done();
+  return made;
 }
 
 function chosen(plot, found) {

@@ -71,11 +71,17 @@ def test_a_dashboard_is_clean_in_both_themes(
     assert complaints == []
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_dashboard_fits_a_telephone(web: Web, context: BrowserContext, name: str) -> None:
+@pytest.mark.parametrize(("name", "language"), [*((name, "zh-hans") for name in NAMES), ("flow", "en")])
+def test_a_dashboard_fits_a_telephone(
+    web: Web, context: BrowserContext, shots: Path | None, name: str, language: str
+) -> None:
     fill()
+    context.add_cookies([{"name": "django_language", "value": language, "url": web.address}])
     page, _ = opened(context, f"{web.address}/dashboards/{name}/")
+    assert page.locator("html").get_attribute("lang") == language
     page.set_viewport_size({"width": 320, "height": 700})
+    if shots:
+        page.screenshot(path=shots / f"dashboard-{name}-narrow-{language}.png", full_page=True)
     assert page.evaluate(TOO_WIDE) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
 

@@ -228,6 +228,9 @@ def test_drawings_of_nothing_and_of_much() -> None:
     drawn = time_svg(many, step_ms=60_000, clock=str, **how)
     assert drawn.count("<rect") == 119
     assert max(float(x) for x in re.findall(r'<rect class="h\d" x="([\d.]+)"', drawn)) < 1060
+    assert drawn.count("<text") == 4  # a scale of two, the first moment and the last
+    few = time_svg(many[:3], step_ms=60_000, clock=str, **how)
+    assert f">{NOON_MS} \u2013 {NOON_MS + 120_000}<" in few  # side by side they would lie on each other
     linked = bars_svg([("a", 2.0, "/topics/a/"), ("", 0.0, "")], label="l", figure=str, none="none")
     assert linked.count("<a ") == 1 and ">none<" in linked
     assert heat_svg([], local=lambda ms: timezone.now(), **how).endswith("</svg>")
