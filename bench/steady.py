@@ -55,7 +55,8 @@ def lateness_ms(server: RedisServer, base: Path, queue: str, steady: Steady) -> 
             prefix="late-",
             count=steady.count,
             rate=steady.rate,
-            timeout_s=steady.seconds + ARRIVAL_TIMEOUT_S,
+            # Whoever keeps the server busy delays the offers too.
+            timeout_s=5 * steady.seconds + ARRIVAL_TIMEOUT_S,
             **delays,
         )
         arrived = dict(taking.await_collected(queue, steady.count, ARRIVAL_TIMEOUT_S))
