@@ -30,6 +30,7 @@ from .simple_groups import SimpleConsumers
 from .simple_receipts import Receipt, Received, read_receipt
 from .subscription import Sql
 from .timers import TimerTarget
+from .traces import Trace
 from .transaction import Decision, Half, HalfNotSafe, TransactionListener, TransactionResult
 from .transaction_producer import TransactionProducer
 from .transaction_producing import AsyncTransactionProducer
@@ -70,6 +71,7 @@ __all__ = [
     "TimerTarget",
     "TimerTooFar",
     "Tls",
+    "Trace",
     "TransactionListener",
     "TransactionProducer",
     "TransactionResult",

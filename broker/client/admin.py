@@ -22,6 +22,7 @@ from .timers import (
     TimerTarget,
     TimerWheel,
 )
+from .traces import TRACE_TOPIC, Trace
 from .transaction import Decision
 from .transactions_admin import (
     Action as TransactionAction,
@@ -141,6 +142,10 @@ class Admin:
         """Messages of the topic with this key, newest first."""
         return _run(self._core.messages_by_key(topic, key, max_count, begin_ms=begin_ms, end_ms=end_ms))
 
+    def traces(self, unique_id: str, *, topic: str = TRACE_TOPIC, max_count: int = 64) -> list[Trace]:
+        """What clients with tracing told of a message, oldest first; see AsyncAdmin.traces."""
+        return _run(self._core.traces(unique_id, topic=topic, max_count=max_count))
+
     def message_by_unique_id(self, topic: str, unique_id: str) -> Message | None:
         """The newest record of the topic with this unique id, or None."""
         return _run(self._core.message_by_unique_id(topic, unique_id))
@@ -247,6 +252,10 @@ class Admin:
     def resume_check(self, offset_message_id: str, *, topic: str = "", address: str | None = None) -> None:
         """Resume checking a parked half, on Apache RocketMQ too."""
         _run(self._core.resume_check(offset_message_id, topic=topic, address=address))
+
+    def create_group(self, name: str, *, retry_max_times: int = 16, in_order: bool = False) -> None:
+        """Create the consumer group, or change it; see AsyncAdmin.create_group."""
+        _run(self._core.create_group(name, retry_max_times=retry_max_times, in_order=in_order))
 
     def create_topic(
         self, name: str, *, queues: int = 4, permission: int = 6, attributes: Mapping[str, str] | None = None

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Unpack, cast
 
+import msgspec
+
 from ..engine.message import Message, parse_offset_message_id
 from ..remoting.client import Response
 from ..remoting.codes import Answer, Request
@@ -22,6 +24,7 @@ from .reader import PULL_BYTES
 from .records import read_record, split_records
 from .session import DEFAULT_TIMEOUT_MS, Session
 from .timerasking import TimerQuestions
+from .traceasking import TraceQuestions
 from .transactions_admin import TransactionQuestions
 from .types import (
     Broker,
@@ -42,7 +45,7 @@ _WITH_SUBSCRIPTION = 4
 _WHOLE_TIME_MS = 2**62
 
 
-class AsyncAdmin(ProgressQuestions, TimerQuestions, TransactionQuestions):
+class AsyncAdmin(ProgressQuestions, TimerQuestions, TraceQuestions, TransactionQuestions):
     """Asks the brokers of one name server; `broker` names the one for questions that only one can answer."""
 
     def __init__(self, namesrv: str = "127.0.0.1:9876", broker: str | None = None, **access: Unpack[Access]) -> None:
@@ -217,6 +220,25 @@ class AsyncAdmin(ProgressQuestions, TimerQuestions, TransactionQuestions):
         """All levels with their figures: body of request 14001; raises NotSupported."""
         answer = await self._ask(Request.GET_SCHEDULE_STATUS)
         return cast(list[dict[str, Any]], answers.rows(read_object(answer.body).get("levels")))
+
+    async def create_group(self, name: str, *, retry_max_times: int = 16, in_order: bool = False) -> None:
+        """Create the consumer group, or change it, on every broker (or the one this admin is for).
+
+        `retry_max_times`: after so many tries more a message is a dead letter. `in_order`: 5.x clients of the group get
+        the messages of a queue one after the other.
+        """
+        names.check_group(name)
+        if not 0 <= retry_max_times <= 10_000:
+            raise InvalidArgument(f"{retry_max_times} retries: allowed are 0 to 10,000.", field="retry_max_times")
+        config = {
+            "groupName": name, "consumeEnable": True, "consumeFromMinEnable": True, "consumeBroadcastEnable": True,
+            "consumeMessageOrderly": in_order, "retryQueueNums": 1, "retryMaxTimes": retry_max_times, "brokerId": 0,
+            "whichBrokerWhenConsumeSlowly": 1, "notifyConsumerIdsChangedEnable": True, "groupSysFlag": 0,
+            "consumeTimeoutMinute": 15,
+        }  # fmt: skip
+        for broker in await self._chosen():
+            code = Request.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+            await self._session.ask(broker.address, code, body=msgspec.json.encode(config))
 
     async def create_topic(
         self, name: str, *, queues: int = 4, permission: int = 6, attributes: Mapping[str, str] | None = None

@@ -77,7 +77,19 @@ async def test_requests_that_a_broker_does_not_know_are_not_supported(service: B
     await admin.close()
 
 
+async def test_a_group_is_made_and_changed(service: BrokerService, admin: AsyncAdmin) -> None:
+    await admin.create_group("billing", retry_max_times=3)
+    await admin.create_group("shipping", in_order=True)
+    await admin.create_group("billing", retry_max_times=5)
+    made = {each.name: each for each in await admin.groups()}
+    assert (made["billing"].retry_max_times, made["shipping"].retry_max_times) == (5, 16)
+    assert service.engine.groups.get("shipping").to_json()["consumeMessageOrderly"] is True
+
+
 async def test_bad_queries_are_refused(admin: AsyncAdmin) -> None:
+    for name, times in (("no blanks", 16), ("g", -1), ("g", 10_001)):
+        with pytest.raises(InvalidArgument):
+            await admin.create_group(name, retry_max_times=times)
     with pytest.raises(InvalidArgument):
         await admin.create_topic("SCHEDULE_TOPIC_XXXX")
     for queues in (0, 1025):
