@@ -118,12 +118,14 @@ def run(*arguments: str) -> str:
 
 @pytest.mark.django_db
 def test_the_command_makes_lists_and_revokes() -> None:
-    token = run("create", "shop", "--publish", "order*", "--read", "*", "--days", "30")
+    token = run("create", "shop", "--publish", "order*", "--read", "*", "--consume", "bill*", "--days", "30")
     grant = credentials.grant_of(token)
     assert grant is not None
     assert grant.allows("publish", "order-paid")
     assert not grant.allows("publish", "invoice")
     assert grant.allows("read", "invoice")
+    assert grant.allows("consume", "billing")
+    assert not grant.allows("consume", "order-paid")
     listed = run("list")
     assert "shop" in listed
     assert token not in listed

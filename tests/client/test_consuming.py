@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.client import AsyncAdmin, AsyncConsumer, AsyncProducer, InvalidArgument, Message, prepare
+from broker.client import AsyncAdmin, AsyncConsumer, AsyncProducer, InvalidArgument, Message, Sql, prepare
 from broker.remoting.service import BrokerService
 
 
@@ -53,6 +53,18 @@ async def test_what_is_stored_and_what_comes_later_is_delivered(
     assert await inbox.holds(1) == [b"before"]
     await producer.send("t", b"after")
     assert await inbox.holds(2) == [b"before", b"after"]
+    await consumer.stop()
+
+
+async def test_a_filter_in_sql_is_kept_to(service: BrokerService, producer: AsyncProducer) -> None:
+    for amount in (5, 50, 500):
+        await producer.send("t", b"%d" % amount, properties={"amount": str(amount)}, queue_id=0)
+    inbox = Inbox()
+    consumer = await joined(service, "g", "t", inbox, Sql("amount >= 50"))
+    assert await inbox.holds(2) == [b"50", b"500"]
+    await producer.send("t", b"6", properties={"amount": "6"}, queue_id=0)
+    await producer.send("t", b"60", properties={"amount": "60"}, queue_id=0)
+    assert await inbox.holds(3) == [b"50", b"500", b"60"]
     await consumer.stop()
 
 

@@ -18,6 +18,8 @@ from broker.client import (
     Received,
     RouteNotFound,
     SimpleConsumer,
+    SimpleConsumers,
+    Sql,
     read_receipt,
 )
 from broker.engine.store.topics import WRITE, Topic
@@ -206,3 +208,31 @@ def test_the_synchronous_face(broker: BrokerThread) -> None:
                 consumer.receive(TOPIC)
         finally:
             broker.start()
+
+
+async def test_a_filter_in_sql(producer: AsyncProducer, consumer: AsyncSimpleConsumer) -> None:
+    for amount in (5, 50, 500):
+        await producer.send(TOPIC, b"%d" % amount, properties={"amount": str(amount)})
+    assert bodies(await consumer.receive(TOPIC, expression=Sql("amount BETWEEN 10 AND 100"))) == [b"50"]
+    with pytest.raises(BrokerRefused, match="character 9"):
+        await consumer.receive(TOPIC, expression=Sql("amount >"))
+    for wrong in ("", "x" * 9_000):
+        with pytest.raises(InvalidArgument):
+            await consumer.receive(TOPIC, expression=Sql(wrong))
+
+
+async def test_consumers_of_many_groups_share_their_connections(
+    producer: AsyncProducer, service: BrokerService
+) -> None:
+    await producer.send(TOPIC, b"pay")
+    before = len(service.servers[0].connections)
+    consumers = SimpleConsumers(service.namesrv_address)
+    for group in ("billing", "shipping"):
+        consumer = consumers.of(group)
+        (received,) = await consumer.receive(TOPIC)
+        await consumer.ack(received)
+        await consumer.close()
+    assert await consumers.of("billing").receive(TOPIC, wait_ms=0) == []
+    connected = len(service.servers[0].connections)
+    await consumers.close()
+    assert connected == before + 1

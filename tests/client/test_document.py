@@ -1,0 +1,21 @@
+"""The examples of docs/CLIENT.md, one after the other, on a real broker."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.client.running import BrokerThread
+from tests.house.sources import ROOT
+
+EXAMPLES = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "CLIENT.md").read_text(), re.DOTALL | re.MULTILINE)
+
+
+def test_the_examples_work(broker: BrokerThread, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, object] = {}
+    for example in EXAMPLES:
+        assert "127.0.0.1:9876" in example
+        exec(example.replace("127.0.0.1:9876", broker.namesrv), names)  # noqa: S102 - it is our own page
+    said = capsys.readouterr().out.splitlines()
+    assert said == ['1 {"number": 4711}', 'ship {"number": 4712}', "b'9.99'", "True"]
