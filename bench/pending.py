@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
+import json
 import os
 import random
 import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -14,27 +15,28 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.filling import DAY_MS, TOPIC
 from bench.peers import make, work_directory
 from bench.probe import first_answer_s
-from bench.rows import Row, Section
+from bench.rows import REPOSITORY, RESULTS, Row, Section
 from bench.storage import anonymous_mb
-from broker.client import Admin, AsyncProducer, Producer, TimerTarget, prepare
+from broker.client import Admin, Producer, TimerTarget
 from tests.interop.servers import Server
 
 TITLE = "Timers: millions pending"
 DEFINITION = (
-    "Timers of 128 bytes with a schedule key each, due at random within 30 days, sent by the Python client (flush "
-    "async). Memory is RssAnon after they were taken and after each start, the highest of them. List: the first 1,000 "
-    "from a moment on, of a topic, and by key, the slowest. Forecast: 30 days in steps of 6 h. Cancel: one request "
-    "each by schedule key, in random order, {cancels:,} of them. Disk: for each timer beyond its record in the log "
-    "(queue, timer log, index entries; the wheel's file has one size). Fires: from the start of the process to the "
-    "first release of a timer that was due meanwhile."
+    "Timers of 128 bytes with a schedule key each, due at random within 30 days. The engine takes them in a process of "
+    "its own (flush async), which is killed with SIGKILL (`python -m bench.filling`), then a broker is started on the "
+    "store. Memory is RssAnon, the highest of: while they were taken, and after each start. List: the first 1,000 from "
+    "a moment on, of a topic, and by key, the slowest of their medians of five. Forecast: 30 days in steps of 6 h. "
+    "Cancel: one request each by schedule key, in random order, {cancels:,} of them. Disk: for each timer beyond its "
+    "record in the log (queue, timer log, index entries; the wheel's file has one size). Fires: from the start of the "
+    "process to a release after it was ready, while something is due every 250 ms. Power loss: as kill -9, after which "
+    "nothing of the store is left in the page cache."
 )
-TOPIC, PROBE = "Pending", "PendingProbe"
-DAY_MS = 86_400_000
+PROBE = "PendingProbe"
 SIZES, QUICK_SIZES = (1_000_000, 3_000_000, 10_000_000), (20_000, 50_000)
-CHUNK = 1_000
-MEMORY_MB, ASK_MS, CANCEL_MS, DISK_BYTES, KILLED_S, CLEAN_S = 250, 200, 5, 160, 5, 3
+MEMORY_MB, ASK_MS, CANCEL_MS, DISK_BYTES, KILLED_S, POWER_S, CLEAN_S = 250, 200, 5, 160, 5, 60, 3
 #: A queue entry, a unit of the timer log, and an index entry each for unique key and schedule key.
 PARTS_BYTES = (20, 52, 20, 20)
 
@@ -51,6 +53,7 @@ class Figures:
     cancel_p99_ms: float = 0
     disk_bytes: float = 0
     killed_s: float = 0
+    power_s: float = 0
     clean_s: float = 0
 
 
@@ -83,17 +86,21 @@ def rows_of(each: Figures) -> list[Row]:
         row("cancel by key, p99", each.cancel_p99_ms, "ms", CANCEL_MS, 1),
         row("disk beyond the record", each.disk_bytes, "bytes", DISK_BYTES, 0),
         row("fires after kill -9", each.killed_s, "s", KILLED_S, 2),
+        row("fires after power loss", each.power_s, "s", POWER_S, 2),
         row("fires after a clean stop", each.clean_s, "s", CLEAN_S, 2),
     ]
 
 
 def figures(server: Server, count: int, cancels: int) -> Figures:
-    """Fill one broker, ask it, stop it in both ways."""
+    """Start a broker on a full store, ask it, stop it in all ways."""
     told = Figures(count)
+    taken = filled(count)
+    told.accepted_per_s, told.memory_mb = taken["taken_per_s"], taken["memory_mb"]
+    server.root.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(store_of(count), server.root)
     server.start()
     try:
-        told.accepted_per_s = asyncio.run(fill(server.namesrv, count))
-        told.memory_mb = anonymous_mb(server.pid)
+        told.memory_mb = max(told.memory_mb, anonymous_mb(server.pid))
         with Admin(server.namesrv) as admin:
             pending = admin.timer_status().pending
             assert pending == count, f"{pending:,} of {count:,} are pending"
@@ -101,6 +108,8 @@ def figures(server: Server, count: int, cancels: int) -> Figures:
             told.cancel_p99_ms = cancelled(admin, count, cancels)
         probe(server)
         told.killed_s = fires_again(server, server.kill)
+        told.memory_mb = max(told.memory_mb, anonymous_mb(server.pid))
+        told.power_s = fires_again(server, lambda: lose_power(server))
         told.memory_mb = max(told.memory_mb, anonymous_mb(server.pid))
         told.clean_s = fires_again(server, server.stop)
         told.memory_mb = max(told.memory_mb, anonymous_mb(server.pid))
@@ -111,6 +120,7 @@ def figures(server: Server, count: int, cancels: int) -> Figures:
     finally:
         server.kill()
         shutil.rmtree(server.root, ignore_errors=True)
+        store_of(count).with_suffix(".told").unlink(missing_ok=True)
     print(f"  {told}", file=sys.stderr)
     return told
 
@@ -121,30 +131,29 @@ def probe(server: Server) -> None:
         producer.send(PROBE, b"first")
 
 
-async def fill(namesrv: str, count: int) -> float:
-    """Send them; how many a second were taken."""
-    chance = random.Random(4)
-    body = b"x" * 128
-    begin_s, begin_ms = time.monotonic(), time.time_ns() // 1_000_000
-    async with AsyncProducer("fill", namesrv) as producer:
-        for start in range(0, count, 4 * CHUNK):
-            several = [
-                [
-                    prepare(
-                        body,
-                        deliver_at_ms=begin_ms + DAY_MS + chance.randrange(29 * DAY_MS),
-                        schedule_key=f"key-{number}",
-                    )
-                    for number in range(first, min(first + CHUNK, count))
-                ]
-                for first in range(start, min(start + 4 * CHUNK, count), CHUNK)
-            ]
-            results = await asyncio.gather(*(producer.send_each(TOPIC, one, timeout_ms=60_000) for one in several))
-            for result in results:
-                failed = [each for each in result if isinstance(each, Exception)]
-                if failed:
-                    raise failed[0]
-    return count / (time.monotonic() - begin_s)
+def store_of(count: int) -> Path:
+    """Where a filled store waits for its measurement."""
+    return RESULTS / f"pending-{count}"
+
+
+def filled(count: int) -> dict[str, float]:
+    """Fill a store unless that was done before, which may take long; what the filling process told."""
+    told = store_of(count).with_suffix(".told")
+    if not store_of(count).exists():
+        command = [sys.executable, "-m", "bench.filling", str(store_of(count)), str(count)]
+        told.write_text(subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY, check=False).stdout)
+    return dict[str, float](json.loads(told.read_text()))
+
+
+def lose_power(server: Server) -> None:
+    """Kill the broker; the next one finds nothing of the store in memory."""
+    server.kill()
+    os.sync()
+    for path in server.root.rglob("*"):
+        if path.is_file():
+            descriptor = os.open(path, os.O_RDONLY)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(descriptor)
 
 
 def asked(admin: Admin) -> tuple[float, float]:

@@ -1,0 +1,77 @@
+"""A store full of pending timers, made by the engine in a process of its own that ends by SIGKILL.
+
+`python -m bench.filling ROOT COUNT`: what takes the network hours takes this minutes. It keeps up as a broker does, so
+what it leaves is what a broker leaves that is killed: a snapshot of the wheel, and units and records behind it. The
+last line printed is JSON: timers taken a second, and the most anonymous memory that the process had.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+from bench.peers import SIZES
+from bench.storage import anonymous_mb
+from broker.engine.config import EngineConfig
+from broker.engine.disk.files import OsFiles
+from broker.engine.engine import Engine
+from broker.engine.message import pack_host
+from broker.engine.properties import format_properties
+
+TOPIC, QUEUES = "Pending", 4
+DAY_MS = 86_400_000
+#: Due at random from the second day to the thirtieth: nothing is released while the rest is measured.
+FIRST_MS, SPAN_MS = DAY_MS, 29 * DAY_MS
+BODY = b"x" * 128
+BATCH = 256
+BORN_HOST = pack_host("127.0.0.1", 50_000)
+
+
+def fill(root: Path, count: int) -> dict[str, float]:
+    """Park `count` timers with a schedule key each, `key-<number>`."""
+    chance = random.Random(4)
+    begin_ms = time.time_ns() // 1_000_000
+    engine = Engine.open(EngineConfig(root=str(root), flush="async", **SIZES), OsFiles(), begin_ms)
+    engine.topics.ensure(TOPIC, QUEUES)
+    begin_s, memory_mb = time.monotonic(), 0.0
+    for start in range(0, count, BATCH):
+        now_ms = time.time_ns() // 1_000_000
+        for number in range(start, min(start + BATCH, count)):
+            properties = {
+                "UNIQ_KEY": f"7F000001{os.getpid() & 0xFFFF:04X}2A139A55{number:012X}",
+                "WAIT": "true",
+                "TIMER_DELIVER_MS": str(begin_ms + FIRST_MS + chance.randrange(SPAN_MS)),
+                "ESC_SCHEDULE_KEY": f"key-{number}",
+            }
+            engine.append(
+                TOPIC, number % QUEUES, BODY, format_properties(properties), born_ms=now_ms, born_host=BORN_HOST,
+                now_ms=now_ms,
+            )  # fmt: skip
+        settle(engine, now_ms)
+        if start % (400 * BATCH) == 0:
+            memory_mb = max(memory_mb, anonymous_mb(os.getpid()))
+    return {"taken_per_s": count / (time.monotonic() - begin_s), "memory_mb": memory_mb}
+
+
+def settle(engine: Engine, now_ms: int) -> None:
+    """Write and show what was appended; keep up."""
+    while (job := engine.take_sync(now_ms)) is not None:
+        job.run()
+        engine.synced(job, None, now_ms)
+    engine.take_arrivals()
+    engine.tick(now_ms)
+    upkeep = engine.take_upkeep(now_ms)
+    if upkeep is not None:
+        upkeep.run()
+        engine.upkept(upkeep, None, now_ms)
+
+
+if __name__ == "__main__":
+    told = fill(Path(sys.argv[1]), int(sys.argv[2]))
+    print(json.dumps(told), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
