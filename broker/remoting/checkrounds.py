@@ -18,7 +18,7 @@ from .state import BrokerState
 
 logger = logging.getLogger(__name__)
 
-#: Questions in one slice: well below a millisecond.
+#: Questions in one slice: about a millisecond.
 _SLICE = 64
 #: A producer that does not read what it was sent is looked at again after so long.
 _HELD_PAUSE_S = 0.005
@@ -37,6 +37,8 @@ class CheckRounds:
         self._next: asyncio.Handle | None = None
         self._written_s = self._loop.time()
         self._is_held = False
+        #: more has come due than was looked at
+        self._is_behind = False
         self._turn = 0
         #: groups of whom nobody might see some half, and who was there then
         self._refused: dict[str, list[tuple[Connection, bool]]] = {}
@@ -55,7 +57,8 @@ class CheckRounds:
         pause_s = _IDLE_PAUSE_S
         try:
             if self._state.engine.is_open:
-                pause_s = 0 if self.ask(_SLICE) else _HELD_PAUSE_S if self._is_held else _IDLE_PAUSE_S
+                is_busy = self.ask(_SLICE) or self._is_behind
+                pause_s = 0 if is_busy else _HELD_PAUSE_S if self._is_held else _IDLE_PAUSE_S
         except Exception:
             # asked again later: a fault here must not end the checks of all others
             logger.exception("asking producers failed")
@@ -68,7 +71,8 @@ class CheckRounds:
         """Ask up to ``count`` questions now; return how many there were."""
         now_ms = self._state.clock()
         transactions = self._state.engine.transactions
-        transactions.tick(now_ms)  # new halves wake nobody: they are looked at here
+        next_ms = transactions.tick(now_ms)  # new halves wake nobody: they are looked at here
+        self._is_behind = next_ms is not None and next_ms <= now_ms
         self._is_held = False
         for group in [group for group, seen in self._refused.items() if self._present(group) != seen]:
             del self._refused[group]

@@ -38,7 +38,9 @@ _HEADER_OWN_BYTES = 21
 _LANGUAGE = LANGUAGES.index("PYTHON")
 _PREFIX, _PREFIX_BYTES = Struct(">II").pack, 8
 _PLACE = Struct(">II4si").pack
-_SYS_FLAG_AT, _STORE_HOST_AT, _BODY_LENGTH_AT = 36, 64, HEAD_V4.size - 4
+#: Of a record with IPv4 addresses: magic, body crc, sys flag, store host, body length.
+_LOOK = Struct(">4xI4s24xI24x8s12xI").unpack_from
+_SYS_FLAG_AT = 36
 _NAMED = len(HALF_TOPIC) + 1
 _WHERE = f"\x02{REAL_TOPIC}\x01".encode()
 _QUEUE = f"\x02{REAL_QUEUE_ID}\x01".encode()
@@ -93,13 +95,10 @@ class Questions:
 
     def _quick(self, check: Check, place: Place, serialization: int) -> bytes | None:
         offset, position, record, _, checks = check
-        if (
-            U32.unpack_from(record, 4)[0] != MAGIC_V1
-            or U32.unpack_from(record, _SYS_FLAG_AT)[0] & ~NOT_IPV6
-            or record[-CRC_SIZE:-11] != CRC_NAME
-        ):
+        magic, body_crc, sys_flag, store_host, body_length = _LOOK(record)
+        if magic != MAGIC_V1 or sys_flag & ~NOT_IPV6 or record[-CRC_SIZE:-11] != CRC_NAME:
             return None
-        body_end = HEAD_V4.size + U32.unpack_from(record, _BODY_LENGTH_AT)[0]
+        body_end = HEAD_V4.size + body_length
         begin = body_end + _NAMED + 2
         at = record.rfind(_UNIQUE, begin)
         if at < begin or (at > begin and record[at - 1] != 2):
@@ -107,8 +106,7 @@ class Questions:
         key = record[at + len(_UNIQUE) : record.find(b"\x02", at)]
         if not key.isalnum() or len(key) > 255:
             return None
-        body = _patched(record, body_end, record[begin:-CRC_SIZE] + _MORE % (checks + 1), place)
-        store_host = record[_STORE_HOST_AT : _STORE_HOST_AT + 8]
+        body = _patched(record, body_crc, body_end, record[begin:-CRC_SIZE] + _MORE % (checks + 1), place)
         message_id = b"%b%016X" % (self._hosts.get(store_host) or self._host(store_host), position)
         offset_digits, position_digits = b"%d" % offset, b"%d" % position
         if serialization == BINARY:
@@ -153,15 +151,15 @@ def question_body(check: Check, place: Place) -> bytes:
         properties = properties[:-CRC_SIZE]
     if properties and properties[-1] != 2:
         properties += b"\x02"
-    return _patched(record, body_end, properties + _MORE % (check.checks + 1), place)
+    return _patched(record, record[8:12], body_end, properties + _MORE % (check.checks + 1), place)
 
 
-def _patched(record: bytes, body_end: int, properties: bytes, place: Place) -> bytes:
+def _patched(record: bytes, body_crc: bytes, body_end: int, properties: bytes, place: Place) -> bytes:
     """Return the record with another end than that of its body, on another topic and queue."""
     _, name, queue_id = place
     length = len(properties)
     size = body_end + len(name) + 2 + length
-    head = _PLACE(size, MAGIC_V1 if len(name) <= _NARROW else MAGIC_V2, record[8:12], queue_id)
+    head = _PLACE(size, MAGIC_V1 if len(name) <= _NARROW else MAGIC_V2, body_crc, queue_id)
     return b"".join((head, record[16:body_end], name, U16.pack(length), properties))
 
 

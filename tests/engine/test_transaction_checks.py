@@ -95,6 +95,19 @@ def test_others_that_come_are_asked_at_once_about_what_the_first_might_not_see()
     assert transactions.book.due(GROUP) == 0
 
 
+def test_what_stands_in_the_calendar_more_than_once_is_parked_once() -> None:
+    driver = transacting(**TIMES)
+    half = begin(driver)
+    for _ in range(3):
+        driver.clock.advance(30_100)
+        assert ask(driver) == [half.queue_offset]
+    for _ in range(2):
+        driver.engine.transactions.check_now(half.queue_offset, half.position, driver.clock.now_ms)
+    driver.clock.advance(GRAIN_MS)
+    driver.tick()
+    assert len(driver.readable(PARKED_HALF_TOPIC)) == 1
+
+
 def test_what_is_decided_while_nobody_is_there_to_be_asked_is_not_kept_in_memory() -> None:
     driver = transacting(**TIMES)
     waiting = begin(driver, key="waits")

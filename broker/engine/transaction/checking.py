@@ -20,7 +20,7 @@ from ..store.derived import Derived
 from ..store.facts import Facts
 from ..store.topics import CHECKS_TOPIC, PARKED_HALF_TOPIC
 from .book import Book
-from .halves import DUE, PARKING
+from .halves import DUE, ENDING, PARKING
 from .line import Line
 from .notes import CHECK_TAG, NoteRecord, check_records
 from .parked import Parked
@@ -66,14 +66,17 @@ class Checker:
         taken = book.calendar.take(now_ms, LOOKED_AT_PER_TICK)
         planned_ms = book.calendar.planned(now_ms)
         over: list[int] = []
+        due: dict[int, list[int]] = {}
         for offset, chunk, at in book.halves.places(taken):
             if chunk.flags[at] or chunk.next_ms[at] > planned_ms:
                 continue  # it is seen to already, or stands in the calendar once more
             if chunk.checks[at] < book.most_checks:
                 chunk.flags[at] = DUE
-                self._wait(book.halves.groups.name(chunk.groups[at]), (offset,))
+                due.setdefault(chunk.groups[at], []).append(offset)
             else:
                 over.append(offset)
+        for number, offsets in due.items():
+            self._wait(book.halves.groups.name(number), offsets)
         if over:
             self._park_all(over, now_ms)
         return book.calendar.next_ms()
@@ -193,9 +196,11 @@ class Checker:
                 return
 
     def _park(self, offset: int, now_ms: int) -> bool:
-        """Append the copy for the parked ones; False if the store takes nothing now."""
+        """Append the copy for the parked ones, unless it stood in the calendar twice and one is on its way; False if
+        the store takes nothing now."""
         book, row = self._book, self._book.halves.get(offset)
-        assert row is not None
+        if row is None or row.flags & ENDING:
+            return True
         try:
             half = book.half_at(row.position)
             if half is None:
