@@ -149,6 +149,7 @@ class ApacheServer:
             "messageDelayLevel": shape.delay_levels,
             "enabledAppendPropCRC": "true",
             "autoCreateTopicEnable": "true",
+            "enablePropertyFilter": "true",
             "defaultTopicQueueNums": 4,
             "diskMaxUsedSpaceRatio": 95,
             "flushDelayOffsetInterval": 1000,

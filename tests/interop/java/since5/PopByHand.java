@@ -22,7 +22,7 @@ import org.apache.rocketmq.remoting.protocol.header.PopMessageRequestHeader;
 /**
  * Pops with the class by which RocketMQ's proxy asks its brokers. Arguments: broker address, broker name, group. One
  * request a line of standard input, fields parted by tabs:
- * pop topic queue count invisible-ms poll-ms order(true|false) expression attempt
+ * pop topic queue count invisible-ms poll-ms order(true|false) expression attempt (an expression is tags, or sql:SQL92)
  * ack topic handle | ack-many topic handle,handle | change topic handle invisible-ms | notify topic poll-ms.
  * JSON lines; the last of each answer says "popped", "acked", "changed" or "notified".
  */
@@ -97,8 +97,9 @@ public final class PopByHand {
         header.setBornTime(System.currentTimeMillis());
         header.setInitMode(0);
         header.setOrder(Boolean.parseBoolean(fields[6]));
-        header.setExpType("TAG");
-        header.setExp(fields[7]);
+        boolean isSql = fields[7].startsWith("sql:");
+        header.setExpType(isSql ? "SQL92" : "TAG");
+        header.setExp(isSql ? fields[7].substring(4) : fields[7]);
         header.setAttemptId(fields[8].isEmpty() ? null : fields[8]);
         PopResult result = wait(api.popMessageAsync(address, broker, header, TIMEOUT_MS));
         List<MessageExt> found = result.getMsgFoundList() == null ? List.of() : result.getMsgFoundList();
