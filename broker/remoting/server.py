@@ -11,7 +11,7 @@ import asyncio
 import logging
 import socket
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import cast
 
 from ..engine.errors import EngineError
@@ -65,6 +65,8 @@ class Server:
         self.admit: Callable[[Connection], bool] | None = None
         """Called for a new connection: whether it may stay."""
         self.make: Callable[[Server], Connection] = Connection
+        self.codes: Collection[int] = handlers.keys()
+        """The requests that it answers, as of now."""
         self._handlers = handlers
         self._listener: asyncio.Server | None = None
 
