@@ -73,6 +73,7 @@ def test_values_come_in_due_order_page_by_page(server: redis.Redis, operator: Cl
     while path is not None:
         html = body_of(operator, path)
         assert len(html) < LIMIT_BYTES
+        assert ("First page" in html) == ("cursor=" in path)
         seen += re.findall(r"order-\d+", words(html.partition('id="values"')[2].partition("</table>")[0]))
         found = re.search(r'rel="next" href="([^"]*)"', html)
         path = "/redisson/queue/" + unescape(found[1]) if found else None
