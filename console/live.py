@@ -109,6 +109,7 @@ _PAGES: Mapping[str, _Kind] = {
         lambda name, _: queries.topic(name), frozenset({"topics", "queues", "offsets", "histories"}),
         takes_argument=True,
     ),
+    "tail": _Kind(lambda name, _: queries.tail(name), frozenset({"queues"}), takes_argument=True),
     "groups": _Kind(
         _groups, frozenset({"groups", "queues", "offsets", "histories"}), frozenset({"search", "offset"})
     ),

@@ -11,32 +11,48 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from console import queries
+from console.operations.moments import bound_ms
 from console.pages.jumping import OFFSET_ID
 from console.pages.life import life_of
 from console.queries import raw_body
+from console.queries.shapes.messages import MessageFilter
 
 _TOPICS_OFFERED = 200
+_LENGTHS = {"from": 64, "to": 64, "tag": 255, "property": 500}
 
 
 @require_safe
 @login_required
 def search(request: HttpRequest) -> HttpResponse:
-    """By offset id alone, or by key or unique id: within a topic, or in those written to last."""
+    """By offset id; by key or unique id, in a topic or those written to last; or a topic's newest, by time and more."""
     sought = (request.GET.get("q") or "").strip()[:300]
     topic = (request.GET.get("topic") or "").strip()[:255]
     if OFFSET_ID.fullmatch(sought) and not topic:
         return redirect("message", sought)
     found = None
-    if sought:
+    errors: dict[str, str] = {}
+    given = {name: request.GET.get(name, "").strip()[:most] for name, most in _LENGTHS.items()}
+    if topic and not sought:
+        found = queries.messages_through(topic, _filter(given, errors))
+    elif sought:
         found = queries.messages(topic, sought) if topic else queries.messages_everywhere(sought)
     context = {
         "data": found,
         "here": "messages",
         "sought": sought,
         "topic": topic,
+        "given": given,
+        "errors": errors,
         "offered": [row.name for row in queries.topics(count=_TOPICS_OFFERED).rows],
     }
-    return render(request, "messages/search.html", context)
+    return render(request, "messages/search.html", context, status=422 if errors else 200)
+
+
+def _filter(given: dict[str, str], errors: dict[str, str]) -> MessageFilter:
+    """From the form; what is no moment is said in `errors`, and asks for nothing."""
+    from_ms, to_ms = (bound_ms(given[name], name, errors) for name in ("from", "to"))
+    name, _equals, value = given["property"].partition("=")
+    return MessageFilter(from_ms, to_ms, given["tag"], name.strip(), value.strip())
 
 
 @require_safe

@@ -65,6 +65,7 @@ SECTIONS = (
             Place("dashboards", "d", _("Dashboards")),
             Place("alerts", "n", _("Alerts")),
             Place("operations", "e", _("Operations")),
+            Place("audit", "u", _("Audit")),
             Place("/api/docs", "r", _("REST")),
             Place("admin:index", "a", _("Access"), is_for_staff=True),
         ),

@@ -10,6 +10,7 @@ from django.views.decorators.http import require_safe
 
 from console import queries
 from console.live import number
+from console.queries.shapes.evidence import StaleReason
 from console.queries.shapes.topics import TopicKind
 
 _ORDERS = ("name", "messages", "last", "rate")
@@ -44,6 +45,16 @@ def topic(request: HttpRequest, name: str) -> HttpResponse:
     if data.topic is None and not data.evidence.stale:
         raise Http404(_("There is no such topic."))
     return render(request, "topics/topic.html", {"data": data, "here": "topics", "live": f"topic/{name}"})
+
+
+@require_safe
+@login_required
+def tail(request: HttpRequest, name: str) -> HttpResponse:
+    """The newest messages, followed."""
+    data = queries.tail(name)
+    if data.evidence.stale_reason is StaleReason.NOT_THERE:
+        raise Http404(_("There is no such topic."))
+    return render(request, "topics/tail.html", {"data": data, "here": "topics", "live": f"tail/{name}"})
 
 
 @require_safe

@@ -7,6 +7,7 @@ from django.urls import URLPattern, URLResolver, path
 
 from console.pages import (
     alerts,
+    audit,
     dashboards,
     dead_letters,
     delayed_queues,
@@ -46,6 +47,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("operations/<str:operation_id>/continue/", operations.go_on, name="operation_continue"),
     path("topics/", topics.topics, name="topics"),
     path("topics/<str:name>/", topics.topic, name="topic"),
+    path("topics/<str:name>/tail/", topics.tail, name="tail"),
     path("topics/<str:name>/<int:queue_id>/", topics.queue, name="queue"),
     path("messages/", messages.search, name="messages"),
     path("messages/<str:message_id>/", messages.message, name="message"),
@@ -66,6 +68,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("alerts/", alerts.alerts, name="alerts"),
     path("alerts/silence/", alerts.silence, name="alert_silence"),
     path("alerts/silence/<int:silence_id>/end/", alerts.end_silence, name="alert_silence_end"),
+    path("audit/", audit.audit, name="audit"),
+    path("audit/data.<str:form>", audit.data, name="audit_data"),
     path("find/", jumping.find, name="find"),
     path("login/", LoginView.as_view(redirect_authenticated_user=True), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from typing import Any
 
 from django import template
@@ -261,27 +259,3 @@ def audit_words(entry: AuditEntry) -> str:
     if result.get("total") is not None:
         return _("%(done)s of %(total)s done") % {"done": f"{result['done']:,}", "total": f"{result['total']:,}"}
     return ""
-
-
-@register.simple_tag(takes_context=True)
-def same_call(context: template.Context, row: Operation) -> str:
-    """The REST call that does the same, for a shell; empty for chosen ones, which REST names by their own addresses."""
-    if "targets" in row.parameters or "queue" in row.parameters or not row.kind.startswith("timers."):
-        return ""
-    body: dict[str, Any] = {}
-    if "filter" in row.parameters:
-        wanted = row.parameters["filter"]
-        names = {"topic": "topic", "key": "key", "from_ms": "due_from", "to_ms": "due_before"}
-        body["filter"] = {names[name]: value for name, value in wanted.items() if value not in (None, "")}
-        if row.parameters.get("is_all"):
-            body["all"] = True
-    moved = {"due_ms": "deliver_at", "shift_ms": "shift_ms"}
-    body |= {moved[name]: row.parameters[name] for name in moved if row.parameters.get(name) is not None}
-    body["reason"] = "..."
-    action = row.kind.removeprefix("timers.").replace("_", "-")
-    origin = context["request"].build_absolute_uri("/").rstrip("/") if "request" in context else ""
-    return (
-        f"curl -X POST {shlex.quote(f'{origin}/api/v1/timers:{action}')} \\\n"
-        f'  -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" \\\n'
-        f"  -d {shlex.quote(json.dumps(body, ensure_ascii=False))}"
-    )

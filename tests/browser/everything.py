@@ -38,11 +38,13 @@ def fill(stage: Stage) -> dict[str, str]:
         "a transaction": f"/transactions/{half.position}/",
         "delayed queues": "/redisson/", "a delayed queue": "/redisson/queue/?name=orders",
         "topics": "/topics/", "a topic": "/topics/orders/", "a queue": "/topics/orders/0/",
+        "a tail": "/topics/orders/tail/",
         "groups": "/groups/", "a group": "/groups/billing/", "dead letters": "/dead-letters/",
         "dead letters of a group": "/dead-letters/of/billing/",
         "search": "/messages/", "found": "/messages/?topic=orders&q=late-1",
         "a message": f"/messages/{record.offset_message_id}/",
         "flow": "/dashboards/flow/", "ledger": "/dashboards/ledger/",
+        "alerts": "/alerts/", "audit": "/audit/", "places": "/find/?q=o",
         "operations": "/operations/", "a draft": f"/operations/{draft.pk}/", "a reset": f"/operations/{reset.pk}/",
         "a done operation": f"/operations/{done.pk}/", "nothing there": "/topics/there-is-none/",
     }  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 from axe_playwright_python.base import AXE_SCRIPT
-from playwright.sync_api import BrowserContext, Page
+from playwright.sync_api import BrowserContext, Page, ViewportSize
 
 from tests.browser.conftest import Web
 from tests.browser.everything import fill
@@ -19,7 +19,8 @@ from tests.console.stage import Stage
 
 #: what a theme can change; every other rule sees the same page in all of them
 COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"]}
-TELEPHONE, DESK = {"width": 320, "height": 700}, {"width": 1440, "height": 1000}
+TELEPHONE: ViewportSize = {"width": 320, "height": 700}
+DESK: ViewportSize = {"width": 1440, "height": 1000}
 AXE = """async (options) => (await axe.run(document, {...options, resultTypes: ["violations"]}))
   .violations.map((v) => v.id + ": " + v.nodes.slice(0, 3).map((n) => n.target.join(" ")).join(", "))"""
 
@@ -36,13 +37,13 @@ def faults_of(page: Page, *, in_all_looks: bool) -> list[str]:
     found = [f"light: {text}" for text in judged(page, {})]
     if in_all_looks:
         found += themes_of(page)
-    page.set_viewport_size(TELEPHONE)  # type: ignore[arg-type]
+    page.set_viewport_size(TELEPHONE)
     if in_all_looks:
         found += [f"320 px: {text}" for text in judged(page, {})]
     found += [f"320 px: beyond the edge: {text}" for text in page.evaluate(TOO_WIDE)[:3]]
     if page.evaluate("document.documentElement.scrollWidth") > 320:
         found.append("320 px: the page scrolls sideways")
-    page.set_viewport_size(DESK)  # type: ignore[arg-type]
+    page.set_viewport_size(DESK)
     return found + [f"violation: {text}" for text in page.evaluate("violations")]
 
 

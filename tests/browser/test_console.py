@@ -11,7 +11,7 @@ from playwright.sync_api import BrowserContext, ConsoleMessage, Page, expect
 
 from broker.mirroring.announcer import Announcer
 from tests.browser.conftest import Web
-from tests.console.stage import Stage
+from tests.console.stage import HOSTILE, Stage
 
 PAGES = {
     "overview": "/",
@@ -205,3 +205,17 @@ def test_without_javascript_the_same_places_are_found(stage: Stage, web: Web, op
     assert operator.get("/find/", {"q": "s"}).context["jumps"][0].key == "S"
     zh = operator.get("/find/", {"q": "lanes"}, headers={"accept-language": "zh-hans"})
     assert zh.context["jumps"][0].address == "/schedule/"
+
+
+def test_a_topic_is_followed(stage: Stage, web: Web, context: BrowserContext, teller: Announcer) -> None:
+    stage.fill()
+    page, complaints = opened(context, web.address + "/topics/orders/tail/")
+    expect(page.locator("#live")).to_contain_text("Live")
+    for text in HOSTILE:
+        stage.producer.send("orders", text, keys=["newest"], queue_id=1)
+    stage.mirror.run_once()
+    expect(page.locator("#tail tbody tr").first).to_contain_text("newest")
+    expect(page.locator("#tail tbody")).to_contain_text(HOSTILE[0])
+    assert page.locator("#tail tbody tr").count() <= 50
+    assert page.evaluate("violations") == []
+    assert complaints == []

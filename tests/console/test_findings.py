@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import redis
@@ -42,8 +43,8 @@ def half(broker: Broker, offset: int, state: str, store_ms: int) -> None:
 
 
 @pytest.fixture
-def queues(valkey: str, settings: object) -> Iterator[redis.Redis]:
-    settings.REDISSON_URL = valkey  # type: ignore[attr-defined]
+def queues(valkey: str, settings: Any) -> Iterator[redis.Redis]:
+    settings.REDISSON_URL = valkey
     client = redis.Redis.from_url(valkey)
     yield client
     client.delete(*[key for key in client.scan_iter() if b"delay" in key], "nothing")

@@ -23,6 +23,8 @@ DRAFTS = {
     "timers": "/operations/draft/", "delayed_queues": "/redisson/draft/", "transactions": "/transactions/draft/",
     "dead_letters": "/dead-letters/draft/", "groups": "/groups/billing/move/",
 }  # fmt: skip
+#: addresses that only act: who may not act is told so before the method is looked at
+ACTS = {"dashboards_run", "dashboards_cancel", "alert_silence", "alert_silence_end"}
 SEE_OTHER, DENIED, NOT_FOUND, NOT_ALLOWED = 303, 403, 404, 405
 
 
@@ -62,7 +64,8 @@ def test_a_viewer_sees_every_page_and_changes_nothing(stage: Stage) -> None:
     viewer = browser_of(person("viewer"))
     for name, path in CLOSED:
         answer = viewer.get(path)
-        assert answer.status_code in (200, 302, NOT_FOUND, NOT_ALLOWED), (name, answer.status_code)
+        expected = (200, 302, NOT_FOUND, NOT_ALLOWED) if name not in ACTS else (DENIED, NOT_ALLOWED)
+        assert answer.status_code in expected, (name, answer.status_code)
         for method in (viewer.post, viewer.put, viewer.patch, viewer.delete):
             answer = method(path, {"kind": "none"}) if method == viewer.post else method(path)
             assert answer.status_code in (DENIED, NOT_FOUND, NOT_ALLOWED), (name, method, answer.status_code)
@@ -109,3 +112,16 @@ def test_roles_are_made_once_and_then_belong_to_their_owner(transactional_db: No
     everything = Permission.objects.filter(content_type__app_label="console").count()
     held = Group.objects.get(name=ADMINISTRATOR).permissions.filter(content_type__app_label="console").count()
     assert held == everything
+
+
+def test_after_ten_wrong_passwords_a_name_waits_from_that_address_only(transactional_db: None) -> None:
+    person("anna")
+    form = {"username": "anna", "password": "guess"}
+    here, elsewhere = Client(REMOTE_ADDR="10.0.0.1"), Client(REMOTE_ADDR="10.0.0.2")
+    assert [here.post("/login/", form).status_code for _ in range(10)] == [200] * 9 + [429]
+    right = {"username": "anna", "password": "a long secret"}
+    locked = here.post("/login/", right)
+    assert locked.status_code == 429
+    assert "Too many wrong passwords" in locked.content.decode()
+    assert elsewhere.post("/login/", right).status_code == 302
+    assert Client(REMOTE_ADDR="10.0.0.1").post("/login/", {**form, "username": "ben"}).status_code == 200

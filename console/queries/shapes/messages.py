@@ -121,6 +121,17 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
+class MessageFilter:
+    """Which messages of a topic; `to_ms` is not included, a property without a value is any that is there."""
+
+    from_ms: int | None = None
+    to_ms: int | None = None
+    tag: str = ""
+    name: str = ""
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class MessageSearch:
     """Messages of a topic that carry a key, newest first (request 12), also those still parked."""
 
@@ -133,3 +144,6 @@ class MessageSearch:
     limit: int
     #: topics that were asked; 1 with a topic
     topics: int = 1
+    #: records that were looked at, and those of the range that were not; None: found by an index
+    read: int | None = None
+    left: int = 0

@@ -1,0 +1,48 @@
+"""`manage.py operate KIND PARAMETERS`: what a page does, from a shell; a preview unless --run is given."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from broker.client import ClientError
+from broker.redisson import RedissonError
+from console.operations import desk
+from console.operations.actor import PERMISSIONS, Actor
+from console.operations.errors import OperationError
+from console.operations.registry import KINDS
+
+
+class Command(BaseCommand):
+    """Preview or run one operation; it has its page and its audit like any other."""
+
+    help = "Previews one operation, or runs it with --run. A page of the console shows the call that does the same."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Which, what with, and why."""
+        parser.add_argument("kind", choices=sorted(KINDS), metavar="KIND", help=", ".join(sorted(KINDS)))
+        parser.add_argument("parameters", nargs="?", default="{}", metavar="PARAMETERS", help="JSON")
+        parser.add_argument("--reason", default="", help="why; kept in the audit")
+        parser.add_argument("--run", action="store_true", help="do it; without this only the preview is printed")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Who has a shell here may do everything; the audit names the account."""
+        actor = Actor(f"shell {getpass.getuser()}", frozenset(PERMISSIONS))
+        try:
+            parameters = json.loads(options["parameters"])
+            if not isinstance(parameters, dict):
+                raise CommandError("PARAMETERS is a JSON object.")
+            row = desk.draft(options["kind"], parameters, actor)
+            if options["run"]:
+                row = desk.confirm(row.pk, actor, reason=options["reason"], is_typing_needed=False)
+        except json.JSONDecodeError as error:
+            raise CommandError(f"PARAMETERS is no JSON: {error}") from None
+        except (OperationError, ClientError, RedissonError) as error:
+            raise CommandError(str(error) or type(error).__name__) from None
+        told = {"operation": str(row.pk), "state": row.state, "count": row.preview["count"], "results": row.results}
+        self.stdout.write(json.dumps({**told, "error": row.error}, ensure_ascii=False))
+        if row.error:
+            raise CommandError(row.error)

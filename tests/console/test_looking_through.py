@@ -1,0 +1,90 @@
+"""Messages by time, tag and property; and by key without a topic: honest about what was not looked at."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from django.test import Client
+
+from console import queries
+from console.queries import looking_through
+from console.queries.shapes.messages import MessageFilter
+from tests.console.stage import HOSTILE, Stage
+
+
+def keys(wanted: MessageFilter) -> list[str]:
+    found = [hit.keys[0] for hit in queries.messages_through("orders", wanted).hits]
+    # two that were stored within one millisecond have no order
+    return sorted(found, key=lambda key: -int(key.partition("-")[2]))
+
+
+@pytest.fixture
+def sent(stage: Stage) -> int:
+    """Ten messages in two queues; the moment between the fifth and the sixth in epoch ms."""
+    between = 0
+    for number in range(10):
+        if number == 5:
+            last = stage.admin.message_at(stage.admin.pull("orders", 0, 2, 1)[0].position).store_ms
+            stage.wait_for(lambda begun=last: time.time_ns() // 1_000_000 > begun + 1)
+            between = time.time_ns() // 1_000_000
+        stage.producer.send(
+            "orders", "x", keys=[f"k-{number}"], tag="even" if number % 2 == 0 else "odd", queue_id=number % 2,
+            properties={"colour": f"c{number % 3}"},
+        )  # fmt: skip
+    stage.mirror.run_once()
+    return between
+
+
+def test_time_tag_and_property_narrow(sent: int) -> None:
+    assert keys(MessageFilter()) == [f"k-{number}" for number in range(9, -1, -1)]
+    assert keys(MessageFilter(from_ms=sent)) == ["k-9", "k-8", "k-7", "k-6", "k-5"]
+    assert keys(MessageFilter(to_ms=sent)) == ["k-4", "k-3", "k-2", "k-1", "k-0"]
+    assert keys(MessageFilter(tag="odd", from_ms=sent)) == ["k-9", "k-7", "k-5"]
+    assert keys(MessageFilter(name="colour", value="c1")) == ["k-7", "k-4", "k-1"]
+    assert len(keys(MessageFilter(name="colour"))) == 10
+    assert keys(MessageFilter(name="size")) == []
+
+
+def test_what_was_not_looked_at_is_said(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(100):
+        stage.producer.send("orders", "x", keys=[f"k-{number}"], queue_id=number % 2)
+    monkeypatch.setattr(looking_through, "READ", 40)
+    found = queries.messages_through("orders", MessageFilter(tag="none"))
+    assert (found.hits, found.read, found.left) == ((), 64, 36)
+    monkeypatch.setattr(looking_through, "READ", 4_000)
+    monkeypatch.setattr(looking_through, "SHOWN", 5)
+    assert keys(MessageFilter())[0] in ("k-99", "k-98")
+
+
+def test_the_page_finds_by_all_of_them_and_says_what_is_no_moment(stage: Stage, operator: Client) -> None:
+    stage.fill()
+    page = operator.get("/messages/?topic=orders&tag=paid&from=-10+min").content.decode()
+    assert "order-11" in page
+    assert "12 messages" in page
+    assert "records were looked at" in page
+    wrong = operator.get("/messages/?topic=orders&from=soon")
+    assert wrong.status_code == 422
+    assert 'aria-invalid="true"' in wrong.content.decode()
+    for text in HOSTILE:
+        given = {"topic": "orders", "tag": text, "property": f"note={text}"}
+        shown = operator.get("/messages/", given).content.decode()
+        assert "<script>alert" not in shown
+        assert "<img src" not in shown
+    assert (
+        "1 message"
+        in operator.get("/messages/", {"topic": "orders", "property": f"note={HOSTILE[0]}"}).content.decode()
+    )
+
+
+def test_a_key_without_a_topic_is_sought_in_all_of_them(stage: Stage, operator: Client) -> None:
+    stage.fill()
+    stage.admin.create_topic("bills", queues=1)
+    stage.producer.send("bills", "x", keys=["order-3"])
+    stage.mirror.run_once()
+    found = queries.messages_everywhere("order-3")
+    assert [hit.topic for hit in found.hits] == ["bills", "orders"]
+    late = queries.messages_everywhere("late-3")
+    assert [(hit.topic, hit.pending) for hit in late.hits] == [("orders", True)]
+    page = operator.get("/messages/?q=order-3").content.decode()
+    assert 'href="/topics/bills/"' in page
