@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from django.db.models import Count, Min
+from django.db.models import Count, Min, Q
 
 from broker.models import HalfMessage
 from console.queries.afar import Afar
@@ -83,15 +83,17 @@ def _of_lanes(here: Mirrored, lanes: Sequence[Lane]) -> Iterator[Finding]:
 
 def _of_transactions(here: Mirrored) -> Iterator[Finding]:
     """Parked ones; of many only so many are mirrored, so it is the least number."""
-    parked = HalfMessage.objects.filter(broker=here.name, state=HalfMessage.State.PARKED).count()
-    if parked:
-        yield Finding(FindingCode.TRANSACTIONS_PARKED, "brass", here.name, parked)
-    open_ones = HalfMessage.objects.filter(broker=here.name, state__in=UNDECIDED, store_ms__isnull=False)
-    old = open_ones.filter(store_ms__lt=here.now_ms - AGED_MS).aggregate(count=Count("pk"), first=Min("store_ms"))
-    if old["count"]:
-        yield Finding(
-            FindingCode.TRANSACTIONS_AGEING, "brass", here.name, old["count"], span_ms=here.now_ms - old["first"]
-        )
+    aged = Q(state__in=UNDECIDED, store_ms__lt=here.now_ms - AGED_MS)
+    known = HalfMessage.objects.filter(broker=here.name).aggregate(
+        parked=Count("pk", filter=Q(state=HalfMessage.State.PARKED)),
+        aged=Count("pk", filter=aged),
+        first=Min("store_ms", filter=aged),
+    )
+    if known["parked"]:
+        yield Finding(FindingCode.TRANSACTIONS_PARKED, "brass", here.name, known["parked"])
+    if known["aged"]:
+        span_ms = here.now_ms - known["first"]
+        yield Finding(FindingCode.TRANSACTIONS_AGEING, "brass", here.name, known["aged"], span_ms=span_ms)
 
 
 def _of_groups(groups: Sequence[GroupRow]) -> Iterator[Finding]:
@@ -124,7 +126,7 @@ def _of_timers(here: Mirrored, known: Afar) -> Iterator[Finding]:
 
 
 def _of_delayed_queues(known: Afar) -> Iterator[Finding]:
-    for row in known.queues[:LIMIT]:
+    for row in (known.queues or ())[:LIMIT]:
         found = row.survey
         if found is not None and row.is_stuck:
             yield Finding(FindingCode.DELAYED_STUCK, "ruby", row.name, found.overdue, span_ms=round(found.stuck_ms))
