@@ -33,6 +33,7 @@ class Release:
 RELEASES = {
     "5.5.0": Release("rocketmq", "current", ("src", "since5")),
     "4.9.8": Release("rocketmq", "legacy", ("src",)),
+    "5.0.8": Release("rocketmq-grpc", "grpc", ("grpc/src",)),
     "4.7.0": Release("redisson", "redisson/current", ("redisson/src",)),
     "3.16.8": Release("redisson", "redisson/legacy", ("redisson/src",)),
 }
