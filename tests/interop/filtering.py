@@ -22,13 +22,8 @@ class JavaFilter(Program):
         self.ask("send", topic, body, *pairs, until="sent", timeout_s=60)
 
     def pull(self, topic: str, expression: str) -> list[str]:
-        """Bodies of all messages of queue 0 that match; an expression that is refused is told by its code.
-
-        The broker is asked first what it thinks of the expression, as before a push consumer starts: to a pull that
-        carries one that cannot be read Apache RocketMQ gives all messages, or none.
-        """
+        """Bodies of all messages of queue 0 that match; an expression that is refused is told by its code."""
         try:
-            self.ask("check", topic, expression, until="checked")
             return str(self.ask("pull", topic, expression, until="pulled")[-1]["bodies"]).split()
         except ChildFailed as failed:
             return [f"refused {refused_code(failed)}"]

@@ -71,7 +71,7 @@ Clients = Callable[[Server, str], JavaFilter]
 def test_every_expression_gets_the_same_messages(
     apache: Server, escapement: Server, clients: Clients, topic: str
 ) -> None:
-    """What is taken here gets the same messages there; what is refused there is refused here, and some things more."""
+    """To a pull that carries what is refused here Apache RocketMQ gives all messages, or none."""
     got: list[dict[str, list[str]]] = []
     for server in (apache, escapement):
         client = clients(server, "5.5.0")

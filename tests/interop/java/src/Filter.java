@@ -1,7 +1,5 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
-import java.lang.reflect.InvocationTargetException;
-import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
@@ -12,7 +10,6 @@ import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
-import org.apache.rocketmq.client.impl.factory.MQClientInstance;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
@@ -21,7 +18,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
  * Sends messages with properties, and reads them with SQL92 filters: name server. A request a line, fields parted by
- * tabs: send topic body name=value... (to queue 0); check topic expression; pull topic expression (queue 0, all of it);
+ * tabs: send topic body name=value... (to queue 0); pull topic expression (queue 0, all of it);
  * push group topic expression, lite group topic expression (from then on, one JSON line a message).
  */
 public final class Filter {
@@ -59,9 +56,6 @@ public final class Filter {
                 }
                 producer.send(message, (queues, m, index) -> queues.get(0), 0);
                 return new Json().put("event", "sent");
-            case "check":
-                check(fields[1], fields[2]);
-                return new Json().put("event", "checked");
             case "pull":
                 return new Json().put("event", "pulled").put("bodies", String.join(" ", pull(fields[1], fields[2])));
             case "push":
@@ -72,31 +66,6 @@ public final class Filter {
                 return new Json().put("event", "consuming");
             default:
                 throw new IllegalArgumentException(fields[0]);
-        }
-    }
-
-    /** Has the broker look at a filter, as a push consumer does before it starts. */
-    private static void check(String topic, String expression) throws Exception {
-        MQClientInstance client = puller.getDefaultMQPullConsumerImpl().getRebalanceImpl().getmQClientFactory();
-        MessageQueue queue = puller.fetchSubscribeMessageQueues(topic).iterator().next();
-        String address = client.findBrokerAddressInPublish(queue.getBrokerName());
-        Object wanted = api().getMethod("build", String.class, String.class, String.class)
-            .invoke(null, topic, expression, "SQL92");
-        Method ask = client.getMQClientAPIImpl().getClass().getMethod("checkClientInBroker", String.class, String.class,
-            String.class, wanted.getClass(), long.class);
-        try {
-            ask.invoke(client.getMQClientAPIImpl(), address, "pullers", client.getClientId(), wanted, 3_000L);
-        } catch (InvocationTargetException failed) {
-            throw (Exception) failed.getCause();
-        }
-    }
-
-    /** FilterAPI, which moved between the versions. */
-    private static Class<?> api() throws ClassNotFoundException {
-        try {
-            return Class.forName("org.apache.rocketmq.remoting.protocol.filter.FilterAPI");
-        } catch (ClassNotFoundException older) {
-            return Class.forName("org.apache.rocketmq.common.filter.FilterAPI");
         }
     }
 
