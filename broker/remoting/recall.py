@@ -13,6 +13,7 @@ import binascii
 from dataclasses import dataclass
 
 _VERSION = "v1"
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 #: A topic of 127 characters, a broker's name and a unique key of 255 each are well below.
 LONGEST_HANDLE = 4096
 
@@ -36,7 +37,8 @@ class RecallHandle:
 
 def written(topic: str, broker: str, timestamp_ms: int, unique_key: str) -> bytes:
     """The handle as text."""
-    return base64.urlsafe_b64encode(f"{_VERSION} {topic} {broker} {timestamp_ms} {unique_key}".encode())
+    raw = f"{_VERSION} {topic} {broker} {timestamp_ms} {unique_key}".encode()
+    return binascii.b2a_base64(raw, newline=False).translate(_URL_SAFE)
 
 
 def read_handle(text: str) -> RecallHandle:

@@ -53,7 +53,9 @@ class Parking:
         config = self._store.config
         due_ms = usual_due_ms(facts.timer, now_ms)
         if due_ms is not None and now_ms < due_ms <= now_ms + config.timer_max_delay_ms:
-            self.check_room(due_ms)
+            core = self._core
+            if core.pending + len(core.fresh) >= config.timer_max_pending or config.timer_max_per_slot:
+                self.check_room(due_ms)
             return self.append(topic, queue_id, body, facts, sent, due_ms, now_ms, owner)
         ask = ask_of(facts.timer, now_ms, config.timer_max_delay_ms)
         if ask is None:
