@@ -38,6 +38,10 @@ class GroupNames:
         """Return a group's number, -1 if none of its halves is open."""
         return self._numbers.get(name, -1)
 
+    def names(self) -> list[str]:
+        """Return all names by number; of a number that is free some name that was."""
+        return list(self._names)
+
     def count(self, name: str) -> int:
         """Return how many halves of a group are open."""
         number = self._numbers.get(name)

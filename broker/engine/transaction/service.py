@@ -41,15 +41,15 @@ _CHANGES_WORTH_A_SNAPSHOT = 20_000
 class SnapshotWrite:
     """A snapshot on its way to the disk."""
 
-    def __init__(self, path: str, sequence: int, parts: list[bytes], done: Callable[[bool], None]) -> None:
+    def __init__(self, path: str, sequence: int, dumped: snapshot.Dump, done: Callable[[bool], None]) -> None:
         self._path = path
         self._sequence = sequence
-        self._parts = parts
+        self._dumped = dumped
         self._done = done
 
     def run(self, files: Files) -> None:
         """Write it. Raises OSError."""
-        snapshot.save(files, self._path, self._sequence, self._parts)
+        snapshot.save(files, self._path, self._sequence, self._dumped)
 
     def done(self, *, saved: bool, now_ms: int) -> None:
         """Say whether a checkpoint names it."""
@@ -240,8 +240,8 @@ class Transactions:
         queues = [self._store.queues.get(topic, 0) for topic in TOPICS]
         self._writing = {"sequence": sequence, "marks": [queue.max_offset if queue else 0 for queue in queues]}
         changes = book.changes
-        parts = snapshot.dump(book.halves, book.parked, book.calendar)
-        return SnapshotWrite(self._path(sequence), sequence, parts, lambda saved: self._saved(saved, changes))
+        dumped = snapshot.dump(book.halves, book.parked, book.calendar)
+        return SnapshotWrite(self._path(sequence), sequence, dumped, lambda saved: self._saved(saved, changes))
 
     def _saved(self, saved: bool, changes: int) -> None:
         if saved and self._writing is not None:

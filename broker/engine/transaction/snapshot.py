@@ -7,8 +7,9 @@
               open rows by column:    n x 8 offset, position, store_ms, next_ms   n x 2 checks   n x 4 group
               parked rows by column:  n x 8 offset, position, store_ms, copy offset, copy position, parked_ms
 
-Numbers are big-endian. ``group`` is an index into the head's groups. A file that does not match its checksum or the
-sequence asked for is as good as none: then the half, op and note queues are read from their beginning.
+Numbers are big-endian. ``group`` is an index into the head's groups, some of which may be nobody's. A file that does
+not match its checksum or the sequence asked for is as good as none: the half, op and note queues are read from their
+beginning.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import json
 import struct
 import sys
 from array import array
+from typing import NamedTuple
 
 from ..disk.files import Files
 from ..disk.snapshot import load_snapshot, save_snapshot
@@ -28,30 +30,38 @@ _MAGIC = b"ESCHALF1"
 _LENGTH = struct.Struct(">I")
 #: Columns of an open row, and of a parked one.
 _OPEN_TYPES = "qqqqHI"
+_NEXT = 3
 _PARKED_TYPES = "qqqqqq"
 
 
-def dump(halves: OpenHalves, parked: ParkedHalves, calendar: Calendar) -> list[bytes]:
-    """Return the content of a snapshot of now, in parts; moments in it are the wall clock's."""
-    chunks = halves.chunks()
-    numbers: dict[int, int] = {}
-    groups: list[str] = []
+class Dump(NamedTuple):
+    """Both tables as they stood in one moment; rows by column."""
+
+    groups: list[str]
+    open: list[array[int]]
+    parked: list[array[int]]
+    #: how far the calendar is ahead of the wall clock
+    ahead_ms: int
+
+
+def dump(halves: OpenHalves, parked: ParkedHalves, calendar: Calendar) -> Dump:
+    """Return what a snapshot of now holds: whole columns are copied and nothing else is done, so that a million halves
+    keep nobody waiting."""
     columns = [array(kind) for kind in _OPEN_TYPES]
-    for chunk in chunks:
-        for column, part in zip(columns[:5], chunk.columns()[:5], strict=True):
+    for chunk in halves.chunks():
+        for column, part in zip(columns, chunk.columns()[: len(columns)], strict=True):
             column.extend(part)
-        for number in chunk.groups:
-            if number not in numbers:
-                numbers[number] = len(groups)
-                groups.append(halves.groups.name(number))
-        columns[5].extend([numbers[number] for number in chunk.groups])
-    if calendar.planned(0):
-        columns[3] = array("q", [calendar.wall(planned_ms) for planned_ms in columns[3]])
-    head = json.dumps({"groups": groups, "open": len(halves), "parked": len(parked)}).encode()
-    parts = [_LENGTH.pack(len(head)), head]
-    parts += [_swapped(column).tobytes() for column in columns]
-    parts += [_swapped(array("q", column)).tobytes() for column in parked.columns()]
-    return parts
+    return Dump(halves.groups.names(), columns, [array("q", each) for each in parked.columns()], calendar.planned(0))
+
+
+def _parts(dumped: Dump) -> list[bytes]:
+    """Return the content of a snapshot; moments in it are the wall clock's. May take a while."""
+    groups, rows, parked, ahead_ms = dumped
+    columns = [column[:] for column in (*rows, *parked)]
+    if ahead_ms:
+        columns[_NEXT] = array("q", [planned_ms - ahead_ms for planned_ms in columns[_NEXT]])
+    head = json.dumps({"groups": groups, "open": len(rows[0]), "parked": len(parked[0])}).encode()
+    return [_LENGTH.pack(len(head)), head, *(_swapped(column).tobytes() for column in columns)]
 
 
 def parse(content: bytes, halves: OpenHalves, parked: ParkedHalves) -> None:
@@ -90,9 +100,9 @@ def _swapped(column: array[int]) -> array[int]:
     return column
 
 
-def save(files: Files, path: str, sequence: int, parts: list[bytes]) -> None:
+def save(files: Files, path: str, sequence: int, dumped: Dump) -> None:
     """Write a snapshot, durable on return. Safe in any thread; raises OSError."""
-    save_snapshot(files, path, _MAGIC, sequence, parts)
+    save_snapshot(files, path, _MAGIC, sequence, _parts(dumped))
 
 
 def load(files: Files, path: str, sequence: int) -> bytes | None:
