@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from broker.models import HalfMessage
@@ -12,6 +12,7 @@ from console.queries.findings import UNDECIDED
 from console.queries.mirrored import Mirrored, mirrored
 from console.queries.progress import group_rows
 from console.queries.schedule import lane_of, levels
+from console.queries.shapes.delayed_queues import QueueRow
 from console.queries.timers import timer_figures
 
 What = AlertRule.What
@@ -40,8 +41,11 @@ def read() -> Round:
     here = mirrored()
     is_stale = here.evidence(polled_by=()).stale
     known = afar(here)
-    found = [*_of_broker(here), *_of_queues(known.queues)]
-    told = {What.BROKER_DOWN, What.STUCK_QUEUE}
+    found = [*_of_broker(here)]
+    told = {What.BROKER_DOWN}
+    if known.queues is not None:
+        found += _of_queues(known.queues)
+        told.add(What.STUCK_QUEUE)
     if not is_stale:
         found += [*_of_groups(here), *_of_lanes(here), *_of_halves(here)]
         told |= {What.BACKLOG, What.STILL, What.DEAD_LETTERS, What.LANE_LATE, What.HALF_AGE}
@@ -83,7 +87,7 @@ def _of_halves(here: Mirrored) -> Iterator[Reading]:
         yield Reading(What.HALF_AGE, here.name, max(0, here.now_ms - first) / 1000)
 
 
-def _of_queues(queues: object) -> Iterator[Reading]:
-    for row in queues if isinstance(queues, tuple) else ():
+def _of_queues(queues: Iterable[QueueRow]) -> Iterator[Reading]:
+    for row in queues:
         if row.survey is not None and row.is_stuck:
             yield Reading(What.STUCK_QUEUE, row.name, row.survey.stuck_ms / 1000)

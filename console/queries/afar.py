@@ -13,12 +13,13 @@ from broker.client.timers import Herd, TimerStatus
 from console.queries.asking import ask
 from console.queries.delayed_queues import delayed_queues
 from console.queries.mirrored import Mirrored
-from console.queries.shapes.delayed_queues import QueueRow
+from console.queries.shapes.delayed_queues import QUEUES_SHOWN, QueueRow
 from console.queries.timer_zoom import ZOOMS
 
 #: older answers are asked for again by whoever comes first; the others are shown what there is
 FRESH_S = 10.0
 _AHEAD = ZOOMS["1d"]
+MOST_QUEUES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Afar:
     timers: TimerStatus | None = None
     herds: tuple[Herd, ...] = ()
     #: Redisson's queues with something wrong
-    queues: tuple[QueueRow, ...] = ()
+    queues: tuple[QueueRow, ...] | None = None
 
 
 _kept: dict[tuple[str, str], tuple[float, Afar]] = {}
@@ -57,7 +58,7 @@ def forget() -> None:
 
 
 def _read(here: Mirrored) -> Afar:
-    queues = tuple(row for row in delayed_queues().rows if row.needs_look)
+    queues = _queues()
     # a broker that the mirror cannot reach would only keep the page waiting
     if here.polling or here.evidence(polled_by=()).stale:
         return Afar(queues=queues)
@@ -68,3 +69,16 @@ def _read(here: Mirrored) -> Afar:
 
 def _herds(admin: Admin, now_ms: int) -> tuple[Herd, ...]:
     return tuple(admin.timer_forecast(now_ms, now_ms + _AHEAD.span_ms, _AHEAD.step_ms).herds)
+
+
+def _queues() -> tuple[QueueRow, ...] | None:
+    """Of all queues, up to MOST_QUEUES, those that need a look; None if their server does not answer."""
+    found: list[QueueRow] = []
+    for offset in range(0, MOST_QUEUES, QUEUES_SHOWN):
+        part = delayed_queues(offset=offset)
+        if part.evidence.stale:
+            return None
+        found += (row for row in part.rows if row.needs_look)
+        if offset + QUEUES_SHOWN >= part.total:
+            break
+    return tuple(found)

@@ -12,16 +12,21 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
+import redis
 from django.core import mail
 from django.core.exceptions import ValidationError
 from django.test import Client
 from django.utils import timezone
 
+from broker.redisson import DelayedQueue
 from console.alerts import readings
 from console.alerts.readings import Reading, Round
 from console.alerts.rows import Alert, AlertRule, Silence
 from console.alerts.telling import secret_of_rule, tell
 from console.alerts.watching import News, watch
+from console.queries import afar
+from console.queries.redis_asking import hang_up
+from console.queries.shapes.delayed_queues import QUEUES_SHOWN
 from console.tasks import watch_alerts
 from tests.console.people import browser_of, person
 from tests.console.stage import HOSTILE, Stage
@@ -130,7 +135,7 @@ class Webhook(HTTPServer):
                 handler.send_header("Location", "/elsewhere")
                 handler.end_headers()
 
-            def log_message(handler, *args: Any) -> None:  # noqa: N805
+            def log_message(handler, *args: Any) -> None:  # noqa: N805 - so are these
                 pass
 
         super().__init__(("127.0.0.1", 0), Handler)
@@ -193,7 +198,8 @@ def test_a_backlog_is_read_raised_shown_and_silenced(stage: Stage, operator: Cli
 
     def is_read() -> bool:
         stage.mirror.run_once()
-        return Reading("backlog", "billing", 1) in readings.read().readings
+        found = readings.read().readings
+        return any((each.what, each.subject) == ("backlog", "billing") and each.value >= 1 for each in found)
 
     stage.wait_for(is_read)
     watch_alerts()
@@ -212,6 +218,30 @@ def test_a_backlog_is_read_raised_shown_and_silenced(stage: Stage, operator: Cli
     assert operator.post(f"/alerts/silence/{silence.pk}/end/").status_code == 303
     silence.refresh_from_db()
     assert silence.until <= timezone.now()
+
+
+@pytest.mark.django_db
+def test_a_redis_that_is_away_ends_no_alert_about_its_queues(settings: Any, free_port: int) -> None:
+    settings.REDISSON_URL = f"redis://127.0.0.1:{free_port}/0"
+    afar.forget()
+    assert AlertRule.What.STUCK_QUEUE not in readings.read().told
+
+
+@pytest.mark.django_db
+def test_a_stuck_queue_is_read_wherever_it_stands_in_the_list(valkey: str, settings: Any) -> None:
+    settings.REDISSON_URL, settings.REDISSON_QUEUES = valkey, ["*"]
+    with redis.Redis.from_url(valkey) as server:
+        server.flushall()
+        for number in range(QUEUES_SHOWN + 1):
+            queue = DelayedQueue(f"queue-{number:03}", server)
+            queue.offer("waits", delay=1 if number == QUEUES_SHOWN else 3_600_000)
+        last = queue.keys.timeout
+        server.zadd(last, dict.fromkeys(server.zrange(last, 0, 0), 1_000))
+        afar.forget()
+        found = readings.read()
+        server.flushall()
+    hang_up()
+    assert [each.subject for each in found.readings if each.what == "stuck-queue"] == [f"queue-{QUEUES_SHOWN:03}"]
 
 
 def test_who_may_only_look_does_not_silence(db: None) -> None:
