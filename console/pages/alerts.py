@@ -40,7 +40,8 @@ def silence(request: HttpRequest) -> HttpResponse:
     minutes = number(given["minutes"])
     if minutes not in LENGTHS_MIN:
         raise Http404
-    rule = AlertRule.objects.filter(pk=number(given["rule"])).first() if given["rule"] else None
+    chosen = number(given["rule"])
+    rule = None if chosen is None else AlertRule.objects.filter(pk=chosen).first()
     if given["rule"] and rule is None:
         raise Http404
     Silence.objects.create(
