@@ -274,33 +274,6 @@ def test_bytes_of_a_slot_are_those_of_the_records_that_wait_in_it() -> None:
     assert [bucket[2] for bucket in moved["buckets"]] == [size["a"] + size["b"], size["c"]]
 
 
-def test_the_life_of_a_far_timer_tells_each_roll() -> None:
-    files = SimulatedFiles()
-    driver = timers(files)
-    begin_ms, reach_ms = driver.clock.now_ms, driver.engine.config.timer_slots * 1_000
-    target = Target(position=park(driver, b"x", 4 * reach_ms, UNIQ_KEY="U1"))
-    rolled = []
-    while driver.clock.now_ms < begin_ms + 4 * reach_ms - 2_000:
-        before = driver.engine.timers.core.totals.rolled
-        driver.advance(2_000)
-        if driver.engine.timers.core.totals.rolled > before:
-            rolled.append(driver.clock.now_ms)
-        life = driver.engine.timer_events(target, driver.clock.now_ms)
-        told = [event["ms"] for event in life["events"] if event["kind"] == "rolled"]
-        # a roll slot is read two seconds before its second comes, and looked at here every two
-        assert len(rolled) - 1 <= len(told) <= len(rolled)
-        assert all(abs(ms - at_ms) <= 2_000 for ms, at_ms in zip(told, rolled, strict=False))
-        (listed,) = driver.engine.timers_list(0, 1 << 50, now_ms=driver.clock.now_ms)["items"]
-        assert (listed["rollTimes"], life["timer"]["rollTimes"]) == (len(told), len(told))
-    assert len(told) >= 3
-    driver.advance(10_000)
-    again = timers(files.crash(PowerLoss("all")), clock=driver.clock)
-    life = again.engine.timer_events(target, again.clock.now_ms)
-    kinds = ["accepted", *["rolled"] * len(told), "released"]
-    assert (life["state"], [event["kind"] for event in life["events"]]) == ("released", kinds)
-    assert [event["ms"] for event in life["events"]] == sorted(event["ms"] for event in life["events"])
-
-
 def test_checkpoint_and_metrics_speak_rocketmqs_language() -> None:
     driver = timers()
     park(driver, b"x", 9_000)
