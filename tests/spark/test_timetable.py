@@ -1,0 +1,62 @@
+"""The timetable computes all dashboards, one batch at a time; a window counts what was stored in it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from pyspark.sql import SparkSession
+
+from console.celery import app
+from console.dashboards import starting
+from console.dashboards.rows import DashboardRun
+from spark.run import run
+from tests.spark.count import count_all
+from tests.spark.plain import messages
+from tests.spark.randomlog import SIZE, RandomLog
+from tests.spark.test_run import queued
+
+HOUR_MS = 3_600_000
+
+
+def test_the_timetable_names_a_task_that_there_is() -> None:
+    app.loader.import_default_modules()
+    entry = settings.CELERY_BEAT_SCHEDULE["dashboards"]
+    assert entry["task"] in app.tasks
+    assert 0 < entry["options"]["expires"] <= entry["schedule"] <= 600
+
+
+def test_its_turn_computes_all_nine_of_a_store_that_is_there(
+    transactional_db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[uuid.UUID] = []
+    monkeypatch.setattr(starting, "run_batch", ran.append)
+    monkeypatch.setattr(settings, "BROKER_STORE", tmp_path)
+    starting.renew()
+    assert (ran, DashboardRun.objects.count()) == ([], 0)  # no log: nothing to compute, and no failure to show
+    (tmp_path / "commitlog").mkdir()
+    starting.renew()
+    starting.renew()  # the first is not done yet
+    assert len(ran) == 2 and len(set(ran)) == 1
+    rows = DashboardRun.objects.filter(batch=ran[0])
+    assert sorted(row.dashboard for row in rows) == sorted(starting.DASHBOARDS)
+    assert {(row.window, row.actor, row.source) for row in rows} == {("all", "", str(tmp_path))}
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    starting.renew()
+    assert len(ran) == 2
+
+
+def test_a_window_counts_what_was_stored_in_it(
+    session: SparkSession, store: Callable[[dict[int, bytes]], Path], transactional_db: None, database_url: str
+) -> None:
+    log = RandomLog(13).fill(200)
+    run(queued(store(log.segments), database_url, log.now_ms, ("flow",), "6h"), session)
+    late = [message for message in messages(log.segments) if message.store_ms >= log.now_ms - 6 * HOUR_MS]
+    assert 0 < len(late) < len(list(messages(log.segments)))
+    current = DashboardRun.objects.get(is_current=True)
+    found = {(p.series, p.topic, p.label, p.part, p.at_ms): p.value for p in current.points.all() if p.value}
+    assert found == {key: value for key, value in count_all(late, log.now_ms, [], SIZE)["flow"].items() if value}
+    assert (current.window, current.rows_read, current.start_position) == ("6h", len(late), late[0].position)
