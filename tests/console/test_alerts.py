@@ -193,7 +193,7 @@ def test_a_rule_with_addresses_that_cannot_be_used_is_not_stored() -> None:
 def test_a_backlog_is_read_raised_shown_and_silenced(stage: Stage, operator: Client) -> None:
     stage.fill()
     stage.consume()
-    stage.producer.send("orders", "waits")
+    stage.producer.send("orders", "waits", queue_id=0)
     made = rule(subject="bil*", limit=0, for_s=0)
 
     def is_read() -> bool:

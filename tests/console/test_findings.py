@@ -131,9 +131,9 @@ def test_every_finding_has_words_and_hostile_names_stay_text(language: str) -> N
 
 
 def test_the_way_out_stays_in_a_live_frame(stage: Stage, operator: Client) -> None:
-    stage.producer.send("orders", "x")
+    stage.producer.send("orders", "x", queue_id=0)
     stage.consume()
-    stage.producer.send("orders", "y")
+    stage.producer.send("orders", "y", queue_id=0)
     stage.wait_for(lambda: stage.mirror.run_once() or "billing" in [row.subject for row in queries.overview().findings])
     page = page_of("overview")
     assert page is not None
