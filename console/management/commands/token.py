@@ -43,9 +43,7 @@ class Command(BaseCommand):
 
     def _create(self, options: dict[str, Any]) -> None:
         try:
-            scopes = credentials.scope_rows(
-                options["publish"], options["read"], options["admin"], options["consume"]
-            )
+            scopes = credentials.scope_rows(options["publish"], options["read"], options["admin"], options["consume"])
         except ValueError as error:
             raise CommandError(str(error)) from None
         if not scopes:
