@@ -171,6 +171,7 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 DASHBOARDS_INTERVAL_S = float(os.environ.get("ESCAPEMENT_DASHBOARDS_S", "300"))
 DASHBOARDS_CORES = int(os.environ.get("ESCAPEMENT_DASHBOARDS_CORES", "2"))
 DASHBOARDS_MEMORY_MB = int(os.environ.get("ESCAPEMENT_DASHBOARDS_MEMORY_MB", "896"))
+DASHBOARDS_SCRATCH = Path(os.environ.get("ESCAPEMENT_DASHBOARDS_SCRATCH") or VAR / "spark")
 CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {}
 if DASHBOARDS_INTERVAL_S > 0 and find_spec("pyspark") is not None:
     CELERY_BEAT_SCHEDULE["dashboards"] = {
