@@ -195,7 +195,7 @@ def test_parked_ones_are_found_resumed_and_asked_about_by_keys(stage: Stage, web
     page, complaints = opened(context, web.address + "/")
     page.keyboard.press("x")
     expect(page.locator("h1")).to_have_text("Transactions")
-    page.get_by_role("link", name="Resume checking or decide").press("Enter")
+    page.locator("#parked").get_by_role("link", name="Resume checking or decide").press("Enter")
     expect(page.locator("#transactions tbody tr")).to_have_count(1 + len(HOSTILE))
     page.get_by_label("every one of them, up to 10,000").check()
     page.get_by_role("button", name="Resume checking…").click()
