@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from django.contrib.auth import get_user_model
 from django.test import Client, override_settings
 
 from broker.client import Admin, Producer, SendResult
 from broker.mirror import Mirror
+from tests.console.people import browser_of, person
 from tests.interop.servers import Server
 from tests.interop.waiting import wait_until
 
@@ -56,9 +56,7 @@ def browser(transactional_db: None, server: Server, admin: Admin, parked: list[S
         mirror = Mirror(admin)
         mirror.run_once()
         mirror.close()
-        client = Client()
-        client.force_login(get_user_model().objects.create_user("reader"))
-        yield client
+        yield browser_of(person("reader"))
 
 
 def cells(page: str, row: str) -> list[str]:
