@@ -147,8 +147,13 @@ REDIS_URL = redis_url()
 REDISSON_URL = os.environ.get("ESCAPEMENT_REDISSON_URL") or REDIS_URL
 REDISSON_QUEUES = [name for name in os.environ.get("ESCAPEMENT_REDISSON_QUEUES", "*").split(",") if name]
 REDISSON_READ_ONLY = os.environ.get("ESCAPEMENT_REDISSON_READ_ONLY") == "1"
+#: The layer waits 5 s for a message in one command; the client's own patience, 5 s too, must be longer than that.
+CHANNEL_LAYER_PATIENCE_S = 15
 CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
-    "default": {"BACKEND": "channels_redis.core.RedisChannelLayer", "CONFIG": {"hosts": [REDIS_URL]}},
+    "default": {
+        "BACKEND": "channels_redis.core.RedisChannelLayer",
+        "CONFIG": {"hosts": [{"address": REDIS_URL, "socket_timeout": CHANNEL_LAYER_PATIENCE_S}]},
+    },
 }
 
 # --- Celery -----------------------------------------------------------------------------------------------------------

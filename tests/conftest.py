@@ -61,7 +61,7 @@ def valkey() -> Iterator[str]:
         url = f"redis://127.0.0.1:{server.port}/0"
         settings.REDIS_URL = url
         settings.CELERY_BROKER_URL = url
-        settings.CHANNEL_LAYERS["default"]["CONFIG"]["hosts"] = [url]
+        settings.CHANNEL_LAYERS["default"]["CONFIG"]["hosts"][0]["address"] = url
         channel_layers.backends.clear()
         yield url
 

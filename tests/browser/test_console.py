@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from django.test import Client
-from playwright.sync_api import BrowserContext, ConsoleMessage, Page, expect
+from playwright.sync_api import BrowserContext, ConsoleMessage, Page, Route, expect
+from playwright.sync_api import TimeoutError as Late
 
 from broker.mirroring.announcer import Announcer
 from tests.browser.conftest import Web
@@ -110,6 +112,23 @@ def test_everything_is_reached_by_keys(stage: Stage, web: Web, context: BrowserC
     page.keyboard.press("Escape")
     page.keyboard.press("p")
     expect(page.locator("h1")).to_have_text("Topics")
+
+
+def test_a_page_knows_that_it_is_live_when_its_own_script_comes_late(
+    stage: Stage, web: Web, context: BrowserContext
+) -> None:
+    stage.fill()
+    page = context.new_page()
+
+    def late(route: Route) -> None:
+        # whatever opens the socket without the console's script has had its time
+        with contextlib.suppress(Late):
+            page.wait_for_event("websocket", timeout=1_000).wait_for_event("framereceived", timeout=1_000)
+        route.continue_()
+
+    page.route("**/js/clocks*.js", late)
+    page.goto(web.address + "/schedule/", wait_until="commit")
+    expect(page.locator("#live")).to_contain_text("Live")
 
 
 def test_a_live_frame_changes_digits_and_nothing_else(

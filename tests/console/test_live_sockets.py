@@ -15,6 +15,7 @@ import uvicorn
 import websockets
 from asgiref.sync import sync_to_async
 from channels.auth import AuthMiddlewareStack
+from channels.layers import get_channel_layer
 from channels.routing import URLRouter
 from channels.security.websocket import AllowedHostsOriginValidator
 from django.conf import settings as django_settings
@@ -196,6 +197,12 @@ async def test_without_a_layer_the_page_is_read_all_the_same(site: Site, client:
     settings.CHANNEL_LAYERS = {"default": lost}
     async with site.page(client) as page:
         assert 'hx-target="#a"' in await frame(page)
+
+
+async def test_a_quiet_layer_is_no_lost_layer() -> None:
+    layer: Any = get_channel_layer()
+    patience_s = layer.connection(0).connection_pool.connection_kwargs["socket_timeout"]
+    assert patience_s > layer.brpop_timeout + 5
 
 
 async def test_many_sockets_share_one_rendering(
