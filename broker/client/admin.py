@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Unpack
+
+from broker.client.closing import Closing
 
 from .asking import AsyncAdmin
 from .credentials import Access
@@ -50,19 +51,11 @@ from .types import (
 _run = event_loop_thread.run
 
 
-class Admin:
+class Admin(Closing):
     """Asks brokers about topics, groups, queues, delay levels and messages; see AsyncAdmin for each answer."""
 
     def __init__(self, namesrv: str = "127.0.0.1:9876", broker: str | None = None, **access: Unpack[Access]) -> None:
         self._core = AsyncAdmin(namesrv, broker, **access)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def brokers(self) -> tuple[Broker, ...]:
         """The masters, by name."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Self, Unpack
+from typing import Unpack
+
+from broker.client.closing import Closing
 
 from .credentials import Access
 from .errors import ClientError
@@ -16,7 +17,7 @@ from .transaction_guard import check_plain_send
 from .types import Message, SendResult
 
 
-class Producer:
+class Producer(Closing):
     """Sends messages.
 
     >>> with Producer(group="orders", namesrv="127.0.0.1:9876") as producer:
@@ -29,14 +30,6 @@ class Producer:
         self, group: str = DEFAULT_GROUP, namesrv: str = "127.0.0.1:9876", *, retries: int = 2, **access: Unpack[Access]
     ) -> None:
         self._core: AsyncProducer = AsyncProducer(group, namesrv, retries=retries, **access)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def send(
         self,

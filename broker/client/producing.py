@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Self, Unpack
+from typing import Unpack
+
+from broker.client.closing import AsyncClosing
 
 from ..remoting.codes import Answer, Request
 from ..remoting.recall import BadHandle, read_handle
@@ -32,7 +33,7 @@ DEFAULT_GROUP = "ESCAPEMENT_PRODUCER"
 SEND = int(Request.SEND_MESSAGE_V2)
 
 
-class AsyncProducer:
+class AsyncProducer(AsyncClosing):
     """Sends messages; `retries` further attempts go to other queues.
 
     A send that ends with BrokerUnreachable or Timeout may have been stored, and so may an attempt before a retry:
@@ -51,14 +52,6 @@ class AsyncProducer:
         self._heartbeat = Heartbeat(self._session, producer_group=group)
         self._replies: Replies | None = None
         self._closed = False
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def send(
         self,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Literal, Self, Unpack
+from typing import Literal, Unpack
+
+from broker.client.closing import Closing
 
 from .credentials import Access
 from .eventloop import event_loop_thread
@@ -14,7 +15,7 @@ from .subscription import ALL
 _run = event_loop_thread.run
 
 
-class SimpleConsumer:
+class SimpleConsumer(Closing):
     """Receives messages of a group by hand: each is nobody else's until its time is over, and done when acknowledged.
 
     >>> with SimpleConsumer("billing") as consumer:
@@ -35,14 +36,6 @@ class SimpleConsumer:
         in_order: bool = False, **access: Unpack[Access],
     ) -> None:  # fmt: skip
         self._core = AsyncSimpleConsumer(group, namesrv, from_where=from_where, in_order=in_order, **access)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def core(self) -> AsyncSimpleConsumer:

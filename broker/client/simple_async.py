@@ -8,8 +8,9 @@ import secrets
 import time
 from base64 import b64encode
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Literal, Self, Unpack
+from typing import Literal, Unpack
+
+from broker.client.closing import AsyncClosing
 
 from ..remoting.codes import Answer, Request
 from . import names
@@ -32,7 +33,7 @@ SEVERAL_WAIT_MS = 1_000
 _NOTHING = (Answer.SUCCESS, Answer.POLLING_TIMEOUT, Answer.POLLING_FULL, Answer.PULL_NOT_FOUND)
 
 
-class AsyncSimpleConsumer:
+class AsyncSimpleConsumer(AsyncClosing):
     """Receives messages of a group one by one, each to be acknowledged by hand; see SimpleConsumer."""
 
     def __init__(
@@ -49,14 +50,6 @@ class AsyncSimpleConsumer:
         self._session = session or Session(namesrv, **access)
         self._is_guest = session is not None
         self._turn = 0
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def receive(
         self, topic: str, *, max_messages: int = 16, invisible_ms: int = 30_000, wait_ms: int = 15_000,

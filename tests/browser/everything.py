@@ -28,14 +28,17 @@ def fill(stage: Stage) -> dict[str, str]:
     done = desk.start("groups.reset_offsets", {**offsets, "to": "last"}, actor, reason="to show")
     timer = stage.admin.timers(test_timers.now_ms(), test_timers.now_ms() + test_timers.HOUR_MS).items[0]
     record = stage.producer.send("orders", '{"order": 1}', keys=["shown"], properties={"note": "<b>"})
-    half = stage.admin.transactions("open").items[0]
+    moved = desk.draft("timers.reschedule", {"filter": {"topic": "orders"}, "shift_ms": 5_400_000}, actor)
+    committed = desk.draft("transactions.commit", {"filter": {}, "is_all": True}, actor)
+    half, parked, decided = (stage.admin.transactions(state).items[0] for state in ("open", "parked", "decided"))
     return {
         "overview": "/", "schedule": "/schedule/", "lane": "/schedule/17/", "empty lane": "/schedule/3/",
         "timers": "/timers/", "a zoom": "/timers/?zoom=1m", "list of timers": "/timers/list/",
         "a timer": f"/timers/{timer.position}/",
         "transactions": "/transactions/", "open": "/transactions/list/?state=open",
         "decided": "/transactions/list/?state=decided", "parked": "/transactions/list/?state=parked",
-        "a transaction": f"/transactions/{half.position}/",
+        "a transaction": f"/transactions/{half.position}/", "one parked": f"/transactions/{parked.position}/",
+        "one decided": f"/transactions/{decided.position}/",
         "delayed queues": "/redisson/", "a delayed queue": "/redisson/queue/?name=orders",
         "topics": "/topics/", "a topic": "/topics/orders/", "a queue": "/topics/orders/0/",
         "a tail": "/topics/orders/tail/",
@@ -43,8 +46,10 @@ def fill(stage: Stage) -> dict[str, str]:
         "dead letters of a group": "/dead-letters/of/billing/",
         "search": "/messages/", "found": "/messages/?topic=orders&q=late-1",
         "a message": f"/messages/{record.offset_message_id}/",
-        "flow": "/dashboards/flow/", "ledger": "/dashboards/ledger/",
+        **{name: f"/dashboards/{name}/" for name in test_dashboards.NAMES},
         "alerts": "/alerts/", "audit": "/audit/", "places": "/find/?q=o",
-        "operations": "/operations/", "a draft": f"/operations/{draft.pk}/", "a reset": f"/operations/{reset.pk}/",
+        "operations": "/operations/", "a draft": f"/operations/{draft.pk}/",
+        "a draft for timers": f"/operations/{moved.pk}/", "a draft for halves": f"/operations/{committed.pk}/",
+        "a reset": f"/operations/{reset.pk}/",
         "a done operation": f"/operations/{done.pk}/", "nothing there": "/topics/there-is-none/",
     }  # fmt: skip

@@ -1,83 +1,17 @@
-"""What a person with a browser sees: every page, both themes, by keys, live, and after the connection was lost."""
+"""What a person with a browser sees: pages by keys, live, and after the connection was lost."""
 
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
 
-import pytest
-from axe_playwright_python.sync_playwright import Axe
 from django.test import Client
-from playwright.sync_api import BrowserContext, ConsoleMessage, Page, Route, expect
+from playwright.sync_api import BrowserContext, Route, expect
 from playwright.sync_api import TimeoutError as Late
 
 from broker.mirroring.announcer import Announcer
 from tests.browser.conftest import Web
+from tests.browser.opening import opened
 from tests.console.stage import HOSTILE, Stage
-
-PAGES = {
-    "overview": "/",
-    "schedule": "/schedule/",
-    "lane": "/schedule/17/",
-    "topics": "/topics/",
-    "topic": "/topics/orders/",
-    "queue": "/topics/orders/0/",
-    "groups": "/groups/",
-    "messages": "/messages/?topic=orders&q=late-1",
-}
-
-#: elements beyond the right edge that do not scroll in a box of their own
-TOO_WIDE = """() => [...document.querySelectorAll("body *")]
-  .filter((e) => e.getBoundingClientRect().right > 321 && !e.closest(".x, .rail, .seg, pre, .sr"))
-  .map((e) => `${e.tagName}.${e.className} ${Math.round(e.getBoundingClientRect().right)}`)"""
-
-
-def opened(context: BrowserContext, address: str) -> tuple[Page, list[str]]:
-    """The page, and everything the browser complained about."""
-    page = context.new_page()
-    complaints: list[str] = []
-
-    def heard(message: ConsoleMessage) -> None:
-        if message.type == "error":
-            complaints.append(message.text)
-
-    page.on("console", heard)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}") or dialog.dismiss())
-    page.goto(address)
-    return page, complaints
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", list(PAGES))
-def test_a_page_is_clean_in_both_themes(
-    stage: Stage, web: Web, context: BrowserContext, shots: Path | None, name: str, scheme: str
-) -> None:
-    stage.fill()
-    stage.consume()
-    page, complaints = opened(context, web.address + PAGES[name])
-    page.emulate_media(color_scheme=scheme)
-    expect(page.locator("h1")).to_have_count(1)
-    results = Axe().run(page)
-    grave = [v["id"] for v in results.response["violations"] if v["impact"] in ("serious", "critical")]
-    if shots:
-        page.screenshot(path=shots / f"{name}-{scheme}.png", full_page=True)
-    assert grave == []
-    assert page.evaluate("violations") == []
-    assert complaints == []
-
-
-@pytest.mark.parametrize("name", list(PAGES))
-def test_a_page_fits_a_telephone(
-    stage: Stage, web: Web, context: BrowserContext, shots: Path | None, name: str
-) -> None:
-    stage.fill()
-    page, _ = opened(context, web.address + PAGES[name])
-    page.set_viewport_size({"width": 320, "height": 700})
-    if shots:
-        page.screenshot(path=shots / f"{name}-320.png", full_page=True)
-    assert page.evaluate(TOO_WIDE) == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= 320
 
 
 def test_hostile_messages_run_nothing(stage: Stage, web: Web, context: BrowserContext) -> None:

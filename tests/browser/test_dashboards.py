@@ -1,4 +1,4 @@
-"""Dashboards in a real browser: clean in both themes, fit for a telephone, progress that goes on by itself."""
+"""Dashboards in a real browser: dense series, and progress that goes on by itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from playwright.sync_api import BrowserContext, expect
 
 from console.dashboards.rows import DashboardRun
 from tests.browser.conftest import Web
-from tests.browser.test_console import TOO_WIDE, opened
+from tests.browser.opening import opened
 from tests.console.test_dashboards import HOSTILE, NOON_MS, computed, flow
 
 NAMES = ["flow", "lateness", "retries", "ledger"]
@@ -51,39 +51,6 @@ def fill_densely() -> None:
         *[("bytes", "orders", "", "", NOON_MS + minute * 60_000, 9e4 + minute * 50, None) for minute in range(1_440)],
         ("producers", "orders", "10.0.0.1", "", None, 60.0, [1, 2]),
     )
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", NAMES)
-def test_a_dashboard_is_clean_in_both_themes(
-    web: Web, context: BrowserContext, shots: Path | None, name: str, scheme: str
-) -> None:
-    fill()
-    page, complaints = opened(context, f"{web.address}/dashboards/{name}/")
-    page.emulate_media(color_scheme=scheme)
-    for box in page.locator("details").all():
-        box.evaluate("e => e.open = true")
-    results = Axe().run(page)
-    if shots:
-        page.screenshot(path=shots / f"dashboard-{name}-{scheme}.png", full_page=True)
-    assert [v["id"] for v in results.response["violations"] if v["impact"] in ("serious", "critical")] == []
-    assert page.evaluate("violations") == []
-    assert complaints == []
-
-
-@pytest.mark.parametrize(("name", "language"), [*((name, "zh-hans") for name in NAMES), ("flow", "en")])
-def test_a_dashboard_fits_a_telephone(
-    web: Web, context: BrowserContext, shots: Path | None, name: str, language: str
-) -> None:
-    fill()
-    context.add_cookies([{"name": "django_language", "value": language, "url": web.address}])
-    page, _ = opened(context, f"{web.address}/dashboards/{name}/")
-    assert page.locator("html").get_attribute("lang") == language
-    page.set_viewport_size({"width": 320, "height": 700})
-    if shots:
-        page.screenshot(path=shots / f"dashboard-{name}-narrow-{language}.png", full_page=True)
-    assert page.evaluate(TOO_WIDE) == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= 320
 
 
 def test_progress_goes_on_without_a_reload(web: Web, context: BrowserContext) -> None:

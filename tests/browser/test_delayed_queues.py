@@ -1,25 +1,22 @@
-"""The pages of Redisson's delayed queues in a browser: clean in both themes, on a telephone, live, and acted on."""
+"""The pages of Redisson's delayed queues in a browser: live, and acted on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, expect
 
 from broker.redisson import DelayedQueue
 from console.operations.rows import AuditEntry
 from console.queries.redis_asking import hang_up
 from tests.browser.conftest import Web
-from tests.browser.test_console import TOO_WIDE, opened
+from tests.browser.opening import opened
 from tests.console.stage import HOSTILE
 
 HOUR_MS = 3_600_000
-PAGES = {"queues": "/redisson/", "queue": "/redisson/queue/?name=orders"}
 
 
 @pytest.fixture
@@ -43,26 +40,6 @@ def queues(valkey: str, settings: Any) -> Iterator[redis.Redis]:
     client.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", list(PAGES))
-def test_a_page_is_clean_in_both_themes_and_fits_a_telephone(
-    web: Web, context: BrowserContext, queues: redis.Redis, shots: Path | None, name: str, scheme: str
-) -> None:
-    page, complaints = opened(context, web.address + PAGES[name])
-    page.emulate_media(color_scheme=scheme)
-    expect(page.locator("h1")).to_have_count(1)
-    results = Axe().run(page)
-    grave = [v["id"] for v in results.response["violations"] if v["impact"] in ("serious", "critical")]
-    if shots:
-        page.screenshot(path=shots / f"{name}-{scheme}.png", full_page=True)
-    assert grave == []
-    page.set_viewport_size({"width": 320, "height": 700})
-    assert page.evaluate(TOO_WIDE) == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= 320
-    assert page.evaluate("violations") == []
-    assert complaints == []
-
-
 def test_what_is_offered_shows_up_by_itself(web: Web, context: BrowserContext, queues: redis.Redis) -> None:
     page, complaints = opened(context, web.address + "/redisson/")
     expect(page.locator("#queues")).not_to_contain_text("bills")
@@ -77,7 +54,7 @@ def test_chosen_values_are_removed_after_a_look_and_a_reason(
 ) -> None:
     orders = DelayedQueue("orders", queues)
     before = orders.size()
-    page, complaints = opened(context, web.address + PAGES["queue"])
+    page, complaints = opened(context, web.address + "/redisson/queue/?name=orders")
     boxes = page.locator("#values tbody input[type=checkbox]")
     boxes.nth(0).check()
     boxes.nth(1).check()

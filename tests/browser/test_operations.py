@@ -14,7 +14,7 @@ from console.operations import desk, registry, runner
 from console.operations.actor import Actor
 from console.operations.rows import Operation
 from tests.browser.conftest import Web
-from tests.browser.test_console import opened
+from tests.browser.opening import opened
 from tests.console.marking import Marking
 
 

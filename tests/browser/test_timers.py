@@ -1,22 +1,18 @@
-"""The Timers pages in a browser: clean in both themes, on a telephone, by keys, live, and through an operation."""
+"""The Timers pages in a browser: by keys, live, and through an operation."""
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
-import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, Page, expect
 
 from broker.mirroring.announcer import Announcer
 from console.operations.rows import AuditEntry, Operation
 from tests.browser.conftest import Web
-from tests.browser.test_console import TOO_WIDE, opened
+from tests.browser.opening import opened
 from tests.console.stage import HOSTILE, Stage, one_word
 
 HOUR_MS = 3_600_000
-PAGES = ["timers", "zoomed", "list", "draft", "done", "timer", "operations"]
 
 
 def now_ms() -> int:
@@ -46,49 +42,6 @@ def choose(page: Page, web: Web, kind: str, count: int = 2) -> None:
         boxes.nth(index).check()
     expect(page.locator("[data-select-count]")).to_have_text(str(count))
     page.get_by_role("button", name=kind).click()
-
-
-def show(page: Page, web: Web, name: str) -> None:
-    """Go to one of PAGES."""
-    if name == "draft":
-        choose(page, web, "Move…")
-        page.fill("[name=moment]", "+90 min")
-        page.get_by_role("button", name="Look at it").click()
-        expect(page.locator("textarea")).to_be_visible()
-    elif name in ("done", "operations"):
-        choose(page, web, "Cancel…")
-        page.fill("textarea", "the flight was cancelled")
-        page.get_by_role("button", name="Cancel them").click()
-        expect(page.locator("#run")).to_contain_text("2 of 2")
-        if name == "operations":
-            page.goto(web.address + "/operations/")
-    elif name == "timer":
-        page.goto(web.address + "/timers/list/")
-        page.locator("#timers tbody a").first.click()
-    else:
-        page.goto(web.address + {"timers": "/timers/", "zoomed": "/timers/?zoom=1m", "list": "/timers/list/"}[name])
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", PAGES)
-def test_a_page_is_clean_in_both_themes_and_fits_a_telephone(
-    stage: Stage, web: Web, context: BrowserContext, shots: Path | None, name: str, scheme: str
-) -> None:
-    fill(stage)
-    page, complaints = opened(context, web.address + "/timers/")
-    page.emulate_media(color_scheme=scheme)
-    show(page, web, name)
-    expect(page.locator("h1")).to_have_count(1)
-    results = Axe().run(page)
-    grave = [v["id"] for v in results.response["violations"] if v["impact"] in ("serious", "critical")]
-    if shots:
-        page.screenshot(path=shots / f"{name}-{scheme}.png", full_page=True)
-    assert grave == []
-    page.set_viewport_size({"width": 320, "height": 700})
-    assert page.evaluate(TOO_WIDE) == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= 320
-    assert page.evaluate("violations") == []
-    assert complaints == []
 
 
 def test_what_waits_comes_and_goes_by_itself(

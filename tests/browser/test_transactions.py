@@ -1,4 +1,4 @@
-"""The Transactions pages in a browser: clean in both themes, on a telephone, live, by keys, and through decisions."""
+"""The Transactions pages in a browser: live, by keys, and through decisions."""
 
 from __future__ import annotations
 
@@ -7,24 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.utils import timezone
 from playwright.sync_api import BrowserContext, Page, expect
 
-from broker.client import Admin, Decision, Producer, TransactionProducer, prepare
+from broker.client import Decision, TransactionProducer, prepare
 from broker.client.transactions_admin import TransactionTarget
 from broker.mirroring.announcer import Announcer
 from console.checkback.rows import CheckAddress
 from console.operations.rows import AuditEntry, Operation
-from console.queries.asking import hang_up
 from tests.browser.conftest import Web
-from tests.browser.test_console import TOO_WIDE, opened
-from tests.console.stage import HOSTILE, Stage, one_word
-from tests.mirror.running import running_broker
+from tests.browser.opening import opened
+from tests.console.stage import HOSTILE, Stage, one_word, staged
 
-PAGES = ["transactions", "open", "parked", "decided", "undecided-one", "parked-one", "committed-one", "draft", "done"]
 LISTS = {"open": "?state=open", "parked": "?state=parked", "decided": "?state=decided"}
 
 
@@ -32,13 +28,8 @@ LISTS = {"open": "?state=open", "parked": "?state=parked", "decided": "?state=de
 def stage(tmp_path: Path, transactional_db: None, settings: Any) -> Iterator[Stage]:
     """A broker that asks soon, and parks what nobody knew when it was asked a second time."""
     quick = {"transaction_timeout_ms": 300, "transaction_interval_ms": 60_000, "transaction_checks": 2}
-    with running_broker(tmp_path / "store", **quick) as broker:
-        settings.ESCAPEMENT_NAMESRV = broker.namesrv
-        with Admin(broker.namesrv) as admin, Producer(group="tests", namesrv=broker.namesrv) as producer:
-            made = Stage(broker, admin, producer)
-            yield made
-            made.close()
-        hang_up()
+    with staged(tmp_path / "store", settings, **quick) as made:
+        yield made
 
 
 def producer_of(stage: Stage, group: str) -> TransactionProducer:
@@ -90,49 +81,6 @@ def choose(page: Page, web: Web, kind: str, count: int = 2, state: str = "open")
         boxes.nth(index).check()
     expect(page.locator("[data-select-count]")).to_have_text(str(count))
     page.get_by_role("button", name=kind).click()
-
-
-def show(page: Page, web: Web, name: str) -> None:
-    """Go to one of PAGES."""
-    if name == "draft":
-        choose(page, web, "Commit…")
-    elif name == "done":
-        choose(page, web, "Roll back…")
-        page.fill("textarea", "the customer cancelled")
-        page.get_by_role("button", name="Roll them back").click()
-        expect(page.locator("#run")).to_contain_text("2 of 2")
-    elif name.endswith("-one"):
-        page.goto(web.address + "/transactions/list/" + LISTS[ONE[name]])
-        page.locator("#transactions tbody a").first.click()
-    else:
-        page.goto(web.address + "/transactions/" + ("list/" + LISTS[name] if name in LISTS else ""))
-
-
-ONE = {"undecided-one": "open", "parked-one": "parked", "committed-one": "decided"}
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", PAGES)
-def test_a_page_is_clean_in_both_themes_and_fits_a_telephone(
-    stage: Stage, web: Web, context: BrowserContext, shots: Path | None, name: str, scheme: str
-) -> None:
-    fill(stage)
-    page, complaints = opened(context, web.address + "/transactions/")
-    page.emulate_media(color_scheme=scheme)
-    show(page, web, name)
-    expect(page.locator("h1")).to_have_count(1)
-    results = Axe().run(page)
-    grave = [v["id"] for v in results.response["violations"] if v["impact"] in ("serious", "critical")]
-    if shots:
-        page.screenshot(path=shots / f"{name}-{scheme}.png", full_page=True)
-    assert grave == []
-    page.set_viewport_size({"width": 320, "height": 700})
-    if shots:
-        page.screenshot(path=shots / f"{name}-{scheme}-320.png", full_page=True)
-    assert page.evaluate(TOO_WIDE) == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= 320
-    assert page.evaluate("violations") == []
-    assert complaints == []
 
 
 def test_halves_and_decisions_come_by_themselves_joined_by_lines(

@@ -11,25 +11,17 @@ import redis
 from django.contrib.auth import get_user_model
 from django.test import Client
 
-from broker.client import Admin, Producer
 from broker.redisson import DelayedQueue
 from console.operations.actor import Actor
-from console.queries.asking import hang_up
 from console.queries.redis_asking import hang_up as hang_up_redis
 from tests.console.delayed_stage import MINUTE
-from tests.console.stage import Stage
-from tests.mirror.running import running_broker
+from tests.console.stage import Stage, staged
 
 
 @pytest.fixture
 def stage(tmp_path: Path, transactional_db: None, settings: Any) -> Iterator[Stage]:
-    with running_broker(tmp_path / "store") as broker:
-        settings.ESCAPEMENT_NAMESRV = broker.namesrv
-        with Admin(broker.namesrv) as admin, Producer(group="tests", namesrv=broker.namesrv) as producer:
-            made = Stage(broker, admin, producer)
-            yield made
-            made.close()
-        hang_up()
+    with staged(tmp_path / "store", settings) as made:
+        yield made
 
 
 @pytest.fixture

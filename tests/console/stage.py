@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 from broker.client import Admin, Consumer, Producer
 from broker.mirror import Mirror
-from tests.mirror.running import RunningBroker
+from console.queries.asking import hang_up
+from tests.mirror.running import RunningBroker, running_broker
 
 #: what a browser must never run, whatever field it stands in
 HOSTILE = (
@@ -62,6 +66,18 @@ class Stage:
     def close(self) -> None:
         """Let go of the mirror's lock."""
         self.mirror.close()
+
+
+@contextmanager
+def staged(root: Path, settings: Any, **broker_settings: Any) -> Iterator[Stage]:
+    """A broker in the directory `root`, and Django's settings pointed at it while the block runs."""
+    with running_broker(root, **broker_settings) as broker:
+        settings.ESCAPEMENT_NAMESRV = broker.namesrv
+        with Admin(broker.namesrv) as admin, Producer(group="tests", namesrv=broker.namesrv) as producer:
+            made = Stage(broker, admin, producer)
+            yield made
+            made.close()
+        hang_up()
 
 
 def one_word(text: str) -> str:

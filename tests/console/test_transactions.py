@@ -11,16 +11,14 @@ import pytest
 from django.template.loader import render_to_string
 from django.test import Client
 
-from broker.client import Admin, Decision, Producer, TransactionProducer, prepare
+from broker.client import Decision, TransactionProducer, prepare
 from broker.client.transaction import Half
 from console import queries
 from console.live import page_of, parts_of
-from console.queries.asking import hang_up
 from console.queries.clock import now_ms
 from console.queries.shapes.transactions import TransactionEvent, TransactionFilter, TransactionRow
-from tests.console.stage import HOSTILE, Stage, one_word
+from tests.console.stage import HOSTILE, Stage, one_word, staged
 from tests.console.test_pages import tags_of, words
-from tests.mirror.running import running_broker
 
 LIMIT_BYTES = 100_000
 GROUP = "payers"
@@ -209,13 +207,8 @@ def test_the_page_is_live(stage: Stage, payers: TransactionProducer) -> None:
 def hurried(tmp_path: Path, transactional_db: None, settings: Any) -> Iterator[Stage]:
     """A stage whose broker asks once, soon."""
     soon = {"transaction_timeout_ms": 100, "transaction_interval_ms": 100, "transaction_checks": 1}
-    with running_broker(tmp_path / "hurried", **soon) as broker:
-        settings.ESCAPEMENT_NAMESRV = broker.namesrv
-        with Admin(broker.namesrv) as admin, Producer(group="tests", namesrv=broker.namesrv) as producer:
-            made = Stage(broker, admin, producer)
-            yield made
-            made.close()
-        hang_up()
+    with staged(tmp_path / "hurried", settings, **soon) as made:
+        yield made
 
 
 def test_what_was_asked_about_often_enough_is_parked_and_resumed(hurried: Stage, operator: Client) -> None:

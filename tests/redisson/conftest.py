@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import pytest
 import redis
 
+from broker.client import Admin, Producer
 from broker.redisson import DelayedQueue
+from tests.mirror.running import RunningBroker, running_broker
 from tests.redisson.java import ScriptedJava
 from tests.redisson.servers import RealServer
 
@@ -37,3 +40,31 @@ def queue(client: redis.Redis) -> DelayedQueue:
 @pytest.fixture
 def java(client: redis.Redis) -> ScriptedJava:
     return ScriptedJava(client, "orders")
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    """A broker that reliable queues send to."""
+    with running_broker(tmp_path_factory.mktemp("broker")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def admin(broker: RunningBroker) -> Iterator[Admin]:
+    with Admin(broker.namesrv) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def producer(broker: RunningBroker) -> Iterator[Producer]:
+    with Producer(group="redisson", namesrv=broker.namesrv) as client:
+        yield client
+
+
+_topics = itertools.count()
+
+
+@pytest.fixture
+def topic(producer: Producer) -> str:
+    """A topic of this test's own."""
+    return f"orders-{next(_topics)}"

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 import redis
 
 from broker.client import Admin, Producer
-from broker.client.errors import BrokerUnreachable, ClientError, InvalidArgument
-from broker.client.outgoing import Outgoing
-from broker.client.types import Message, SendResult
+from broker.client.errors import InvalidArgument
 from broker.redisson import DelayedQueue
 from broker.redisson.errors import NotAllowed
 from broker.redisson.importing import begin_import, import_progress, pause_import, preview_import
@@ -19,68 +16,9 @@ from broker.redisson.modes import make_reliable, read_mode
 from broker.redisson.outbound import NotSent, Outbound
 from broker.redisson.transfer import TransferService
 from broker.redisson.transfermoving import ModeMover
-from tests.mirror.running import RunningBroker, running_broker
 from tests.redisson.java import ScriptedJava
-from tests.redisson.meddling import Died
 from tests.redisson.test_transfer import eventually, status_of
-
-FAR = 10**13
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    with running_broker(tmp_path_factory.mktemp("broker")) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def admin(broker: RunningBroker) -> Iterator[Admin]:
-    with Admin(broker.namesrv) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def producer(broker: RunningBroker) -> Iterator[Producer]:
-    with Producer(group="redisson", namesrv=broker.namesrv) as client:
-        yield client
-
-
-_topics = iter(range(1000))
-
-
-@pytest.fixture
-def topic(producer: Producer) -> str:
-    """A topic of this test's own."""
-    return f"orders-{next(_topics)}"
-
-
-class Unsure:
-    """A producer whose answers get lost, or which dies, after the messages have been stored."""
-
-    def __init__(self, producer: Producer, *, dies: bool = False) -> None:
-        self._producer = producer
-        self._dies = dies
-        self.fail = True
-        self.sent = 0
-
-    def send_each(
-        self, topic: str, messages: Sequence[Outgoing], *, timeout_ms: int = 5000
-    ) -> list[SendResult | ClientError]:
-        results = self._producer.send_each(topic, messages, timeout_ms=timeout_ms)
-        self.sent += len(messages)
-        if not self.fail:
-            return results
-        if self._dies:
-            raise Died
-        return [BrokerUnreachable("broker", "the answer got lost") for _ in results]
-
-
-def bodies(admin: Admin, topic: str) -> list[bytes]:
-    found: list[Message] = []
-    for queue_id, stats in enumerate(admin.topic_stats(topic).queues):
-        if stats.max_offset:
-            found += admin.pull(topic, queue_id, 0, 1000)
-    return sorted(message.body for message in found)
+from tests.redisson.unsure import Unsure, bodies
 
 
 def test_a_topic_that_cannot_be_is_refused(client: redis.Redis) -> None:
