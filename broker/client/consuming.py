@@ -10,27 +10,20 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, Unpack, cast
 
 from ..engine.message import Message
-from ..remoting.codec import Command
-from ..remoting.codes import Request
 from . import names
-from .allocation import allocate
-from .answers import words
 from .credentials import Access
-from .errors import ClientError, InvalidArgument, RouteNotFound
-from .heartbeat import Heartbeat
-from .leniency import read_object
+from .errors import ClientError, InvalidArgument
+from .membership import Membership
 from .reader import PAUSE_AFTER_ERROR_S, QueueReader, as_delivered
 from .session import Session
 from .subscription import ALL, Subscription, subscription
-from .types import MessageQueue, Route
+from .types import MessageQueue
 
 logger = logging.getLogger(__name__)
 
 Handler = Callable[[Message], object]
 """Returns (or, if it is a coroutine function, completes) when the message is done; raises to get it again later."""
 
-REBALANCE_S = 20.0
-REBALANCE_SOON_S = 1.0
 COMMIT_S = 5.0
 DEFAULT_HANDLERS = 8
 MAX_RECONSUME_TIMES = 16
@@ -54,23 +47,19 @@ class AsyncConsumer:
         self._from_first = from_where == "first"
         self._handler_count = handlers
         self._session = Session(namesrv, **access)
-        where = "CONSUME_FROM_FIRST_OFFSET" if self._from_first else "CONSUME_FROM_LAST_OFFSET"
-        self._heartbeat = Heartbeat(self._session, consumer_group=group, from_where=where)
+        self._membership = Membership(self._session, group, self._take_share, from_first=self._from_first)
         self._wanted: dict[str, tuple[Subscription, Handler]] = {}
         self._readers: dict[MessageQueue, QueueReader] = {}
         self._work: asyncio.Queue[tuple[QueueReader, Message] | None] = asyncio.Queue()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._committing: asyncio.Task[None] | None = None
         self._workers: list[asyncio.Task[None]] = []
         self._threads: ThreadPoolExecutor | None = None
-        self._changed = asyncio.Event()
         self._stopping = False
-        self._incomplete = False
-        self._subscriptions: list[Subscription] = []
 
     @property
     def client_id(self) -> str:
         """This member's name in its group."""
-        return self._heartbeat.client_id
+        return self._membership.client_id
 
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
@@ -87,70 +76,13 @@ class AsyncConsumer:
             raise InvalidArgument("Nothing is subscribed; call subscribe before start.", field="topic")
         self._threads = ThreadPoolExecutor(self._handler_count, thread_name_prefix=f"handler-{self.group}")
         retry = f"%RETRY%{self.group}"
-        self._subscriptions = [wanted for wanted, _ in self._wanted.values()] + [subscription(retry, ALL)]
-        self._heartbeat.subscribe(self._subscriptions)
-        self._session.register(Request.NOTIFY_CONSUMER_IDS_CHANGED, self._members_changed)
-        self._session.on_lost(lambda address: self._changed.set())
+        self._membership.subscribe([*(wanted for wanted, _ in self._wanted.values()), subscription(retry, ALL)])
         loop = asyncio.get_running_loop()
         self._workers = [loop.create_task(self._handle_all()) for _ in range(self._handler_count)]
-        await self._rebalance()
-        self._tasks = [loop.create_task(self._rebalance_all()), loop.create_task(self._commit_all())]
+        await self._membership.join()
+        self._committing = loop.create_task(self._commit_all())
 
-    def _members_changed(self, address: str, request: Command) -> None:
-        if request.ext.get("consumerGroup") == self.group:
-            self._changed.set()
-
-    async def _rebalance_all(self) -> None:
-        while not self._stopping:
-            try:
-                async with asyncio.timeout(REBALANCE_SOON_S if self._incomplete else REBALANCE_S):
-                    await self._changed.wait()
-            except TimeoutError:
-                pass
-            self._changed.clear()
-            await self._rebalance()
-
-    async def _rebalance(self) -> None:
-        self._incomplete = False
-        routes = await self._find_routes()
-        self._heartbeat.reach(address for route in routes.values() for address in route.addresses.values())
-        await self._heartbeat.send_once()
-        for wanted in self._subscriptions:
-            route = routes.get(wanted.topic)
-            if route is None:
-                continue
-            try:
-                share = set(allocate(self.client_id, await self._members(route), route.readable()))
-            except ClientError as error:
-                self._incomplete = True
-                logger.warning("group %s keeps its queues of %s: %s", self.group, wanted.topic, error)
-                continue
-            await self._change_share(wanted, share)
-
-    async def _find_routes(self) -> dict[str, Route]:
-        """Routes of what is subscribed; a topic that is not there yet is looked for again soon."""
-        routes = {}
-        for wanted in self._subscriptions:
-            try:
-                routes[wanted.topic] = await self._session.route(wanted.topic)
-            except ClientError as error:
-                self._incomplete = True
-                logger.info("group %s waits for topic %s: %s", self.group, wanted.topic, error)
-        return routes
-
-    async def _members(self, route: Route) -> tuple[str, ...]:
-        """The members of the group, as one of the topic's brokers knows them."""
-        failure: ClientError | None = None
-        ext = {"consumerGroup": self.group}
-        for address in sorted(route.addresses.values()):
-            try:
-                answer = await self._session.ask(address, Request.GET_CONSUMER_LIST_BY_GROUP, ext)
-                return words(read_object(answer.body).get("consumerIdList"))
-            except ClientError as error:
-                failure = error
-        raise failure or RouteNotFound(route.topic)
-
-    async def _change_share(self, wanted: Subscription, share: set[MessageQueue]) -> None:
+    async def _take_share(self, wanted: Subscription, share: set[MessageQueue]) -> bool:
         held = {queue for queue in self._readers if queue.topic == wanted.topic}
         for queue in held - share:
             await self._release(self._readers.pop(queue))
@@ -158,6 +90,7 @@ class AsyncConsumer:
             reader = QueueReader(self._session, self.group, queue, wanted, self._deliver)
             self._readers[queue] = reader
             reader.start(from_first=self._from_first)
+        return True
 
     async def _release(self, reader: QueueReader) -> None:
         await reader.stop()
@@ -224,13 +157,14 @@ class AsyncConsumer:
         if self._stopping:
             return
         self._stopping = True
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._membership.rest()
+        if self._committing is not None:
+            self._committing.cancel()
+            await asyncio.gather(self._committing, return_exceptions=True)
         await asyncio.gather(*(reader.stop() for reader in self._readers.values()))
         await self._drain(drain_timeout_s)
         await self._commit(confirmed=True)
-        await self._heartbeat.stop()
+        await self._membership.leave()
         await self._session.close()
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)

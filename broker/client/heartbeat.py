@@ -8,6 +8,7 @@ import os
 import secrets
 import socket
 from collections.abc import Iterable
+from typing import Literal
 
 import msgspec
 
@@ -22,6 +23,8 @@ INTERVAL_S = 30.0
 #: After a beat that did not reach every broker.
 RETRY_S = 3.0
 GOODBYE_TIMEOUT_MS = 1000
+#: PASSIVELY is called with messages, ACTIVELY fetches them.
+ConsumeType = Literal["CONSUME_PASSIVELY", "CONSUME_ACTIVELY"]
 
 
 def new_client_id() -> str:
@@ -34,13 +37,14 @@ class Heartbeat:
 
     def __init__(
         self, session: Session, *, producer_group: str | None = None, consumer_group: str | None = None,
-        from_where: str = "CONSUME_FROM_LAST_OFFSET",
+        from_where: str = "CONSUME_FROM_LAST_OFFSET", consume_type: ConsumeType = "CONSUME_PASSIVELY",
     ) -> None:  # fmt: skip
         self.client_id = new_client_id()
         self._session = session
         self._producer_group = producer_group
         self._consumer_group = consumer_group
         self._from_where = from_where
+        self._consume_type = consume_type
         self._subscriptions: tuple[Subscription, ...] = ()
         self._addresses: set[str] = set()
         self._task: asyncio.Task[None] | None = None
@@ -95,7 +99,7 @@ class Heartbeat:
             consumers.append(
                 {
                     "groupName": self._consumer_group,
-                    "consumeType": "CONSUME_PASSIVELY",
+                    "consumeType": self._consume_type,
                     "messageModel": "CLUSTERING",
                     "consumeFromWhere": self._from_where,
                     "subscriptionDataSet": [each.about() for each in self._subscriptions],

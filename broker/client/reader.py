@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ..engine.message import Message
 from ..remoting.client import Response
 from ..remoting.codes import Answer, Request
-from .errors import BadAnswer, BrokerRefused, ClientError
+from .errors import BadAnswer, ClientError
+from .offsets import QueueOffsets
 from .records import read_record, split_records
 from .session import Session
 from .subscription import Subscription
@@ -40,29 +41,70 @@ _PULL_ANSWERS = (Answer.SUCCESS, Answer.PULL_NOT_FOUND, Answer.PULL_RETRY_IMMEDI
 Deliver = Callable[["QueueReader", Message], None]
 
 
+@dataclass(frozen=True, slots=True)
+class ReadAhead:
+    """How much of one queue may be in memory; bytes are exceeded by one pull at most."""
+
+    messages: int = IN_FLIGHT_COUNT
+    size_bytes: int = IN_FLIGHT_BYTES
+
+
 class QueueReader:
     """One queue of one group; `deliver` is called with each message that is wanted."""
 
     def __init__(
-        self, session: Session, group: str, queue: MessageQueue, wanted: Subscription, deliver: Deliver
-    ) -> None:
+        self, session: Session, group: str, queue: MessageQueue, wanted: Subscription, deliver: Deliver,
+        ahead: ReadAhead = ReadAhead(),
+    ) -> None:  # fmt: skip
         self.queue = queue
+        self.wanted = wanted
+        self.offsets = QueueOffsets(session, group, queue)
         self._session = session
         self._group = group
-        self._wanted = wanted
         self._deliver = deliver
+        self._ahead = ahead
         self._next_offset = -1
         self._committed = -1
+        self._from_first = False
         self._in_flight: dict[int, int] = {}
         self._in_flight_bytes = 0
         self._room = asyncio.Event()
         self._room.set()
+        self._paused = False
         self.dropped = False
         self._task: asyncio.Task[None] | None = None
 
     def start(self, *, from_first: bool) -> None:
         """Begin to pull, from where the group stands."""
-        self._task = asyncio.get_running_loop().create_task(self._read(from_first))
+        self._from_first = from_first
+        self._task = asyncio.get_running_loop().create_task(self._read())
+
+    def seek(self, offset: int) -> None:
+        """Go on at `offset`, or from where the group stands if it is negative; forgets all that was read ahead."""
+        if self._task is not None:
+            self._task.cancel()
+        self._in_flight.clear()
+        self._in_flight_bytes = 0
+        self._next_offset = offset
+        self._make_room()
+        self._task = asyncio.get_running_loop().create_task(self._read())
+
+    def pause(self) -> None:
+        """Pull no more until `resume`; a pull that is on its way still delivers."""
+        self._paused = True
+        self._room.clear()
+
+    def resume(self) -> None:
+        """Pull again."""
+        self._paused = False
+        self._make_room()
+
+    def _make_room(self) -> None:
+        full = len(self._in_flight) >= self._ahead.messages or self._in_flight_bytes >= self._ahead.size_bytes
+        if full or self._paused:
+            self._room.clear()
+        else:
+            self._room.set()
 
     async def stop(self) -> None:
         """Pull no more; messages whose handler has not begun are to be left alone (`dropped`)."""
@@ -76,8 +118,7 @@ class QueueReader:
         size = self._in_flight.pop(message.queue_offset, None)
         if size is not None:
             self._in_flight_bytes -= size
-            if len(self._in_flight) < IN_FLIGHT_COUNT and self._in_flight_bytes < IN_FLIGHT_BYTES:
-                self._room.set()
+            self._make_room()
 
     @property
     def finished_offset(self) -> int:
@@ -86,23 +127,27 @@ class QueueReader:
 
     async def commit(self, *, confirmed: bool = False) -> None:
         """Tell the broker how far the group is, if that changed; `confirmed` waits for its answer."""
-        offset = self.finished_offset
+        await self.commit_at(self.finished_offset, confirmed=confirmed)
+
+    async def commit_at(self, offset: int, *, confirmed: bool) -> None:
+        """As commit, of an offset that the caller keeps; a negative one is none yet."""
         if offset < 0 or offset == self._committed:
             return
-        ext = self._about_queue() | {"commitOffset": str(offset)}
-        address = await self._address()
-        if confirmed:
-            await self._session.ask(address, Request.UPDATE_CONSUMER_OFFSET, ext)
-        else:
-            await self._session.tell(address, Request.UPDATE_CONSUMER_OFFSET, ext)
+        await self.offsets.commit(offset, confirmed=confirmed)
         self._committed = offset
 
-    async def _read(self, from_first: bool) -> None:
+    async def find_start(self) -> None:
+        """Find out where the group stands, unless that is known."""
+        if self._next_offset < 0:
+            start = await self.offsets.start(from_first=self._from_first)
+            if self._next_offset < 0:
+                self._next_offset = self._committed = start
+
+    async def _read(self) -> None:
         failures = 0
         while not self.dropped:
             try:
-                if self._next_offset < 0:
-                    self._next_offset = self._committed = await self._first_offset(from_first)
+                await self.find_start()
                 await self._room.wait()
                 await self._pull_once()
                 failures = 0
@@ -113,33 +158,20 @@ class QueueReader:
                 self._session.forget_route(self.queue.topic)
                 await asyncio.sleep(min(PAUSE_AFTER_ERROR_S * failures, LONGEST_PAUSE_S))
 
-    async def _first_offset(self, from_first: bool) -> int:
-        address = await self._address()
-        answer = await self._session.ask(
-            address, Request.QUERY_CONSUMER_OFFSET, self._about_queue(),
-            accept=(Answer.SUCCESS, Answer.QUERY_NOT_FOUND),
-        )  # fmt: skip
-        if answer.code == Answer.SUCCESS:
-            return int(answer.ext["offset"])
-        if from_first or self.queue.topic.startswith("%RETRY%"):
-            return 0
-        ext = self._about_queue() | {"committed": "true"}
-        return int((await self._session.ask(address, Request.GET_MAX_OFFSET, ext)).ext["offset"])
-
     async def _pull_once(self) -> None:
-        ext = self._about_queue() | {
+        ext = self.offsets.about() | {
             "queueOffset": str(self._next_offset),
-            "maxMsgNums": str(PULL_COUNT),
+            "maxMsgNums": str(max(1, min(PULL_COUNT, self._ahead.messages - len(self._in_flight)))),
             "maxMsgBytes": str(PULL_BYTES),
             "sysFlag": str(_SUSPEND_WITH_SUBSCRIPTION),
             "commitOffset": "0",
             "suspendTimeoutMillis": str(SUSPEND_MS),
-            "subscription": self._wanted.expression,
-            "subVersion": str(self._wanted.version),
-            "expressionType": self._wanted.kind,
+            "subscription": self.wanted.expression,
+            "subVersion": str(self.wanted.version),
+            "expressionType": self.wanted.kind,
         }
         answer = await self._session.ask(
-            await self._address(), Request.PULL_MESSAGE, ext, timeout_ms=PULL_TIMEOUT_MS, accept=_PULL_ANSWERS
+            await self.offsets.address(), Request.PULL_MESSAGE, ext, timeout_ms=PULL_TIMEOUT_MS, accept=_PULL_ANSWERS
         )
         if self.dropped:
             return
@@ -155,13 +187,12 @@ class QueueReader:
                 # the broker's own check let it pass: damaged on the way or by the broker; it must not stop the queue
                 logger.error("a record of %s is damaged and skipped: %s", self.queue, error)
                 continue
-            if not self._wanted.wants(message.tags):
+            if not self.wanted.wants(message.tags):
                 continue
             self._in_flight[message.queue_offset] = message.size
             self._in_flight_bytes += message.size
             self._deliver(self, message)
-        if len(self._in_flight) >= IN_FLIGHT_COUNT or self._in_flight_bytes >= IN_FLIGHT_BYTES:
-            self._room.clear()
+        self._make_room()
 
     async def send_back(self, message: Message, max_times: int) -> None:
         """Have the broker deliver the message again later, or park it as a dead letter after `max_times`."""
@@ -175,22 +206,7 @@ class QueueReader:
             "maxReconsumeTimes": str(max_times),
             "bname": self.queue.broker,
         }
-        await self._session.ask(await self._address(), Request.CONSUMER_SEND_MSG_BACK, ext)
-
-    def _about_queue(self) -> dict[str, str]:
-        return {
-            "consumerGroup": self._group,
-            "topic": self.queue.topic,
-            "queueId": str(self.queue.queue_id),
-            "bname": self.queue.broker,
-        }
-
-    async def _address(self) -> str:
-        route = await self._session.route(self.queue.topic)
-        address = route.addresses.get(self.queue.broker)
-        if address is None:
-            raise BrokerRefused(Answer.TOPIC_NOT_EXIST, f"Broker {self.queue.broker} does not hold the topic now.")
-        return address
+        await self._session.ask(await self.offsets.address(), Request.CONSUMER_SEND_MSG_BACK, ext)
 
 
 def as_delivered(message: Message) -> Message:
