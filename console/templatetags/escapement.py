@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Literal
 
 from django import template
 from django.utils.html import format_html, format_html_join
@@ -17,18 +18,20 @@ from console.templatetags.spans import delay_name, span
 register = template.Library()
 
 UNKNOWN = mark_safe('<span class="q">&ndash;</span>')
+#: what a filter is given: a template resolves a field of a row that is not there to an empty text
+Figure = float | Literal[""] | None
 
 
 @register.filter
-def figure(value: float | None) -> SafeString | str:
+def figure(value: Figure) -> SafeString | str:
     """A count with thousands separators; a dash when unknown."""
-    return UNKNOWN if value is None else f"{value:,.0f}"
+    return UNKNOWN if value is None or value == "" else f"{value:,.0f}"
 
 
 @register.filter
-def rate(value: float | None) -> SafeString | str:
+def rate(value: Figure) -> SafeString | str:
     """A rate per second with as many decimals as it deserves."""
-    if value is None:
+    if value is None or value == "":
         return UNKNOWN
     if value >= 10 or value == 0:
         return f"{value:,.0f}"
@@ -36,17 +39,17 @@ def rate(value: float | None) -> SafeString | str:
 
 
 @register.filter
-def millis(value: float | None) -> SafeString | str:
+def millis(value: Figure) -> SafeString | str:
     """Milliseconds with one decimal below a hundred."""
-    if value is None:
+    if value is None or value == "":
         return UNKNOWN
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
 
 
 @register.filter
-def size(value: int | None) -> SafeString | str:
+def size(value: Figure) -> SafeString | str:
     """Bytes in B, kB, MB, GB (powers of 1,000)."""
-    if value is None:
+    if value is None or value == "":
         return UNKNOWN
     number = float(value)
     for unit in ("B", "kB", "MB", "GB"):
@@ -63,9 +66,9 @@ def delay(delay_ms: int) -> str:
 
 
 @register.filter
-def percent(value: float | None) -> SafeString | str:
+def percent(value: Figure) -> SafeString | str:
     """A share of one in per cent."""
-    return UNKNOWN if value is None else f"{value:.0%}".replace("%", " %")
+    return UNKNOWN if value is None or value == "" else f"{value:.0%}".replace("%", " %")
 
 
 def _moment(ms: int) -> datetime:

@@ -98,6 +98,7 @@ def test_a_plot_leads_to_a_range_and_to_messages(web: Web, context: BrowserConte
     page.mouse.click(box["x"] + box["width"] / 2, middle)
     page.wait_for_url(re.compile(r"series=sent&at=\d+&step=60000#behind"))
     expect(page.locator("#behind")).to_contain_text("Behind one bar of Sent")
+    expect(page.locator("[data-plot]:not([hidden]) canvas").first).to_be_visible()
     over.scroll_into_view_if_needed()
     box = over.bounding_box()
     assert box is not None

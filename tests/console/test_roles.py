@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, Permission
@@ -15,6 +16,7 @@ from console.access.roles import ADMINISTRATOR, OPERATOR, ROLES, VIEWER
 from console.operations.registry import KINDS
 from console.operations.rows import AuditEntry, Operation
 from console.pages.urls import urlpatterns
+from console.queries.asking import hang_up
 from tests.console.people import browser_of, person
 from tests.console.stage import Stage
 
@@ -71,6 +73,15 @@ def test_a_viewer_sees_every_page_and_changes_nothing(stage: Stage) -> None:
             assert answer.status_code in (DENIED, NOT_FOUND, NOT_ALLOWED), (name, method, answer.status_code)
     assert Operation.objects.count() == 0
     assert set(AuditEntry.objects.values_list("what", flat=True)) <= {"denied"}
+
+
+def test_every_page_opens_while_nobody_answers(transactional_db: None, settings: Any, free_port: int) -> None:
+    settings.ESCAPEMENT_NAMESRV = f"127.0.0.1:{free_port}"
+    viewer = browser_of(person("viewer"))
+    for name, path in CLOSED:
+        expected = (200, 302, NOT_FOUND, NOT_ALLOWED) if name not in ACTS else (DENIED, NOT_ALLOWED)
+        assert viewer.get(path).status_code in expected, name
+    hang_up()
 
 
 @pytest.mark.parametrize("kind", list(KINDS))

@@ -70,7 +70,7 @@ def test_the_transfer_service_in_a_cluster(cluster: RealServer) -> None:
         service.stop()
 
 
-def test_tls_and_a_password(tmp_path: Path) -> None:
+def test_tls_and_a_password(tmp_path: Path, free_port: int) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
     subprocess.run(
@@ -83,8 +83,8 @@ def test_tls_and_a_password(tmp_path: Path) -> None:
     server = RealServer("redis", tmp_path / "server", *options, "--tls-auth-clients", "no", password="secret")
     try:
         plain = server.client()
-        plain.config_set("tls-port", server.port + 1)
-        url = f"rediss://:secret@localhost:{server.port + 1}/0?ssl_ca_certs={certificate}"
+        plain.config_set("tls-port", free_port)
+        url = f"rediss://:secret@localhost:{free_port}/0?ssl_ca_certs={certificate}"
         queue = DelayedQueue("orders", url)
         queue.offer("x", delay=0)
         assert move_all_due(queue) == 1
