@@ -20,7 +20,18 @@ from .grants import require, require_somewhere
 from .identifiers import MessageIdentifier, parse
 from .life import TIMER_TOPIC, Life, State, is_delete, is_timer, life_of
 from .room import Room
-from .schemas import FoundMessage, GroupList, GroupRow, LevelList, LevelRow, RecordPlace, TopicList, TopicRow
+from .schemas import (
+    FoundMessage,
+    GroupList,
+    GroupRow,
+    LevelList,
+    LevelRow,
+    RecordPlace,
+    TopicList,
+    TopicRow,
+    TracedStep,
+)
+from .tracing import traced_steps
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 #: Topics where messages of other topics wait.
@@ -109,7 +120,7 @@ async def _shown(found: Message, topic: str, broker: str, room: Room) -> FoundMe
     unique = found.unique_key
     if is_timer(found):
         life = await life_of(found, topic, await room.admin.address_of(broker), room)
-        return _described(found, topic, broker, life)
+        return _described(found, topic, broker, life, await traced_steps(unique, room))
     records = [found]
     if unique is not None and (found.topic == SCHEDULE_TOPIC or "DELAY" in found.properties):
         other = topic if found.topic == SCHEDULE_TOPIC else SCHEDULE_TOPIC
@@ -121,10 +132,10 @@ async def _shown(found: Message, topic: str, broker: str, room: Room) -> FoundMe
     if parked is not None:
         state = "delivered" if len(records) > 1 else "waiting"
     due_ms = await _due_ms(parked, broker, room) if parked is not None else None
-    return _described(found, topic, broker, Life(state, due_ms, records))
+    return _described(found, topic, broker, Life(state, due_ms, records), await traced_steps(unique, room))
 
 
-def _described(found: Message, topic: str, broker: str, life: Life) -> FoundMessage:
+def _described(found: Message, topic: str, broker: str, life: Life, trace: list[TracedStep] | None) -> FoundMessage:
     text = body_text(found.body)
     return FoundMessage(
         id=str(MessageIdentifier(broker, topic, found.position, found.unique_key or "")),
@@ -142,6 +153,7 @@ def _described(found: Message, topic: str, broker: str, life: Life) -> FoundMess
         reconsume_times=found.reconsume_times,
         due_ms=life.due_ms,
         records=_places(life.records),
+        trace=trace,
     )
 
 

@@ -113,6 +113,22 @@ class RecordPlace(Struct, kw_only=True):
     stored_ms: int
 
 
+class TracedStep(Struct, kw_only=True):
+    """What a client with tracing told of a message, by its own clock; null where it does not say. Nobody checks it.
+
+    consumed: given to a handler at `at_ms`, which was at work for `took_ms`; `succeeded` null: its end was not told.
+    """
+
+    what: Literal["sent", "consumed", "ended", "recalled"]
+    at_ms: int | None
+    group: str | None
+    client: str | None
+    took_ms: int | None
+    succeeded: bool | None
+    retries: Annotated[int | None, Meta(description="Tries before this one.")]
+    state: Annotated[str | None, Meta(description="How a transaction ended.")]
+
+
 class FoundMessage(Struct, kw_only=True):
     """A stored message. `state`: waiting, delivered, cancelled, or stored (it was never delayed)."""
 
@@ -131,6 +147,10 @@ class FoundMessage(Struct, kw_only=True):
     reconsume_times: int
     due_ms: int | None
     records: list[RecordPlace]
+    trace: Annotated[
+        list[TracedStep] | None,
+        Meta(description="What clients told in RMQ_SYS_TRACE_TOPIC, the first 100; null: it could not be read."),
+    ]
 
 
 class TopicRow(Struct, kw_only=True):

@@ -1,4 +1,4 @@
-"""The life of a message on one line: every physical record a dot, idle time folded to a fixed width."""
+"""The life of a message on one line: a physical record is a dot, what a client told a square; idle time is folded."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ class Stop:
     when: str
     kind: str
     gap: str = ""
+    #: a client told it, no record shows it
+    is_told: bool = False
 
 
 _MARKS = {"done": "fv", "moved": "fb", "failed": "fr", "ahead": "fs"}
@@ -40,7 +42,10 @@ def life_svg(stops: Sequence[Stop], *, label: str, width: int = 960) -> str:
         y = LINE - 26 if up else LINE + 24
         ring = ' class="fs sel"' if stop.kind == "ahead" else f' class="{_MARKS[stop.kind]}"'
         parts.append(f'<path class="ax" d="M{place(x)} {LINE}V{LINE - 14 if up else LINE + 12}"/>')
-        parts.append(f'<circle{ring} cx="{place(x)}" cy="{LINE}" r="5"/>')
+        if stop.is_told:
+            parts.append(f'<rect{ring} x="{place(x - 4.5)}" y="{LINE - 4.5}" width="9" height="9" rx="1"/>')
+        else:
+            parts.append(f'<circle{ring} cx="{place(x)}" cy="{LINE}" r="5"/>')
         parts.append(f'<text x="{place(x)}" y="{y}" class="b tm">{stop.title}</text>')
         parts.append(f'<text x="{place(x)}" y="{y + 12}" class="tm">{stop.when}</text>')
     parts.append("</svg>")

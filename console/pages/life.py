@@ -1,4 +1,4 @@
-"""A message's hops as the stops of its life line."""
+"""A message's steps as the stops of its life line: dots are records, squares are what clients told."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
 
 from console.charts.life import FOLD_MS, Stop, life_svg
-from console.queries.shapes.messages import Hop, HopKind, MessagePage
+from console.queries.shapes.message_life import LifeStep, StepKind
+from console.queries.shapes.messages import MessagePage
 from console.templatetags.spans import span
 
-_KINDS = {HopKind.RETRY: "moved", HopKind.DEAD_LETTER: "failed"}
-#: records drawn; the table has all
+_KINDS = {StepKind.RETRY: "moved", StepKind.DEAD_LETTER: "failed"}
+#: steps drawn; the table has all
 _MOST = 12
+#: a name under the line: what is longer is in the table
+_NAME_LENGTH = 14
 
 
 def life_of(data: MessagePage) -> SafeString | None:
@@ -23,21 +26,32 @@ def life_of(data: MessagePage) -> SafeString | None:
     if not data.hops:
         return None
     stops: list[Stop] = []
-    if data.born_ms is not None:
-        stops.append(Stop(data.born_ms, escape(_("born")), _time(data.born_ms), "done"))
-    for hop in data.hops[-_MOST:]:
-        stops.append(_stop(hop, stops[-1].ms if stops else None))
+    for step in [step for step in data.steps if step.ms is not None][-_MOST:]:
+        stops.append(_stop(step, stops[-1].ms if stops else None))
     if data.pending and data.due_ms is not None:
         gap = escape(span(data.due_ms - stops[-1].ms))
         stops.append(Stop(data.due_ms, escape(_("due")), _time(data.due_ms), "ahead", gap))
-    label = escape(_("The life of the message: %(count)s records") % {"count": len(data.hops)})
+    label = escape(_("The life of the message: %(count)s steps") % {"count": len(data.steps)})
     return mark_safe(life_svg(stops, label=label))  # noqa: S308 - every text is escaped
 
 
-def _stop(hop: Hop, before_ms: int | None) -> Stop:
-    apart = hop.store_ms - before_ms if before_ms is not None else 0
+def _stop(step: LifeStep, before_ms: int | None) -> Stop:
+    ms = step.ms or 0
+    apart = ms - before_ms if before_ms is not None else 0
     gap = escape(span(apart)) if apart > FOLD_MS else ""
-    return Stop(hop.store_ms, escape(hop.kind.label), _time(hop.store_ms), _KINDS.get(hop.kind, "done"), gap)
+    kind = "failed" if step.succeeded is False else _KINDS.get(step.kind, "done")
+    return Stop(ms, escape(_title(step)), _time(ms), kind, gap, is_told=step.is_told)
+
+
+def _title(step: LifeStep) -> str:
+    if step.kind is StepKind.CONSUMED:
+        name = step.group or _("somebody")
+        return name if len(name) <= _NAME_LENGTH else name[: _NAME_LENGTH - 1] + "…"
+    if step.succeeded is False:
+        return _("not sent") if step.kind is StepKind.SENT else _("failed")
+    return {
+        StepKind.RETRY: _("retried"), StepKind.PARKED: _("parked"), StepKind.ENDED: _("decided"),
+    }.get(step.kind, str(step.kind.label))  # fmt: skip
 
 
 def _time(ms: int) -> str:

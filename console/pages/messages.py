@@ -16,6 +16,7 @@ from console.pages.jumping import OFFSET_ID
 from console.pages.life import life_of
 from console.queries import raw_body
 from console.queries.shapes.messages import MessageFilter
+from console.tracing import TOLD_LIMIT
 
 _TOPICS_OFFERED = 200
 _LENGTHS = {"from": 64, "to": 64, "tag": 255, "property": 500}
@@ -64,7 +65,9 @@ def message(request: HttpRequest, message_id: str) -> HttpResponse:
     if not data.found and not data.evidence.stale:
         raise Http404(_("There is no such message."))
     body_url = reverse("message_body", args=[message_id]) + ("?" + urlencode({"topic": topic}) if topic else "")
-    context = {"data": data, "here": "messages", "life": life_of(data), "body_url": body_url}
+    context = {
+        "data": data, "here": "messages", "life": life_of(data), "body_url": body_url, "shown_told": TOLD_LIMIT,
+    }  # fmt: skip
     return render(request, "messages/message.html", context)
 
 

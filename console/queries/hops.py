@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 
 from broker.client import Message
 from console.queries.shapes.messages import Hop, HopKind
+from console.tracing import Told
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+#: topics of one group: tries again, and dead letters
+PREFIXES = ("%RETRY%", "%DLQ%")
 
 
 @dataclass(slots=True)
@@ -18,6 +21,8 @@ class Trail:
     records: dict[int, Message] = field(default_factory=dict)
     dues_ms: dict[int, int] = field(default_factory=dict)
     delay_offsets: dict[int, int] = field(default_factory=dict)
+    #: what clients with tracing told; None: could not be asked
+    told: tuple[Told, ...] | None = None
 
     def __post_init__(self) -> None:
         self.add(self.opened)
@@ -43,6 +48,18 @@ class Trail:
         properties = self.opened.properties
         named = (SCHEDULE_TOPIC, self.real_topic, properties.get("REAL_TOPIC"), properties.get("RETRY_TOPIC"))
         return tuple(dict.fromkeys(topic for topic in named if topic))
+
+    @property
+    def sent_to(self) -> str:
+        """The topic that the message was sent to first: that of a retry or a dead letter is another one."""
+        return self.opened.properties.get("RETRY_TOPIC") or self.real_topic
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Groups that may have had the message: whose retry or dead letter it is, and those that told so."""
+        names = [self.real_topic.removeprefix(prefix) for prefix in PREFIXES if self.real_topic.startswith(prefix)]
+        names += [line.group for line in self.told or () if line.what == "consumed" and line.group]
+        return tuple(dict.fromkeys(names))
 
     @property
     def real_topic(self) -> str:
@@ -108,6 +125,7 @@ def hops_of(trail: Trail) -> tuple[Hop, ...]:
                 due_ms=due_ms,
                 late_ms=released_late,
                 current=record.position == trail.opened.position,
+                tries=record.reconsume_times,
             )
         )
     return tuple(hops)

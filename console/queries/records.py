@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message, RouteNotFound
+from broker.models import ConsumerOffset, Topic
 from console.queries.asking import ask
 from console.queries.bodies import body_of
 from console.queries.catalogue import topics
-from console.queries.hops import SCHEDULE_TOPIC, Trail, hops_of
+from console.queries.hops import PREFIXES, SCHEDULE_TOPIC, Trail, hops_of
+from console.queries.message_life import steps_of
 from console.queries.mirrored import mirrored
 from console.queries.shapes.evidence import Evidence, StaleReason
 from console.queries.shapes.messages import Found, MessagePage, MessageSearch
+from console.tracing import TOLD_LIMIT, Told, told_of
 
 #: by offset id, by key, queue entries, delay offsets
 MESSAGE_REQUESTS = (33, 12, 321, 45)
 SEARCH_REQUESTS = (12, 45)
 #: records of one message that are looked for: far more than retries make
 RECORDS_LIMIT = 32
+#: groups whose tries and dead letters are looked through for one message
+GROUPS_LIMIT = 16
 #: topics that one search without a topic asks
 EVERYWHERE = 64
 #: response codes that mean "no such record", not "no": SYSTEM_ERROR with 33, QUERY_NOT_FOUND, TOPIC_NOT_EXIST
@@ -31,6 +36,7 @@ def message(message_id: str, topic: str | None = None) -> MessagePage:
     if trail is None:
         return _absent(evidence, here.now_ms, message_id, here.name, topic)
     opened = trail.opened
+    hops = hops_of(trail)
     host, port = opened.born_host
     return MessagePage(
         evidence=evidence,
@@ -52,10 +58,12 @@ def message(message_id: str, topic: str | None = None) -> MessagePage:
         due_ms=trail.due_ms,
         pending=trail.pending,
         delay_level=trail.delay_level,
-        hops=hops_of(trail),
+        hops=hops,
         properties=tuple(sorted(opened.properties.items())),
         properties_bytes=sum(len(name.encode()) + len(text.encode()) + 2 for name, text in opened.properties.items()),
         body=body_of(opened.body, opened.sys_flag),
+        steps=steps_of(opened, hops, (trail.told or ())[:TOLD_LIMIT]),
+        told=None if trail.told is None else len(trail.told),
     )
 
 
@@ -135,7 +143,7 @@ def _trail(admin: Admin, message_id: str, topic: str | None) -> Trail | None:
     opened = _open(admin, message_id, topic)
     if opened is None:
         return None
-    trail = Trail(opened)
+    trail = Trail(opened, told=_told(admin, opened.unique_key))
     for record in _kin(admin, trail):
         trail.add(record)
     released = admin.delay_offsets() if trail.parked else {}
@@ -175,7 +183,7 @@ def _by_unique_id(admin: Admin, topic: str, unique_id: str) -> Message | None:
 def _kin(admin: Admin, trail: Trail) -> list[Message]:
     """Other records of the same message: by its unique id, and by the position that a release came from."""
     found: list[Message] = []
-    for topic in trail.topics:
+    for topic in (*trail.topics, *_topics_of_groups(trail)):
         if trail.opened.unique_key:
             try:
                 found += admin.records_by_unique_id(topic, trail.opened.unique_key, RECORDS_LIMIT)
@@ -189,6 +197,26 @@ def _kin(admin: Admin, trail: Trail) -> list[Message]:
             # retention may have taken the parked record; the release stands by itself
             return found
     return found
+
+
+def _topics_of_groups(trail: Trail) -> list[str]:
+    """Topics of tries and dead letters of the groups that had the message, or read its topic, that there are."""
+    broker = mirrored().name
+    readers = ConsumerOffset.objects.filter(broker=broker, topic=trail.sent_to).values_list("group", flat=True)
+    groups = dict.fromkeys((*trail.groups, *readers.distinct().order_by("group")[:GROUPS_LIMIT]))
+    names = [prefix + group for group in list(groups)[:GROUPS_LIMIT] for prefix in PREFIXES]
+    found = Topic.objects.filter(broker=broker, name__in=names).exclude(name__in=trail.topics)
+    return list(found.order_by("name").values_list("name", flat=True))
+
+
+def _told(admin: Admin, unique_id: str | None) -> tuple[Told, ...] | None:
+    if not unique_id:
+        return ()
+    try:
+        return told_of(admin.traces(unique_id))
+    except ClientError:
+        # the page is worth showing without what clients told, and says so
+        return None
 
 
 def _absent(evidence: Evidence, now_ms: int, message_id: str, broker: str, topic: str | None) -> MessagePage:

@@ -36,6 +36,23 @@ async def test_a_waiting_message_says_so_and_when_it_is_due(api: httpx.AsyncClie
     assert by_unique_id.json() == found
 
 
+async def test_what_clients_told_of_a_message_is_told_with_it(api: httpx.AsyncClient) -> None:
+    sent = (await api.post(ONE, json={"body": "x"})).json()
+    address = f"/api/v1/messages/{sent['id']}"
+    assert (await api.get(address)).json()["trace"] == []
+    key = sent["message_id"]
+    before = f"SubBefore\x011700000000100\x01Region\x01billing\x01R1\x01{key}\x010\x01k\x0110.0.0.9\x02"
+    after = f"SubAfter\x01R1\x01{key}\x017\x01false\x01k\x010\x011700000000107\x01billing\x02"
+    told = {"body": before + after, "keys": [key]}
+    assert (await api.post("/api/v1/topics/RMQ_SYS_TRACE_TOPIC/messages", json=told)).status_code == 201
+    assert (await api.get(address)).json()["trace"] == [
+        {
+            "what": "consumed", "at_ms": 1700000000100, "group": "billing", "client": "10.0.0.9", "took_ms": 7,
+            "succeeded": False, "retries": 0, "state": None,
+        }
+    ]  # fmt: skip
+
+
 async def test_a_body_that_is_no_text_is_given_as_base64(api: httpx.AsyncClient) -> None:
     sent = (await api.post(ONE, json={"body_base64": "/w=="})).json()
     found = (await api.get(f"/api/v1/messages/{sent['id']}")).json()

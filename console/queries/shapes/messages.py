@@ -8,6 +8,7 @@ from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
 
 from console.queries.shapes.evidence import Evidence
+from console.queries.shapes.message_life import LifeStep
 
 
 class HopKind(TextChoices):
@@ -42,6 +43,8 @@ class Hop:
     late_ms: int | None
     #: the record this page was opened on
     current: bool
+    #: tries before this record was given out (reconsumeTimes)
+    tries: int = 0
 
 
 class BodyForm(TextChoices):
@@ -103,6 +106,10 @@ class MessagePage:
     properties: tuple[tuple[str, str], ...]
     properties_bytes: int
     body: Body | None
+    #: records and what clients told, in order of time
+    steps: tuple[LifeStep, ...] = ()
+    #: things that clients with tracing told, the first TOLD_LIMIT are among the steps; None: could not be asked
+    told: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
