@@ -16,6 +16,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
 
 from .jobs import JOBS
 from .points import Question
@@ -30,6 +31,9 @@ FOLLOWED = "flow"
 #: How often new stretches are looked for, and how often somebody may stop it, in seconds.
 TRIGGER_S = 2
 BEAT_S = 1.0
+#: Spark gives a Python worker ten seconds to begin, which is too short on a machine that is busy; no setting says more.
+STARTS = 5
+LATE_WORKER = "failed to connect back"
 
 
 class Follower:
@@ -45,23 +49,33 @@ class Follower:
         """Follow until somebody wants it to end; ``once``: up to the present end. Raises what Spark raises."""
         beats = Sink(self._order.database_url, self._order.runs)
         beats.beat(0.0)
+        try:
+            for start in range(1, STARTS + 1):
+                error = self._follow(self.query(once=once), beats)
+                if error is None:
+                    return
+                if LATE_WORKER not in str(error) or start == STARTS:
+                    raise error
+        finally:
+            beats.close()
+            self._sink.close()
+
+    def query(self, *, once: bool) -> StreamingQuery:
+        """Begin to read behind what the checkpoint says."""
         options = {**OPTIONS, "levels": self._order.levels, "broker": self._order.broker_address}
         frame = self._session.readStream.format("rocketmq_log").options(**options)
         writer = frame.load(self._order.store).writeStream.foreachBatch(self._add)
         writer = writer.option("checkpointLocation", self._checkpoint)
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{TRIGGER_S} seconds"}
-        query = writer.trigger(**trigger).start()
+        return writer.trigger(**trigger).start()
+
+    def _follow(self, query: StreamingQuery, beats: Sink) -> Exception | None:
         stopped = threading.Event()
-        try:
-            while query.isActive and not stopped.wait(BEAT_S):
-                if beats.beat(1.0):
-                    query.stop()
-                    beats.give_up("cancelled", "")
-            if (error := query.exception()) is not None:
-                raise error
-        finally:
-            beats.close()
-            self._sink.close()
+        while query.isActive and not stopped.wait(BEAT_S):
+            if beats.beat(1.0):
+                query.stop()
+                beats.give_up("cancelled", "")
+        return query.exception()
 
     def _add(self, stretch: DataFrame, number: int) -> None:
         view = view_of(stretch)
