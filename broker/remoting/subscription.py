@@ -17,12 +17,11 @@ _MOST_TAGS = 1000
 
 
 class SubscriptionBody(msgspec.Struct, rename="camel"):
-    """SubscriptionData as clients write it."""
+    """SubscriptionData as clients write it; what they derive from the expression (tagsSet, codeSet) is not read: the Go
+    client writes the codes as strings."""
 
     topic: str
     sub_string: str | None = ALL
-    tags_set: list[str] = []
-    code_set: list[int] = []
     sub_version: int = 0
     class_filter_mode: bool = False
     expression_type: str | None = TAG
