@@ -6,7 +6,7 @@ import json
 
 from broker.remoting.codes import Answer, Request
 from broker.remoting.service import BrokerService
-from tests.remoting.peer import Peer
+from tests.remoting.peer import Peer, records
 
 #: Codes of tags are strings, sets are in order of their text, and every set is there.
 HEARTBEAT = (
@@ -25,3 +25,19 @@ async def test_a_heartbeat_whose_codes_of_tags_are_strings_is_taken(service: Bro
     subscription = json.loads(seen.body)["subscriptionTable"]["orders"]
     assert sorted(subscription["tagsSet"]) == ["open", "paid"]
     assert sorted(subscription["codeSet"]) == [3417674, 3433164]
+
+
+async def test_a_pull_of_no_messages_brings_one(peer: Peer) -> None:
+    """Its pull consumer asks for 0 messages unless its user chose a number."""
+    await peer.create_topic("orders")
+    for body in (b"first", b"second"):
+        await peer.send("orders", body)
+    ext = {
+        "commitOffset": "0", "consumerGroup": "billing", "expressionType": "TAG", "maxMsgNums": "0", "queueId": "0",
+        "queueOffset": "0", "subVersion": "0", "subscription": "*", "suspendTimeoutMillis": "20000", "sysFlag": "6",
+        "topic": "orders",
+    }  # fmt: skip
+    answer = await peer.ask(Request.PULL_MESSAGE, ext)
+    assert answer.code == Answer.SUCCESS, answer.remark
+    assert [message.body for message in records(answer.body)] == [b"first"]
+    assert answer.ext["nextBeginOffset"] == "1"

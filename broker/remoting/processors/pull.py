@@ -74,7 +74,8 @@ class PullProcessor:
             group,
             topic,
             queue_id,
-            min(whole(ext, "maxMsgNums", 32, low=1, high=INT_MAX), MOST_MESSAGES),
+            # none is one, as at RocketMQ: pull consumers of the Go client ask for 0 unless they are told otherwise
+            min(max(whole(ext, "maxMsgNums", 32, low=0, high=INT_MAX), 1), MOST_MESSAGES),
             min(whole(ext, "maxMsgBytes", MOST_BYTES, low=0, high=INT_MAX), MOST_BYTES),
             self._subscription(group, topic, sys_flag, ext).selection,
             whole(ext, "suspendTimeoutMillis", 0, low=0) if sys_flag & SUSPEND else 0,
