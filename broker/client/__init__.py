@@ -10,6 +10,7 @@ from .credentials import Access, Tls
 from .errors import (
     BrokerRefused,
     BrokerUnreachable,
+    ClientClosed,
     ClientError,
     InvalidArgument,
     NotHeld,
@@ -21,6 +22,8 @@ from .errors import (
     TimerPast,
     TimerTooFar,
 )
+from .lite_pull import LitePullConsumer
+from .lite_pull_async import AsyncLitePullConsumer
 from .outgoing import Outgoing, prepare
 from .producer import Producer
 from .producing import AsyncProducer
@@ -34,25 +37,29 @@ from .traces import Trace
 from .transaction import Decision, Half, HalfNotSafe, TransactionListener, TransactionResult
 from .transaction_producer import TransactionProducer
 from .transaction_producing import AsyncTransactionProducer
-from .types import Message, SendResult
+from .types import Message, MessageQueue, SendResult
 
 __all__ = [
     "Access",
     "Admin",
     "AsyncAdmin",
     "AsyncConsumer",
+    "AsyncLitePullConsumer",
     "AsyncProducer",
     "AsyncSimpleConsumer",
     "AsyncTransactionProducer",
     "BrokerRefused",
     "BrokerUnreachable",
+    "ClientClosed",
     "ClientError",
     "Consumer",
     "Decision",
     "Half",
     "HalfNotSafe",
     "InvalidArgument",
+    "LitePullConsumer",
     "Message",
+    "MessageQueue",
     "NotHeld",
     "NotSupported",
     "Outgoing",

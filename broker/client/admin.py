@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from broker.client.closing import Closing
-
 from .asking import AsyncAdmin
+from .clientasking import ConnectedClient, RunningInfo
+from .closing import Closing
 from .credentials import Access
 from .eventloop import event_loop_thread
 from .timers import (
@@ -92,6 +92,18 @@ class Admin(Closing):
     def connections(self, group: str) -> GroupConnections:
         """Who consumes for the group now; raises BrokerRefused with code 206 when nobody does."""
         return _run(self._core.connections(group))
+
+    def producers(self) -> tuple[ConnectedClient, ...]:
+        """Every connected producer, by group and client; raises NotSupported where the broker does not know 328."""
+        return _run(self._core.producers())
+
+    def consumers(self, groups: Sequence[str]) -> tuple[ConnectedClient, ...]:
+        """The connected consumers of these groups, by group and client."""
+        return _run(self._core.consumers(groups))
+
+    def running_info(self, group: str, client_id: str, *, with_stack: bool = False) -> RunningInfo:
+        """What a consumer says of itself; raises BrokerRefused (it is not there, or cannot say), Timeout."""
+        return _run(self._core.running_info(group, client_id, with_stack=with_stack))
 
     def delay_offsets(self) -> dict[int, int]:
         """Level -> the offset up to which was released."""

@@ -16,6 +16,7 @@ from ..engine.message import Message, parse_offset_message_id
 from ..remoting.client import Response
 from ..remoting.codes import Answer, Request
 from . import answers, names
+from .clientasking import ClientQuestions
 from .credentials import Access
 from .errors import BadAnswer, BrokerRefused, BrokerUnreachable, InvalidArgument
 from .leniency import read_object
@@ -45,7 +46,7 @@ _WITH_SUBSCRIPTION = 4
 _WHOLE_TIME_MS = 2**62
 
 
-class AsyncAdmin(ProgressQuestions, TimerQuestions, TraceQuestions, TransactionQuestions):
+class AsyncAdmin(ClientQuestions, ProgressQuestions, TimerQuestions, TraceQuestions, TransactionQuestions):
     """Asks the brokers of one name server; `broker` names the one for questions that only one can answer."""
 
     def __init__(self, namesrv: str = "127.0.0.1:9876", broker: str | None = None, **access: Unpack[Access]) -> None:

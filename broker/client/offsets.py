@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from ..remoting.client import Response
 from ..remoting.codes import Answer, Request
 from .errors import BadAnswer, BrokerRefused
@@ -50,7 +48,7 @@ class QueueOffsets:
             Request.SEARCH_OFFSET_BY_TIMESTAMP, {"timestamp": str(at_ms), "boundaryType": "LOWER"}
         )
 
-    async def _number(self, code: int, more: Mapping[str, str]) -> int:
+    async def _number(self, code: int, more: dict[str, str]) -> int:
         answer = await self._session.ask(await self.address(), code, self.about() | more)
         return offset_in(answer)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Unpack
 
-from broker.client.closing import Closing
-
+from .closing import Closing
 from .credentials import Access
 from .errors import ClientError
 from .eventloop import event_loop_thread

@@ -7,11 +7,10 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Unpack
 
-from broker.client.closing import AsyncClosing
-
 from ..remoting.codes import Answer, Request
 from ..remoting.recall import BadHandle, read_handle
 from . import batch, names
+from .closing import AsyncClosing
 from .credentials import Access
 from .destinations import Destination, Destinations, find_destinations
 from .errors import BrokerRefused, BrokerUnreachable, ClientClosed, ClientError, InvalidArgument

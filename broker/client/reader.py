@@ -15,7 +15,7 @@ from typing import Final
 from ..engine.message import Message
 from ..remoting.client import Response
 from ..remoting.codes import Answer, Request
-from .errors import BadAnswer, ClientError
+from .errors import BadAnswer, ClientClosed, ClientError
 from .offsets import QueueOffsets
 from .records import read_record, split_records
 from .session import Session
@@ -151,6 +151,8 @@ class QueueReader:
                 await self._room.wait()
                 await self._pull_once()
                 failures = 0
+            except ClientClosed:
+                return
             except ClientError as error:
                 # said once for each outage, not once a second for each queue
                 logger.log(logging.DEBUG if failures else logging.WARNING, "reading %s: %s", self.queue, error)

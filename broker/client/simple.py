@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Unpack
 
-from broker.client.closing import Closing
-
+from .closing import Closing
 from .credentials import Access
 from .eventloop import event_loop_thread
 from .simple_async import AsyncSimpleConsumer

@@ -10,10 +10,9 @@ from base64 import b64encode
 from collections.abc import Iterable
 from typing import Literal, Unpack
 
-from broker.client.closing import AsyncClosing
-
 from ..remoting.codes import Answer, Request
 from . import names
+from .closing import AsyncClosing
 from .credentials import Access
 from .errors import BadAnswer, BrokerRefused, BrokerUnreachable, InvalidArgument, NotHeld, Timeout
 from .records import read_record, split_records

@@ -18,4 +18,11 @@ def test_the_examples_work(broker: BrokerThread, capsys: pytest.CaptureFixture[s
         assert "127.0.0.1:9876" in example
         exec(example.replace("127.0.0.1:9876", broker.namesrv), names)  # noqa: S102 - it is our own page
     said = capsys.readouterr().out.splitlines()
-    assert said == ['1 {"number": 4711}', 'ship {"number": 4712}', "b'9.99'", "True"]
+    assert said == [
+        '1 {"number": 4711}',
+        'ship {"number": 4712}',
+        "['one', 'two', 'three']",
+        "b'one'",
+        "b'9.99'",
+        "True",
+    ]
