@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ..engine.errors import CorruptRecord
 from ..engine.message import Message, decode
+from .bodies import inflated
 from .errors import BadAnswer
 
 _MIN_RECORD_BYTES = 91
@@ -23,8 +25,10 @@ def split_records(body: bytes) -> Iterator[bytes]:
 
 
 def read_record(record: bytes) -> Message:
-    """Decode one record; raises BadAnswer where it is damaged."""
+    """Decode one record, with its body as the sender had it; raises BadAnswer where it is damaged."""
     try:
-        return decode(record)
+        message = decode(record)
     except CorruptRecord as error:
         raise BadAnswer(f"The broker answered with a damaged record: {error}") from error
+    body, sys_flag = inflated(message.body, message.sys_flag)
+    return message if body is message.body else replace(message, body=body, sys_flag=sys_flag)

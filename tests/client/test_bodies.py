@@ -1,0 +1,48 @@
+"""Bodies that other clients compressed: Java's from 4 KiB on, Go's too."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+
+from broker.client import AsyncAdmin
+from broker.client.bodies import MOST_INFLATED_BYTES, inflated
+from broker.remoting.client import RemotingClient
+from broker.remoting.service import BrokerService
+from tests.remoting.peer import Peer
+
+COMPRESSED, ZLIB = 1, 3 << 8
+
+
+async def test_a_compressed_body_is_read_as_it_was_before(service: BrokerService, admin: AsyncAdmin) -> None:
+    body = b"large " * 1000
+    client = RemotingClient()
+    try:
+        await Peer(client, service.address).send("t", zlib.compress(body), f=str(COMPRESSED))
+    finally:
+        await client.close()
+    message = (await admin.pull("t", 0, 0, 1))[0]
+    assert (message.body, message.sys_flag & COMPRESSED) == (body, 0)
+    assert (await admin.message_at(message.position)).body == body
+
+
+@pytest.mark.parametrize("kind", [0, ZLIB])
+def test_what_zlib_wrote_is_inflated(kind: int) -> None:
+    assert inflated(zlib.compress(b"body"), COMPRESSED | kind | 16) == (b"body", 16)
+
+
+@pytest.mark.parametrize(
+    ("body", "sys_flag"),
+    [
+        (zlib.compress(b"body"), 0),
+        (b"no such stream", COMPRESSED),
+        (zlib.compress(b"body")[:-4], COMPRESSED),
+        (zlib.compress(b"body"), COMPRESSED | 1 << 8),
+        (zlib.compress(b"body"), COMPRESSED | 2 << 8),
+        (zlib.compress(b"\0" * (MOST_INFLATED_BYTES + 1)), COMPRESSED),
+    ],
+    ids=["not compressed", "not zlib", "cut off", "lz4", "zstd", "too much"],
+)
+def test_what_cannot_be_inflated_stays_as_it_is(body: bytes, sys_flag: int) -> None:
+    assert inflated(body, sys_flag) == (body, sys_flag)
