@@ -17,7 +17,7 @@ from ..remoting.client import Response
 from ..remoting.codes import Answer, Request
 from .errors import BadAnswer, ClientClosed, ClientError
 from .offsets import QueueOffsets
-from .records import read_record, split_records
+from .records import read_delivery, split_records
 from .session import Session
 from .subscription import Subscription
 from .types import MessageQueue
@@ -184,7 +184,7 @@ class QueueReader:
     def _take(self, answer: Response) -> None:
         for record in split_records(answer.body):
             try:
-                message = read_record(record)
+                message = read_delivery(record)
             except BadAnswer as error:
                 # the broker's own check let it pass: damaged on the way or by the broker; it must not stop the queue
                 logger.error("a record of %s is damaged and skipped: %s", self.queue, error)

@@ -25,10 +25,15 @@ def split_records(body: bytes) -> Iterator[bytes]:
 
 
 def read_record(record: bytes) -> Message:
-    """Decode one record, with its body as the sender had it; raises BadAnswer where it is damaged."""
+    """Decode one record, its body as it is stored; raises BadAnswer where it is damaged."""
     try:
-        message = decode(record)
+        return decode(record)
     except CorruptRecord as error:
         raise BadAnswer(f"The broker answered with a damaged record: {error}") from error
+
+
+def read_delivery(record: bytes) -> Message:
+    """As `read_record`, with the body as its sender had it."""
+    message = read_record(record)
     body, sys_flag = inflated(message.body, message.sys_flag)
     return message if body is message.body else replace(message, body=body, sys_flag=sys_flag)

@@ -15,7 +15,7 @@ from . import names
 from .closing import AsyncClosing
 from .credentials import Access
 from .errors import BadAnswer, BrokerRefused, BrokerUnreachable, InvalidArgument, NotHeld, Timeout
-from .records import read_record, split_records
+from .records import read_delivery, split_records
 from .session import Session
 from .simple_receipts import Receipt, Received, receipts_of
 from .subscription import ALL, Subscription, subscription
@@ -110,7 +110,7 @@ class AsyncSimpleConsumer(AsyncClosing):
             messages = []
             for record in split_records(answer.body if answer.code == Answer.SUCCESS else b""):
                 try:
-                    messages.append(read_record(record))
+                    messages.append(read_delivery(record))
                 except BadAnswer as error:
                     # it stays out until its time is over, and comes again then
                     logger.error("a record of %s is damaged and skipped: %s", wanted.topic, error)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 
 import pytest
 
-from broker.client import AsyncAdmin
+from broker.client import AsyncAdmin, AsyncConsumer, AsyncSimpleConsumer, Message
 from broker.client.bodies import MOST_INFLATED_BYTES, inflated
 from broker.remoting.client import RemotingClient
 from broker.remoting.service import BrokerService
@@ -15,16 +16,35 @@ from tests.remoting.peer import Peer
 COMPRESSED, ZLIB = 1, 3 << 8
 
 
-async def test_a_compressed_body_is_read_as_it_was_before(service: BrokerService, admin: AsyncAdmin) -> None:
+async def test_a_consumer_gets_the_body_as_its_sender_had_it(service: BrokerService, admin: AsyncAdmin) -> None:
     body = b"large " * 1000
+    stored = zlib.compress(body)
     client = RemotingClient()
     try:
-        await Peer(client, service.address).send("t", zlib.compress(body), f=str(COMPRESSED))
+        await Peer(client, service.address).send("t", stored, f=str(COMPRESSED))
     finally:
         await client.close()
-    message = (await admin.pull("t", 0, 0, 1))[0]
+    got: asyncio.Queue[Message] = asyncio.Queue()
+    consumer = AsyncConsumer("g", service.namesrv_address, from_where="first")
+    consumer.subscribe("t", "*", got.put)
+    await consumer.start()
+    try:
+        message = await asyncio.wait_for(got.get(), 20)
+    finally:
+        await consumer.stop()
     assert (message.body, message.sys_flag & COMPRESSED) == (body, 0)
-    assert (await admin.message_at(message.position)).body == body
+    assert (await admin.pull("t", 0, 0, 1))[0].body == stored
+
+
+async def test_a_simple_consumer_gets_it_too(service: BrokerService) -> None:
+    client = RemotingClient()
+    try:
+        await Peer(client, service.address).send("t", zlib.compress(b"body"), f=str(COMPRESSED))
+    finally:
+        await client.close()
+    async with AsyncSimpleConsumer("g", service.namesrv_address) as consumer:
+        received = await consumer.receive("t", wait_ms=10_000)
+    assert [each.body for each in received] == [b"body"]
 
 
 @pytest.mark.parametrize("kind", [0, ZLIB])
