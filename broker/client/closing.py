@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self
 
 
-class Closing:
+class Closing(ABC):
     """For a client with `close`."""
 
     def __enter__(self) -> Self:
@@ -17,12 +18,12 @@ class Closing:
     ) -> None:
         self.close()
 
+    @abstractmethod
     def close(self) -> None:
         """Let go of connections; twice is fine."""
-        raise NotImplementedError
 
 
-class AsyncClosing:
+class AsyncClosing(ABC):
     """For a client with `async close`."""
 
     async def __aenter__(self) -> Self:
@@ -33,6 +34,6 @@ class AsyncClosing:
     ) -> None:
         await self.close()
 
+    @abstractmethod
     async def close(self) -> None:
         """Let go of connections; twice is fine."""
-        raise NotImplementedError

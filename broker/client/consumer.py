@@ -6,9 +6,11 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Literal, Self, Unpack
 
-from .consuming import DEFAULT_HANDLERS, AsyncConsumer, Handler
+from .calling import Handler
+from .consuming import DEFAULT_HANDLERS, AsyncConsumer
 from .credentials import Access
 from .eventloop import event_loop_thread
+from .orderly import SUSPEND_MS
 from .stopsignals import StopSignals
 from .subscription import ALL
 
@@ -22,14 +24,23 @@ class Consumer:
     ...     print(message.body)
     >>> consumer.run()
 
-    Returning acknowledges the message; an exception has it delivered again later, after 16 times it is a dead letter.
+    Returning acknowledges the message; an exception has it delivered again later, after `max_reconsume_times` (16, if
+    none are given) it is a dead letter.
+
+    `orderly`: messages of a queue are handled one after the other, and nobody else handles that queue. After an
+    exception the queue rests for `suspend_ms` and the same message comes again, until it was handled again
+    `max_reconsume_times` (none: without end); then it is a dead letter, and the queue goes on.
     """
 
     def __init__(
         self, group: str, namesrv: str = "127.0.0.1:9876", *, from_where: Literal["first", "last"] = "last",
-        handlers: int = DEFAULT_HANDLERS, **access: Unpack[Access],
+        handlers: int = DEFAULT_HANDLERS, orderly: bool = False, max_reconsume_times: int | None = None,
+        suspend_ms: int = SUSPEND_MS, **access: Unpack[Access],
     ) -> None:  # fmt: skip
-        self._core = AsyncConsumer(group, namesrv, from_where=from_where, handlers=handlers, **access)
+        self._core = AsyncConsumer(
+            group, namesrv, from_where=from_where, handlers=handlers, orderly=orderly,
+            max_reconsume_times=max_reconsume_times, suspend_ms=suspend_ms, **access,
+        )  # fmt: skip
         self._signals: StopSignals | None = None
 
     def __enter__(self) -> Self:

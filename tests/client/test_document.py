@@ -21,6 +21,8 @@ def test_the_examples_work(broker: BrokerThread, capsys: pytest.CaptureFixture[s
     assert said == [
         '1 {"number": 4711}',
         'ship {"number": 4712}',
+        "bill 1",
+        "bill 2",
         "['one', 'two', 'three']",
         "b'one'",
         "b'9.99'",

@@ -1,0 +1,67 @@
+"""Calling the handlers of a push consumer, coroutines in the event loop and functions in threads."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import cast
+
+from ..engine.message import Message
+from .reader import as_delivered
+from .subscription import Subscription
+
+logger = logging.getLogger(__name__)
+
+Handler = Callable[[Message], object]
+"""Returns (or, if it is a coroutine function, completes) when the message is done; raises to get it again later."""
+
+
+class Handlers:
+    """The handlers of one consumer, by topic."""
+
+    def __init__(self, group: str, count: int) -> None:
+        self.count = count
+        self._group = group
+        self._wanted: dict[str, tuple[Subscription, Handler]] = {}
+        self._threads: ThreadPoolExecutor | None = None
+
+    def add(self, wanted: Subscription, handler: Handler) -> None:
+        """Have `handler` called for the messages of a topic."""
+        self._wanted[wanted.topic] = (wanted, handler)
+
+    @property
+    def subscriptions(self) -> list[Subscription]:
+        """What handlers want, one a topic."""
+        return [wanted for wanted, _ in self._wanted.values()]
+
+    def start(self) -> None:
+        """Make the threads."""
+        self._threads = ThreadPoolExecutor(self.count, thread_name_prefix=f"handler-{self._group}")
+
+    async def handle(self, message: Message) -> bool:
+        """Have a message handled; False if its handler raised."""
+        seen = as_delivered(message)
+        wanted = self._wanted.get(seen.topic)
+        if wanted is None:
+            logger.warning("a message of %s came again for %s, which no longer subscribes it", seen.topic, self._group)
+            return True
+        try:
+            await self._call(wanted[1], seen)
+        except Exception:  # a handler may raise anything; that is its way to ask for another attempt
+            logger.exception("handler of %s failed for %s; it comes again", seen.topic, message.unique_key)
+            return False
+        return True
+
+    async def _call(self, handler: Handler, message: Message) -> None:
+        if inspect.iscoroutinefunction(handler):
+            await cast(Awaitable[object], handler(message))
+        else:
+            await asyncio.get_running_loop().run_in_executor(self._threads, handler, message)
+
+    def close(self) -> None:
+        """Begin no more; a function that runs is not interrupted."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
