@@ -53,6 +53,8 @@ class Wheel:
         self.slots = slots
         self.places = 2 * slots
         self.raw = mmap(-1, self.places * SLOT_SIZE)
+        #: a byte for each block of `raw`, 0 where nothing was written: blocks that nobody used are never looked at
+        self._written = bytearray(-(-len(self.raw) // _BLOCK_BYTES))
         self.displaced: dict[int, Slot] = {}
         self._pack_into = SLOT.pack_into
         self._unpack_from = SLOT.unpack_from
@@ -77,6 +79,7 @@ class Wheel:
             if own:
                 self.displaced[own] = Slot(own, first, last, number, rolling)
             first, last, number, rolling = unit, -1, 0, 0
+            self._written[at // _BLOCK_BYTES] = 1
         self._pack_into(self.raw, at, second, first, unit, number + count, rolling + rolls)
         return int(last)
 
@@ -117,9 +120,13 @@ class Wheel:
         return found
 
     def _next_nonzero(self, at: int, end: int) -> int | None:
-        raw = self.raw
+        raw, written = self.raw, self._written
         while at < end:
-            stop = min(at + _BLOCK_BYTES, end)
+            number = written.find(1, at // _BLOCK_BYTES, -(-end // _BLOCK_BYTES))
+            if number < 0:
+                return None
+            at = max(at, number * _BLOCK_BYTES)
+            stop = min((number + 1) * _BLOCK_BYTES, end)
             if raw[at:stop] != _ZERO_BLOCK[: stop - at]:
                 match = _NOT_ZERO(raw, at, stop)
                 if match is not None:
@@ -145,29 +152,28 @@ class Wheel:
 
     def used(self) -> Iterator[Slot]:
         """Yield every used slot of the wheel, in no order of time, and then the displaced ones."""
-        raw = memoryview(self.raw)
-        try:
-            for at in range(0, len(raw), _BLOCK_BYTES):
-                block = raw[at : at + _BLOCK_BYTES]
-                if block != _ZERO_BLOCK[: len(block)]:
-                    for found in SLOT.iter_unpack(block):
-                        if found[0]:
-                            yield Slot._make(found)
-        finally:
-            raw.release()
+        for _, block in self._blocks():
+            for found in SLOT.iter_unpack(block):
+                if found[0]:
+                    yield Slot._make(found)
         yield from list(self.displaced.values())
 
     # keeping
 
     def pages(self) -> list[tuple[int, bytes]]:
         """Return a copy of everything that is not zero, as (place in the file, bytes)."""
-        raw = self.raw
-        found: list[tuple[int, bytes]] = []
-        for at in range(0, len(raw), _BLOCK_BYTES):
-            block = raw[at : at + _BLOCK_BYTES]
-            if block != _ZERO_BLOCK[: len(block)]:
-                found.append((at, bytes(block)))
-        return found
+        return list(self._blocks())
+
+    def _blocks(self) -> Iterator[tuple[int, bytes]]:
+        raw, number = memoryview(self.raw), -1
+        try:
+            while (number := self._written.find(1, number + 1)) >= 0:
+                at = number * _BLOCK_BYTES
+                block = bytes(raw[at : at + _BLOCK_BYTES])
+                if block != _ZERO_BLOCK[: len(block)]:
+                    yield at, block
+        finally:
+            raw.release()
 
     def load(self, files: Files, path: str) -> int | None:
         """Take what the file says; return its CRC32, None if there is none of this wheel's size.
@@ -191,6 +197,7 @@ class Wheel:
             checksum = crc32(block, checksum)
             if block != _ZERO_BLOCK[: len(block)]:
                 self.raw[at : at + len(block)] = block
+                self._written[at // _BLOCK_BYTES] = 1
         return checksum
 
     def close(self) -> None:
@@ -202,6 +209,7 @@ class Wheel:
         """Forget everything."""
         self.close()
         self.raw = mmap(-1, self.places * SLOT_SIZE)
+        self._written = bytearray(len(self._written))
         self.displaced.clear()
 
 
