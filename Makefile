@@ -24,7 +24,7 @@ check: .venv/.dev .venv/.spark  ## format, lint, types, direction of imports, ho
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/house
 
-interop: .venv/.dev interop-needs  ## official Java clients and Apache RocketMQ on either side
+interop: .venv/.dev interop-needs  ## official Java and Go clients, and Apache RocketMQ on either side
 	$(BIN)/python -m pytest -m "interop and not soak" tests/interop
 
 bench: .venv/.dev bench-needs  ## side by side with Apache RocketMQ, printed as ratios
@@ -56,7 +56,7 @@ bench-needs: interop-needs
 	@console/house/debian-packages wrk
 
 interop-needs:
-	@console/house/debian-packages openjdk-17-jdk-headless maven redis-tools
+	@console/house/debian-packages golang-go openjdk-17-jdk-headless maven redis-tools
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'

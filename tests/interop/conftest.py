@@ -12,6 +12,7 @@ import pytest
 import redis
 
 from broker.redisson import Codec, DelayedQueue
+from tests.interop.golang import GoProducer, GoProgram
 from tests.interop.programs import JavaConsumer, JavaProducer, Program
 from tests.interop.redis_servers import RedisServer
 from tests.interop.redisson import CURRENT, LEGACY, JavaQueues
@@ -22,7 +23,7 @@ ServerFactory = Callable[..., Server]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything in this directory needs Java, Maven and Apache RocketMQ."""
+    """Everything in this directory needs Java, Maven, Go or Apache RocketMQ."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.interop)
@@ -102,6 +103,29 @@ def consume(tmp_path: Path) -> Iterator[Callable[..., JavaConsumer]]:
         consumer = JavaConsumer(server.namesrv, group, topic, work=tmp_path, **options)
         started.append(consumer)
         return consumer
+
+    yield start
+    for one in started:
+        one.child.kill()
+
+
+@pytest.fixture(scope="session")
+def go_producer(escapement: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoProducer]:
+    """A producer of Apache's Go client on our broker, kept for the whole run."""
+    one = GoProducer(escapement, "go-producer", work=tmp_path_factory.mktemp("go"))
+    yield one
+    one.child.kill()
+
+
+@pytest.fixture
+def go(tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Start programs of Apache's Go client that end with the test: their class, a server, what they are about."""
+    started: list[GoProgram] = []
+
+    def start(kind: type[GoProgram], *about: Any, **flags: Any) -> GoProgram:
+        one = kind(*about, work=tmp_path, **flags)
+        started.append(one)
+        return one
 
     yield start
     for one in started:
