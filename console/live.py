@@ -88,6 +88,12 @@ def _groups(_: str, query: Mapping[str, str]) -> object:
     return queries.groups(search=query.get("search", ""), offset=number(query.get("offset")) or 0)
 
 
+def _clients(_: str, query: Mapping[str, str]) -> object:
+    return queries.clients(
+        search=query.get("search", ""), role=query.get("role", ""), offset=number(query.get("offset")) or 0
+    )
+
+
 def _lane(level: str, query: Mapping[str, str]) -> object:
     return queries.lane(number(level) or 0, number(query.get("offset")))
 
@@ -116,6 +122,8 @@ _PAGES: Mapping[str, _Kind] = {
     "group": _Kind(
         lambda name, _: queries.group(name), frozenset({"groups", "queues", "offsets"}), takes_argument=True
     ),
+    "clients": _Kind(_clients, frozenset({"groups"}), frozenset({"search", "role", "offset"})),
+    "client": _Kind(lambda _, query: queries.client(query.get("id", "")), frozenset({"groups"}), frozenset({"id"})),
     "schedule": _Kind(lambda _, __: queries.lanes(), frozenset({"levels", "histories"})),
     "lane": _Kind(_lane, frozenset({"levels"}), frozenset({"offset"}), takes_argument=True),
     "timers": _Kind(_timers, frozenset({"queues"}), frozenset({"zoom", "at"})),

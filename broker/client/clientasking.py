@@ -144,8 +144,7 @@ def _consumers(group: str, answer: Fields) -> Iterator[ConnectedClient]:
     seen, locks = fields(answer.get("escSeen")), answer.get("escLocks")
     for row in rows(answer.get("connectionSet")):
         client_id = str(row.get("clientId"))
-        times = seen.get(client_id)
-        since_ms, seen_ms = times if isinstance(times, list) and len(times) == 2 else (None, None)
+        since_ms, seen_ms = _listed(seen.get(client_id), 2) or (None, None)
         yield ConnectedClient(
             "consumer", group, client_id, str(row.get("clientAddr")), str(row.get("language")),
             number(row.get("version", 0)), _count(since_ms), _count(seen_ms), str(answer.get("consumeType")),
@@ -154,9 +153,17 @@ def _consumers(group: str, answer: Fields) -> Iterator[ConnectedClient]:
 
 
 def _locked_by(client_id: str, locks: Json) -> Iterator[MessageQueue]:
-    for lock in locks if isinstance(locks, list) else ():
-        if isinstance(lock, list) and len(lock) == 3 and lock[2] == client_id:
+    for each in locks if isinstance(locks, list) and not isinstance(locks, Table) else ():
+        lock = _listed(each, 3)
+        if lock is not None and lock[2] == client_id:
             yield MessageQueue(str(lock[0]), "", number(lock[1]))
+
+
+def _listed(value: Json, length: int) -> list[Json] | None:
+    """The list of so many things that `value` is; None for anything else."""
+    if not isinstance(value, list) or isinstance(value, Table) or len(value) != length:
+        return None
+    return value
 
 
 def _running_info(answer: Fields) -> RunningInfo:

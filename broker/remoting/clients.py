@@ -69,6 +69,7 @@ class Clients:
         self._producer_ids: dict[str, Member] = {}
         self._consumers: dict[str, ConsumerGroup] = {}
         self._of_connection: dict[Connection, set[tuple[str, str]]] = {}
+        self._since_ms: dict[Connection, int] = {}
         self.on_group_left: list[Callable[[str, str], None]] = []
         """Called with (group, client id) when a consumer has left."""
 
@@ -92,6 +93,10 @@ class Clients:
         """Group -> its connected consumers, of groups that have any."""
         return {name: len(group.members) for name, group in self._consumers.items() if group.members}
 
+    def since_ms(self, connection: Connection) -> int | None:
+        """When the first heartbeat of those that this connection is known by now came."""
+        return self._since_ms.get(connection)
+
     def groups_of_topic(self, topic: str) -> Iterator[str]:
         """Connected groups that subscribe to a topic."""
         return (name for name, group in self._consumers.items() if topic in group.subscriptions)
@@ -100,7 +105,7 @@ class Clients:
         """Registers (or refreshes) a producer."""
         self._producers.setdefault(group, {})[member.connection] = member
         self._producer_ids[member.client_id] = member
-        self._of_connection.setdefault(member.connection, set()).add(("producer", group))
+        self._note(member, ("producer", group))
 
     def add_consumer(
         self, group: ConsumerGroup, member: Member, subscriptions: list[Subscription], *, notify: bool
@@ -113,12 +118,16 @@ class Clients:
         known.from_where = group.from_where
         is_new = member.connection not in known.members
         known.members[member.connection] = member
-        self._of_connection.setdefault(member.connection, set()).add(("consumer", group.name))
+        self._note(member, ("consumer", group.name))
         changed = self._subscribe(known, subscriptions)
         if notify and (is_new or changed):
             # The newcomer too: its own first round may have come before the retry topic had a route.
             self._notify(known, None)
         return is_new or changed
+
+    def _note(self, member: Member, membership: tuple[str, str]) -> None:
+        self._of_connection.setdefault(member.connection, set()).add(membership)
+        self._since_ms.setdefault(member.connection, member.seen_ms)
 
     def _subscribe(self, group: ConsumerGroup, subscriptions: list[Subscription]) -> bool:
         wanted = {subscription.topic: subscription for subscription in subscriptions}
@@ -141,6 +150,7 @@ class Clients:
         memberships.discard((kind, group))
         if not memberships:
             del self._of_connection[connection]
+            del self._since_ms[connection]
         if kind == "producer":
             self._drop_producer(connection, group)
         else:

@@ -37,3 +37,11 @@ class QueueLocks:
     def has_live_locks(self, group: str, now_ms: int) -> bool:
         """True if any queue is held by a consumer of the group: it consumes in order."""
         return any(now_ms - since_ms <= LOCK_LIFE_MS for _, since_ms in self._held.get(group, {}).values())
+
+    def held(self, group: str, now_ms: int) -> list[tuple[QueueKey, str]]:
+        """The queues of the group that are held now, and by whom."""
+        return sorted(
+            (queue, owner)
+            for queue, (owner, since_ms) in self._held.get(group, {}).items()
+            if now_ms - since_ms <= LOCK_LIFE_MS
+        )

@@ -55,6 +55,7 @@ SECTIONS = (
         (
             Place("topics", "p", _("Topics")),
             Place("groups", "g", _("Groups")),
+            Place("clients", "c", _("Clients")),
             Place("dead_letters", "l", _("Dead letters")),
             Place("messages", "m", _("Messages")),
         ),

@@ -8,6 +8,7 @@ from django.urls import URLPattern, URLResolver, path
 from console.pages import (
     alerts,
     audit,
+    clients,
     dashboards,
     dead_letters,
     delayed_queues,
@@ -65,6 +66,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("groups/undo/<str:operation_id>/", groups.undo, name="group_undo"),
     path("groups/<str:name>/", groups.group, name="group"),
     path("groups/<str:name>/move/", groups.move, name="group_move"),
+    path("clients/", clients.clients, name="clients"),
+    path("clients/one/", clients.client, name="client"),
     path("alerts/", alerts.alerts, name="alerts"),
     path("alerts/silence/", alerts.silence, name="alert_silence"),
     path("alerts/silence/<int:silence_id>/end/", alerts.end_silence, name="alert_silence_end"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from console.queries.catalogue import topic, topics
+from console.queries.clients import client, clients, running
 from console.queries.dead_letters import dead_letter_groups, dead_letters
 from console.queries.delayed_queues import delayed_queue, delayed_queues
 from console.queries.lane_pages import lane
@@ -17,6 +18,8 @@ from console.queries.timers import timer_life, timer_list, timers
 from console.queries.transactions import transaction_life, transaction_list, transactions
 
 __all__ = [
+    "client",
+    "clients",
     "dead_letter_groups",
     "dead_letters",
     "delayed_queue",
@@ -33,6 +36,7 @@ __all__ = [
     "overview",
     "queue_messages",
     "raw_body",
+    "running",
     "tail",
     "timer_life",
     "timer_list",

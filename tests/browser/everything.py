@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
+
 from django.contrib.auth import get_user_model
 
 from console.operations import desk
@@ -42,6 +44,7 @@ def fill(stage: Stage) -> dict[str, str]:
         "delayed queues": "/redisson/", "a delayed queue": "/redisson/queue/?name=orders",
         "topics": "/topics/", "a topic": "/topics/orders/", "a queue": "/topics/orders/0/",
         "a tail": "/topics/orders/tail/",
+        "clients": "/clients/", "a client": "/clients/one/?" + urlencode({"id": stage.admin.producers()[0].client_id}),
         "groups": "/groups/", "a group": "/groups/billing/", "dead letters": "/dead-letters/",
         "dead letters of a group": "/dead-letters/of/billing/",
         "search": "/messages/", "found": "/messages/?topic=orders&q=late-1",

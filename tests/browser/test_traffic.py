@@ -6,9 +6,11 @@ from pathlib import Path
 
 from playwright.sync_api import BrowserContext, expect
 
+from broker.mirroring.announcer import Announcer
 from tests.browser.conftest import Web
 from tests.browser.opening import opened
 from tests.console.stage import HOSTILE, Stage
+from tests.console.test_clients import connected
 from tests.console.test_message_life import consumed_events, sent, sent_event, tell
 
 
@@ -37,5 +39,28 @@ def test_why_a_message_was_given_up_is_told_by_its_life(
     steps.filter(has_text="dead letter").get_by_role("link").last.click()
     expect(page).not_to_have_url(here)
     expect(page.locator("section:has(#life-title) tbody tr")).to_have_count(4)
+    assert complaints == []
+    assert page.evaluate("violations") == []
+
+
+def test_from_a_group_to_what_one_of_its_clients_does(
+    stage: Stage, web: Web, context: BrowserContext, teller: Announcer, shots: Path | None
+) -> None:
+    with connected(stage, "java@1", answers=True, stack="TID: 1 main"):
+        page, complaints = opened(context, web.address + "/groups/billing/")
+        page.get_by_role("link", name="See its clients").click()
+        rows = page.locator("#clients tbody tr")
+        expect(rows).to_have_count(1)
+        if shots:
+            page.screenshot(path=shots / "clients.png", full_page=True)
+        page.get_by_role("link", name="java@1").click()
+        expect(page.get_by_role("heading", name="What it says it does for billing")).to_be_visible()
+        page.get_by_role("link", name="Ask for the stack").click()
+        expect(page.locator("pre")).to_contain_text("TID: 1 main")
+        if shots:
+            page.screenshot(path=shots / "client.png", full_page=True)
+        page.keyboard.press("c")
+        expect(rows.filter(has_text="java@1")).to_have_count(2)
+    expect(rows.filter(has_text="java@1")).to_have_count(0)
     assert complaints == []
     assert page.evaluate("violations") == []

@@ -88,6 +88,25 @@ async def test_connections_are_described_as_java_tools_read_them(peer: Peer) -> 
     assert [connection["clientId"] for connection in producers["connectionSet"]] == ["c1"]
 
 
+async def test_who_asks_for_details_hears_since_when_and_who_holds_what(peer: Peer) -> None:
+    await peer.create_topic("T", 4)
+    asked = {"consumerGroup": "G", "escDetails": "true"}
+    await peer.heartbeat("c1", "G")
+    first = (await body_of(peer, Request.GET_CONSUMER_CONNECTION_LIST, **asked))["escSeen"]["c1"]
+    assert first[0] == first[1]
+    await peer.heartbeat("c1", "G")
+    await peer.ask(Request.LOCK_BATCH_MQ, body=lock_body("c1", 3))
+    seen = await body_of(peer, Request.GET_CONSUMER_CONNECTION_LIST, **asked)
+    since_ms, last_ms = seen["escSeen"]["c1"]
+    assert since_ms == first[0] <= last_ms
+    assert seen["escLocks"] == [["T", 3, "c1"]]
+    producers = await body_of(peer, Request.GET_ALL_PRODUCER_INFO, escDetails="true")
+    assert producers["data"]["producers"][0]["escSinceMs"] == since_ms
+    await peer.ask(Request.UNREGISTER_CLIENT, {"clientID": "c1", "consumerGroup": "G", "producerGroup": "producers"})
+    await peer.heartbeat("c1", "G")
+    assert (await body_of(peer, Request.GET_CONSUMER_CONNECTION_LIST, **asked))["escSeen"]["c1"][0] >= last_ms
+
+
 async def test_groups_that_nobody_is_in_have_their_own_codes(peer: Peer) -> None:
     nobody = {"consumerGroup": "nobody", "producerGroup": "nobody"}
     assert (await peer.ask(Request.GET_CONSUMER_CONNECTION_LIST, nobody)).code == Answer.CONSUMER_NOT_ONLINE

@@ -20,6 +20,9 @@ from ..subscription import SubscriptionBody, subscription_body
 MOST_GROUPS = 1000
 """Groups that one heartbeat may name."""
 
+DETAILS = "escDetails"
+"""Field of 203 and 328, "true": the answer has what only Escapement tells, too."""
+
 
 class ProducerBody(msgspec.Struct, rename="camel"):
     """ProducerData of a heartbeat."""
@@ -131,14 +134,25 @@ class HeartbeatProcessor:
         if group is None:
             raise RequestRefused(Answer.CONSUMER_NOT_ONLINE, f"the consumer group[{name}] not online")
         subscriptions = {topic: subscription_body(wanted) for topic, wanted in group.subscriptions.items()}
-        body = {
+        body: dict[str, object] = {
             "connectionSet": _connection_set(group.members.values()),
             "consumeFromWhere": group.from_where,
             "consumeType": group.consume_type,
             "messageModel": group.message_model,
             "subscriptionTable": subscriptions,
         }
+        if request.ext.get(DETAILS) == "true":
+            body |= self._details(group)
         return request.answer(body=json_body(body))
+
+    def _details(self, group: ConsumerGroup) -> dict[str, object]:
+        """What RocketMQ does not tell: since when each is there, its last heartbeat, who holds which queue."""
+        seen = {
+            member.client_id: [self._clients.since_ms(member.connection), member.seen_ms]
+            for member in group.members.values()
+        }
+        locks = self._state.locks.held(group.name, self._state.clock())
+        return {"escSeen": seen, "escLocks": [[topic, queue, owner] for (topic, queue), owner in locks]}
 
     def _producer_connections(self, _: Connection, request: Command) -> Command:
         name = text(request.ext, "producerGroup")
@@ -148,6 +162,7 @@ class HeartbeatProcessor:
         return request.answer(body=json_body({"connectionSet": _connection_set(members)}))
 
     def _all_producers(self, _: Connection, request: Command) -> Command:
+        is_asked = request.ext.get(DETAILS) == "true"
         table = {
             group: [
                 {
@@ -156,6 +171,7 @@ class HeartbeatProcessor:
                     "lastUpdateTimestamp": member.seen_ms,
                     "remoteIP": f"/{member.connection.address}",
                     "version": member.version,
+                    **({"escSinceMs": self._clients.since_ms(member.connection)} if is_asked else {}),
                 }
                 for member in members
             ]
