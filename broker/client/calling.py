@@ -7,11 +7,13 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import cast
 
 from ..engine.message import Message
 from .reader import as_delivered
 from .subscription import Subscription
+from .tracing import tracing
 
 logger = logging.getLogger(__name__)
 
@@ -22,9 +24,10 @@ Handler = Callable[[Message], object]
 class Handlers:
     """The handlers of one consumer, by topic."""
 
-    def __init__(self, group: str, count: int) -> None:
+    def __init__(self, group: str, client_id: str, count: int) -> None:
         self.count = count
         self._group = group
+        self._client_id = client_id
         self._wanted: dict[str, tuple[Subscription, Handler]] = {}
         self._threads: ThreadPoolExecutor | None = None
 
@@ -56,10 +59,18 @@ class Handlers:
         return True
 
     async def _call(self, handler: Handler, message: Message) -> None:
+        if (spans := tracing.spans()) is None:
+            await self._run(handler, message, handler)
+            return
+        with spans.processing(message, self._group, self._client_id):
+            context = copy_context()  # a thread is to see the span as the current one, too
+            await self._run(handler, message, lambda each: context.run(handler, each))
+
+    async def _run(self, handler: Handler, message: Message, in_thread: Handler) -> None:
         if inspect.iscoroutinefunction(handler):
             await cast(Awaitable[object], handler(message))
         else:
-            await asyncio.get_running_loop().run_in_executor(self._threads, handler, message)
+            await asyncio.get_running_loop().run_in_executor(self._threads, in_thread, message)
 
     def close(self) -> None:
         """Begin no more; a function that runs is not interrupted."""

@@ -50,7 +50,7 @@ class AsyncConsumer:
         self._from_first = from_where == "first"
         self._session = Session(namesrv, **access)
         self._membership = Membership(self._session, group, self._take_share, from_first=self._from_first)
-        self._handlers = Handlers(group, handlers)
+        self._handlers = Handlers(group, self.client_id, handlers)
         self._flow: Flow
         if orderly:
             self._flow = OrderlyFlow(

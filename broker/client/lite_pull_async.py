@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Collection, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Literal, Unpack
@@ -18,6 +19,7 @@ from .queue_places import QueuePlaces, queue_order
 from .reader import IN_FLIGHT_BYTES, IN_FLIGHT_COUNT, ReadAhead
 from .session import Session
 from .subscription import ALL, Subscription, subscription
+from .tracing import tracing
 from .types import Message, MessageQueue
 
 logger = logging.getLogger(__name__)
@@ -143,9 +145,12 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
         for feed in self._feeds.values():
             feed.settle()
         deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000
+        began_ns = time.time_ns()
         while not self._closed:
             self._arrived.clear()
             if messages := self._take_ready(max_messages):
+                if (spans := tracing.spans()) is not None:
+                    spans.received("poll", messages, self.group, self.client_id, began_ns)
                 return messages
             try:
                 async with asyncio.timeout_at(deadline_s):

@@ -21,6 +21,7 @@ from .replies import Replies, answer_of, reply_to, send_reply
 from .sendresults import STORED, result_of
 from .session import Session
 from .timing import Timing
+from .tracing import tracing
 from .types import Message, SendResult
 
 #: Refusals that another broker may not repeat (DefaultMQProducer's retryResponseCodes).
@@ -76,6 +77,13 @@ class AsyncProducer(AsyncClosing):
         self, topic: str, message: Outgoing, *, queue_id: int | None = None, timeout_ms: int = 3000
     ) -> SendResult:
         """As send, of a message that `prepare` made."""
+        if (spans := tracing.spans()) is None:
+            return await self._send_until(topic, message, queue_id, timeout_ms)
+        with spans.sending(topic, [message], self._heartbeat.client_id) as sending:
+            return sending.sent(await self._send_until(topic, sending.messages[0], queue_id, timeout_ms))
+
+    async def _send_until(self, topic: str, message: Outgoing, queue_id: int | None, timeout_ms: int) -> SendResult:
+        """Try until the broker has it, the tries are used up, or the time is over."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
         failed: Destination | None = None
@@ -126,6 +134,14 @@ class AsyncProducer(AsyncClosing):
         """
         if not messages:
             return []
+        if (spans := tracing.spans()) is None:
+            return await self._send_at_once(topic, messages, timeout_ms)
+        with spans.sending(topic, messages, self._heartbeat.client_id) as sending:
+            return sending.sent(await self._send_at_once(topic, sending.messages, timeout_ms))
+
+    async def _send_at_once(
+        self, topic: str, messages: Sequence[Outgoing], timeout_ms: int
+    ) -> list[SendResult | ClientError]:
         ways = [await self._destination(topic, message.group) for message in messages]
         results: list[SendResult | ClientError | None] = [None] * len(messages)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -157,6 +173,14 @@ class AsyncProducer(AsyncClosing):
         self, topic: str, messages: Sequence[Outgoing], *, queue_id: int | None = None, timeout_ms: int = 5000
     ) -> list[SendResult]:
         """Send many messages to one queue as RocketMQ's batch: all are stored or none. No delays in a batch."""
+        if (spans := tracing.spans()) is None:
+            return await self._send_as_one(topic, messages, queue_id, timeout_ms)
+        with spans.sending(topic, messages, self._heartbeat.client_id) as sending:
+            return sending.sent(await self._send_as_one(topic, sending.messages, queue_id, timeout_ms))
+
+    async def _send_as_one(
+        self, topic: str, messages: Sequence[Outgoing], queue_id: int | None, timeout_ms: int
+    ) -> list[SendResult]:
         body = batch.body(messages)
         destination = await self._destination(topic, None, queue_id)
         ext = batch.header(self.group, destination.queue, time.time_ns() // 1_000_000, messages[0].unique_id)
@@ -167,6 +191,13 @@ class AsyncProducer(AsyncClosing):
 
     async def send_oneway(self, topic: str, message: Outgoing, *, queue_id: int | None = None) -> None:
         """Send without an answer: whether it arrived is not told."""
+        if (spans := tracing.spans()) is None:
+            await self._tell(topic, message, queue_id)
+            return
+        with spans.sending(topic, [message], self._heartbeat.client_id) as sending:
+            await self._tell(topic, sending.messages[0], queue_id)
+
+    async def _tell(self, topic: str, message: Outgoing, queue_id: int | None) -> None:
         destination = await self._destination(topic, message.group, queue_id)
         line = await self._lines.to(destination.address)
         await line.room()

@@ -19,6 +19,7 @@ from .records import read_delivery, split_records
 from .session import Session
 from .simple_receipts import Receipt, Received, receipts_of
 from .subscription import ALL, Subscription, subscription
+from .tracing import tracing
 from .types import Route
 
 logger = logging.getLogger(__name__)
@@ -73,7 +74,12 @@ class AsyncSimpleConsumer(AsyncClosing):
         if self._in_order:
             # asked again because an answer was lost, the broker gives the same messages again
             ext["attemptId"] = secrets.token_hex(8)
-        return await self._receive(topic, ext, wait_ms, wanted)
+        began_ns = time.time_ns()
+        received = await self._receive(topic, ext, wait_ms, wanted)
+        if received and (spans := tracing.spans()) is not None:
+            messages = [each.message for each in received]
+            spans.received("receive", messages, self.group, None, began_ns)
+        return received
 
     async def _receive(self, topic: str, ext: dict[str, str], wait_ms: int, wanted: Subscription) -> list[Received]:
         deadline_s = time.monotonic() + wait_ms / 1000

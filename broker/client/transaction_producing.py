@@ -20,6 +20,7 @@ from .line import Line, Outcome
 from .outgoing import Outgoing
 from .producing import RETRY_PAUSE_S, SEND, AsyncProducer
 from .sendresults import result_of
+from .tracing import tracing
 from .transaction import Checker, Decision, Half, HalfNotSafe, TransactionListener, TransactionResult, as_half
 from .transaction_checks import WORKERS, Checks, Confirmed
 from .types import SendResult
@@ -97,9 +98,14 @@ class AsyncTransactionProducer(AsyncProducer):
         It is tried again only while it was certainly not stored: a second half would be a second message.
         """
         await self.start()
-        half = as_half(message, self.group, marks)
+        if (spans := tracing.spans()) is None:
+            return await self._send_half(topic, as_half(message, self.group, marks), queue_id, timeout_ms)
+        with spans.sending(topic, [as_half(message, self.group, marks)], self._heartbeat.client_id) as sending:
+            return await self._send_half(topic, sending.messages[0], queue_id, timeout_ms)
+
+    async def _send_half(self, topic: str, half: Outgoing, queue_id: int | None, timeout_ms: int) -> Half:
         destination, line = await self._line(topic, half, queue_id, timeout_ms)
-        if "\x02DELAY\x01" in message.properties or "\x02TIMER_DE" in message.properties:
+        if "\x02DELAY\x01" in half.properties or "\x02TIMER_DE" in half.properties:
             await self._check_delays(destination.address)
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 

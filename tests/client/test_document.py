@@ -26,5 +26,6 @@ def test_the_examples_work(broker: BrokerThread, capsys: pytest.CaptureFixture[s
         "['one', 'two', 'three']",
         "b'one'",
         "b'9.99'",
+        "keep one",
         "True",
     ]
