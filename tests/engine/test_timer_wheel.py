@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from zlib import crc32
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.engine.testing.simulated import SimulatedFiles
 from broker.engine.timer.wheel import SLOT_SIZE, Wheel, checksum_of
+from broker.engine.timer.zeros import over_zeros
 
 #: so that the wheel has some blocks of 16 kB, the last one not full
 SLOTS = 1_300
@@ -35,6 +38,11 @@ def test_what_stands_where_and_what_comes_next(course: list[tuple[str, int]], be
     assert {slot.second: (slot.first, slot.last, slot.number) for slot in wheel.used()} == model
     assert wheel.next_used(begin, until) == min((each for each in model if begin <= each <= until), default=None)
     assert wheel.count(begin, until) == sum(each[2] for second, each in model.items() if begin <= second <= until)
+
+
+@given(st.binary(max_size=64), st.one_of(st.integers(0, 1 << 22), st.sampled_from([0, 1, 8_191, 8_192, 1 << 20])))
+def test_the_checksum_over_zeros(begin: bytes, count: int) -> None:
+    assert over_zeros(crc32(begin), count) == crc32(begin + bytes(count))
 
 
 @given(steps)

@@ -24,6 +24,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from ..disk.files import File, Files
+from .zeros import over_zeros
 
 SLOT = struct.Struct(">qqqii")
 SLOT_SIZE = SLOT.size
@@ -217,15 +218,7 @@ def checksum_of(pages: list[tuple[int, bytes]], size: int) -> int:
     """Return the CRC32 of a file of ``size`` bytes that is zero but for these pages."""
     value, at = 0, 0
     for start, page in pages:
-        value = _over_zeros(value, start - at)
+        value = over_zeros(value, start - at)
         value = crc32(page, value)
         at = start + len(page)
-    return _over_zeros(value, size - at)
-
-
-def _over_zeros(value: int, count: int) -> int:
-    while count > 0:
-        step = min(count, _BLOCK_BYTES)
-        value = crc32(_ZERO_BLOCK[:step] if step < _BLOCK_BYTES else _ZERO_BLOCK, value)
-        count -= step
-    return value
+    return over_zeros(value, size - at)
