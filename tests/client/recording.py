@@ -77,13 +77,14 @@ class RecordingTracer(trace.Tracer):
         return span
 
     @contextmanager
-    def start_as_current_span(self, name: str, *rest: Any, **more: Any) -> Iterator[RecordedSpan]:  # type: ignore[override]
-        own = {
-            key: more.pop(key) for key in ("record_exception", "set_status_on_exception", "end_on_exit") if key in more
-        }
+    def _current(self, name: str, *rest: Any, **more: Any) -> Iterator[RecordedSpan]:
+        own = {key: more.pop(key) for key in ("record_exception", "set_status_on_exception") if key in more}
         span = self.start_span(name, *rest, **more)
         with trace.use_span(span, end_on_exit=True, **own):
             yield span
+
+    #: the API has it as a context manager and decorator at once; here it is used as the first only
+    start_as_current_span: Any = _current
 
 
 class RecordingProvider(trace.TracerProvider):

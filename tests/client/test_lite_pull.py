@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -23,8 +24,8 @@ PATIENCE_MS = 20_000
 BROKER = "broker-a"
 
 
-def consumer_of(service: BrokerService, group: str = "g", **options: object) -> AsyncLitePullConsumer:
-    return AsyncLitePullConsumer(group, service.namesrv_address, **({"from_where": "first"} | options))  # type: ignore[arg-type]
+def consumer_of(service: BrokerService, group: str = "g", **options: Any) -> AsyncLitePullConsumer:
+    return AsyncLitePullConsumer(group, service.namesrv_address, **({"from_where": "first"} | options))
 
 
 async def send(producer: AsyncProducer, *bodies: str, queue_id: int = 0) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -26,9 +28,9 @@ from tests.client.running import BrokerThread
 from tests.client.test_consuming import Inbox, until
 
 
-def orderly(service: BrokerService, handler: object, **options: object) -> AsyncConsumer:
-    consumer = AsyncConsumer("g", service.namesrv_address, from_where="first", orderly=True, suspend_ms=10, **options)  # type: ignore[arg-type]
-    consumer.subscribe("t", "*", handler)  # type: ignore[arg-type]
+def orderly(service: BrokerService, handler: Callable[[Message], object], **options: Any) -> AsyncConsumer:
+    consumer = AsyncConsumer("g", service.namesrv_address, from_where="first", orderly=True, suspend_ms=10, **options)
+    consumer.subscribe("t", "*", handler)
     return consumer
 
 
@@ -228,6 +230,7 @@ def test_order_is_kept_when_the_broker_comes_back(broker: BrokerThread) -> None:
 
 
 def test_bad_options_are_refused() -> None:
-    for options in ({"max_reconsume_times": -1}, {"suspend_ms": 1}, {"suspend_ms": 60_000}):
+    refused: list[dict[str, Any]] = [{"max_reconsume_times": -1}, {"suspend_ms": 1}, {"suspend_ms": 60_000}]
+    for options in refused:
         with pytest.raises(InvalidArgument):
-            AsyncConsumer("g", orderly=True, **options)  # type: ignore[arg-type]
+            AsyncConsumer("g", orderly=True, **options)
