@@ -130,7 +130,17 @@ def test_pull_consumer_reads_from_any_offset_and_commits(
     escapement: Server, go_producer: GoProducer, go: Go, topic: str, group: str
 ) -> None:
     go_producer.send(topic, "pulled", queue_id=2, count=5)
+    for queue_id in (0, 1, 3):
+        go_producer.send(topic, f"alone in {queue_id}", queue_id=queue_id)
     puller = go(GoPuller, escapement, group, topic)
+    wanted = {*(f"pulled-{i}" for i in range(5)), *(f"alone in {queue_id}" for queue_id in (0, 1, 3))}
+
+    def brings_all() -> bool:
+        # each call is about the next queue
+        puller.ask("next", 32, until="pulled", timeout_s=60)
+        return {event["body"] for event in puller.events("message")} == wanted
+
+    assert wait_until(brings_all)
     *messages, end = puller.ask("from", 2, 1, 3, until="pulled")
     bodies = [event["body"] for event in messages if event["event"] == "message"]
     assert bodies == ["pulled-1", "pulled-2", "pulled-3"]
