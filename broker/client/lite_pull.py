@@ -61,7 +61,7 @@ class LitePullConsumer(Closing):
         _run(self._core.subscribe(topic, expression))
 
     def unsubscribe(self, topic: str) -> None:
-        """Poll a topic no more; its queues go to other members."""
+        """Poll a topic no more. Its queues go to others only when this member closes: a group wants the same topics."""
         _run(self._core.unsubscribe(topic))
 
     def assign(self, queues: Collection[MessageQueue], expression: str = ALL) -> None:

@@ -83,7 +83,7 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
         self._commit_from_now_on()
 
     async def unsubscribe(self, topic: str) -> None:
-        """Poll a topic no more; its queues go to other members."""
+        """Poll a topic no more. Its queues go to others only when this member closes: a group wants the same topics."""
         self._begin("subscribe")
         if self._wanted.pop(topic, None) is not None:
             self._membership.subscribe(self._wanted.values())

@@ -56,14 +56,14 @@ class Lane:
 
     async def _finish(self, message: Message) -> None:
         """Have one message handled until it is done; give up, with nothing done, when the queue is let go."""
-        times = message.reconsume_times
+        again = message
         while True:
             async with self._flow.turn(self.reader.queue):
                 if self.reader.dropped:
                     return
                 self._is_handling = True
                 try:
-                    done = await self._flow.handle(self.reader.queue, replace(message, reconsume_times=times))
+                    done = await self._flow.handle(self.reader.queue, again)
                 finally:
                     self._is_handling = False
             if done:
@@ -71,7 +71,7 @@ class Lane:
                 return
             if self._is_ending:
                 return
-            times += 1
+            again = replace(again, reconsume_times=again.reconsume_times + 1)
             await asyncio.sleep(self._flow.suspend_s)
 
     async def end(self, timeout_s: float | None) -> bool:

@@ -207,6 +207,29 @@ async def test_a_consumer_that_stops_while_a_queue_rests_loses_nothing(
     await again.stop()
 
 
+async def test_a_handler_that_outlives_its_consumer_keeps_its_queue_from_others(
+    service: BrokerService, producer: AsyncProducer
+) -> None:
+    await producer.send("t", "1", queue_id=0)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(message: Message) -> None:
+        begun.set()
+        go_on.wait(20)
+
+    consumer = orderly(service, slow)
+    await consumer.start()
+    assert await asyncio.to_thread(begun.wait, 20)
+    queues = of_topic(consumer)
+    await consumer.stop(0)
+    session = Session(service.namesrv_address)
+    at_work = MessageQueue("t", "broker-a", 0)
+    # the lock ends by itself after a minute; all others are free at once
+    assert await HeldLocks(session, "g", "other").take(queues) == queues - {at_work}
+    go_on.set()
+    await session.close()
+
+
 def test_order_is_kept_when_the_broker_comes_back(broker: BrokerThread) -> None:
     received: list[bytes] = []
     arrived = threading.Semaphore(0)
