@@ -268,6 +268,26 @@ class Admin(Closing):
         """Create the topic, or change it."""
         _run(self._core.create_topic(name, queues=queues, permission=permission, attributes=attributes))
 
+    def topic_settings(self, name: str) -> dict[str, Any] | None:
+        """A topic's TopicConfig as the (first) broker keeps it; None: there is no such topic."""
+        return _run(self._core.topic_settings(name))
+
+    def set_topic(self, name: str, changes: Mapping[str, Any]) -> None:
+        """Change these fields of the topic, or make it; `attributes` holds name -> value, None removes."""
+        _run(self._core.set_topic(name, changes))
+
+    def group_settings(self, name: str) -> dict[str, Any] | None:
+        """A group's SubscriptionGroupConfig as the (first) broker keeps it; None: there is no such group."""
+        return _run(self._core.group_settings(name))
+
+    def set_group(self, name: str, changes: Mapping[str, Any]) -> None:
+        """Change these fields of the group, or make it."""
+        _run(self._core.set_group(name, changes))
+
+    def delete_group(self, name: str) -> None:
+        """Delete the group on every broker, with how far it has read."""
+        _run(self._core.delete_group(name))
+
     def delete_topic(self, name: str) -> None:
         """Delete the topic on its brokers and in the name server."""
         _run(self._core.delete_topic(name))

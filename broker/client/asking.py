@@ -24,6 +24,7 @@ from .progressasking import ProgressQuestions
 from .reader import PULL_BYTES
 from .records import read_record, split_records
 from .session import DEFAULT_TIMEOUT_MS, Session
+from .settingasking import SettingQuestions
 from .timerasking import TimerQuestions
 from .traceasking import TraceQuestions
 from .transactions_admin import TransactionQuestions
@@ -46,7 +47,9 @@ _WITH_SUBSCRIPTION = 4
 _WHOLE_TIME_MS = 2**62
 
 
-class AsyncAdmin(ClientQuestions, ProgressQuestions, TimerQuestions, TraceQuestions, TransactionQuestions):
+class AsyncAdmin(
+    ClientQuestions, ProgressQuestions, SettingQuestions, TimerQuestions, TraceQuestions, TransactionQuestions
+):
     """Asks the brokers of one name server; `broker` names the one for questions that only one can answer."""
 
     def __init__(self, namesrv: str = "127.0.0.1:9876", broker: str | None = None, **access: Unpack[Access]) -> None:

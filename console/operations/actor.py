@@ -14,7 +14,16 @@ STEER_DELAYED_QUEUES = "console.steer_delayed_queues"
 STEER_TRANSACTIONS = "console.steer_transactions"
 RESEND_DEAD_LETTERS = "console.resend_dead_letters"
 RESET_OFFSETS = "console.reset_offsets"
-PERMISSIONS = (STEER_TIMERS, PAUSE_TIMERS, STEER_DELAYED_QUEUES, STEER_TRANSACTIONS, RESEND_DEAD_LETTERS, RESET_OFFSETS)
+CHANGE_SETTINGS = "console.change_settings"
+PERMISSIONS = (
+    STEER_TIMERS,
+    PAUSE_TIMERS,
+    STEER_DELAYED_QUEUES,
+    STEER_TRANSACTIONS,
+    RESEND_DEAD_LETTERS,
+    RESET_OFFSETS,
+    CHANGE_SETTINGS,
+)
 
 
 @dataclass(frozen=True, slots=True)

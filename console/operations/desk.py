@@ -15,6 +15,7 @@ from console.operations import runner
 from console.operations.actor import Actor
 from console.operations.errors import (
     InvalidParameter,
+    NameNotTyped,
     NotPossible,
     NotTyped,
     PreviewStale,
@@ -170,6 +171,9 @@ def _check(row: Operation, kind: Kind, reason: str, typed: str, is_typing_needed
         raise NotPossible("Nothing matches any more.")
     if row.previewed_at is None or timezone.now() - row.previewed_at > PREVIEW_LASTS:
         raise PreviewStale
+    word = kind.typed_word(row.parameters)
+    if is_typing_needed and word and typed.strip() != word:
+        raise NameNotTyped
     if is_typing_needed and count > TYPED_ABOVE and "".join(c for c in typed if c.isdigit()) != str(count):
         raise NotTyped
 

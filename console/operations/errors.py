@@ -50,6 +50,10 @@ class NotTyped(OperationError):
     field = "typed"
 
 
+class NameNotTyped(NotTyped):
+    """Type the name to confirm."""
+
+
 class PreviewStale(OperationError):
     """The preview is too old; it was counted again: look, and confirm once more."""
 

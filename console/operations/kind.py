@@ -45,6 +45,10 @@ class Kind(ABC):
     #: it waits for a moment before it can be previewed
     needs_moment: ClassVar[bool] = False
 
+    def typed_word(self, parameters: Mapping[str, Any]) -> str:
+        """What has to be typed to confirm; empty: nothing but the number of many."""
+        return ""
+
     @abstractmethod
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters in their one form; raises InvalidParameter."""

@@ -30,6 +30,14 @@ class Preview:
     lag_after: int | None = None
     replayed: int | None = None
     skipped: int | None = None
+    #: of settings: [name, before (None: new), after], messages in queues that are not read any more
+    changes: list[list[Any]] = field(default_factory=list)
+    unread: int | None = None
+    #: lost when a topic or group is deleted: messages, groups that read it (or topics that it reads)
+    lost_messages: int | None = None
+    lost_readers: int | None = None
+    #: connected consumers of a group that is to be deleted: their next heartbeat makes it again
+    members: int | None = None
     #: what the broker could not tell: codes
     missing: list[str] = field(default_factory=list)
 

@@ -35,6 +35,8 @@ class OperationPage:
     permission: str
     #: the family of its kind: whose words and list its page uses
     family: str
+    #: what has to be typed to confirm; "": nothing but the number of many
+    typed_word: str
 
     @property
     def percent(self) -> int | None:
@@ -71,6 +73,7 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
         needs_moment=kind.needs_moment,
         permission=kind.permission,
         family=kind.page,
+        typed_word=kind.typed_word(row.parameters),
     )
 
 

@@ -19,6 +19,7 @@ from console.operations.kind import Kind
 from console.operations.pausing import PauseTimers, ResumeTimers
 from console.operations.resending import SendAsNew, SendBack
 from console.operations.resetting import ResetOffsets
+from console.operations.settings import ChangeGroup, ChangeTopic, CreateGroup, CreateTopic, DeleteGroup, DeleteTopic
 from console.operations.steering import CancelTimers, DeliverTimersNow, RescheduleTimers
 from console.operations.transactions import (
     CheckTransactions,
@@ -54,6 +55,12 @@ KINDS: Mapping[str, Kind] = {
         SendBack(),
         SendAsNew(),
         ResetOffsets(),
+        ChangeTopic(),
+        CreateTopic(),
+        DeleteTopic(),
+        ChangeGroup(),
+        CreateGroup(),
+        DeleteGroup(),
     )
 }
 

@@ -26,6 +26,7 @@ LISTS = {
     "timers": "timer_list",
     "transactions": "transaction_list",
     "groups": "groups",
+    "settings": "topics",
     "dead_letters": "dead_letters",
     "delayed_queues": "delayed_queues",
 }

@@ -19,6 +19,7 @@ from console.operations.reading import number_of
 from console.operations.resetting import ResetOffsets, undo_parameters
 from console.operations.rows import Operation
 from console.pages.drafting import draft
+from console.pages.setting_forms import group_form, new_group_form
 from console.queries.clock import now_ms
 
 
@@ -33,6 +34,8 @@ def groups(request: HttpRequest) -> HttpResponse:
         "data": data,
         "here": "groups",
         "live": f"groups?{query}" if query else "groups",
+        "form": new_group_form(),
+        "number": uuid.uuid4(),
         "previous": max(0, offset - data.count) if offset else None,
         "following": offset + data.count if offset + data.count < data.total else None,
     }
@@ -46,9 +49,11 @@ def group(request: HttpRequest, name: str) -> HttpResponse:
     data = queries.group(name)
     if data.group is None and not data.evidence.stale:
         raise Http404(_("There is no such consumer group."))
-    return render(
-        request, "groups/group.html", {"data": data, "here": "groups", "live": f"group/{name}", "number": uuid.uuid4()}
-    )
+    context = {
+        "data": data, "here": "groups", "live": f"group/{name}", "number": uuid.uuid4(),
+        "setting_number": uuid.uuid4(), "form": group_form(name) if data.group else None,
+    }  # fmt: skip
+    return render(request, "groups/group.html", context)
 
 
 @login_required

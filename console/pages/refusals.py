@@ -7,6 +7,7 @@ from django.utils.translation import gettext as _
 from broker.client import ClientError, NotSupported
 from console.operations.errors import (
     InvalidParameter,
+    NameNotTyped,
     NotPossible,
     NotTyped,
     PreviewStale,
@@ -27,6 +28,7 @@ def words(error: Exception) -> str:
         return str(error)
     plain: dict[type[Exception], str] = {
         ReasonMissing: _("Say why: the reason is kept in the audit."),
+        NameNotTyped: _("Type the name to confirm."),
         NotTyped: _("Type the number of messages to confirm."),
         PreviewStale: _("The preview was too old and was counted again: look, and confirm once more."),
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -10,6 +12,7 @@ from django.views.decorators.http import require_safe
 
 from console import queries
 from console.live import number
+from console.pages.setting_forms import new_topic_form, topic_form
 from console.queries.shapes.evidence import StaleReason
 from console.queries.shapes.topics import TopicKind
 
@@ -30,6 +33,8 @@ def topics(request: HttpRequest) -> HttpResponse:
         "data": data,
         "here": "topics",
         "live": f"topics?{query}" if query else "topics",
+        "form": new_topic_form(),
+        "number": uuid.uuid4(),
         "kinds": [(kind.value, kind.label, data.counts.get(kind.value, 0)) for kind in TopicKind],
         "previous": max(0, offset - data.count) if offset else None,
         "following": offset + data.count if offset + data.count < data.total else None,
@@ -44,7 +49,11 @@ def topic(request: HttpRequest, name: str) -> HttpResponse:
     data = queries.topic(name)
     if data.topic is None and not data.evidence.stale:
         raise Http404(_("There is no such topic."))
-    return render(request, "topics/topic.html", {"data": data, "here": "topics", "live": f"topic/{name}"})
+    context = {
+        "data": data, "here": "topics", "live": f"topic/{name}", "number": uuid.uuid4(),
+        "form": topic_form(name) if data.topic else None,
+    }  # fmt: skip
+    return render(request, "topics/topic.html", context)
 
 
 @require_safe

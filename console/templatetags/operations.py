@@ -42,6 +42,12 @@ def kind_title(name: str) -> str:
         "dead_letters.send_back": _("Send dead letters back to their group"),
         "dead_letters.send_as_new": _("Send dead letters as new messages"),
         "groups.reset_offsets": _("Move a group"),
+        "topics.change": _("Change a topic"),
+        "topics.create": _("Make a topic"),
+        "topics.delete": _("Delete a topic"),
+        "groups.change": _("Change a group"),
+        "groups.create": _("Make a group"),
+        "groups.delete": _("Delete a group"),
     }
     return words.get(name, name)
 
@@ -74,6 +80,12 @@ def kind_verb(name: str) -> str:
         "dead_letters.send_back": _("Send them back"),
         "dead_letters.send_as_new": _("Send them as new"),
         "groups.reset_offsets": _("Move it"),
+        "topics.change": _("Change it"),
+        "topics.create": _("Make it"),
+        "topics.delete": _("Delete it"),
+        "groups.change": _("Change it"),
+        "groups.create": _("Make it"),
+        "groups.delete": _("Delete it"),
     }
     return words.get(name, name)
 
@@ -114,6 +126,12 @@ def kind_effect(name: str) -> str:
         ),
         "dead_letters.send_as_new": _("Every group that reads their topics gets a copy. This cannot be taken back."),
         "groups.reset_offsets": _("It goes on elsewhere in its queues, at once, and can be put back where it was."),
+        "topics.change": _("Clients learn it within half a minute. It can be put back while nobody else changes it."),
+        "topics.create": _("It is there for producers and consumers at once."),
+        "topics.delete": _("Its messages can be read no more. This cannot be taken back."),
+        "groups.change": _("The broker does as it says at once. It can be put back while nobody else changes it."),
+        "groups.create": _("Its consumers may come."),
+        "groups.delete": _("How far it has read is forgotten. This cannot be taken back."),
     }
     return words.get(name, "")
 
@@ -154,6 +172,9 @@ def outcome_words(code: str) -> str:
         "sent_back": _("sent back to its group"),
         "sent_as_new": _("sent as a new message"),
         "offset_moved": _("goes on there"),
+        "made": _("made"),
+        "changed": _("changed"),
+        "deleted": _("deleted"),
     }
     return words.get(code, code)
 
@@ -181,6 +202,8 @@ def selection_words(row: Operation) -> str:
         return _halves_words(row.parameters)
     if row.kind == "groups.reset_offsets":
         return _("%(group)s in %(topic)s") % {name: row.parameters[name] for name in ("group", "topic")}
+    if "name" in row.parameters:
+        return str(row.parameters["name"])
     if row.kind.startswith("dead_letters."):
         return _letters_words(row.parameters)
     if "targets" in row.parameters:

@@ -32,6 +32,8 @@ def fill(stage: Stage) -> dict[str, str]:
     record = stage.producer.send("orders", '{"order": 1}', keys=["shown"], properties={"note": "<b>"})
     moved = desk.draft("timers.reschedule", {"filter": {"topic": "orders"}, "shift_ms": 5_400_000}, actor)
     committed = desk.draft("transactions.commit", {"filter": {}, "is_all": True}, actor)
+    changed = desk.draft("topics.change", {"name": "orders", "settings": {"read_queues": 1}}, actor)
+    deleted = desk.draft("groups.delete", {"name": "billing"}, actor)
     half, parked, decided = (stage.admin.transactions(state).items[0] for state in ("open", "parked", "decided"))
     return {
         "overview": "/", "schedule": "/schedule/", "lane": "/schedule/17/", "empty lane": "/schedule/3/",
@@ -53,6 +55,7 @@ def fill(stage: Stage) -> dict[str, str]:
         "alerts": "/alerts/", "audit": "/audit/", "places": "/find/?q=o",
         "operations": "/operations/", "a draft": f"/operations/{draft.pk}/",
         "a draft for timers": f"/operations/{moved.pk}/", "a draft for halves": f"/operations/{committed.pk}/",
+        "a draft for a topic": f"/operations/{changed.pk}/", "a deletion": f"/operations/{deleted.pk}/",
         "a reset": f"/operations/{reset.pk}/",
         "a done operation": f"/operations/{done.pk}/", "nothing there": "/topics/there-is-none/",
     }  # fmt: skip

@@ -64,3 +64,42 @@ def test_from_a_group_to_what_one_of_its_clients_does(
     expect(rows.filter(has_text="java@1")).to_have_count(0)
     assert complaints == []
     assert page.evaluate("violations") == []
+
+
+def test_a_topic_is_made_changed_put_back_and_deleted(
+    stage: Stage, web: Web, context: BrowserContext, shots: Path | None
+) -> None:
+    page, complaints = opened(context, web.address + "/topics/")
+    page.get_by_label("Name", exact=True).fill("bills")
+    page.get_by_role("button", name="Look at it").click()
+    page.get_by_label("Reason").fill("a new service")
+    page.get_by_role("button", name="Make it").click()
+    expect(page.locator("#state")).to_contain_text("done")
+    stage.mirror.run_once()
+    page.goto(web.address + "/topics/bills/")
+    page.get_by_label("Queues to write").fill("8")
+    page.get_by_label("Permission").select_option("6")
+    if shots:
+        page.screenshot(path=shots / "topic.png", full_page=True)
+    page.get_by_role("button", name="Look at the change").click()
+    expect(page.locator("section:has(#hit-title) tbody tr")).to_have_count(1)
+    page.get_by_label("Reason").fill("more load")
+    if shots:
+        page.screenshot(path=shots / "change.png", full_page=True)
+    page.get_by_role("button", name="Change it").click()
+    page.get_by_role("button", name="Put it back as it was").click()
+    page.get_by_label("Reason").fill("it was too many")
+    page.get_by_role("button", name="Change it").click()
+    expect(page.locator("#state")).to_contain_text("done")
+    page.goto(web.address + "/topics/bills/")
+    expect(page.get_by_label("Queues to write")).to_have_value("4")
+    page.get_by_role("button", name="Delete it").click()
+    page.get_by_label("Reason").fill("gone")
+    page.get_by_label("type bills").fill("bills")
+    if shots:
+        page.screenshot(path=shots / "delete.png", full_page=True)
+    page.get_by_role("button", name="Delete it").click()
+    expect(page.locator("#state")).to_contain_text("done")
+    assert stage.admin.topic_settings("bills") is None
+    assert complaints == []
+    assert page.evaluate("violations") == []

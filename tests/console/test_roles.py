@@ -23,7 +23,7 @@ from tests.console.stage import Stage
 #: which draft address takes operations of which page
 DRAFTS = {
     "timers": "/operations/draft/", "delayed_queues": "/redisson/draft/", "transactions": "/transactions/draft/",
-    "dead_letters": "/dead-letters/draft/", "groups": "/groups/billing/move/",
+    "dead_letters": "/dead-letters/draft/", "groups": "/groups/billing/move/", "settings": "/settings/draft/",
 }  # fmt: skip
 #: addresses that only act: who may not act is told so before the method is looked at
 ACTS = {"dashboards_run", "dashboards_cancel", "alert_silence", "alert_silence_end"}

@@ -1,0 +1,220 @@
+"""Topics and groups made, changed and deleted.
+
+    {"name": "orders", "settings": {"write_queues": 8}}                                     make or change
+    {"name": "orders", "settings": {"write_queues": 4}, "expected": {"write_queues": 8}}    only if it is so now: undo
+    {"name": "orders"}                                                                      delete
+
+One item is the topic or group; it keeps what was before and what is after, so that a change can be taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from broker.client import BrokerRefused, ClientError, InvalidArgument
+from broker.client.names import check_group, check_writable_topic
+from broker.models import ConsumerGroup, ConsumerOffset, Queue
+from console.operations import setting_fields
+from console.operations.actor import CHANGE_SETTINGS
+from console.operations.errors import InvalidParameter, NotPossible
+from console.operations.kind import ItemResult, Kind, Target
+from console.operations.preview import Preview
+from console.operations.setting_fields import GROUP, TOPIC, Fields, Setting
+from console.queries import asking
+from console.queries.clock import now_ms
+from console.queries.mirrored import mirrored
+
+_OF_GROUP = ("%RETRY%", "%DLQ%")
+
+
+class _Settings(Kind):
+    """What topics and groups have in common."""
+
+    permission = CHANGE_SETTINGS
+    page = "settings"
+    is_topic: ClassVar[bool]
+    #: True: there must be none yet; False: there must be one
+    is_new: ClassVar[bool] = False
+
+    @property
+    def known(self) -> tuple[Setting, ...]:
+        """The settings there are."""
+        return TOPIC if self.is_topic else GROUP
+
+    def name_of(self, parameters: Mapping[str, Any]) -> str:
+        """A name that the broker takes; raises InvalidParameter."""
+        name = parameters.get("name")
+        try:
+            (check_writable_topic if self.is_topic else check_group)(name if isinstance(name, str) else "")
+        except InvalidArgument as error:
+            raise InvalidParameter("name", str(error)) from None
+        return str(name)
+
+    def found(self, name: str) -> Fields | None:
+        """As the broker keeps it now."""
+        admin = asking.admin()
+        return admin.topic_settings(name) if self.is_topic else admin.group_settings(name)
+
+    def existing(self, name: str) -> Fields:
+        """The same of one that has to be there, or must not; raises NotPossible."""
+        found = self.found(name)
+        if self.is_new and found is not None:
+            raise NotPossible(f"{name} is there already; change it on its page.")
+        if not self.is_new and found is None:
+            raise NotPossible(f"The broker has no {name}.")
+        return found or {}
+
+
+class _Change(_Settings):
+    """Make, or change, what is named; the rest stays as it is."""
+
+    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Name and settings."""
+        made: dict[str, Any] = {
+            "name": self.name_of(parameters),
+            "settings": setting_fields.checked(self.known, parameters.get("settings", {})),
+        }
+        if parameters.get("expected") is not None:
+            made["expected"] = setting_fields.checked(self.known, parameters["expected"])
+        return made
+
+    def preview(self, parameters: Mapping[str, Any]) -> Preview:
+        """Each setting before and after, and what comes of it; raises NotPossible when it is not as expected."""
+        name = parameters["name"]
+        now = setting_fields.shown(self.known, self.existing(name))
+        _expect(parameters, now)
+        wanted = {each.name: parameters["settings"].get(each.name, now[each.name]) for each in self.known}
+        changes = [
+            [each, None if self.is_new else now[each], value]
+            for each, value in wanted.items()
+            if self.is_new or value != now[each]
+        ]
+        unread = _unread(name, wanted) if self.is_topic and not self.is_new else 0
+        return Preview(at_ms=now_ms(), count=1 if changes else 0, changes=changes, unread=unread)
+
+    def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
+        """The topic or group, with what was before."""
+        now = setting_fields.shown(self.known, self.existing(parameters["name"]))
+        after = {**now, **parameters["settings"]}
+        before = {name: now[name] for name in parameters["settings"]} if not self.is_new else None
+        after = {name: after[name] for name in parameters["settings"]}
+        return [Target({"name": parameters["name"]}, {"name": parameters["name"], "before": before, "after": after})]
+
+    def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
+        """Look once more, then one request a broker."""
+        name, admin = parameters["name"], asking.admin()
+        try:
+            found = self.existing(name)
+            _expect(parameters, setting_fields.shown(self.known, found))
+            fields = setting_fields.written(self.known, found, parameters["settings"])
+            (admin.set_topic if self.is_topic else admin.set_group)(name, fields)
+        except (NotPossible, BrokerRefused, InvalidArgument) as error:
+            return [ItemResult("refused", {"error": str(error)})]
+        except ClientError as error:
+            return [ItemResult("unknown", {"error": str(error)})]
+        return [ItemResult("made" if self.is_new else "changed")]
+
+
+class _Delete(_Settings):
+    """Nothing of it stays."""
+
+    is_final = True
+
+    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """The name."""
+        return {"name": self.name_of(parameters)}
+
+    def typed_word(self, parameters: Mapping[str, Any]) -> str:
+        """Its name."""
+        return str(parameters["name"])
+
+    def preview(self, parameters: Mapping[str, Any]) -> Preview:
+        """What is lost with it."""
+        name, broker = parameters["name"], mirrored().name
+        self.existing(name)
+        if self.is_topic:
+            readers = ConsumerOffset.objects.filter(broker=broker, topic=name).values("group").distinct().count()
+            return Preview(at_ms=now_ms(), count=1, lost_messages=_held(broker, [name]), lost_readers=readers)
+        left = _held(broker, [prefix + name for prefix in _OF_GROUP])
+        topics = ConsumerOffset.objects.filter(broker=broker, group=name).values("topic").distinct().count()
+        members = ConsumerGroup.objects.filter(broker=broker, name=name).values_list("members", flat=True).first()
+        return Preview(at_ms=now_ms(), count=1, lost_messages=left, lost_readers=topics, members=members)
+
+    def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
+        """The one."""
+        found = self.existing(parameters["name"])
+        before = setting_fields.shown(self.known, found)
+        return [Target({"name": parameters["name"]}, {"name": parameters["name"], "before": before})]
+
+    def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
+        """One request a broker."""
+        admin = asking.admin()
+        try:
+            (admin.delete_topic if self.is_topic else admin.delete_group)(parameters["name"])
+        except (BrokerRefused, InvalidArgument) as error:
+            return [ItemResult("refused", {"error": str(error)})]
+        except ClientError as error:
+            return [ItemResult("unknown", {"error": str(error)})]
+        return [ItemResult("deleted")]
+
+
+class ChangeTopic(_Change):
+    """Other queues, permission, type or order."""
+
+    name, is_topic = "topics.change", True
+
+
+class CreateTopic(_Change):
+    """A new topic."""
+
+    name, is_topic, is_new = "topics.create", True, True
+
+
+class DeleteTopic(_Delete):
+    """Its messages go with it."""
+
+    name, is_topic = "topics.delete", True
+
+
+class ChangeGroup(_Change):
+    """Who may consume, and how often is tried."""
+
+    name, is_topic = "groups.change", False
+
+
+class CreateGroup(_Change):
+    """A new group."""
+
+    name, is_topic, is_new = "groups.create", False, True
+
+
+class DeleteGroup(_Delete):
+    """How far it has read goes with it."""
+
+    name, is_topic = "groups.delete", False
+
+
+def undo_parameters(labels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What takes a change back, if nobody changed it since; raises NotPossible."""
+    if len(labels) != 1 or not labels[0].get("before") or not labels[0].get("after"):
+        raise NotPossible("It changed nothing that was there before.")
+    label = labels[0]
+    return {"name": label["name"], "settings": label["before"], "expected": label["after"]}
+
+
+def _expect(parameters: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    for name, value in parameters.get("expected", {}).items():
+        if now[name] != value:
+            raise NotPossible(f"{name} is {now[name]!r} now, not {value!r}: somebody has changed it since.")
+
+
+def _unread(topic: str, wanted: Mapping[str, Any]) -> int:
+    """Messages in queues that nobody will be given any more."""
+    queues = asking.admin().topic_stats(topic).queues
+    return sum(each.max_offset - each.min_offset for each in queues if each.queue.queue_id >= wanted["read_queues"])
+
+
+def _held(broker: str, topics: Sequence[str]) -> int:
+    rows = Queue.objects.filter(broker=broker, topic__in=topics).values_list("min_offset", "max_offset")
+    return sum((high or 0) - (low or 0) for low, high in rows)

@@ -1,0 +1,68 @@
+"""The forms in which topics and groups are made, changed and deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from broker.client import Admin
+from console.operations import setting_fields
+from console.operations.setting_fields import GROUP, TOPIC, Setting, Value
+from console.queries.asking import ask
+from console.queries.mirrored import mirrored
+from console.queries.shapes.evidence import Evidence
+
+TOPIC_REQUESTS, GROUP_REQUESTS = (351, 26), (352,)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One field with what it is now."""
+
+    setting: Setting
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """`family` is "topics" or "groups"; `rows` None: the broker could not be asked."""
+
+    family: str
+    name: str
+    rows: tuple[Row, ...] | None
+    evidence: Evidence | None = None
+    #: hours for which the broker keeps messages of all topics
+    retention_hours: str = ""
+
+
+def topic_form(name: str) -> Form:
+    """A topic as it is."""
+
+    def question(admin: Admin) -> tuple[setting_fields.Fields | None, str]:
+        return admin.topic_settings(name), admin.broker_config().get("fileReservedTime", "")
+
+    found, evidence = ask(question, source=mirrored().name, requests=TOPIC_REQUESTS)
+    fields, hours = found if found is not None else (None, "")
+    return Form("topics", name, None if fields is None else _rows(TOPIC, fields), evidence, hours)
+
+
+def group_form(name: str) -> Form:
+    """A group as it is."""
+    fields, evidence = ask(
+        lambda admin: admin.group_settings(name), source=mirrored().name, requests=GROUP_REQUESTS
+    )  # fmt: skip
+    return Form("groups", name, None if fields is None else _rows(GROUP, fields), evidence)
+
+
+def new_topic_form() -> Form:
+    """A topic that is not there yet."""
+    return Form("topics", "", _rows(TOPIC, {}))
+
+
+def new_group_form() -> Form:
+    """A group that is not there yet."""
+    return Form("groups", "", _rows(GROUP, {}))
+
+
+def _rows(settings: Sequence[Setting], fields: setting_fields.Fields) -> tuple[Row, ...]:
+    return tuple(Row(each, each.read(fields)) for each in settings)

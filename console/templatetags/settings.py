@@ -1,0 +1,50 @@
+"""Settings of topics and groups in words."""
+
+from __future__ import annotations
+
+from django import template
+from django.utils.translation import gettext as _
+
+from console.templatetags.escapement import UNKNOWN
+
+register = template.Library()
+
+
+@register.filter
+def setting_title(name: str) -> str:
+    """What it is called."""
+    words = {
+        "read_queues": _("Queues to read"),
+        "write_queues": _("Queues to write"),
+        "permission": _("Permission"),
+        "message_type": _("Message type"),
+        "order": _("Ordered"),
+        "consume_enabled": _("May consume"),
+        "broadcast_enabled": _("May broadcast"),
+        "orderly": _("In order"),
+        "retry_max_times": _("Tries again at most"),
+        "retry_policy": _("Retry policy"),
+    }
+    return words.get(name, name)
+
+
+@register.simple_tag
+def setting_words(name: str, value: object) -> str:
+    """What it is."""
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, bool):
+        return _("yes") if value else _("no")
+    words = {
+        ("permission", 6): _("read and write"),
+        ("permission", 4): _("read only"),
+        ("permission", 2): _("write only"),
+        ("message_type", ""): _("not said"),
+    }
+    return words.get((name, value), str(value))
+
+
+@register.filter
+def form_text(value: object) -> str:
+    """As a form sends it."""
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
