@@ -136,11 +136,11 @@ def test_pull_consumer_reads_from_any_offset_and_commits(
     wanted = {*(f"pulled-{i}" for i in range(5)), *(f"alone in {queue_id}" for queue_id in (0, 1, 3))}
 
     def brings_all() -> bool:
-        # each call is about the next queue
+        # each call is about the next queue; at the retry topic's, once that is among them, it waits 20 s
         puller.ask("next", 32, until="pulled", timeout_s=60)
         return {event["body"] for event in puller.events("message")} == wanted
 
-    assert wait_until(brings_all)
+    assert wait_until(brings_all, timeout_s=100)
     *messages, end = puller.ask("from", 2, 1, 3, until="pulled")
     bodies = [event["body"] for event in messages if event["event"] == "message"]
     assert bodies == ["pulled-1", "pulled-2", "pulled-3"]
