@@ -47,7 +47,11 @@ class Program:
         ]
         self.child = Child(command, log=work / f"{label}.err", cwd=work)
         self._seen = 0
-        self.await_event("started", timeout_s=START_TIMEOUT_S)
+        try:
+            self.await_event("started", timeout_s=START_TIMEOUT_S)
+        except ChildFailed:
+            self.child.kill()
+            raise
         self._seen = self.count()
 
     def count(self) -> int:

@@ -131,7 +131,7 @@ def compare(step: Step, theirs: Said, ours: Said) -> None:
 def test_commands_without_end_say_the_same_meanwhile(transcripts: dict[str, Transcript]) -> None:
     for number, step in zip(range(-len(ENDLESS), 0), ENDLESS, strict=True):
         theirs, ours = (transcripts[kind].said[number] for kind in ("apache", "escapement"))
-        assert ours.ended == theirs.ended
+        assert ours.ended == theirs.ended, step.line
         assert set(ours.outline.splitlines()) == set(theirs.outline.splitlines()), step.line
 
 

@@ -17,7 +17,7 @@ import org.apache.rocketmq.common.message.MessageExt;
 public final class Ask {
     public static void main(String[] args) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer("asking");
-        producer.setNamesrvAddr(args[0]);
+        Reach.by(producer, args[0]);
         producer.start();
         new Json().put("event", "started").print();
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
@@ -43,7 +43,7 @@ public final class Ask {
 
     private static void answer(String namesrv, String group, String topic, DefaultMQProducer producer) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
-        consumer.setNamesrvAddr(namesrv);
+        Reach.by(consumer, namesrv);
         consumer.setInstanceName(group);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setHeartbeatBrokerInterval(1_000);

@@ -24,7 +24,7 @@ public final class Consume {
 
     public static void main(String[] args) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(args[1]);
-        consumer.setNamesrvAddr(args[0]);
+        Reach.by(consumer, args[0]);
         consumer.setInstanceName(args[5]);
         consumer.setPollNameServerInterval(1_000);
         consumer.setHeartbeatBrokerInterval(1_000);

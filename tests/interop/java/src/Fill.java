@@ -16,8 +16,7 @@ public final class Fill {
         int level = Integer.parseInt(args[6]);
         byte[] body = "x".repeat(Integer.parseInt(args[5])).getBytes();
         DefaultMQProducer producer = new DefaultMQProducer("fill");
-        producer.setNamesrvAddr(args[0]);
-        producer.setSendMsgTimeout(30_000);
+        Reach.by(producer, args[0]);
         producer.start();
         new Json().put("event", "started").print();
         AtomicLong left = new AtomicLong(count);

@@ -29,10 +29,10 @@ public final class Filter {
     public static void main(String[] args) throws Exception {
         namesrv = args[0];
         producer = new DefaultMQProducer("producers");
-        producer.setNamesrvAddr(namesrv);
+        Reach.by(producer, namesrv);
         producer.start();
         puller = new DefaultMQPullConsumer("pullers");
-        puller.setNamesrvAddr(namesrv);
+        Reach.by(puller, namesrv);
         puller.start();
         new Json().put("event", "started").print();
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
@@ -90,7 +90,7 @@ public final class Filter {
 
     private static void push(String group, String topic, String expression) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
-        consumer.setNamesrvAddr(namesrv);
+        Reach.by(consumer, namesrv);
         consumer.setInstanceName(group);
         consumer.setHeartbeatBrokerInterval(1_000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
@@ -104,7 +104,7 @@ public final class Filter {
 
     private static void lite(String group, String topic, String expression) throws Exception {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(group);
-        consumer.setNamesrvAddr(namesrv);
+        Reach.by(consumer, namesrv);
         consumer.setInstanceName(group);
         consumer.setHeartbeatBrokerInterval(1_000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);

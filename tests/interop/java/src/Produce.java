@@ -15,7 +15,7 @@ import org.apache.rocketmq.common.message.Message;
 public final class Produce {
     public static void main(String[] args) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer(args[1]);
-        producer.setNamesrvAddr(args[0]);
+        Reach.by(producer, args[0]);
         producer.setInstanceName(args[1]);
         producer.start();
         new Json().put("event", "started").print();

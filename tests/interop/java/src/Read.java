@@ -12,7 +12,7 @@ public final class Read {
     @SuppressWarnings("deprecation")
     public static void main(String[] args) throws Exception {
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(args[1]);
-        consumer.setNamesrvAddr(args[0]);
+        Reach.by(consumer, args[0]);
         consumer.setInstanceName(args[1]);
         consumer.start();
         new Json().put("event", "started").print();

@@ -33,7 +33,7 @@ public final class Signed {
         namesrv = args[0];
         hook = args[1].isEmpty() ? null : new AclClientRPCHook(new SessionCredentials(args[1], args[2]));
         producer = new DefaultMQProducer("producers", hook);
-        producer.setNamesrvAddr(namesrv);
+        Reach.by(producer, namesrv);
         producer.setInstanceName("producer");
         producer.start();
         new Json().put("event", "started").print();
@@ -63,7 +63,7 @@ public final class Signed {
 
     private static Json pull(String[] fields) throws Exception {
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(fields[1], hook);
-        consumer.setNamesrvAddr(namesrv);
+        Reach.by(consumer, namesrv);
         consumer.setInstanceName("puller" + clients++);
         consumer.start();
         try {
@@ -79,7 +79,7 @@ public final class Signed {
 
     private static void consume(String group, String topic) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group, hook, new AllocateMessageQueueAveragely());
-        consumer.setNamesrvAddr(namesrv);
+        Reach.by(consumer, namesrv);
         consumer.setInstanceName("consumer" + clients++);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(topic, "*");

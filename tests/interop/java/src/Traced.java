@@ -11,13 +11,13 @@ import org.apache.rocketmq.common.message.Message;
 public final class Traced {
     public static void main(String[] args) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer(args[1] + "-sending", true, null);
-        producer.setNamesrvAddr(args[0]);
+        Reach.by(producer, args[0]);
         producer.start();
         new Json().put("event", "started").print();
         SendResult sent = producer.send(new Message(args[2], "tag", "key", "traced".getBytes(StandardCharsets.UTF_8)));
         new Json().put("event", "sent").put("msgId", sent.getMsgId()).print();
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(args[1], true, null);
-        consumer.setNamesrvAddr(args[0]);
+        Reach.by(consumer, args[0]);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(args[2], "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {

@@ -30,7 +30,7 @@ public final class Transact implements TransactionListener {
 
     private void run(String namesrv, String group) throws Exception {
         producer = new TransactionMQProducer(group);
-        producer.setNamesrvAddr(namesrv);
+        Reach.by(producer, namesrv);
         producer.setInstanceName(group);
         producer.setTransactionListener(this);
         producer.start();
