@@ -15,7 +15,7 @@ dashboards: .venv/.spark  ## install what the dashboards need: PySpark, and Java
 	@java -version >/dev/null 2>&1 || console/house/debian-packages openjdk-17-jre-headless
 
 test: .venv/.dev .venv/.spark needs  ## every test but the ones against Apache RocketMQ
-	$(BIN)/python -m pytest -n auto --dist loadfile -m "not interop and not soak"
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not interop and not soak"
 
 check: .venv/.dev .venv/.spark  ## format, lint, types, direction of imports, house rules
 	$(BIN)/ruff format --check .

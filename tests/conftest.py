@@ -40,6 +40,15 @@ hypothesis_settings.load_profile("here")
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
+#: folders whose files take minutes
+LONG = ("spark", "browser", "outbox", "crash")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files begin first, so that no core waits for the other at the end."""
+    items.sort(key=lambda item: LONG.index(item.path.parent.name) if item.path.parent.name in LONG else len(LONG))
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """The DATABASE_URL of a real PostgreSQL that lives as long as the test run."""

@@ -36,16 +36,16 @@ class Names:
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[Server]:
-    """The one that is allowed: 127.0.0.2."""
-    async with Server(always(RIGHT)) as running:
+async def canary() -> AsyncIterator[Server]:
+    """Nobody may come here: 127.0.0.1, on the same port."""
+    async with Server(always(RIGHT), "127.0.0.1") as running:
         yield running
 
 
 @pytest.fixture
-async def canary(server: Server) -> AsyncIterator[Server]:
-    """Nobody may come here: 127.0.0.1, on the same port."""
-    async with Server(always(RIGHT), "127.0.0.1", server.port) as running:
+async def server(canary: Server) -> AsyncIterator[Server]:
+    """The one that is allowed: 127.0.0.2, where nobody else takes ports."""
+    async with Server(always(RIGHT), port=canary.port) as running:
         yield running
 
 
