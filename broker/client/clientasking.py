@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..remoting.client import Response
 from ..remoting.codes import Answer, Request
 from .answers import Fields, fields, number, rows
 from .errors import BrokerRefused
 from .leniency import Json, Table, read_object
-from .types import Broker, MessageQueue
+from .questions import Questions
+from .types import MessageQueue
 
 #: groups that are asked at the same time
 _AT_ONCE = 32
@@ -77,19 +76,8 @@ class RunningInfo:
     stack: str
 
 
-class ClientQuestions(ABC):
+class ClientQuestions(Questions):
     """What an admin can ask about clients."""
-
-    @abstractmethod
-    async def _chosen(self) -> tuple[Broker, ...]:
-        """The brokers that are asked."""
-
-    @abstractmethod
-    async def _ask(
-        self, code: int, ext: Mapping[str, str] | None = None, body: bytes = b"", *, topic: str | None = None,
-        accept: Collection[int] = (Answer.SUCCESS,), address: str | None = None, timeout_ms: int = 3000,
-    ) -> Response:  # fmt: skip
-        """Ask a broker."""
 
     async def producers(self) -> tuple[ConnectedClient, ...]:
         """Every connected producer, by group and client; raises NotSupported where the broker does not know 328."""

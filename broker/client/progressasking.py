@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
-
-from ..remoting.client import Response
-from ..remoting.codes import Answer, Request
+from ..remoting.codes import Request
 from .errors import BadAnswer
-from .session import DEFAULT_TIMEOUT_MS
+from .questions import Questions
 
 
-class ProgressQuestions(ABC):
+class ProgressQuestions(Questions):
     """What an admin can ask and change about how far groups are."""
-
-    @abstractmethod
-    async def _ask(
-        self, code: int, ext: Mapping[str, str] | None = None, body: bytes = b"", *, topic: str | None = None,
-        accept: Collection[int] = (Answer.SUCCESS,), address: str | None = None, timeout_ms: int = DEFAULT_TIMEOUT_MS,
-    ) -> Response:  # fmt: skip
-        """Ask the broker at `address`, or the one of this admin."""
 
     async def offset_at(self, topic: str, queue_id: int, at_ms: int) -> int:
         """The offset of the first message of a queue stored at `at_ms` or later; the queue's end if there is none."""

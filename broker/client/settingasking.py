@@ -5,19 +5,17 @@ Fields are RocketMQ's own; what is not named stays as it is.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from ..remoting.client import Response
 from ..remoting.codes import Answer, Request
 from . import names
 from .answers import Fields, fields
 from .errors import BrokerRefused, NotSupported
 from .leniency import read_object
-from .types import Broker
+from .questions import Questions
 
 _NEW_TOPIC: Fields = {
     "readQueueNums": 4, "writeQueueNums": 4, "perm": 6, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0,
@@ -33,19 +31,8 @@ _NEW_GROUP: Fields = {
 _ABSENT = (Answer.TOPIC_NOT_EXIST, Answer.SUBSCRIPTION_GROUP_NOT_EXIST)
 
 
-class SettingQuestions(ABC):
+class SettingQuestions(Questions):
     """Settings of topics and groups."""
-
-    @abstractmethod
-    async def _chosen(self) -> tuple[Broker, ...]:
-        """The brokers that are asked."""
-
-    @abstractmethod
-    async def _ask(
-        self, code: int, ext: Mapping[str, str] | None = None, body: bytes = b"", *, topic: str | None = None,
-        accept: Collection[int] = (Answer.SUCCESS,), address: str | None = None, timeout_ms: int = 3000,
-    ) -> Response:  # fmt: skip
-        """Ask a broker."""
 
     async def topic_settings(self, name: str) -> Fields | None:
         """A topic's TopicConfig as the (first) broker keeps it; None: there is no such topic."""

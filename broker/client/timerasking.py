@@ -5,19 +5,18 @@ Apache RocketMQ answers `timer_checkpoint` and `timer_metrics`; everything else 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from struct import Struct
 from typing import Any, TypeVar
 
 import msgspec
 
 from ..remoting.client import Response
-from ..remoting.codes import Answer, Request
+from ..remoting.codes import Request
 from . import answers
 from .errors import BadAnswer, InvalidArgument
 from .leniency import read_object
-from .session import DEFAULT_TIMEOUT_MS
+from .questions import Questions
 from .timers import (
     MOST_TARGETS,
     Action,
@@ -40,15 +39,8 @@ _CHECKPOINT = Struct(">qqqq")
 _STEER_TIMEOUT_MS = 15_000
 
 
-class TimerQuestions(ABC):
+class TimerQuestions(Questions):
     """What an admin can ask about timers; `address` asks another broker than the admin's own."""
-
-    @abstractmethod
-    async def _ask(
-        self, code: int, ext: Mapping[str, str] | None = None, body: bytes = b"", *, topic: str | None = None,
-        accept: Collection[int] = (Answer.SUCCESS,), address: str | None = None, timeout_ms: int = DEFAULT_TIMEOUT_MS,
-    ) -> Response:  # fmt: skip
-        """Ask the broker at `address`, or the one of this admin."""
 
     async def timers(
         self, from_ms: int, to_ms: int, *, topic: str | None = None, key: str | None = None, limit: int = 100,

@@ -6,18 +6,17 @@ All values are frozen and read straight from the answers' JSON, whose names are 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal, TypeVar
 
 import msgspec
 from msgspec import Struct, field
 
 from ..remoting.client import Response
-from ..remoting.codes import Answer, Request
+from ..remoting.codes import Request
 from .errors import BadAnswer, InvalidArgument
 from .leniency import read_object
-from .session import DEFAULT_TIMEOUT_MS
+from .questions import Questions
 from .transaction import Decision
 
 State = Literal["open", "parked", "decided"]
@@ -147,15 +146,8 @@ class SteeredTransactions(Struct, frozen=True, rename="camel"):
     results: list[SteeredTransaction]
 
 
-class TransactionQuestions(ABC):
+class TransactionQuestions(Questions):
     """What an admin can ask about transactions, and do to them."""
-
-    @abstractmethod
-    async def _ask(
-        self, code: int, ext: Mapping[str, str] | None = None, body: bytes = b"", *, topic: str | None = None,
-        accept: Collection[int] = (Answer.SUCCESS,), address: str | None = None, timeout_ms: int = DEFAULT_TIMEOUT_MS,
-    ) -> Response:  # fmt: skip
-        """Ask the broker at `address`, or the one of this admin."""
 
     async def transactions(
         self, state: State = "open", *, after: int | None = None, count: int = 100, group: str = "", topic: str = "",
