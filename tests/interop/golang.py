@@ -12,8 +12,7 @@ from pathlib import Path
 from broker.remoting.client import RemotingClient
 from broker.remoting.codec import Command
 from tests.interop.jars import cache_directory
-from tests.interop.process import Child
-from tests.interop.programs import START_TIMEOUT_S, Event, Program
+from tests.interop.programs import Event, Program, Sender
 from tests.interop.servers import Server
 
 SOURCES = Path(__file__).parent / "go"
@@ -58,32 +57,16 @@ class GoProgram(Program):
         home = work / label
         home.mkdir(parents=True)
         # offsets of broadcasting consumers are kept below HOME
-        self.child = Child([str(binary()), command, *arguments], log=work / f"{label}.err", env={"HOME": str(home)})
-        self.await_event("started", timeout_s=START_TIMEOUT_S)
+        self._start([str(binary()), command, *arguments], label, work=work, env={"HOME": str(home)})
 
 
-class GoProducer(GoProgram):
+class GoProducer(GoProgram, Sender):
     """rocketmq.NewProducer."""
+
+    says_properties = True
 
     def __init__(self, server: Server, group: str, *, work: Path, **flags: object) -> None:
         super().__init__("produce", server, work=work, group=group, **flags)
-
-    def send(
-        self,
-        topic: str,
-        body: str,
-        *,
-        kind: str = "sync",
-        tag: str = "",
-        keys: str = "",
-        delay_level: int = 0,
-        queue_id: int = -1,
-        count: int = 1,
-        **properties: object,
-    ) -> Event:
-        """Send `count` messages and return what the client says of the last (of a batch: of all)."""
-        said = ",".join(f"{name}={value}" for name, value in properties.items())
-        return self.ask(kind, topic, tag, keys, delay_level, queue_id, count, said, body, until="sent")[-1]
 
 
 class GoTransactions(GoProgram):

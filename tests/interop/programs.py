@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.interop import jars
 from tests.interop.process import Child, ChildFailed
 
 ANSWER_TIMEOUT_S = 30
 START_TIMEOUT_S = 60
+SEND_TIMEOUT_S = 60
 FAST_START = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8"]
 Event = dict[str, Any]
 #: Where figures are taken, the JVM compiles as it does in production.
@@ -45,14 +46,24 @@ class Program:
             main,
             *arguments,
         ]
-        self.child = Child(command, log=work / f"{label}.err", cwd=work)
-        self._seen = 0
+        self._start(command, label, work=work, cwd=work)
+
+    def _start(
+        self,
+        command: list[str],
+        label: str,
+        *,
+        work: Path,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start the process and wait until it says that it is there; one that does not is killed."""
+        self.child = Child(command, log=work / f"{label}.err", cwd=cwd, env=env)
         try:
             self.await_event("started", timeout_s=START_TIMEOUT_S)
         except ChildFailed:
             self.child.kill()
             raise
-        self._seen = self.count()
 
     def count(self) -> int:
         """Number of lines printed so far."""
@@ -95,29 +106,42 @@ class Program:
         return [json.loads(line) for line in self.child.lines[since:] if line.startswith('{"event"')]
 
 
-class JavaProducer(Program):
-    """DefaultMQProducer."""
+class Sender(Program):
+    """A program whose requests are messages to send."""
 
-    def __init__(self, namesrv: str, group: str, *, version: str, work: Path, binary_headers: bool = False) -> None:
-        serialisation = "ROCKETMQ" if binary_headers else "JSON"
-        properties = [f"rocketmq.serialize.type={serialisation}"]
-        super().__init__("Produce", [namesrv, group], version=version, work=work, properties=properties)
+    #: whether a request has a field for properties
+    says_properties: ClassVar[bool]
 
     def send(
         self,
         topic: str,
         body: str,
         *,
-        kind: str = "send",
+        kind: str = "sync",
         tag: str = "",
         keys: str = "",
         delay_level: int = 0,
         queue_id: int = -1,
         count: int = 1,
+        **properties: object,
     ) -> Event:
-        """Send `count` messages and return the answer to the last (of a batch: the one answer)."""
-        fields = (kind, topic, tag, keys, delay_level, queue_id, count, body)
-        return self.ask(*fields, until="sent", timeout_s=60)[-1]
+        """Send `count` messages and return what the client says of the last (of a batch: of all)."""
+        fields: list[object] = [kind, topic, tag, keys, delay_level, queue_id, count]
+        assert self.says_properties or not properties, "this program has no field for properties"
+        if self.says_properties:
+            fields.append(",".join(f"{name}={value}" for name, value in properties.items()))
+        return self.ask(*fields, body, until="sent", timeout_s=SEND_TIMEOUT_S)[-1]
+
+
+class JavaProducer(Sender):
+    """DefaultMQProducer."""
+
+    says_properties = False
+
+    def __init__(self, namesrv: str, group: str, *, version: str, work: Path, binary_headers: bool = False) -> None:
+        serialisation = "ROCKETMQ" if binary_headers else "JSON"
+        properties = [f"rocketmq.serialize.type={serialisation}"]
+        super().__init__("Produce", [namesrv, group], version=version, work=work, properties=properties)
 
 
 class JavaScheduler(Program):

@@ -2,55 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
 
-from broker.client import Admin
-from tests.interop.conftest import running
+from tests.interop.grpcclients import GrpcClient
 from tests.interop.popping import bodies
 from tests.interop.process import ChildFailed
-from tests.interop.proxy import GrpcClient, Proxy
-from tests.interop.servers import Server
-
-NUMBERS = itertools.count(1)
-KINDS = {"normal": "NORMAL", "fifo": "FIFO", "delay": "DELAY", "trans": "TRANSACTION"}
-
-
-@dataclass
-class House:
-    """A broker, the proxy in front of it, and a client of that."""
-
-    server: Server
-    client: GrpcClient
-
-    def group(self, *, in_order: bool = False) -> str:
-        """A new consumer group."""
-        name = f"proxied-{next(NUMBERS)}"
-        with Admin(self.server.namesrv) as admin:
-            admin.create_group(name, in_order=in_order)
-        return name
-
-    def left(self, group: str, topic: str) -> list[str]:
-        """Bodies that a group has not got yet."""
-        return bodies(self.client.receive(group, topic))
+from tests.interop.proxied import House, housed
 
 
 @pytest.fixture(scope="module", params=["apache", "escapement"])
 def house(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    base = tmp_path_factory.mktemp(f"proxied-{request.param}")
-    for server in running(request.param, base):
-        with Admin(server.namesrv) as admin:
-            for topic, kind in KINDS.items():
-                admin.create_topic(topic, queues=2, attributes={"message.type": kind})
-        proxy = Proxy(server, base / "proxy")
-        client = GrpcClient(proxy.endpoints, list(KINDS), work=base)
-        yield House(server, client)
-        client.child.kill()
-        proxy.child.kill()
+    yield from housed(request.param, GrpcClient, tmp_path_factory.mktemp(f"proxied-{request.param}"))
 
 
 def test_messages_are_sent_received_and_acknowledged(house: House) -> None:

@@ -2,54 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
-from broker.client import Admin
 from tests.interop.popping import bodies
 from tests.interop.process import ChildFailed
-from tests.interop.proxy import Proxy
+from tests.interop.proxied import House, housed
 from tests.interop.pythongrpc import PythonGrpcClient
-from tests.interop.servers import EscapementServer, Server, StoreShape
-
-NUMBERS = itertools.count(1)
-KINDS = {"normal": "NORMAL", "fifo": "FIFO", "delay": "DELAY", "trans": "TRANSACTION"}
-
-
-@dataclass
-class House:
-    """Our broker, the proxy in front of it, and a client of that."""
-
-    server: Server
-    client: PythonGrpcClient
-
-    def group(self, *, in_order: bool = False) -> str:
-        """A new consumer group."""
-        name = f"proxied-{next(NUMBERS)}"
-        with Admin(self.server.namesrv) as admin:
-            admin.create_group(name, in_order=in_order)
-        return name
 
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    base: Path = tmp_path_factory.mktemp("proxied-python")
-    server = EscapementServer(base / "store", base / "work", StoreShape())
-    server.start()
-    with Admin(server.namesrv) as admin:
-        for topic, kind in KINDS.items():
-            admin.create_topic(topic, queues=2, attributes={"message.type": kind})
-    proxy = Proxy(server, base / "proxy")
-    client = PythonGrpcClient(proxy.endpoints, list(KINDS), work=base)
-    yield House(server, client)
-    for each in (client.child, proxy.child):
-        each.kill()
-    server.kill()
+    yield from housed("escapement", PythonGrpcClient, tmp_path_factory.mktemp("proxied-python"))
 
 
 def test_messages_are_sent_received_and_acknowledged(house: House) -> None:
@@ -82,8 +48,8 @@ def test_what_is_not_acknowledged_comes_again_and_time_can_be_changed(house: Hou
     group, client = house.group(), house.client
     client.receive(group, "normal")
     client.send("normal", "again")
-    (first,) = client.receive_all(group, "normal", 1, invisible_s=60)
-    client.change(first, 10)
+    (first,) = client.receive_all(group, "normal", 1, invisible_ms=60_000)
+    client.change(first, 10_000)
     (second,) = client.receive_all(group, "normal", 1)
     assert (second["body"], second["attempt"], second["id"]) == ("again", 2, first["id"])
     client.ack(second)

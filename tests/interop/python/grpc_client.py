@@ -2,7 +2,7 @@
 
 Requests are lines of tab-separated fields, everything that happens is a line of JSON:
 `send topic body tag key group deliveryMs`, `recall topic handle`, `transaction topic body commit|rollback|leave`,
-`receive group topic expression count invisibleS waitS`, `ack id`, `change id seconds`, `push group topic`.
+`receive group topic expression count invisibleMs waitS`, `ack id`, `change id ms`, `push group topic`.
 """
 
 from __future__ import annotations
@@ -112,9 +112,9 @@ class Client:
             getattr(transaction, end)()
         say("ended")
 
-    def receive(self, group: str, topic: str, expression: str, count: str, invisible_s: str, wait_s: str) -> None:
+    def receive(self, group: str, topic: str, expression: str, count: str, invisible_ms: str, wait_s: str) -> None:
         consumer = self._consumer(group, topic, expression, int(wait_s))
-        for message in _received(consumer, int(count), int(invisible_s)):
+        for message in _received(consumer, int(count), int(invisible_ms) // 1000):
             self._received[message.message_id] = (consumer, message)
             describe(message)
         say("received")
@@ -134,9 +134,9 @@ class Client:
         consumer.ack(message)
         say("acked")
 
-    def change(self, identity: str, seconds: str) -> None:
+    def change(self, identity: str, invisible_ms: str) -> None:
         consumer, message = self._received[identity]
-        consumer.change_invisible_duration(message, int(seconds))
+        consumer.change_invisible_duration(message, int(invisible_ms) // 1000)
         say("changed")
 
     def push(self, group: str, topic: str) -> None:

@@ -9,7 +9,7 @@ import org.apache.rocketmq.common.message.Message;
 
 /**
  * Sends with DefaultMQProducer what standard input asks for, one request a line, fields parted by tabs:
- * kind (send, oneway, batch), topic, tag, keys, delay level, queue (-1 any), count, body.
+ * kind (sync, oneway, batch), topic, tag, keys, delay level, queue (-1 any), count, body.
  * Message i of a request with a count above 1 has the body "body-i". Answers one JSON line a request.
  */
 public final class Produce {
