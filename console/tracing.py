@@ -40,28 +40,25 @@ def told_of(traces: Iterable[Trace]) -> tuple[Told, ...]:
     lines: list[Told] = []
     begun: dict[tuple[str | None, str | None], int] = {}
     for trace in traces:
-        if trace.kind == "delivered":
-            begun[trace.request_id, trace.group] = len(lines)
-            lines.append(
-                Told(
-                    "consumed", _moment(trace.at_ms), trace.group, trace.topic, trace.client,
-                    retries=_count(trace.retries),
-                )
-            )  # fmt: skip
-        elif trace.kind == "handled":
+        if trace.kind == "handled":
             at = _begin_of(trace, begun)
             if at is None:
                 lines.append(_handled_only(trace))
             else:
                 lines[at] = replace(lines[at], took_ms=_count(trace.took_ms), succeeded=trace.succeeded)
-        else:
-            lines.append(
-                Told(
-                    trace.kind, _moment(trace.at_ms), trace.group, trace.topic, trace.client, _count(trace.took_ms),
-                    trace.succeeded, _count(trace.retries), trace.state,
-                )
-            )  # fmt: skip
+            continue
+        if trace.kind == "delivered":
+            begun[trace.request_id, trace.group] = len(lines)
+        lines.append(_line(trace, "consumed" if trace.kind == "delivered" else trace.kind))
     return tuple(sorted(lines, key=lambda line: _LAST_MS if line.at_ms is None else line.at_ms))
+
+
+def _line(trace: Trace, what: What) -> Told:
+    """As it was told, without what is no moment or no number."""
+    return Told(
+        what, _moment(trace.at_ms), trace.group, trace.topic, trace.client, _count(trace.took_ms), trace.succeeded,
+        _count(trace.retries), trace.state,
+    )  # fmt: skip
 
 
 def _begin_of(trace: Trace, begun: dict[tuple[str | None, str | None], int]) -> int | None:
@@ -73,9 +70,9 @@ def _begin_of(trace: Trace, begun: dict[tuple[str | None, str | None], int]) -> 
 
 
 def _handled_only(trace: Trace) -> Told:
-    took_ms, end_ms = _count(trace.took_ms), _moment(trace.at_ms)
-    at_ms = None if end_ms is None else max(0, end_ms - (took_ms or 0))
-    return Told("consumed", at_ms, trace.group, trace.topic, trace.client, took_ms, trace.succeeded)
+    """What tells of the end alone: it began as long before as it took."""
+    line = _line(trace, "consumed")
+    return line if line.at_ms is None else replace(line, at_ms=max(0, line.at_ms - (line.took_ms or 0)))
 
 
 def _moment(ms: int | None) -> int | None:

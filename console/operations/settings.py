@@ -9,7 +9,7 @@ One item is the topic or group; it keeps what was before and what is after, so t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from broker.client import BrokerRefused, ClientError, InvalidArgument
@@ -104,16 +104,14 @@ class _Change(_Settings):
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
         """Look once more, then one request a broker."""
         name, admin = parameters["name"], asking.admin()
-        try:
+
+        def change() -> None:
             found = self.existing(name)
             _expect(parameters, setting_fields.shown(self.known, found))
             fields = setting_fields.written(self.known, found, parameters["settings"])
             (admin.set_topic if self.is_topic else admin.set_group)(name, fields)
-        except (NotPossible, BrokerRefused, InvalidArgument) as error:
-            return [ItemResult("refused", {"error": str(error)})]
-        except ClientError as error:
-            return [ItemResult("unknown", {"error": str(error)})]
-        return [ItemResult("made" if self.is_new else "changed")]
+
+        return _result_of(change, "made" if self.is_new else "changed")
 
 
 class _Delete(_Settings):
@@ -150,13 +148,8 @@ class _Delete(_Settings):
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
         """One request a broker."""
         admin = asking.admin()
-        try:
-            (admin.delete_topic if self.is_topic else admin.delete_group)(parameters["name"])
-        except (BrokerRefused, InvalidArgument) as error:
-            return [ItemResult("refused", {"error": str(error)})]
-        except ClientError as error:
-            return [ItemResult("unknown", {"error": str(error)})]
-        return [ItemResult("deleted")]
+        delete = admin.delete_topic if self.is_topic else admin.delete_group
+        return _result_of(lambda: delete(parameters["name"]), "deleted")
 
 
 class ChangeTopic(_Change):
@@ -201,6 +194,17 @@ def undo_parameters(labels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         raise NotPossible("It changed nothing that was there before.")
     label = labels[0]
     return {"name": label["name"], "settings": label["before"], "expected": label["after"]}
+
+
+def _result_of(change: Callable[[], None], done: str) -> list[ItemResult]:
+    """What became of the one item: `done`, refused, or unknown where no answer came."""
+    try:
+        change()
+    except (NotPossible, BrokerRefused, InvalidArgument) as error:
+        return [ItemResult("refused", {"error": str(error)})]
+    except ClientError as error:
+        return [ItemResult("unknown", {"error": str(error)})]
+    return [ItemResult(done)]
 
 
 def _expect(parameters: Mapping[str, Any], now: Mapping[str, Any]) -> None:
