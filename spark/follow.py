@@ -31,6 +31,8 @@ FOLLOWED = "flow"
 #: How often new stretches are looked for, and how often somebody may stop it, in seconds.
 TRIGGER_S = 2
 BEAT_S = 1.0
+#: A stretch is small: every further partition only costs the start of its tasks.
+SMALL = {"spark.sql.shuffle.partitions": "1"}
 #: Spark gives a Python worker ten seconds to begin, which is too short on a machine that is busy; no setting says more.
 STARTS = 5
 LATE_WORKER = "failed to connect back"
@@ -87,7 +89,7 @@ class Follower:
             if row is None or row[0] is None:
                 return
             now_ms = time.time_ns() // 1_000_000
-            points = JOBS[FOLLOWED](view, Question(now_ms)).toLocalIterator()
+            points = JOBS[FOLLOWED](view, Question(now_ms)).collect()  # few, and partition by partition is a job each
             self._sink.add(FOLLOWED, Coverage(row[0], row[1], row[2], row[3], now_ms), points)
         finally:
             view.records.unpersist()
@@ -100,9 +102,8 @@ def main() -> int:
     order = Order(**said)
     give_way()
     try:
-        Follower(
-            order, open_session(cores=order.cores, memory_mb=order.memory_mb, scratch=order.scratch), checkpoint
-        ).run()
+        session = open_session(cores=order.cores, memory_mb=order.memory_mb, scratch=order.scratch, **SMALL)
+        Follower(order, session, checkpoint).run()
     except Exception as error:
         traceback.print_exc()
         sink = Sink(order.database_url, order.runs)

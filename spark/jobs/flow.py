@@ -33,7 +33,8 @@ def flow(view: View, question: Question) -> DataFrame:
     by_minute = points(
         spread, F.col("series"), F.col("value"), topic=F.col("shown"), at_ms=F.col("at_ms"), positions=F.col("behind")
     )
-    return together(by_minute, _consumed(records, question), _producers(records, question))
+    known = [_consumed(records, question)] if question.offsets else []
+    return together(by_minute, *known, _producers(records, question))
 
 
 def _figure(series: str, value: Column, position: Column) -> Column:
