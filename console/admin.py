@@ -30,11 +30,16 @@ __all__ = [
 class ApiTokenAdmin(admin.ModelAdmin):
     """Tokens are looked at and revoked here; `manage.py token create` makes them, because they are shown once."""
 
-    list_display = ("name", "prefix", "created_by", "created_at", "expires_at", "revoked_at", "last_used_at")
+    list_display = (
+        "name", "prefix", "access_user", "created_by", "created_at", "expires_at", "revoked_at", "last_used_at",
+    )  # fmt: skip
     list_filter = ("revoked_at",)
-    search_fields = ("name", "prefix")
-    readonly_fields = ("prefix", "scopes", "created_by", "created_at", "revoked_at", "last_used_at")
-    fields = ("name", "prefix", "scopes", "created_by", "created_at", "expires_at", "revoked_at", "last_used_at")
+    search_fields = ("name", "prefix", "access_user")
+    readonly_fields = ("prefix", "scopes", "access_user", "created_by", "created_at", "revoked_at", "last_used_at")
+    fields = (
+        "name", "prefix", "scopes", "access_user", "created_by", "created_at", "expires_at", "revoked_at",
+        "last_used_at",
+    )  # fmt: skip
     actions = ("revoke_tokens",)
 
     def has_add_permission(self, request: HttpRequest) -> bool:

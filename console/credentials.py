@@ -15,11 +15,12 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from django.contrib.auth.models import User
 from django.utils import timezone
 
+from broker.client.accessasking import check_user
 from console.models import ApiToken
 
 PUBLISH = "publish"
@@ -48,20 +49,50 @@ class Scope:
     actions: frozenset[str]
 
 
+class Policies(Protocol):
+    """What a user of the brokers' access control may do, from where the request comes."""
+
+    def allows(self, action: str, name: str, kind: str = "topic") -> bool:
+        """Whether the action is allowed on the topic, or on what else `kind` says."""
+
+    def allows_overview(self) -> bool:
+        """Whether figures of the whole cluster may be seen."""
+
+    def allows_everything(self) -> bool:
+        """Whether the whole cluster may be changed."""
+
+    def refusal(self, what: str) -> str:
+        """Who is not allowed to do what, in a sentence."""
+
+
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What the bearer of a valid token may do."""
+    """What the bearer of a valid token may do: what its own scopes and the policies of its user both allow.
+
+    `policies` are those of the user that the token is bound to; None: it is bound to none, or no broker has access
+    control. A bound token without scopes is allowed what the policies allow, and nothing where there are none.
+    """
 
     name: str
     scopes: tuple[Scope, ...]
     expires_at: datetime | None
+    access_user: str = ""
+    policies: Policies | None = None
 
-    def allows(self, action: str, topic: str) -> bool:
-        """Whether the action is allowed on the topic."""
-        return any(action in scope.actions and topic.startswith(scope.prefix) for scope in self.scopes)
+    def allows(self, action: str, name: str, kind: str = "topic") -> bool:
+        """Whether the action is allowed on the topic, or on what else `kind` says."""
+        return self.scopes_allow(action, name) and (self.policies is None or self.policies.allows(action, name, kind))
 
-    def allows_somewhere(self, action: str) -> bool:
-        """Whether the action is allowed on any topic."""
+    def scopes_allow(self, action: str, name: str) -> bool:
+        """Whether the token's own scopes leave this to the policies, if there are any."""
+        if not self.scopes:
+            return self.policies is not None
+        return any(action in scope.actions and name.startswith(scope.prefix) for scope in self.scopes)
+
+    def scopes_allow_somewhere(self, action: str) -> bool:
+        """Whether the token's own scopes allow the action on any name."""
+        if not self.scopes:
+            return self.policies is not None
         return any(action in scope.actions for scope in self.scopes)
 
 
@@ -90,8 +121,14 @@ def create(
     *,
     created_by: User | None = None,
     lasts: timedelta | None = None,
+    access_user: str = "",
 ) -> tuple[ApiToken, str]:
-    """A new row, and the token itself: it cannot be had again."""
+    """A new row, and the token itself: it cannot be had again.
+
+    `access_user`: the user of access control whose policies decide, too. Raises InvalidArgument.
+    """
+    if access_user:
+        check_user(access_user)
     prefix = "".join(secrets.choice(_ALPHABET) for _ in range(10))
     token = f"esc_{prefix}_{secrets.token_urlsafe(32)}"
     row = ApiToken.objects.create(
@@ -99,6 +136,7 @@ def create(
         prefix=prefix,
         digest=digest(token),
         scopes=scopes,
+        access_user=access_user,
         created_by=created_by,
         expires_at=timezone.now() + lasts if lasts is not None else None,
     )
@@ -133,7 +171,7 @@ def grant_of(token: str) -> Grant | None:
     if row.last_used_at is None or now - row.last_used_at >= USED_INTERVAL:
         ApiToken.objects.filter(pk=row.pk).update(last_used_at=now)
     scopes = tuple(Scope(str(each["prefix"]), frozenset(each["actions"])) for each in row.scopes)
-    return Grant(row.name, scopes, row.expires_at)
+    return Grant(row.name, scopes, row.expires_at, row.access_user)
 
 
 def revoke(row: ApiToken) -> None:

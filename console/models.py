@@ -22,12 +22,14 @@ class ApiToken(models.Model):
     """A token of the REST interface. Only a hash is kept; the token itself is shown once, when it is made.
 
     `scopes` is a list of ``{"prefix": topic prefix, "actions": ["publish", "read"]}``; an empty prefix is every topic.
+    `access_user` is the user of the brokers' access control that the token is bound to; "" for none.
     """
 
     name = models.CharField(_("name"), max_length=100)
     prefix = models.CharField(_("prefix"), max_length=16, unique=True, editable=False)
     digest = models.CharField(_("SHA-256"), max_length=64, editable=False)
     scopes = models.JSONField(_("scopes"), default=list)
+    access_user = models.CharField(_("user of access control"), max_length=128, blank=True, default="")
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, verbose_name=_("created by"), related_name="+"
     )

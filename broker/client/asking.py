@@ -16,6 +16,7 @@ from ..engine.message import Message, parse_offset_message_id
 from ..remoting.client import Response
 from ..remoting.codes import Answer, Request
 from . import answers, names
+from .accessasking import AccessQuestions
 from .clientasking import ClientQuestions
 from .credentials import Access
 from .errors import BadAnswer, BrokerRefused, BrokerUnreachable, InvalidArgument
@@ -42,14 +43,16 @@ from .types import (
 #: The group in whose name queues are looked at (RocketMQ's tools use the same).
 TOOLS_GROUP = "TOOLS_CONSUMER"
 _FOUND = (Answer.SUCCESS, Answer.PULL_NOT_FOUND, Answer.PULL_RETRY_IMMEDIATELY, Answer.PULL_OFFSET_MOVED)
+_QUERIED = (Answer.SUCCESS, Answer.QUERY_NOT_FOUND)
 #: PullSysFlag: the request carries its subscription; nothing is suspended, nothing committed.
 _WITH_SUBSCRIPTION = 4
 _WHOLE_TIME_MS = 2**62
 
 
 class AsyncAdmin(
-    ClientQuestions, ProgressQuestions, SettingQuestions, TimerQuestions, TraceQuestions, TransactionQuestions
-):
+    AccessQuestions, ClientQuestions, ProgressQuestions, SettingQuestions, TimerQuestions, TraceQuestions,
+    TransactionQuestions,
+):  # fmt: skip
     """Asks the brokers of one name server; `broker` names the one for questions that only one can answer."""
 
     def __init__(self, namesrv: str = "127.0.0.1:9876", broker: str | None = None, **access: Unpack[Access]) -> None:
@@ -177,8 +180,7 @@ class AsyncAdmin(
         except ValueError:
             raise InvalidArgument(f"{offset_message_id[:60]!r} is no offset message id.", field="id") from None
         wanted = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        known = [broker.address for broker in await self.brokers()]
-        if wanted not in known:
+        if wanted not in [broker.address for broker in await self.brokers()]:
             raise InvalidArgument(f"The id names broker {wanted}, which the name server does not list.", field="id")
         return await self.message_at(position, address=wanted)
 
@@ -207,9 +209,7 @@ class AsyncAdmin(
         }  # fmt: skip
         found: list[Message] = []
         for address in await self._addresses_of(topic):
-            answer = await self._session.ask(
-                address, Request.QUERY_MESSAGE, ext, accept=(Answer.SUCCESS, Answer.QUERY_NOT_FOUND)
-            )
+            answer = await self._session.ask(address, Request.QUERY_MESSAGE, ext, accept=_QUERIED)
             found.extend(read_record(record) for record in split_records(answer.body))
         # the index knows hash codes only: other keys may share one
         matching = [each for each in found if key == each.unique_key or key in each.keys]

@@ -26,12 +26,11 @@ from console.operations.rows import Operation
 from .answer import json_answer
 from .bulkschemas import ManyMoved, ManyTimers, OperationShown, SwitchReason
 from .errors import InvalidMoment, NoOperation, OperationRefused, RequestError, TooManyMatch
-from .grants import require
+from .grants import require, require_everywhere
 from .looking import only_parameters
 from .moments import moment_ms
 from .reading import decode, read_body
 from .room import Room
-from .waiting import require_everywhere
 
 MAX_BODY_BYTES = 64 * 1024
 Result = TypeVar("Result")

@@ -17,7 +17,7 @@ from .answer import json_answer
 from .bulk import MAX_BODY_BYTES, in_thread
 from .checkaddressschemas import CheckAddressChange, CheckAddressRows, CheckAddressShown, NewCheckAddress
 from .errors import CheckAddressTaken, CheckAddressUnknown, OperationRefused, ScopeMissing
-from .grants import require_somewhere
+from .grants import require, require_somewhere
 from .looking import only_parameters
 from .reading import decode, read_body
 from .room import Room
@@ -32,7 +32,9 @@ async def addresses(request: Request, grant: Grant, room: Room) -> Response:
     require_somewhere(grant, ADMIN)
     rows = await in_thread(lambda: list(CheckAddress.objects.all()))
     return json_answer(
-        CheckAddressRows(check_addresses=[_shown(row) for row in rows if grant.allows(ADMIN, row.group)])
+        CheckAddressRows(
+            check_addresses=[_shown(row) for row in rows if grant.allows(ADMIN, row.group, "producer group")]
+        )
     )
 
 
@@ -107,8 +109,9 @@ def _group(request: Request, grant: Grant) -> str:
 
 
 def _require(grant: Grant, group: str) -> None:
-    if not grant.allows(ADMIN, group):
+    if not grant.scopes_allow(ADMIN, group):
         raise ScopeMissing(f"The token {grant.name!r} does not administer producer group {group[:127]!r}.")
+    require(grant, ADMIN, group, "producer group")
 
 
 def _actor(grant: Grant) -> Actor:

@@ -56,7 +56,7 @@ def routes(room: Callable[[], Room]) -> list[BaseRoute]:
     async def openapi(request: Request) -> Response:
         try:
             if not await is_signed_in(request):
-                await room().grants.of(request)
+                await room().grants.known(request)
         except RequestError as error:
             return problem_answer(error)
         return Response(msgspec.json.encode(description()), 200, HEADERS, "application/json")

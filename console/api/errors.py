@@ -66,6 +66,10 @@ class ScopeMissing(RequestError):
     """The token does not allow this action on this topic."""
 
 
+class PolicyDenies(RequestError):
+    """The policies of the user that the token is bound to do not allow this."""
+
+
 class AddressNotFound(RequestError):
     """There is nothing at this address."""
 
@@ -157,6 +161,10 @@ class NotBuilt(RequestError):
 
 class TokensUnreadable(RequestError):
     """Tokens cannot be checked now because the database does not answer."""
+
+
+class PoliciesUnreadable(RequestError):
+    """The policies of the user that the token is bound to cannot be read now; nothing was done."""
 
 
 class Unexpected(RequestError):

@@ -1,4 +1,6 @@
-"""Who may do what: bearer tokens, checked against the database at most a second ago.
+"""Who may do what: bearer tokens, checked against the database at most a second ago, and the policies of their users.
+
+Everything that an answer or a change depends on is asked for here, or by `Grant.allows` for lists.
 
 The check runs in one thread of its own with one database connection; requests with the same token share one check.
 """
@@ -11,6 +13,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from django.contrib.auth import get_user
@@ -19,10 +22,13 @@ from django.db import DatabaseError, OperationalError, connection
 from django.http import HttpRequest
 from starlette.requests import Request
 
+from broker.client import AsyncAdmin
 from console import credentials
-from console.credentials import Grant
+from console.access.policies import PoliciesOfUser
+from console.credentials import PUBLISH, Grant
 
-from .errors import ScopeMissing, TokenInvalid, TokenMissing, TokensUnreadable, TooManyRequests
+from .boundusers import BoundUsers
+from .errors import PolicyDenies, ScopeMissing, TokenInvalid, TokenMissing, TokensUnreadable, TooManyRequests
 
 logger = logging.getLogger(__name__)
 
@@ -37,13 +43,25 @@ Result = TypeVar("Result")
 class Grants:
     """Tokens that were seen lately, and what they allow."""
 
-    def __init__(self) -> None:
+    def __init__(self, admin: AsyncAdmin) -> None:
+        self._users = BoundUsers(admin)
         self._known: dict[bytes, tuple[float, Grant | None]] = {}
         self._checking: dict[bytes, asyncio.Task[Grant | None]] = {}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="api-grants")
 
     async def of(self, request: Request) -> Grant:
-        """What the request's token allows; raises TokenMissing or TokenInvalid."""
+        """What the request's token allows; raises TokenMissing, TokenInvalid, TokensUnreadable, PoliciesUnreadable."""
+        grant = await self.known(request)
+        if not grant.access_user:
+            return grant
+        of_brokers = await self._users.access_of(grant.access_user)
+        if not of_brokers:
+            return grant
+        source = request.client.host if request.client is not None else None
+        return replace(grant, policies=PoliciesOfUser(grant.access_user, of_brokers, source))
+
+    async def known(self, request: Request) -> Grant:
+        """The request's token by itself, for what is told to everybody who has one; raises as `of`."""
         kind, _, token = dict(request.scope["headers"]).get(b"authorization", b"").partition(b" ")
         if kind.lower() != b"bearer" or not token:
             raise TokenMissing
@@ -103,15 +121,32 @@ class Grants:
 
 
 def require(grant: Grant, action: str, name: str, kind: str = "topic") -> None:
-    """Raise ScopeMissing unless the action is allowed on the topic (or what else `kind` says)."""
-    if not grant.allows(action, name):
+    """Raise ScopeMissing or PolicyDenies unless the action is allowed on the topic (or what else `kind` says)."""
+    if not grant.scopes_allow(action, name):
         raise ScopeMissing(f"The token {grant.name!r} does not allow {action!r} on {kind} {name!r}.")
+    if not grant.allows(action, name, kind) and grant.policies is not None:
+        raise PolicyDenies(grant.policies.refusal(f"{action!r} on {kind} {name!r}"))
 
 
 def require_somewhere(grant: Grant, action: str) -> None:
-    """Raise ScopeMissing unless the action is allowed on some topic."""
-    if not grant.allows_somewhere(action):
+    """Raise ScopeMissing unless the action is allowed on some topic; for lists of which each row is asked for."""
+    if not grant.scopes_allow_somewhere(action):
         raise ScopeMissing(f"The token {grant.name!r} does not allow {action!r} on any topic.")
+
+
+def require_overview(grant: Grant, action: str) -> None:
+    """As require_somewhere, for figures of the whole cluster, which name no topic; raises PolicyDenies, too."""
+    require_somewhere(grant, action)
+    if grant.policies is not None and not grant.policies.allows_overview():
+        raise PolicyDenies(grant.policies.refusal("figures of the whole cluster (Get on it)"))
+
+
+def require_everywhere(grant: Grant) -> None:
+    """Raise ScopeMissing or PolicyDenies unless the token may publish to every topic."""
+    if not grant.scopes_allow(PUBLISH, ""):
+        raise ScopeMissing(f"The token {grant.name!r} does not allow {PUBLISH!r} on every topic.")
+    if grant.policies is not None and not grant.policies.allows_everything():
+        raise PolicyDenies(grant.policies.refusal("what concerns every topic (Update on the cluster)"))
 
 
 def _with_database(work: Callable[[], Result]) -> Result:

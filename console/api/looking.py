@@ -16,7 +16,7 @@ from console.credentials import READ, Grant
 
 from .answer import json_answer
 from .errors import InvalidIdentifier, InvalidParameter, MessageNotFound
-from .grants import require, require_somewhere
+from .grants import require, require_overview, require_somewhere
 from .identifiers import MessageIdentifier, parse
 from .life import TIMER_TOPIC, Life, State, is_delete, is_timer, life_of
 from .room import Room
@@ -206,7 +206,7 @@ async def topics(request: Request, grant: Grant, room: Room) -> Response:
 
 
 async def groups(request: Request, grant: Grant, room: Room) -> Response:
-    """The consumer groups."""
+    """The consumer groups; of a token with policies those that they let it read."""
     only_parameters(request)
     require_somewhere(grant, READ)
     rows = [
@@ -215,6 +215,7 @@ async def groups(request: Request, grant: Grant, room: Room) -> Response:
             consume_enabled=each.consume_enabled,
         )
         for each in await room.admin.groups()
+        if grant.policies is None or grant.policies.allows(READ, each.name, "group")
     ]  # fmt: skip
     return json_answer(GroupList(groups=rows))
 
@@ -222,7 +223,7 @@ async def groups(request: Request, grant: Grant, room: Room) -> Response:
 async def levels(request: Request, grant: Grant, room: Room) -> Response:
     """The delay levels and what waits on each."""
     only_parameters(request)
-    require_somewhere(grant, READ)
+    require_overview(grant, READ)
     delays = await room.admin.delay_levels()
     released = await room.admin.delay_offsets()
     ends = {each.queue.queue_id: each.max_offset for each in (await room.admin.topic_stats(SCHEDULE_TOPIC)).queues}

@@ -36,6 +36,8 @@ from .errors import (
     NotBuilt,
     NotJson,
     OperationRefused,
+    PoliciesUnreadable,
+    PolicyDenies,
     RedisUnavailable,
     RequestError,
     SchemaViolated,
@@ -83,6 +85,7 @@ RULES: dict[type[Exception], Rule] = {
     TokenMissing: Rule(401, "token_missing", "Token missing", "Make one with: manage.py token create."),
     TokenInvalid: Rule(401, "token_invalid", "Token not valid", "Make a new one with: manage.py token create."),
     ScopeMissing: Rule(403, "scope_missing", "Not allowed", "Ask an administrator for a token with this scope."),
+    PolicyDenies: Rule(403, "policy_denies", "Denied by access control", "Ask who keeps the users and policies."),
     AddressNotFound: Rule(404, "not_found", "Not found", "All addresses are listed in /api/docs."),
     MethodNotAllowed: Rule(405, "method_not_allowed", "Method not allowed", "The header Allow lists what is."),
     MessageNotFound: Rule(404, "message_not_found", "Message not found", "It may have passed its retention time."),
@@ -106,6 +109,9 @@ RULES: dict[type[Exception], Rule] = {
     ),
     TooManyRequests: Rule(429, "too_many_requests", "Too many requests", "Wait for answers before sending more.", 1),
     NotBuilt: Rule(501, "not_built", "Not built yet", "Leave it out, or use what /api/docs lists as built."),
+    PoliciesUnreadable: Rule(
+        503, "policies_unreadable", "Policies unreadable", "Try again; nothing was done. Check the broker.", 2
+    ),
     TokensUnreadable: Rule(503, "tokens_unreadable", "Tokens unreadable", "Try again; check the database.", 2),
     Unexpected: Rule(500, "internal_error", "Internal error", "Try again; if it stays, look into the web log."),
     client.InvalidArgument: Rule(400, "invalid_message", "Invalid message", "Correct the field that is named."),

@@ -27,7 +27,7 @@ class Room:
         self.producer = AsyncProducer(PRODUCER_GROUP, namesrv)
         self.admin = AsyncAdmin(namesrv)
         self.receivers = Receivers(SimpleConsumers(namesrv))
-        self.grants = Grants()
+        self.grants = Grants(self.admin)
         self._messages = 0
         self._bytes = 0
         self._flushing: dict[str, tuple[float, bool]] = {}

@@ -15,13 +15,12 @@ from broker.client.transactions_admin import Action
 from console.credentials import PUBLISH, Grant
 
 from .bulk import MAX_BODY_BYTES, actor_of, begun
-from .grants import require
+from .grants import require, require_everywhere
 from .looking import only_parameters
 from .moments import moment_ms
 from .reading import decode, read_body
 from .room import Room
 from .transactionschemas import ManyTransactions, TransactionFilter
-from .waiting import require_everywhere
 
 Handler = Callable[[Request, Grant, Room], Awaitable[Response]]
 _many = msgspec.json.Decoder(ManyTransactions)

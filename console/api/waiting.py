@@ -9,11 +9,11 @@ from starlette.responses import Response
 
 from broker.client.names import check_topic
 from broker.client.timers import Timer
-from console.credentials import PUBLISH, READ, Grant
+from console.credentials import READ, Grant
 
 from .answer import json_answer
-from .errors import InvalidParameter, ScopeMissing
-from .grants import require, require_somewhere
+from .errors import InvalidParameter
+from .grants import require, require_overview, require_somewhere
 from .identifiers import written
 from .looking import only_parameters
 from .moments import parameter_ms
@@ -74,7 +74,7 @@ def _row(each: Timer, broker: str) -> TimerRow:
 
 async def wheel(request: Request, grant: Grant, room: Room) -> Response:
     """The wheel from one moment to another."""
-    require_somewhere(grant, READ)
+    require_overview(grant, READ)
     found = await room.admin.timer_wheel(*_range(request))
     return json_answer(
         Wheel(
@@ -92,7 +92,7 @@ async def wheel(request: Request, grant: Grant, room: Room) -> Response:
 
 async def forecast(request: Request, grant: Grant, room: Room) -> Response:
     """How many are due when; topics that the token may not read are not named."""
-    require_somewhere(grant, READ)
+    require_overview(grant, READ)
     found = await room.admin.timer_forecast(*_range(request))
     herds = [
         LateHerd(
@@ -113,7 +113,7 @@ async def forecast(request: Request, grant: Grant, room: Room) -> Response:
 async def totals(request: Request, grant: Grant, room: Room) -> Response:
     """The timers as a whole."""
     only_parameters(request)
-    require_somewhere(grant, READ)
+    require_overview(grant, READ)
     found = await room.admin.timer_status()
     return json_answer(
         TimerTotals(
@@ -132,12 +132,6 @@ async def totals(request: Request, grant: Grant, room: Room) -> Response:
             max_delay_ms=found.limits.max_delay_ms if found.limits is not None else None,
         )
     )
-
-
-def require_everywhere(grant: Grant) -> None:
-    """Raise ScopeMissing unless the token may publish to every topic."""
-    if not grant.allows(PUBLISH, ""):
-        raise ScopeMissing(f"The token {grant.name!r} does not allow {PUBLISH!r} on every topic.")
 
 
 def _moment(request: Request, name: str, default: int) -> int:

@@ -135,10 +135,24 @@ def test_the_command_makes_lists_and_revokes() -> None:
 
 
 @pytest.mark.django_db
+def test_the_command_binds_a_token_to_a_user_of_access_control() -> None:
+    grant = credentials.grant_of(run("create", "shop", "--publish", "order*", "--access-user", "alice"))
+    assert grant is not None
+    assert (grant.access_user, grant.allows("publish", "order-paid")) == ("alice", True)
+    bare = credentials.grant_of(run("create", "bare", "--access-user", "bob"))
+    assert bare is not None
+    assert not bare.allows("publish", "order-paid")
+    listed = run("list")
+    assert "shop: publish order* that User:alice may" in listed
+    assert "bare: all that User:bob may" in listed
+
+
+@pytest.mark.django_db
 @pytest.mark.parametrize(
     "arguments",
     [
         ["create", "useless"],
+        ["create", "bad", "--access-user", "a b"],
         ["create", "bad", "--publish", "a b"],
         ["create", "bad", "--publish", "a.*"],
         ["create", "bad", "--publish", "*", "--days", "0"],

@@ -21,10 +21,8 @@ from ..processors.locks import LockBody
 from ..recall import BadHandle, read_handle
 from ..timerrequests import Target, read_steering, read_target
 from .bodies import AckBatch, Assignment, GroupConfig, GroupList, TopicList
-from .policies import Action, Demand
+from .policies import Action, Demand, demand_on
 from .resources import Kind
-
-RETRY_PREFIX = "%RETRY%"
 
 #: The topic that the record at a position of the log is of (a parked one: is meant for); None if there is no record.
 TopicAt = Callable[[int], str | None]
@@ -166,12 +164,12 @@ class Demands:
         """The topic of the record at a position; of what is not there, nothing but the cluster tells."""
         is_number = position is not None and position.isascii() and position.isdigit() and len(position) < 20
         topic = self._topic_at(int(position)) if position is not None and is_number else None
-        return self._everything if topic is None else (_demand(Kind.TOPIC, topic, actions),)
+        return self._everything if topic is None else (demand_on(Kind.TOPIC, topic, actions),)
 
     def _of_return(self, request: Command) -> Iterable[Demand]:
         """36: the group may get it again, but only what it may read."""
         group = request.ext.get("group", "")
-        return (_demand(Kind.GROUP, group, (_SUB,)), *self._of_record(request.ext.get("offset"), _SUB))
+        return (demand_on(Kind.GROUP, group, (_SUB,)), *self._of_record(request.ext.get("offset"), _SUB))
 
     def _of_direct(self, request: Command) -> Iterable[Demand]:
         """309: as a return; the record is named by its offset message id."""
@@ -190,7 +188,7 @@ class Demands:
 
     def _of_targets(self, targets: Iterable[Target], *actions: Action) -> Iterable[Demand]:
         topics = {_topic_of(target) for target in targets}
-        return [_demand(Kind.TOPIC, topic, actions) for topic in topics if topic] if all(topics) else self._everything
+        return [demand_on(Kind.TOPIC, topic, actions) for topic in topics if topic] if all(topics) else self._everything
 
 
 def _topic_of(target: Target) -> str | None:
@@ -203,26 +201,18 @@ def _topic_of(target: Target) -> str | None:
     return target.topic if target.schedule_key is not None or target.unique_key is not None else None
 
 
-def _demand(kind: Kind, name: str, actions: tuple[Action, ...]) -> Demand:
-    """A retry topic is its group's: who may consume with the group may read and fill it."""
-    if name.startswith(RETRY_PREFIX):
-        own = tuple(_SUB if action is _PUB else action for action in actions)
-        return Demand(Kind.GROUP, name[len(RETRY_PREFIX) :], own)
-    return Demand(kind, name, actions)
-
-
 def _of_fields(fields: tuple[Field, ...], ext: Mapping[str, str]) -> Iterable[Demand]:
     for field in fields:
         value = ext.get(field.name)
         if value:
             names = value.split(field.separator) if field.separator else (value,)
             for name in filter(None, names):
-                yield _demand(field.kind, name, field.actions)
+                yield demand_on(field.kind, name, field.actions)
 
 
 def _of_heartbeat(request: Command) -> Iterable[Demand]:
     return {
-        _demand(kind, name, (_SUB,))
+        demand_on(kind, name, (_SUB,))
         for consumer in body_as(HeartbeatBody, request.body).consumers
         for kind, name in [
             (Kind.GROUP, consumer.group_name),
@@ -233,47 +223,48 @@ def _of_heartbeat(request: Command) -> Iterable[Demand]:
 
 def _of_farewell(request: Command) -> Iterable[Demand]:
     group = request.ext.get("consumerGroup")
-    return [_demand(Kind.GROUP, group, (_PUB, _SUB))] if group else []
+    return [demand_on(Kind.GROUP, group, (_PUB, _SUB))] if group else []
 
 
 def _of_locks(request: Command) -> Iterable[Demand]:
     locks = body_as(LockBody, request.body)
     topics = {queue.topic for queue in locks.mq_set}
-    group = _demand(Kind.GROUP, locks.consumer_group, (_SUB,))
-    return [group, *(_demand(Kind.TOPIC, topic, (_SUB,)) for topic in topics)]
+    group = demand_on(Kind.GROUP, locks.consumer_group, (_SUB,))
+    return [group, *(demand_on(Kind.TOPIC, topic, (_SUB,)) for topic in topics)]
 
 
 def _of_client_config(request: Command) -> Iterable[Demand]:
     if not request.body:
         return []
     config = body_as(ClientConfigBody, request.body)
-    groups = [_demand(Kind.GROUP, config.group, (_SUB,))] if config.group else []
-    return [*groups, _demand(Kind.TOPIC, config.subscription_data.topic, (_SUB,))]
+    groups = [demand_on(Kind.GROUP, config.group, (_SUB,))] if config.group else []
+    return [*groups, demand_on(Kind.TOPIC, config.subscription_data.topic, (_SUB,))]
 
 
 def _of_groups(request: Command) -> Iterable[Demand]:
     """225, as 200."""
     groups = body_as(GroupList, request.body).group_config_list
-    return [_demand(Kind.GROUP, each.group_name, (_CREATE, _UPDATE)) for each in groups]
+    return [demand_on(Kind.GROUP, each.group_name, (_CREATE, _UPDATE)) for each in groups]
 
 
 def _of_group(request: Command) -> Iterable[Demand]:
     """200: RocketMQ asks for nothing here."""
-    return [_demand(Kind.GROUP, body_as(GroupConfig, request.body).group_name, (_CREATE, _UPDATE))]
+    return [demand_on(Kind.GROUP, body_as(GroupConfig, request.body).group_name, (_CREATE, _UPDATE))]
 
 
 def _of_assignment(request: Command) -> Iterable[Demand]:
     wanted = body_as(Assignment, request.body)
-    return [_demand(Kind.GROUP, wanted.consumer_group, (_SUB,)), _demand(Kind.TOPIC, wanted.topic, (_SUB,))]
+    return [demand_on(Kind.GROUP, wanted.consumer_group, (_SUB,)), demand_on(Kind.TOPIC, wanted.topic, (_SUB,))]
 
 
 def _of_acks(request: Command) -> Iterable[Demand]:
     acks = body_as(AckBatch, request.body).acks
     named = {(Kind.GROUP, each.group) for each in acks} | {(Kind.TOPIC, each.topic) for each in acks}
-    return [_demand(kind, name, (_SUB,)) for kind, name in named]
+    return [demand_on(kind, name, (_SUB,)) for kind, name in named]
 
 
 def _topics_of_list(request: Command) -> Iterable[Demand]:
     return [
-        _demand(Kind.TOPIC, each.topic_name, (_CREATE,)) for each in body_as(TopicList, request.body).topic_config_list
+        demand_on(Kind.TOPIC, each.topic_name, (_CREATE,))
+        for each in body_as(TopicList, request.body).topic_config_list
     ]

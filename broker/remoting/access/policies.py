@@ -20,6 +20,8 @@ from .resources import Kind, Resource, parse_resource
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
+RETRY_PREFIX = "%RETRY%"
+
 
 class Action(StrEnum):
     """What may be done with a resource."""
@@ -55,6 +57,14 @@ class Demand:
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.name}"
+
+
+def demand_on(kind: Kind, name: str, actions: tuple[Action, ...]) -> Demand:
+    """A retry topic is its group's: who may consume with the group may read and fill it."""
+    if name.startswith(RETRY_PREFIX):
+        own = tuple(Action.SUB if action is Action.PUB else action for action in actions)
+        return Demand(Kind.GROUP, name[len(RETRY_PREFIX) :], own)
+    return Demand(kind, name, actions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from broker.client import InvalidArgument
 from console import credentials
 from console.models import ApiToken
 
@@ -31,6 +32,10 @@ class Command(BaseCommand):
             "--consume", action="append", default=[], metavar="PREFIX",
             help="topics to receive from, and consumer groups to receive as; * all",
         )  # fmt: skip
+        create.add_argument(
+            "--access-user", default="", metavar="USER",
+            help="user of the brokers' access control whose policies decide, too (alone, if no prefix is given)",
+        )  # fmt: skip
         create.add_argument("--days", type=int, help="expires after so many days (never by default)")
         create.add_argument("--user", help="who it was made for")
         actions.add_parser("list", help="list all tokens")
@@ -46,9 +51,10 @@ class Command(BaseCommand):
             scopes = credentials.scope_rows(options["publish"], options["read"], options["admin"], options["consume"])
         except ValueError as error:
             raise CommandError(str(error)) from None
-        if not scopes:
+        if not scopes and not options["access_user"]:
             raise CommandError(
-                "A token that allows nothing is of no use; give --publish, --read, --consume or --admin (* for all)."
+                "A token that allows nothing is of no use; give --publish, --read, --consume or --admin (* for all),"
+                " or --access-user."
             )
         if options["days"] is not None and options["days"] < 1:
             raise CommandError("--days must be at least 1.")
@@ -58,7 +64,12 @@ class Command(BaseCommand):
             if user is None:
                 raise CommandError(f"There is no user {options['user']!r}.")
         lasts = timedelta(days=options["days"]) if options["days"] else None
-        _, token = credentials.create(options["name"], scopes, created_by=user, lasts=lasts)
+        try:
+            _, token = credentials.create(
+                options["name"], scopes, created_by=user, lasts=lasts, access_user=options["access_user"]
+            )
+        except InvalidArgument as error:
+            raise CommandError(str(error)) from None
         self.stderr.write("This token is shown once; only its hash is kept.")
         self.stdout.write(token)
 
@@ -66,6 +77,8 @@ class Command(BaseCommand):
         for row in ApiToken.objects.all():
             state = "revoked" if row.revoked_at else "valid"
             allowed = ", ".join(f"{'+'.join(each['actions'])} {each['prefix']}*" for each in row.scopes)
+            if row.access_user:
+                allowed = f"{allowed or 'all'} that User:{row.access_user} may"
             expires = row.expires_at.date().isoformat() if row.expires_at else "never"
             self.stdout.write(f"{row.prefix}  {state:8} expires {expires:10}  {row.name}: {allowed}")
 
