@@ -76,11 +76,11 @@ class Producer(Closing):
         return event_loop_thread.run(self._core.send_batch(topic, ready, queue_id=queue_id, timeout_ms=timeout_ms))
 
     def send_each(
-        self, topic: str, messages: Sequence[Outgoing], *, timeout_ms: int = 5000
+        self, topic: str, messages: Sequence[Outgoing], *, queue_id: int | None = None, timeout_ms: int = 5000
     ) -> list[SendResult | ClientError]:
         """Send many messages of one topic at once; each is answered on its own, in order, and not tried again here."""
         check_plain_send()
-        return event_loop_thread.run(self._core.send_each(topic, messages, timeout_ms=timeout_ms))
+        return event_loop_thread.run(self._core.send_each(topic, messages, queue_id=queue_id, timeout_ms=timeout_ms))
 
     def send_oneway(
         self,

@@ -126,7 +126,7 @@ class AsyncProducer(AsyncClosing):
         return await answer
 
     async def send_each(
-        self, topic: str, messages: Sequence[Outgoing], *, timeout_ms: int = 5000
+        self, topic: str, messages: Sequence[Outgoing], *, queue_id: int | None = None, timeout_ms: int = 5000
     ) -> list[SendResult | ClientError]:
         """Send many messages of one topic in one write; each is answered on its own, in the order given.
 
@@ -135,14 +135,14 @@ class AsyncProducer(AsyncClosing):
         if not messages:
             return []
         if (spans := tracing.spans()) is None:
-            return await self._send_at_once(topic, messages, timeout_ms)
+            return await self._send_at_once(topic, messages, queue_id, timeout_ms)
         with spans.sending(topic, messages, self._heartbeat.client_id) as sending:
-            return sending.sent(await self._send_at_once(topic, sending.messages, timeout_ms))
+            return sending.sent(await self._send_at_once(topic, sending.messages, queue_id, timeout_ms))
 
     async def _send_at_once(
-        self, topic: str, messages: Sequence[Outgoing], timeout_ms: int
+        self, topic: str, messages: Sequence[Outgoing], queue_id: int | None, timeout_ms: int
     ) -> list[SendResult | ClientError]:
-        ways = [await self._destination(topic, message.group) for message in messages]
+        ways = [await self._destination(topic, message.group, queue_id) for message in messages]
         results: list[SendResult | ClientError | None] = [None] * len(messages)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         left = len(messages)

@@ -30,8 +30,8 @@ def send_copy(message: Message, topic: str) -> SendResult:
         for name, text in message.properties.items()
         if name not in SYSTEM_PROPERTIES and not name.startswith("ESC_")
     }
-    return _producers.at(settings.ESCAPEMENT_NAMESRV).send(
-        topic, _body(message), tag=message.tags, keys=message.keys,
+    return producer().send(
+        topic, plain_body(message), tag=message.tags, keys=message.keys,
         properties={**kept, COPY_OF: message.offset_message_id},
     )  # fmt: skip
 
@@ -41,7 +41,13 @@ def hang_up() -> None:
     _producers.hang_up()
 
 
-def _body(message: Message) -> bytes:
+def producer() -> Producer:
+    """The client that sends for the console; safe for threads."""
+    return _producers.at(settings.ESCAPEMENT_NAMESRV)
+
+
+def plain_body(message: Message) -> bytes:
+    """The body as its sender gave it; raises NotReadable."""
     if not message.sys_flag & _COMPRESSED:
         return message.body
     kind = message.sys_flag >> 8 & 7

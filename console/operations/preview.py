@@ -38,8 +38,15 @@ class Preview:
     lost_readers: int | None = None
     #: connected consumers of a group that is to be deleted: their next heartbeat makes it again
     members: int | None = None
+    #: of what is taken back: [why it cannot be (an outcome), how many]
+    kept_out: list[list[Any]] = field(default_factory=list)
     #: what the broker could not tell: codes
     missing: list[str] = field(default_factory=list)
+
+    @property
+    def kept_out_count(self) -> int:
+        """How many cannot be taken back."""
+        return sum(count for _, count in self.kept_out)
 
     def as_row(self) -> dict[str, Any]:
         """For Operation.preview."""

@@ -9,6 +9,7 @@ from console.operations import runner
 from console.operations.preview import Preview
 from console.operations.registry import KINDS
 from console.operations.rows import AuditEntry, Operation, OperationItem
+from console.operations.undoing import Undo, undo_of
 from console.queries.clock import now_ms
 
 #: items on one page, and operations in the list
@@ -37,6 +38,8 @@ class OperationPage:
     family: str
     #: what has to be typed to confirm; "": nothing but the number of many
     typed_word: str
+    #: how timers can be taken back; None: not this way
+    undo: Undo | None
 
     @property
     def percent(self) -> int | None:
@@ -74,6 +77,7 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
         permission=kind.permission,
         family=kind.page,
         typed_word=kind.typed_word(row.parameters),
+        undo=undo_of(row),
     )
 
 

@@ -21,6 +21,7 @@ from console.operations.resending import SendAsNew, SendBack
 from console.operations.resetting import ResetOffsets
 from console.operations.settings import ChangeGroup, ChangeTopic, CreateGroup, CreateTopic, DeleteGroup, DeleteTopic
 from console.operations.steering import CancelTimers, DeliverTimersNow, RescheduleTimers
+from console.operations.taking_back import TakeBack
 from console.operations.transactions import (
     CheckTransactions,
     CommitTransactions,
@@ -34,6 +35,7 @@ KINDS: Mapping[str, Kind] = {
         CancelTimers(),
         RescheduleTimers(),
         DeliverTimersNow(),
+        TakeBack(),
         PauseTimers(),
         ResumeTimers(),
         RemoveValues(),

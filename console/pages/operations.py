@@ -22,6 +22,8 @@ from console.operations.kind import TYPED_ABOVE
 from console.operations.moments import is_shift, moment_ms, shift_ms
 from console.operations.reading import LISTED, number_of, operation_list, operation_page
 from console.operations.rows import Operation
+from console.operations.taking_back import TAKEN_BACK, TakeBack
+from console.pages.drafting import draft as drafted
 from console.pages.drafting import draft_of_form, see_operation
 from console.pages.refusals import words
 
@@ -92,6 +94,21 @@ def go_on(request: HttpRequest, operation_id: str) -> HttpResponse:
     return _step(request, operation_id, desk.go_on)
 
 
+@login_required
+@require_POST
+def undo(request: HttpRequest, operation_id: str) -> HttpResponse:
+    """Preview taking back what it did to timers: all of it, or one item."""
+    found = number_of(operation_id)
+    row = Operation.objects.filter(pk=found, kind__in=TAKEN_BACK).first() if found else None
+    if row is None:
+        raise Http404(_("There is no such operation."))
+    wanted: dict[str, Any] = {"operation": str(row.pk)}
+    item = number(request.POST.get("item"))
+    if item is not None:
+        wanted["items"] = [item]
+    return drafted(request, "timers", TakeBack.name, lambda: wanted, number_of(request.POST.get("operation", "")))
+
+
 def _step(request: HttpRequest, text: str, step: Callable[[uuid.UUID, Actor], Operation]) -> HttpResponse:
     """303 to its page when it went well; else the page with what was wrong."""
     found = number_of(text)
@@ -121,6 +138,7 @@ def _page(request: HttpRequest, text: str, error: Exception | None = None, statu
         "typed_above": TYPED_ABOVE,
         "error": words(error) if error else "",
         "error_field": getattr(error, "field", None) or "",
+        "number": uuid.uuid4(),
         "given": {name: request.POST.get(name, "") for name in ("reason", "typed", "moment")},
     }
     if data.row.is_under_way and not data.outcome:

@@ -47,6 +47,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("operations/<str:operation_id>/confirm/", operations.confirm, name="operation_confirm"),
     path("operations/<str:operation_id>/abort/", operations.abort, name="operation_abort"),
     path("operations/<str:operation_id>/continue/", operations.go_on, name="operation_continue"),
+    path("operations/<str:operation_id>/undo/", operations.undo, name="operation_undo"),
     path("topics/", topics.topics, name="topics"),
     path("topics/<str:name>/", topics.topic, name="topic"),
     path("topics/<str:name>/tail/", topics.tail, name="tail"),

@@ -21,6 +21,7 @@ def kind_title(name: str) -> str:
         "timers.cancel": _("Cancel timers"),
         "timers.reschedule": _("Move timers to another moment"),
         "timers.deliver_now": _("Deliver timers now"),
+        "timers.take_back": _("Take timers back"),
         "timers.pause": _("Pause all timers"),
         "timers.resume": _("Resume all timers"),
         "redisson.remove": _("Remove waiting values"),
@@ -59,6 +60,7 @@ def kind_verb(name: str) -> str:
         "timers.cancel": _("Cancel them"),
         "timers.reschedule": _("Move them"),
         "timers.deliver_now": _("Deliver them now"),
+        "timers.take_back": _("Take them back"),
         "timers.pause": _("Pause"),
         "timers.resume": _("Resume"),
         "redisson.remove": _("Remove them"),
@@ -94,9 +96,12 @@ def kind_verb(name: str) -> str:
 def kind_effect(name: str) -> str:
     """What it does and what it leaves."""
     words = {
-        "timers.cancel": _("They are never delivered. This cannot be taken back."),
-        "timers.reschedule": _("They stay the same messages and fire at another moment."),
+        "timers.cancel": _("They are not delivered. This can be taken back while their moments are still ahead."),
+        "timers.reschedule": _("They stay the same messages and fire at another moment, and can be moved back."),
         "timers.deliver_now": _("They fire at once. This cannot be taken back."),
+        "timers.take_back": _(
+            "What was cancelled waits again with the same content; what was moved has its former moment again."
+        ),
         "timers.pause": _("New timers are taken; none fires until they are resumed."),
         "timers.resume": _("What is overdue fires at once, oldest first; then all goes on."),
         "redisson.remove": _("They are never delivered. This cannot be taken back."),
@@ -146,6 +151,13 @@ def outcome_words(code: str) -> str:
         "delivered_now": _("delivered now"),
         "already_delivered": _("already delivered"),
         "already_cancelled": _("already cancelled"),
+        "taken_back": _("waits again"),
+        "parked_again": _("waits again, beside a recall that was only noted"),
+        "moved_back": _("at its former moment again"),
+        "too_late": _("its moment is past"),
+        "key_taken": _("another message has its schedule key"),
+        "changed_since": _("changed since"),
+        "already_taken_back": _("taken back before"),
         "unknown": _("unknown"),
         "refused": _("refused"),
         "recall_noted": _("recall noted"),
@@ -182,7 +194,7 @@ def outcome_words(code: str) -> str:
 @register.filter
 def outcome_mark(code: str) -> str:
     """The shape beside it."""
-    if code in ("refused", "unknown"):
+    if code in ("refused", "unknown", "too_late", "key_taken", "changed_since"):
         return "look"
     return "idle" if code in ("", "gone") or code.startswith("already_") else "ok"
 
@@ -206,6 +218,8 @@ def selection_words(row: Operation) -> str:
         return str(row.parameters["name"])
     if row.kind.startswith("dead_letters."):
         return _letters_words(row.parameters)
+    if "operation" in row.parameters:
+        return _("what an operation did: %(title)s") % {"title": kind_title(row.parameters["of"])}
     if "targets" in row.parameters:
         count = len(row.parameters["targets"])
         return ngettext("%(count)s chosen timer", "%(count)s chosen timers", count) % {"count": f"{count:,}"}
