@@ -7,12 +7,14 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from contextvars import copy_context
 from typing import cast
 
 from ..engine.message import Message
 from .reader import as_delivered
 from .subscription import Subscription
+from .telling import HandlingTelling
 from .tracing import tracing
 
 logger = logging.getLogger(__name__)
@@ -24,8 +26,9 @@ Handler = Callable[[Message], object]
 class Handlers:
     """The handlers of one consumer, by topic."""
 
-    def __init__(self, group: str, client_id: str, count: int) -> None:
+    def __init__(self, group: str, client_id: str, count: int, telling: HandlingTelling | None = None) -> None:
         self.count = count
+        self._telling = telling
         self._group = group
         self._client_id = client_id
         self._wanted: dict[str, tuple[Subscription, Handler]] = {}
@@ -52,7 +55,8 @@ class Handlers:
             logger.warning("a message of %s came again for %s, which no longer subscribes it", seen.topic, self._group)
             return True
         try:
-            await self._call(wanted[1], seen)
+            with self._telling.handling(seen) if self._telling is not None else nullcontext():
+                await self._call(wanted[1], seen)
         except Exception:  # a handler may raise anything; that is its way to ask for another attempt
             logger.exception("handler of %s failed for %s; it comes again", seen.topic, message.unique_key)
             return False

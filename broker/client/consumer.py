@@ -30,16 +30,18 @@ class Consumer:
     `orderly`: messages of a queue are handled one after the other, and nobody else handles that queue. After an
     exception the queue rests for `suspend_ms` and the same message comes again, until it was handled again
     `max_reconsume_times` (none: without end); then it is a dead letter, and the queue goes on.
+
+    `trace`: tell of every message in RocketMQ's trace topic (True), or in another one.
     """
 
     def __init__(
         self, group: str, namesrv: str = "127.0.0.1:9876", *, from_where: Literal["first", "last"] = "last",
         handlers: int = DEFAULT_HANDLERS, orderly: bool = False, max_reconsume_times: int | None = None,
-        suspend_ms: int = SUSPEND_MS, **access: Unpack[Access],
+        suspend_ms: int = SUSPEND_MS, trace: bool | str = False, **access: Unpack[Access],
     ) -> None:  # fmt: skip
         self._core = AsyncConsumer(
             group, namesrv, from_where=from_where, handlers=handlers, orderly=orderly,
-            max_reconsume_times=max_reconsume_times, suspend_ms=suspend_ms, **access,
+            max_reconsume_times=max_reconsume_times, suspend_ms=suspend_ms, trace=trace, **access,
         )  # fmt: skip
         self._signals: StopSignals | None = None
 

@@ -14,9 +14,11 @@ from .errors import ClientError, InvalidArgument
 from .flow import Flow, UnorderedFlow
 from .membership import Membership
 from .orderly import SUSPEND_MS, OrderlyFlow
+from .producing import trace_writer
 from .reader import QueueReader
 from .session import Session
 from .subscription import ALL, Subscription, subscription
+from .telling import HandlingTelling
 from .types import MessageQueue
 
 logger = logging.getLogger(__name__)
@@ -38,9 +40,9 @@ class AsyncConsumer:
     def __init__(
         self, group: str, namesrv: str = "127.0.0.1:9876", *, from_where: Literal["first", "last"] = "last",
         handlers: int = DEFAULT_HANDLERS, orderly: bool = False, max_reconsume_times: int | None = None,
-        suspend_ms: int = SUSPEND_MS, **access: Unpack[Access],
+        suspend_ms: int = SUSPEND_MS, trace: bool | str = False, **access: Unpack[Access],
     ) -> None:  # fmt: skip
-        """See Consumer for `orderly` and what belongs to it."""
+        """See Consumer for `orderly` and what belongs to it, and for `trace`."""
         names.check_group(group)
         if from_where not in ("first", "last"):
             raise InvalidArgument(f"from_where {from_where!r} is not valid: 'first' or 'last'.", field="from_where")
@@ -50,7 +52,9 @@ class AsyncConsumer:
         self._from_first = from_where == "first"
         self._session = Session(namesrv, **access)
         self._membership = Membership(self._session, group, self._take_share, from_first=self._from_first)
-        self._handlers = Handlers(group, self.client_id, handlers)
+        self._traces = trace_writer(trace, group, namesrv, access)
+        telling = HandlingTelling(self._traces, group) if self._traces is not None else None
+        self._handlers = Handlers(group, self.client_id, handlers, telling)
         self._flow: Flow
         if orderly:
             self._flow = OrderlyFlow(
@@ -133,6 +137,8 @@ class AsyncConsumer:
             await asyncio.gather(self._committing, return_exceptions=True)
         await asyncio.gather(*(reader.stop() for reader in self._readers.values()))
         await self._flow.drain(drain_timeout_s)
+        if self._traces is not None:
+            await self._traces.close()
         await self._commit(confirmed=True)
         await self._flow.close()
         await self._membership.leave()

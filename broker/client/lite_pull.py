@@ -34,12 +34,15 @@ class LitePullConsumer(Closing):
     def __init__(
         self, group: str, namesrv: str = "127.0.0.1:9876", *, from_where: Literal["first", "last"] = "last",
         auto_commit: bool = True, commit_every_ms: int = COMMIT_MS, read_ahead: int = IN_FLIGHT_COUNT,
-        read_ahead_bytes: int = IN_FLIGHT_BYTES, **access: Unpack[Access],
+        read_ahead_bytes: int = IN_FLIGHT_BYTES, trace: bool | str = False, **access: Unpack[Access],
     ) -> None:  # fmt: skip
-        """`read_ahead` messages and `read_ahead_bytes` of each queue are in memory at most (bytes: and one pull)."""
+        """`read_ahead` messages and `read_ahead_bytes` of each queue are in memory at most (bytes: and one pull).
+
+        `trace`: tell of every message that a poll gives in RocketMQ's trace topic (True), or in another one.
+        """
         self._core = AsyncLitePullConsumer(
             group, namesrv, from_where=from_where, auto_commit=auto_commit, commit_every_ms=commit_every_ms,
-            read_ahead=read_ahead, read_ahead_bytes=read_ahead_bytes, **access,
+            read_ahead=read_ahead, read_ahead_bytes=read_ahead_bytes, trace=trace, **access,
         )  # fmt: skip
 
     @property

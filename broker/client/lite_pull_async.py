@@ -15,10 +15,12 @@ from .credentials import Access
 from .errors import ClientClosed, ClientError, InvalidArgument
 from .feed import Feed
 from .membership import Membership
+from .producing import trace_writer
 from .queue_places import QueuePlaces, queue_order
 from .reader import IN_FLIGHT_BYTES, IN_FLIGHT_COUNT, ReadAhead
 from .session import Session
 from .subscription import ALL, Subscription, subscription
+from .telling import HandlingTelling
 from .tracing import tracing
 from .types import Message, MessageQueue
 
@@ -36,7 +38,7 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
     def __init__(
         self, group: str, namesrv: str = "127.0.0.1:9876", *, from_where: Literal["first", "last"] = "last",
         auto_commit: bool = True, commit_every_ms: int = COMMIT_MS, read_ahead: int = IN_FLIGHT_COUNT,
-        read_ahead_bytes: int = IN_FLIGHT_BYTES, **access: Unpack[Access],
+        read_ahead_bytes: int = IN_FLIGHT_BYTES, trace: bool | str = False, **access: Unpack[Access],
     ) -> None:  # fmt: skip
         """`read_ahead` messages and `read_ahead_bytes` of each queue are in memory at most (bytes: and one pull)."""
         names.check_group(group)
@@ -55,6 +57,8 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
         self._membership = Membership(
             self._session, group, self._take_share, from_first=self._from_first, consume_type="CONSUME_ACTIVELY"
         )
+        self._traces = trace_writer(trace, group, namesrv, access)
+        self._telling = HandlingTelling(self._traces, group) if self._traces is not None else None
         self._way: Literal["subscribe", "assign"] | None = None
         self._wanted: dict[str, Subscription] = {}
         self._brokers: dict[tuple[str, int], str] = {}
@@ -151,6 +155,8 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
             if messages := self._take_ready(max_messages):
                 if (spans := tracing.spans()) is not None:
                     spans.received("poll", messages, self.group, self.client_id, began_ns)
+                if self._telling is not None:
+                    self._telling.polled(messages)
                 return messages
             try:
                 async with asyncio.timeout_at(deadline_s):
@@ -227,6 +233,8 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
         if self._auto_commit:
             await self._commit_feeds(feeds, settled_only=not is_done, confirmed=True)
         await self._membership.leave()
+        if self._traces is not None:
+            await self._traces.close()
         await self._session.close()
 
 

@@ -26,9 +26,11 @@ class Producer(Closing):
     """
 
     def __init__(
-        self, group: str = DEFAULT_GROUP, namesrv: str = "127.0.0.1:9876", *, retries: int = 2, **access: Unpack[Access]
-    ) -> None:
-        self._core: AsyncProducer = AsyncProducer(group, namesrv, retries=retries, **access)
+        self, group: str = DEFAULT_GROUP, namesrv: str = "127.0.0.1:9876", *, retries: int = 2,
+        trace: bool | str = False, **access: Unpack[Access],
+    ) -> None:  # fmt: skip
+        """`trace`: tell of every message in RocketMQ's trace topic (True), or in another one."""
+        self._core: AsyncProducer = AsyncProducer(group, namesrv, retries=retries, trace=trace, **access)
 
     def send(
         self,

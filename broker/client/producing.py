@@ -20,8 +20,9 @@ from .outgoing import Outgoing, prepare
 from .replies import Replies, answer_of, reply_to, send_reply
 from .sendresults import STORED, result_of
 from .session import Session
+from .telling import SendWatch
 from .timing import Timing
-from .tracing import tracing
+from .tracewriting import TraceWriter, trace_group, trace_topic
 from .types import Message, SendResult
 
 #: Refusals that another broker may not repeat (DefaultMQProducer's retryResponseCodes).
@@ -41,8 +42,10 @@ class AsyncProducer(AsyncClosing):
     """
 
     def __init__(
-        self, group: str = DEFAULT_GROUP, namesrv: str = "127.0.0.1:9876", *, retries: int = 2, **access: Unpack[Access]
-    ) -> None:
+        self, group: str = DEFAULT_GROUP, namesrv: str = "127.0.0.1:9876", *, retries: int = 2,
+        trace: bool | str = False, **access: Unpack[Access],
+    ) -> None:  # fmt: skip
+        """`trace`: tell of every message in RocketMQ's trace topic (True), or in another one."""
         names.check_group(group)
         self.group = group
         self._retries = retries
@@ -50,6 +53,7 @@ class AsyncProducer(AsyncClosing):
         self._lines = Lines(self._session.security)
         self._destinations: dict[tuple[str, str], Destinations] = {}
         self._heartbeat = Heartbeat(self._session, producer_group=group)
+        self._watch = SendWatch(group, self._heartbeat.client_id, trace_writer(trace, group, namesrv, access))
         self._replies: Replies | None = None
         self._closed = False
 
@@ -77,10 +81,9 @@ class AsyncProducer(AsyncClosing):
         self, topic: str, message: Outgoing, *, queue_id: int | None = None, timeout_ms: int = 3000
     ) -> SendResult:
         """As send, of a message that `prepare` made."""
-        if (spans := tracing.spans()) is None:
-            return await self._send_until(topic, message, queue_id, timeout_ms)
-        with spans.sending(topic, [message], self._heartbeat.client_id) as sending:
-            return sending.sent(await self._send_until(topic, sending.messages[0], queue_id, timeout_ms))
+        return await self._watch.around(
+            topic, [message], lambda each: self._send_until(topic, each[0], queue_id, timeout_ms)
+        )
 
     async def _send_until(self, topic: str, message: Outgoing, queue_id: int | None, timeout_ms: int) -> SendResult:
         """Try until the broker has it, the tries are used up, or the time is over."""
@@ -134,10 +137,9 @@ class AsyncProducer(AsyncClosing):
         """
         if not messages:
             return []
-        if (spans := tracing.spans()) is None:
-            return await self._send_at_once(topic, messages, queue_id, timeout_ms)
-        with spans.sending(topic, messages, self._heartbeat.client_id) as sending:
-            return sending.sent(await self._send_at_once(topic, sending.messages, queue_id, timeout_ms))
+        return await self._watch.around(
+            topic, messages, lambda each: self._send_at_once(topic, each, queue_id, timeout_ms)
+        )
 
     async def _send_at_once(
         self, topic: str, messages: Sequence[Outgoing], queue_id: int | None, timeout_ms: int
@@ -173,10 +175,9 @@ class AsyncProducer(AsyncClosing):
         self, topic: str, messages: Sequence[Outgoing], *, queue_id: int | None = None, timeout_ms: int = 5000
     ) -> list[SendResult]:
         """Send many messages to one queue as RocketMQ's batch: all are stored or none. No delays in a batch."""
-        if (spans := tracing.spans()) is None:
-            return await self._send_as_one(topic, messages, queue_id, timeout_ms)
-        with spans.sending(topic, messages, self._heartbeat.client_id) as sending:
-            return sending.sent(await self._send_as_one(topic, sending.messages, queue_id, timeout_ms))
+        return await self._watch.around(
+            topic, messages, lambda each: self._send_as_one(topic, each, queue_id, timeout_ms)
+        )
 
     async def _send_as_one(
         self, topic: str, messages: Sequence[Outgoing], queue_id: int | None, timeout_ms: int
@@ -191,11 +192,7 @@ class AsyncProducer(AsyncClosing):
 
     async def send_oneway(self, topic: str, message: Outgoing, *, queue_id: int | None = None) -> None:
         """Send without an answer: whether it arrived is not told."""
-        if (spans := tracing.spans()) is None:
-            await self._tell(topic, message, queue_id)
-            return
-        with spans.sending(topic, [message], self._heartbeat.client_id) as sending:
-            await self._tell(topic, sending.messages[0], queue_id)
+        await self._watch.around(topic, [message], lambda each: self._tell(topic, each[0], queue_id))
 
     async def _tell(self, topic: str, message: Outgoing, queue_id: int | None) -> None:
         destination = await self._destination(topic, message.group, queue_id)
@@ -220,7 +217,8 @@ class AsyncProducer(AsyncClosing):
         if address is None:
             raise InvalidArgument(f"The handle names broker {wanted.broker!r}, which lacks the topic.", field="handle")
         ext = {"producerGroup": self.group, "topic": topic, "recallHandle": handle, "bname": wanted.broker}
-        answer = await self._session.ask(address, Request.RECALL_MESSAGE, ext, timeout_ms=timeout_ms)
+        with self._watch.recalling(topic, wanted.unique_key):
+            answer = await self._session.ask(address, Request.RECALL_MESSAGE, ext, timeout_ms=timeout_ms)
         return answer.ext.get("msgId", wanted.unique_key)
 
     async def request(
@@ -283,6 +281,7 @@ class AsyncProducer(AsyncClosing):
     async def close(self) -> None:
         """Say good-bye to the brokers and end all connections; idempotent."""
         self._closed = True
+        await self._watch.close()
         self._destinations.clear()
         await self._heartbeat.stop()
         self._lines.close()
@@ -291,3 +290,11 @@ class AsyncProducer(AsyncClosing):
 
 def _fields(destination: Destination, message: Outgoing) -> bytes:
     return destination.fields(time.time_ns() // 1_000_000, message.properties)
+
+
+def trace_writer(trace: bool | str, group: str, namesrv: str, access: Access) -> TraceWriter | None:
+    """What writes the traces of a client of `group`, where they are wanted; raises InvalidArgument."""
+    topic = trace_topic(trace)
+    if topic is None:
+        return None
+    return TraceWriter(topic, lambda: AsyncProducer(trace_group(group), namesrv, retries=1, **access))

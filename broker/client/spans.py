@@ -22,7 +22,7 @@ from .errors import ClientError
 from .outgoing import Outgoing
 from .types import Message, SendResult
 
-Result = TypeVar("Result", SendResult, list[SendResult], list[SendResult | ClientError])
+Result = TypeVar("Result")
 Attributes = dict[str, Any]
 #: Properties stay below this with a context: retries and timers need room for theirs, up to 32,767.
 WITH_CONTEXT_BYTES = 30_000
@@ -102,10 +102,10 @@ class Sending:
         """Note the outcome, and give it back."""
         if isinstance(result, SendResult):
             self._span.set_attribute("messaging.destination.partition.id", str(result.queue_id))
-            return result
-        failures = [each for each in result if isinstance(each, ClientError)]
-        if failures:
-            _fail(self._span, failures[0])
+        elif isinstance(result, list):
+            failures = [each for each in result if isinstance(each, ClientError)]
+            if failures:
+                _fail(self._span, failures[0])
         return result
 
 

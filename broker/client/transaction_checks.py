@@ -35,12 +35,14 @@ class Checks:
 
     def __init__(
         self, session: Session, group: str, checker: Checker, confirmed: Confirmed | None = None,
-        workers: int = WORKERS,
+        workers: int = WORKERS, answered: Callable[[Check, Decision], None] | None = None,
     ) -> None:  # fmt: skip
+        """`answered`: called in the loop when an answer is out, before `confirmed` is."""
         self._session = session
         self._group = group
         self._checker = checker
         self._confirmed = confirmed
+        self._told = answered
         self._count = workers
         self._waiting: asyncio.Queue[Check] = asyncio.Queue(MAX_WAITING)
         self._workers: list[asyncio.Task[None]] = []
@@ -105,9 +107,11 @@ class Checks:
         ext = check.ending(decision)
         if decision is Decision.UNKNOWN:
             await self._session.tell(check.address, Request.END_TRANSACTION, ext)  # brokers answer nothing to it
-            return
-        await self._session.ask(check.address, Request.END_TRANSACTION, ext)
-        if self._confirmed is not None:
+        else:
+            await self._session.ask(check.address, Request.END_TRANSACTION, ext)
+        if self._told is not None:
+            self._told(check, decision)
+        if decision is not Decision.UNKNOWN and self._confirmed is not None:
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._threads, self._confirmed, check.message, decision)
 

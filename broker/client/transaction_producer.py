@@ -40,10 +40,10 @@ class TransactionProducer(Producer):
     def __init__(
         self, group: str, namesrv: str = "127.0.0.1:9876", *, check: Checker | None = None,
         listener: TransactionListener | None = None, confirmed: Confirmed | None = None, retries: int = 2,
-        **access: Unpack[Access],
+        trace: bool | str = False, **access: Unpack[Access],
     ) -> None:  # fmt: skip
         self._core = AsyncTransactionProducer(
-            group, namesrv, check=check, listener=listener, confirmed=confirmed, retries=retries, **access
+            group, namesrv, check=check, listener=listener, confirmed=confirmed, retries=retries, trace=trace, **access
         )
 
     def __enter__(self) -> Self:

@@ -20,7 +20,6 @@ from .line import Line, Outcome
 from .outgoing import Outgoing
 from .producing import RETRY_PAUSE_S, SEND, AsyncProducer
 from .sendresults import result_of
-from .tracing import tracing
 from .transaction import Checker, Decision, Half, HalfNotSafe, TransactionListener, TransactionResult, as_half
 from .transaction_checks import WORKERS, Checks, Confirmed
 from .types import SendResult
@@ -44,14 +43,14 @@ class AsyncTransactionProducer(AsyncProducer):
     def __init__(
         self, group: str, namesrv: str = "127.0.0.1:9876", *, check: Checker | None = None,
         listener: TransactionListener | None = None, confirmed: Confirmed | None = None, retries: int = 2,
-        check_workers: int = WORKERS, **access: Unpack[Access],
+        check_workers: int = WORKERS, trace: bool | str = False, **access: Unpack[Access],
     ) -> None:  # fmt: skip
         if (check is None) == (listener is None):
             raise InvalidArgument("Give either check or listener: who answers when the broker asks?", field="check")
-        super().__init__(group, namesrv, retries=retries, **access)
+        super().__init__(group, namesrv, retries=retries, trace=trace, **access)
         self._listener = listener
         checker = listener.check if listener is not None else cast(Checker, check)
-        self._checks = Checks(self._session, group, checker, confirmed, check_workers)
+        self._checks = Checks(self._session, group, checker, confirmed, check_workers, self._watch.answered)
         self._session.register(Request.CHECK_TRANSACTION_STATE, self._asked)
         self._session.on_lost(lambda address: self._heartbeat.nudge())
         self._looking: asyncio.Task[None] | None = None
@@ -98,10 +97,10 @@ class AsyncTransactionProducer(AsyncProducer):
         It is tried again only while it was certainly not stored: a second half would be a second message.
         """
         await self.start()
-        if (spans := tracing.spans()) is None:
-            return await self._send_half(topic, as_half(message, self.group, marks), queue_id, timeout_ms)
-        with spans.sending(topic, [as_half(message, self.group, marks)], self._heartbeat.client_id) as sending:
-            return await self._send_half(topic, sending.messages[0], queue_id, timeout_ms)
+        half = as_half(message, self.group, marks)
+        return await self._watch.around(
+            topic, [half], lambda ready: self._send_half(topic, ready[0], queue_id, timeout_ms)
+        )
 
     async def _send_half(self, topic: str, half: Outgoing, queue_id: int | None, timeout_ms: int) -> Half:
         destination, line = await self._line(topic, half, queue_id, timeout_ms)
@@ -176,8 +175,9 @@ class AsyncTransactionProducer(AsyncProducer):
         """
         if decision is Decision.UNKNOWN:
             await self._session.tell(half.address, Request.END_TRANSACTION, half.ending(decision))
-            return
-        await self._session.ask(half.address, Request.END_TRANSACTION, half.ending(decision), timeout_ms=timeout_ms)
+        else:
+            await self._session.ask(half.address, Request.END_TRANSACTION, half.ending(decision), timeout_ms=timeout_ms)
+        self._watch.ended(half, decision)
 
     async def end_all(
         self, halves: Sequence[Half], decision: Decision, *, timeout_ms: int = 3000

@@ -27,5 +27,6 @@ def test_the_examples_work(broker: BrokerThread, capsys: pytest.CaptureFixture[s
         "b'one'",
         "b'9.99'",
         "keep one",
+        "['sent', 'delivered', 'handled']",
         "True",
     ]

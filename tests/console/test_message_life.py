@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import threading
 
 from django.test import Client
 
-from broker.client import Message
+from broker.client import Consumer, Message, Producer
 from broker.client.traces import TRACE_TOPIC, Trace
 from console import queries
 from console.queries.shapes.message_life import LifeStep, StepKind
@@ -77,6 +78,26 @@ def test_a_message_that_was_tried_again_and_given_up_has_one_line_with_its_trace
     assert (dead.group, dead.hop.topic if dead.hop else "") == ("billing", "%DLQ%billing")
     assert dead.hop is not None
     assert [step.kind for step in queries.message(dead.hop.offset_message_id).steps] == [step.kind for step in found]
+
+
+def test_a_python_clients_hops_are_on_the_line_when_it_traces(stage: Stage) -> None:
+    namesrv, got = stage.broker.namesrv, threading.Event()
+    with Producer("shop", namesrv, trace=True) as producer:
+        made = producer.send("orders", "pay", keys=["order-1"], queue_id=0)
+    consumer = Consumer("billing", namesrv, from_where="first", trace=True)
+    consumer.subscribe("orders", "*", lambda message: got.set())
+    with consumer:
+        assert got.wait(20), "the consumer got nothing"
+    found = steps(stage.admin.message_by_offset_id(made.offset_message_id))
+    assert {step.kind for step in found} == {StepKind.SENT, StepKind.STORED, StepKind.CONSUMED}
+    told = {step.kind: step for step in found if step.is_told}
+    produced, consumed = told[StepKind.SENT], told[StepKind.CONSUMED]
+    assert (produced.group, produced.succeeded) == ("shop", True)
+    assert (consumed.group, consumed.succeeded, consumed.retries) == ("billing", True, 0)
+    assert consumed.took_ms is not None
+    assert produced.hop == consumed.hop
+    assert produced.hop is not None
+    assert produced.hop.queue_offset == made.queue_offset
 
 
 def test_a_try_again_is_told_at_the_record_of_that_try(stage: Stage) -> None:
