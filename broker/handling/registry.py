@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar
 
-from ..client.consuming import DEFAULT_HANDLERS, Handler
+from ..client.consuming import DEFAULT_HANDLERS, SUSPEND_BOUNDS_MS, Handler
 from ..client.names import check_group, check_topic
+from ..client.orderly import SUSPEND_MS
 from ..client.subscription import ALL, subscription
+from ..client.tracewriting import trace_topic
 
 Where = Literal["first", "last"]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -19,6 +21,18 @@ class HandlingError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Habits:
+    """How a group consumes: the same for all its handlers. What each means is told at `consumer`."""
+
+    from_where: Where
+    threads: int
+    orderly: bool
+    max_reconsume_times: int | None
+    suspend_ms: int
+    trace: bool | str
+
+
+@dataclass(frozen=True, slots=True)
 class Handling:
     """One handler: what it is called for, and how its group consumes."""
 
@@ -26,8 +40,7 @@ class Handling:
     group: str
     expression: str
     handler: Handler
-    from_where: Where
-    threads: int
+    habits: Habits
 
     @property
     def place(self) -> str:
@@ -39,11 +52,15 @@ _registered: dict[tuple[str, str], Handling] = {}
 
 
 def consumer(
-    topic: str, group: str, expression: str = ALL, *, from_where: Where = "last", threads: int = DEFAULT_HANDLERS
-) -> Callable[[Function], Function]:
+    topic: str, group: str, expression: str = ALL, *, from_where: Where = "last", threads: int = DEFAULT_HANDLERS,
+    orderly: bool = False, max_reconsume_times: int | None = None, suspend_ms: int = SUSPEND_MS,
+    trace: bool | str = False,
+) -> Callable[[Function], Function]:  # fmt: skip
     """Have the decorated function called for messages of `topic` with these tags (``a || b``, ``*`` for all).
 
-    `from_where` is where a new group begins; `threads`: how many handlers of the group run at once in a process. Both
+    `from_where` is where a new group begins; `threads`: how many handlers of the group run at once in a process;
+    `orderly`: those of one queue one after the other. A message that failed is tried again `max_reconsume_times` times
+    (none given: 16, in order without end), in order after a rest of `suspend_ms`. `trace`: see broker.client. All these
     belong to the group: its handlers must say the same. A coroutine function runs in the client's event loop.
 
     Raises:
@@ -53,11 +70,14 @@ def consumer(
     check_topic(topic)
     check_group(group)
     subscription(topic, expression)
-    if threads < 1:
-        raise HandlingError(f"threads={threads} of group {group} is not valid: at least 1.")
+    trace_topic(trace)
+    _check(group, "threads", threads, 1)
+    _check(group, "max_reconsume_times", max_reconsume_times or 0, 0)
+    _check(group, "suspend_ms", suspend_ms, *SUSPEND_BOUNDS_MS)
+    habits = Habits(from_where, threads, orderly, max_reconsume_times, suspend_ms, trace)
 
     def register(function: Function) -> Function:
-        _register(Handling(topic, group, expression, function, from_where, threads))
+        _register(Handling(topic, group, expression, function, habits))
         return function
 
     return register
@@ -73,6 +93,12 @@ def forget_all() -> None:
     _registered.clear()
 
 
+def _check(group: str, name: str, value: int, least: int, most: int | None = None) -> None:
+    if value < least or (most is not None and value > most):
+        bounds = f"at least {least}" if most is None else f"{least} to {most}"
+        raise HandlingError(f"{name}={value} of group {group} is not valid: {bounds}.")
+
+
 def _register(new: Handling) -> None:
     key = (new.group, new.topic)
     if (other := _registered.get(key)) is not None and other.place != new.place:
@@ -81,9 +107,11 @@ def _register(new: Handling) -> None:
             "one handler. Use another group for one of them, or call one from the other."
         )
     for other in _registered.values():
-        if other.group == new.group and (other.from_where, other.threads) != (new.from_where, new.threads):
+        if other.group == new.group and other.habits != new.habits:
+            names = [each.name for each in fields(Habits)]
+            named = [name for name in names if getattr(other.habits, name) != getattr(new.habits, name)]
             raise HandlingError(
-                f"{new.place} and {other.place} differ about group {new.group}: from_where and threads belong to the "
+                f"{new.place} and {other.place} differ about group {new.group}: {', '.join(named)} belongs to the "
                 "group, give both handlers the same."
             )
     _registered[key] = new

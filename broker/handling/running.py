@@ -20,9 +20,11 @@ def consumers(handlings: Iterable[Handling], namesrv: str) -> dict[str, Consumer
     for handling in handlings:
         one = made.get(handling.group)
         if one is None:
+            habits = handling.habits
             one = made[handling.group] = Consumer(
-                handling.group, namesrv, from_where=handling.from_where, handlers=handling.threads
-            )
+                handling.group, namesrv, from_where=habits.from_where, handlers=habits.threads, orderly=habits.orderly,
+                max_reconsume_times=habits.max_reconsume_times, suspend_ms=habits.suspend_ms, trace=habits.trace,
+            )  # fmt: skip
         one.subscribe(handling.topic, handling.expression, with_connections(handling.handler))
     return made
 

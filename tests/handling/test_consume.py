@@ -42,6 +42,12 @@ HANDLERS = """
                 raise RuntimeError("try again")
             cursor.execute("INSERT INTO bill VALUES (%s, %s)", [message.body.decode(), message.reconsume_times])
 
+    @consumer("steps", group="stepping", from_where="first", orderly=True, suspend_ms=50, trace=True)
+    def step(message):
+        if message.body == b"second" and message.reconsume_times < 2:
+            raise RuntimeError("not yet")
+        print("step", message.body.decode(), flush=True)
+
     @consumer("notes", group="writing", from_where="first")
     async def note(message):
         print("noted", message.body.decode(), flush=True)
@@ -80,7 +86,7 @@ def project(tmp_path: Path, postgres: str) -> Iterator[Project]:
             Admin(broker.namesrv) as admin,
         ):
             database.execute("CREATE TABLE bill (body text, times int)")
-            for topic in ("orders", "notes"):
+            for topic in ("orders", "notes", "steps"):
                 admin.create_topic(topic, queues=2)
             env = {
                 "DJANGO_SETTINGS_MODULE": "settings", "PYTHONPATH": f"{tmp_path}:{REPOSITORY}", "PGDATABASE": DATABASE,
@@ -99,6 +105,8 @@ def test_handlers_of_an_app_get_their_messages_and_finish_what_they_began(projec
         producer.send("notes", b"two")
         child.wait_for(says("noted two"), START_S, "the coroutine's word")
         assert wait_until(lambda: project.bills() == Counter([("one", 0), ("fails once", 1)]), START_S)
+        stepped = [producer.send("steps", body, queue_id=1) for body in (b"first", b"second", b"third")]
+        child.wait_for(says("step third"), START_S, "the last step")
         project.database.execute("SELECT pg_advisory_lock(1)")
         producer.send("orders", b"held")
     assert wait_until(lambda: ("begun", 0) in project.bills(), START_S)
@@ -106,6 +114,10 @@ def test_handlers_of_an_app_get_their_messages_and_finish_what_they_began(projec
     project.database.execute("SELECT pg_advisory_unlock(1)")
     assert child.process.wait(START_S) == 0
     assert child.stop() == 0
+    assert [line for line in child.lines if line.startswith("step ")] == ["step first", "step second", "step third"]
+    with Admin(project.namesrv) as admin:
+        told = [(each.kind, each.retries) for each in admin.traces(stepped[1].message_id) if each.kind == "delivered"]
+    assert told == [("delivered", 0), ("delivered", 1), ("delivered", 2)]
     handled = Counter([("one", 0), ("fails once", 1), ("begun", 0), ("held", 0)])
     assert project.bills() == handled
 

@@ -44,10 +44,10 @@ def test_two_handlers_of_a_topic_in_one_group_are_refused_by_name() -> None:
     assert [each.handler for each in registered()] == [bill]
 
 
-@pytest.mark.parametrize("other", [{"from_where": "first"}, {"threads": 3}])
+@pytest.mark.parametrize("other", [{"from_where": "first"}, {"threads": 3}, {"orderly": True}])
 def test_what_belongs_to_the_group_is_the_same_for_all_its_handlers(other: dict[str, Any]) -> None:
     consumer("orders", "billing")(bill)
-    with pytest.raises(HandlingError, match="differ about group billing"):
+    with pytest.raises(HandlingError, match=f"differ about group billing: {next(iter(other))} belongs"):
         consumer("refunds", "billing", **other)(ship)
 
 
@@ -57,8 +57,20 @@ def test_what_belongs_to_the_group_is_the_same_for_all_its_handlers(other: dict[
 def test_names_that_no_broker_takes_are_refused(arguments: tuple[str, ...]) -> None:
     with pytest.raises(InvalidArgument):
         consumer(*arguments)
-    with pytest.raises(HandlingError, match="at least 1"):
-        consumer("orders", "billing", threads=0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "bounds"),
+    [
+        ({"threads": 0}, "at least 1"),
+        ({"max_reconsume_times": -1}, "at least 0"),
+        ({"suspend_ms": 9}, "10 to 30000"),
+        ({"suspend_ms": 30_001}, "10 to 30000"),
+    ],
+)
+def test_numbers_that_no_consumer_takes_are_refused(wrong: dict[str, Any], bounds: str) -> None:
+    with pytest.raises(HandlingError, match=f"of group billing is not valid: {bounds}"):
+        consumer("orders", "billing", **wrong)
 
 
 def test_the_command_says_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
