@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from broker.client import Admin
 from broker.engine.testing import PowerLoss, SimulatedFiles
+from console.demo.replay import Options
 from spark.jobs import JOBS
 from spark.points import Question
+from tests.client.running import BrokerThread, small_store
 from tests.crash.timerload import TimerLoad
 from tests.crash.transactions import Simulation
 from tests.crash.workload import Workload
+from tests.demo.playing import Run, eventually, write_days
 from tests.spark import plain
 from tests.spark.count import count_all
 from tests.spark.test_jobs import points_of, view
@@ -54,6 +60,28 @@ def levels(seed: int) -> Store:
     load.run(60)
     load.send_delayed()
     return segments_of(files.crash(PowerLoss("kill"))), load.clock.now_ms
+
+
+def test_the_ledger_closes_on_the_demonstration(session: SparkSession, tmp_path: Path) -> None:
+    with BrokerThread(small_store(tmp_path, "1s 30s 1m 10m 30m 1h 2h")) as broker, Admin(broker.namesrv) as admin:
+        with Run(Options(broker.namesrv, write_days(tmp_path / "demo"), speed=1440.0)):
+            eventually(lambda: admin.timer_status().cancelled_total > 0)
+            eventually(lambda: admin.timer_status().rescheduled_total > 0)
+            eventually(lambda: admin.timer_status().released_total > 0)
+        now_ms = admin.timer_status().now_ms
+    segments = {int(path.name): path.read_bytes() for path in (tmp_path / "store" / "commitlog").iterdir()}
+    frames = view(session, segments)
+    rows = JOBS["ledger"](frames, Question(now_ms)).collect()
+    frames.drop()
+    found = points_of([tuple(row) for row in rows])
+    totals = Counter[str]()
+    for key, value in found.items():
+        totals[key[0]] += int(value)
+    assert totals["accepted"] > 200
+    assert min(totals["pending"], totals["released"], totals["cancelled"]) > 0
+    assert totals["difference"] == 0 and "alarm" not in totals
+    expected = count_all(plain.messages(segments), now_ms, [], 1)["ledger"]
+    assert {key: value for key, value in found.items() if value} == {k: v for k, v in expected.items() if v}
 
 
 @pytest.mark.parametrize(

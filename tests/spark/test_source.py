@@ -24,7 +24,10 @@ from pyspark.sql.datasource import (
 
 from broker.engine.disk.files import OsFiles
 from broker.engine.testing import open_engine
+from spark.options import parse_options
 from spark.pushdown import split
+from spark.segment import WINDOW_BYTES
+from spark.source import LogReader
 from spark.store import LogStore, stretches
 from spark.wanted import CLOCK_SLACK_MS, LEAST, MOST, Wanted
 from tests.crash.golden import folders
@@ -183,6 +186,19 @@ def test_a_segment_deleted_after_planning_is_a_row_that_says_so(session: SparkSe
         ["the segment was deleted before it was read"],
     )
     assert sum(row["corrupt"] is None for row in rows) == 5
+
+
+def test_a_segment_deleted_while_it_is_read_is_read_to_its_end(store: Write) -> None:
+    size = 3 * WINDOW_BYTES
+    path = store({0: log_of(*[{"queue_offset": n, "body": bytes(1 << 16)} for n in range(80)], size=size)})
+    reader = LogReader(parse_options({"path": str(path)}))
+    [partition] = reader.partitions()
+    batches = reader.read(partition)
+    first = next(batches)
+    (path / "commitlog" / f"{0:020d}").unlink()
+    rows = [*first.to_pylist(), *(row for batch in batches for row in batch.to_pylist())]
+    assert len(first) < 80
+    assert [(row["queue_offset"], row["corrupt"]) for row in rows] == [(n, None) for n in range(80)]
 
 
 def test_a_folder_by_its_address(session: SparkSession, store: Write) -> None:
