@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -12,6 +13,8 @@ from contextvars import copy_context
 from typing import cast
 
 from ..engine.message import Message
+from .activity import Handling
+from .errors import InvalidArgument
 from .reader import as_delivered
 from .subscription import Subscription
 from .telling import HandlingTelling
@@ -31,12 +34,15 @@ class Handlers:
         self._telling = telling
         self._group = group
         self._client_id = client_id
+        #: what they did of late, by topic
+        self.activity: dict[str, Handling] = {}
         self._wanted: dict[str, tuple[Subscription, Handler]] = {}
         self._threads: ThreadPoolExecutor | None = None
 
     def add(self, wanted: Subscription, handler: Handler) -> None:
         """Have `handler` called for the messages of a topic."""
         self._wanted[wanted.topic] = (wanted, handler)
+        self.activity[wanted.topic] = Handling()
 
     @property
     def subscriptions(self) -> list[Subscription]:
@@ -50,17 +56,31 @@ class Handlers:
     async def handle(self, message: Message) -> bool:
         """Have a message handled; False if its handler raised."""
         seen = as_delivered(message)
-        wanted = self._wanted.get(seen.topic)
-        if wanted is None:
+        if seen.topic not in self._wanted:
             logger.warning("a message of %s came again for %s, which no longer subscribes it", seen.topic, self._group)
             return True
+        _, failure = await self.attempt(message)
+        if failure is not None:
+            logger.error(
+                "handler of %s failed for %s; it comes again", seen.topic, message.unique_key, exc_info=failure
+            )
+        return failure is None
+
+    async def attempt(self, message: Message) -> tuple[float, Exception | None]:
+        """Have a message handled whatever becomes of it: ms that it took, and what the handler raised."""
+        seen = as_delivered(message)
+        wanted = self._wanted.get(seen.topic)
+        if wanted is None:
+            return 0.0, InvalidArgument(f"Topic {seen.topic} is not subscribed here.", field="topic")
+        began_s, failure = time.monotonic(), None
         try:
             with self._telling.handling(seen) if self._telling is not None else nullcontext():
                 await self._call(wanted[1], seen)
-        except Exception:  # a handler may raise anything; that is its way to ask for another attempt
-            logger.exception("handler of %s failed for %s; it comes again", seen.topic, message.unique_key)
-            return False
-        return True
+        except Exception as error:  # a handler may raise anything; that is its way to ask for another attempt
+            failure = error
+        took_ms = (time.monotonic() - began_s) * 1000
+        self.activity[seen.topic].ended(took_ms, has_worked=failure is None)
+        return took_ms, failure
 
     async def _call(self, handler: Handler, message: Message) -> None:
         if (spans := tracing.spans()) is None:

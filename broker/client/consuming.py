@@ -16,6 +16,8 @@ from .membership import Membership
 from .orderly import SUSPEND_MS, OrderlyFlow
 from .producing import trace_writer
 from .reader import QueueReader
+from .runninginfo import Consuming, Properties
+from .selftelling import SelfTelling
 from .session import Session
 from .subscription import ALL, Subscription, subscription
 from .telling import HandlingTelling
@@ -64,6 +66,10 @@ class AsyncConsumer:
         else:
             most = MAX_RECONSUME_TIMES if max_reconsume_times is None else max_reconsume_times
             self._flow = UnorderedFlow(self._handlers, most)
+        self._properties = Properties(
+            group, self.client_id, self._session.namesrv, from_where, threads=handlers, is_orderly=orderly
+        )
+        SelfTelling(self._session, group, self._now, attempt=self._handlers.attempt, is_orderly=orderly)
         self._readers: dict[MessageQueue, QueueReader] = {}
         self._committing: asyncio.Task[None] | None = None
         self._stopping = False
@@ -77,6 +83,10 @@ class AsyncConsumer:
     def queues(self) -> tuple[MessageQueue, ...]:
         """The queues this member reads now."""
         return tuple(self._readers)
+
+    def _now(self) -> Consuming:
+        held = tuple(reader.held(self._flow.locked_ms(queue)) for queue, reader in self._readers.items())
+        return Consuming(self._properties, self._membership.subscriptions, held, self._handlers.activity)
 
     def subscribe(self, topic: str, expression: str, handler: Handler) -> None:
         """Have `handler` called for the messages of `topic` with one of the tags; before start."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from ..engine.message import Message
 from .offsets import QueueOffsets
 from .reader import QueueReader, ReadAhead
+from .runninginfo import QueueWork
 from .session import Session
 from .subscription import Subscription
 from .types import MessageQueue
@@ -78,6 +79,10 @@ class Feed:
         self._ready.clear()
         self._reader.seek(offset)
         self._settled = offset
+
+    def held(self) -> QueueWork:
+        """What can be said of the queue at this moment."""
+        return self._reader.held()
 
     def pause(self) -> None:
         """Give nothing, and read no further ahead."""

@@ -39,6 +39,10 @@ class Flow(ABC):
         """Whether what this member knows of the queue counts."""
         return True
 
+    def locked_ms(self, queue: MessageQueue) -> int | None:
+        """When the queue's lock was renewed (epoch); None where it has none."""
+        return None
+
     @abstractmethod
     async def drain(self, timeout_s: float) -> None:
         """Let handlers that have begun finish, and begin no more; all readers have stopped."""

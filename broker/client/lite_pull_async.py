@@ -18,6 +18,8 @@ from .membership import Membership
 from .producing import trace_writer
 from .queue_places import QueuePlaces, queue_order
 from .reader import IN_FLIGHT_BYTES, IN_FLIGHT_COUNT, ReadAhead
+from .runninginfo import Consuming, Properties
+from .selftelling import SelfTelling
 from .session import Session
 from .subscription import ALL, Subscription, subscription
 from .telling import HandlingTelling
@@ -59,6 +61,8 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
         )
         self._traces = trace_writer(trace, group, namesrv, access)
         self._telling = HandlingTelling(self._traces, group) if self._traces is not None else None
+        self._properties = Properties(group, self.client_id, self._session.namesrv, from_where, is_active=True)
+        SelfTelling(self._session, group, self._now)
         self._way: Literal["subscribe", "assign"] | None = None
         self._wanted: dict[str, Subscription] = {}
         self._brokers: dict[tuple[str, int], str] = {}
@@ -69,6 +73,10 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
     def client_id(self) -> str:
         """This member's name in its group."""
         return self._membership.client_id
+
+    def _now(self) -> Consuming:
+        held = tuple(feed.held() for feed in self._feeds.values())
+        return Consuming(self._properties, tuple(self._wanted.values()), held, {})
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """All queues of a topic that can be read, to choose from for `assign`. Raises RouteNotFound."""

@@ -50,6 +50,11 @@ class Membership:
         """This member's name in its group."""
         return self._heartbeat.client_id
 
+    @property
+    def subscriptions(self) -> tuple[Subscription, ...]:
+        """What this member wants."""
+        return self._subscriptions
+
     def subscribe(self, subscriptions: Iterable[Subscription]) -> None:
         """What this member wants, from the next heartbeat and rebalance on."""
         self._subscriptions = tuple(subscriptions)

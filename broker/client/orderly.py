@@ -169,6 +169,10 @@ class OrderlyFlow(Flow):
         """Only who holds the lock may."""
         return self._locks.is_held(queue)
 
+    def locked_ms(self, queue: MessageQueue) -> int | None:
+        """When the lock was renewed (epoch)."""
+        return self._locks.renewed_ms(queue)
+
     async def let_go(self, reader: QueueReader) -> None:
         """Others have the queue as soon as its handler is done."""
         # others wait for a handler that takes longer; this member's other queues do not

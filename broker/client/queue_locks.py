@@ -85,6 +85,12 @@ class HeldLocks:
         """Whether this member may handle messages of the queue at this moment."""
         return time.monotonic() - self._renewed_s.get(queue, float("-inf")) < TRUSTED_S
 
+    def renewed_ms(self, queue: MessageQueue) -> int | None:
+        """When the lock was renewed (epoch); None while it is not held."""
+        if not self.is_held(queue):
+            return None
+        return int((time.time() - time.monotonic() + self._renewed_s[queue]) * 1000)
+
     async def wait_for(self, queue: MessageQueue) -> None:
         """Return when the queue is held."""
         while not self.is_held(queue):

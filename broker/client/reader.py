@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -15,9 +16,11 @@ from typing import Final
 from ..engine.message import Message
 from ..remoting.client import Response
 from ..remoting.codes import Answer, Request
+from .activity import Pulling
 from .errors import BadAnswer, ClientClosed, ClientError
 from .offsets import QueueOffsets
 from .records import read_delivery, split_records
+from .runninginfo import QueueWork
 from .session import Session
 from .subscription import Subscription
 from .types import MessageQueue
@@ -66,6 +69,7 @@ class QueueReader:
         self._next_offset = -1
         self._committed = -1
         self._from_first = False
+        self._pulling = Pulling()
         self._in_flight: dict[int, int] = {}
         self._in_flight_bytes = 0
         self._room = asyncio.Event()
@@ -118,7 +122,14 @@ class QueueReader:
         size = self._in_flight.pop(message.queue_offset, None)
         if size is not None:
             self._in_flight_bytes -= size
+            self._pulling.done()
             self._make_room()
+
+    def held(self, locked_ms: int | None = None) -> QueueWork:
+        """What can be said of the queue at this moment."""
+        return QueueWork(
+            self.queue, self.finished_offset, dict(self._in_flight), self._pulling, self.dropped, locked_ms
+        )
 
     @property
     def finished_offset(self) -> int:
@@ -172,16 +183,19 @@ class QueueReader:
             "subVersion": str(self.wanted.version),
             "expressionType": self.wanted.kind,
         }
+        began_s = time.monotonic()
         answer = await self._session.ask(
             await self.offsets.address(), Request.PULL_MESSAGE, ext, timeout_ms=PULL_TIMEOUT_MS, accept=_PULL_ANSWERS
         )
         if self.dropped:
             return
-        if answer.code == Answer.SUCCESS:
-            self._take(answer)
+        taken = self._take(answer) if answer.code == Answer.SUCCESS else 0
+        self._pulling.pulled((time.monotonic() - began_s) * 1000, taken)
         self._next_offset = int(answer.ext["nextBeginOffset"])
 
-    def _take(self, answer: Response) -> None:
+    def _take(self, answer: Response) -> int:
+        """Deliver what was pulled; how many messages are wanted of it."""
+        taken = 0
         for record in split_records(answer.body):
             try:
                 message = read_delivery(record)
@@ -194,7 +208,9 @@ class QueueReader:
             self._in_flight[message.queue_offset] = message.size
             self._in_flight_bytes += message.size
             self._deliver(self, message)
+            taken += 1
         self._make_room()
+        return taken
 
     async def send_back(self, message: Message, max_times: int) -> None:
         """Have the broker deliver the message again later, or park it as a dead letter after `max_times`."""

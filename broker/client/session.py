@@ -70,6 +70,11 @@ class Session:
         self._masters: tuple[float, tuple[Broker, ...]] = (float("-inf"), ())
         self._closed = False
 
+    @property
+    def namesrv(self) -> tuple[str, ...]:
+        """The addresses of the name servers."""
+        return self._namesrv
+
     def register(self, code: int, handler: Handler) -> None:
         """Call `handler` for requests with this code that a broker pushes."""
         self._remoting.register(code, handler)

@@ -22,8 +22,9 @@ logger = logging.getLogger(__name__)
 Response = Command
 """What invoke returns: code, remark, ext, body."""
 
-Handler = Callable[[str, Command], Command | None]
-"""Called with (address, request) for a request that the other end pushes; its result is the answer, None for none."""
+Handler = Callable[[str, Command], "Command | asyncio.Future[Command] | None"]
+"""Called with (address, request) for a request that the other end pushes; its result is the answer, now or to come, or
+None for none."""
 
 Sign = Callable[[dict[str, str], bytes], dict[str, str]]
 """The header fields of a request with these fields and body, signed."""
@@ -50,6 +51,8 @@ class RemotingClient:
         self._links: dict[str, _Link] = {}
         self._connecting: dict[str, asyncio.Task[_Link]] = {}
         self._handlers: dict[int, Handler] = {}
+        #: answers to come
+        self._answering: set[asyncio.Future[Command]] = set()
         self._on_lost: list[Callable[[str], None]] = []
         self._closed = False
 
@@ -86,6 +89,8 @@ class RemotingClient:
         self._closed = True
         for task in list(self._connecting.values()):
             task.cancel()
+        for answer in list(self._answering):
+            answer.cancel()
         links, self._links = list(self._links.values()), {}
         for link in links:
             link.close()
@@ -146,14 +151,32 @@ class RemotingClient:
     def _pushed(self, link: _Link, request: Command) -> None:
         handler = self._handlers.get(request.code)
         if handler is None:
-            answer: Command | None = request.answer(
-                code=Answer.REQUEST_CODE_NOT_SUPPORTED, remark=f"request type {request.code} not supported"
-            )
+            remark = f"request type {request.code} not supported"
+            _answer(link, request, request.answer(code=Answer.REQUEST_CODE_NOT_SUPPORTED, remark=remark))
+            return
+        answer = handler(link.address, request)
+        if isinstance(answer, asyncio.Future):
+            self._answering.add(answer)
+            answer.add_done_callback(lambda done: self._answered(link, request, done))
         else:
-            answer = handler(link.address, request)
-        if answer is not None and not request.is_oneway:
-            answer.opaque, answer.flag = request.opaque, answer.flag | RESPONSE_FLAG
-            link.write(encode(answer))
+            _answer(link, request, answer)
+
+    def _answered(self, link: _Link, request: Command, done: asyncio.Future[Command]) -> None:
+        self._answering.discard(done)
+        if done.cancelled():
+            return
+        failure = done.exception()
+        if failure is not None:
+            logger.error("request %s of %s failed", request.code, link.address, exc_info=failure)
+            _answer(link, request, request.answer(code=Answer.SYSTEM_ERROR, remark=type(failure).__name__))
+        else:
+            _answer(link, request, done.result())
+
+
+def _answer(link: _Link, request: Command, answer: Command | None) -> None:
+    if answer is not None and not request.is_oneway:
+        answer.opaque, answer.flag = request.opaque, answer.flag | RESPONSE_FLAG
+        link.write(encode(answer))
 
 
 class _Link(asyncio.Protocol):

@@ -23,6 +23,7 @@ def test_the_examples_work(broker: BrokerThread, capsys: pytest.CaptureFixture[s
         'ship {"number": 4712}',
         "bill 1",
         "bill 2",
+        "true True",
         "['one', 'two', 'three']",
         "b'one'",
         "b'9.99'",

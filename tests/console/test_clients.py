@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -112,14 +113,26 @@ def test_one_client_says_what_it_holds_and_shows_its_threads_when_asked(stage: S
 
 
 def test_a_client_that_does_not_answer_is_shown_all_the_same(stage: Stage, operator: Client) -> None:
-    consumer = Consumer("billing", stage.broker.namesrv, from_where="last")
-    consumer.subscribe("orders", "*", lambda message: None)
-    with consumer:
-        stage.wait_for(lambda: stage.mirror.run_once() or rows(role="consumer"))
-        [row] = rows(role="consumer")
-        answer = operator.get("/clients/one/", {"id": row.client_id})
+    with connected(stage, "c1@7"):
+        answer = operator.get("/clients/one/", {"id": "c1@7"})
     assert answer.status_code == 200
     assert "This client does not answer such questions." in words(answer)
+
+
+def test_a_python_consumer_shows_its_queues(stage: Stage, operator: Client) -> None:
+    stage.producer.send("orders", "one", queue_id=1)
+    got = threading.Event()
+    consumer = Consumer("billing", stage.broker.namesrv, from_where="first")
+    consumer.subscribe("orders", "*", lambda message: got.set())
+    with consumer:
+        assert got.wait(20), "the consumer got nothing"
+        stage.wait_for(lambda: stage.mirror.run_once() or rows(role="consumer"))
+        [row] = rows(role="consumer")
+        page = words(operator.get("/clients/one/", {"id": row.client_id}))
+        held = queries.running("billing", row.client_id).info
+    assert "What it says it does for billing" in page
+    assert held is not None
+    assert [each.queue.queue_id for each in held.queues if each.queue.topic == "orders"] == [0, 1]
 
 
 def test_who_has_left_is_not_found(stage: Stage, operator: Client) -> None:

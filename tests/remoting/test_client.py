@@ -122,6 +122,29 @@ async def test_pushed_requests_reach_their_handler_and_are_answered(partner: Par
     assert heard[0].ext == {"from": partner.address}
 
 
+async def test_answers_that_come_later_are_sent_then_and_failures_are_said(
+    partner: Partner, client: RemotingClient
+) -> None:
+    later: list[asyncio.Future[Command]] = []
+
+    def take(_: str, request: Command) -> asyncio.Future[Command]:
+        later.append(asyncio.get_running_loop().create_future())
+        return later[-1]
+
+    client.register(309, take)
+    pushed = [Command(309, opaque=number) for number in (7, 8, 9)]
+    partner.reply = lambda request: (
+        b"" if request.is_response else b"".join(map(encode, pushed)) + encode(request.answer())
+    )
+    await client.invoke(partner.address, 1)
+    await asyncio.wait_for(partner.heard.get(), 5)
+    later[2].cancel()
+    later[1].set_exception(ValueError("no"))
+    later[0].set_result(pushed[0].answer(body=b"done"))
+    heard = [await asyncio.wait_for(partner.heard.get(), 5) for _ in range(2)]
+    assert {(command.opaque, command.code, command.body) for command in heard} == {(7, 0, b"done"), (8, 1, b"")}
+
+
 async def test_oneway_requests_say_so(partner: Partner, client: RemotingClient) -> None:
     partner.reply = lambda request: b""
     await client.oneway(partner.address, 15, {"a": "b"}, b"body")
