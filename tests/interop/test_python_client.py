@@ -140,6 +140,38 @@ def test_admin_reads_progress_and_connections_of_a_group(
     assert admin.consume_stats(group).lag == 0
 
 
+def test_a_messages_way_is_told_and_read(server: Server, admin: Admin, inbox: Inbox, topic: str, group: str) -> None:
+    with Producer("python-traced", server.namesrv, trace=True) as producer:
+        sent = producer.send(topic, "told", keys=["k1"])
+    consumer = Consumer(group, server.namesrv, from_where="first", trace=True)
+    consumer.subscribe(topic, "*", lambda message: inbox.put((message, now_ms())))
+    with consumer:
+        inbox.get(timeout=WAIT_S)
+    assert wait_until(lambda: len(admin.traces(sent.message_id)) >= 3, WAIT_S)
+    told = admin.traces(sent.message_id)
+    assert [(each.kind, each.group) for each in told] == [
+        ("sent", "python-traced"), ("delivered", group), ("handled", group),
+    ]  # fmt: skip
+    assert [each.succeeded for each in told] == [True, None, True]
+
+
+def test_a_consumer_says_what_it_does(
+    server: Server, producer: Producer, admin: Admin, consumer: Consumer, inbox: Inbox, topic: str, group: str
+) -> None:
+    sent = producer.send(topic, "payload")
+    consumer.start()
+    inbox.get(timeout=WAIT_S)
+
+    def offsets() -> dict[int, int | None]:
+        held = admin.running_info(group, consumer.core.client_id).queues
+        return {each.queue.queue_id: each.offset for each in held if each.queue.topic == topic}
+
+    assert wait_until(lambda: offsets().get(sent.queue_id) == 1, WAIT_S)
+    info = admin.running_info(group, consumer.core.client_id, with_stack=True)
+    assert "MainThread" in info.stack
+    assert topic in {each.topic for each in info.topics}
+
+
 def test_topic_is_created_and_deleted(admin: Admin, topic: str) -> None:
     admin.create_topic(topic, queues=7)
     assert wait_until(lambda: len(admin.route(topic).writable()) == 7)
