@@ -21,6 +21,7 @@ from django.template.loader import render_to_string
 from django.utils import translation
 
 from console import queries
+from console.access.topics import NOTHING, VisibleTopics, looking
 from console.operations.reading import operation_page
 
 #: renderings at the same time; each may wait for the broker
@@ -45,6 +46,8 @@ class LivePage:
     name: str
     argument: str = ""
     query: tuple[tuple[str, str], ...] = ()
+    #: what the one who looks may see; nothing until it is said
+    visible: VisibleTopics = NOTHING
 
     @property
     def template(self) -> str:
@@ -201,7 +204,7 @@ fragments = Fragments()
 
 
 def _render(page: LivePage, language: str, sequence: int) -> Parts:
-    with translation.override(language):
+    with translation.override(language), looking(page.visible):
         html = render_to_string(page.template, {"data": page.read(), "sequence": sequence, "live": True})
     return parts_of(html)
 

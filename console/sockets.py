@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from dataclasses import replace
 from importlib import import_module
 from time import monotonic
 from typing import Any
@@ -18,12 +19,14 @@ from channels.auth import get_user
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
+from django.http import Http404
 from django.template import TemplateDoesNotExist
 from django.template.loader import get_template
 from django.utils.translation import get_supported_language_variant
 from django.utils.translation.trans_real import parse_accept_lang_header
 
 from console.access.roles import VIEW
+from console.access.topics import VisibleTopics, visible_topics
 from console.announcements import announcements
 from console.live import LivePage, fragments, page_of
 
@@ -57,7 +60,8 @@ class LiveConsumer(AsyncWebsocketConsumer):
         """Refuse strangers and other origins in the handshake; then a snapshot, then what changes."""
         self._serving: asyncio.Task[None] | None = None
         self._heard = 0
-        if not same_origin(self.scope) or not await self._is_allowed():
+        visible = await self._visible() if same_origin(self.scope) else None
+        if visible is None:
             await self.close()
             return
         await self.accept()
@@ -67,7 +71,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         elif len(announcements) >= MAX_SOCKETS:
             await self.close(TRY_LATER)
         else:
-            self._serving = asyncio.create_task(self._serve(page, language_of(self.scope)))
+            self._serving = asyncio.create_task(self._serve(replace(page, visible=visible), language_of(self.scope)))
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         """A page has nothing to say: a few short frames are ignored, more end the connection."""
@@ -104,7 +108,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
                 wake.clear()
                 if monotonic() - checked_s > RECHECK_S:
                     checked_s = monotonic()
-                    if not await self._is_allowed():
+                    if await self._visible() != page.visible:
                         await self.close(SESSION_ENDED)
                         return
         finally:
@@ -114,6 +118,9 @@ class LiveConsumer(AsyncWebsocketConsumer):
         """Send the parts that differ from what was sent last."""
         try:
             parts = await fragments.parts(page, language, sequence)
+        except Http404:
+            await self.close(NO_SUCH_PAGE)
+            return
         except Exception:
             # the page stays as it is and says that it is stale; the next announcement tries again
             logger.exception("the live page %s could not be rendered", page.name)
@@ -123,20 +130,20 @@ class LiveConsumer(AsyncWebsocketConsumer):
             await self.send(text_data="".join(changed))
             sent.update(parts)
 
-    async def _is_allowed(self) -> bool:
-        """The session still exists, its user is active, may see the console, and has not changed the password since."""
+    async def _visible(self) -> VisibleTopics | None:
+        """What the user sees; None: the session has ended, or its user is not active, or may not see the console."""
         key = self.scope["session"].session_key if "session" in self.scope else None
         if not key:
-            return False
+            return None
         store = import_module(settings.SESSION_ENGINE).SessionStore(key)
         user: Any = await get_user({"session": store})
-        return bool(user.is_authenticated and user.is_active and await may_see(user))
+        return await seen_by(user) if user.is_authenticated and user.is_active else None
 
 
 @database_sync_to_async
-def may_see(user: Any) -> bool:
-    """The user may see the console."""
-    return bool(user.has_perm(VIEW))
+def seen_by(user: Any) -> VisibleTopics | None:
+    """What the user may see of the console; None: nothing at all."""
+    return visible_topics(user) if user.has_perm(VIEW) else None
 
 
 def same_origin(scope: dict[str, Any]) -> bool:

@@ -13,11 +13,14 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 
 from console.access.roles import VIEW
+from console.access.topics import NOTHING, look_as, looking, visible_topics
 
 #: names of addresses that decide for themselves, or are for everybody
 OPEN = frozenset({"login", "logout", "healthz", "readyz", "metrics", "set_language"})
 #: Django's own admin has its own door: staff only
 OPEN_SPACES = frozenset({"admin"})
+#: what it has for who sees some topics only: it shows rows as they are, of all topics
+_LIMITED_ADMIN = frozenset({"index", "login", "logout", "password_change", "password_change_done", "jsi18n"})
 
 
 class Gate:
@@ -27,13 +30,20 @@ class Gate:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        """Nothing but what process_view does."""
-        return self.get_response(request)
+        """Who looks is said by process_view, and forgotten with the request."""
+        with looking(NOTHING):
+            return self.get_response(request)
 
     def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponse | None:
         """To the login page who is not signed in; 403 for who may not see the console."""
         match = request.resolver_match
-        if match is None or match.url_name in OPEN or OPEN_SPACES & set(match.namespaces):
+        visible = visible_topics(request.user) if request.user.is_authenticated else NOTHING
+        look_as(visible)
+        if match is not None and OPEN_SPACES & set(match.namespaces):
+            if request.user.is_authenticated and not visible.is_all and match.url_name not in _LIMITED_ADMIN:
+                raise PermissionDenied("topics")
+            return None
+        if match is None or match.url_name in OPEN:
             return None
         if not request.user.is_authenticated:
             return redirect_to_login(request.get_full_path())

@@ -1,15 +1,29 @@
-"""The one place that decides which topics a user sees."""
+"""The one place that decides which topics, groups of consumers and Redisson queues a user sees and acts on.
+
+A user with prefixes sees topics and queues that begin with one of them, and groups that read such topics and no others.
+Topics of tries and dead letters are their group's. Whatever is not known to be seen is not (docs/decisions/0011).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
+from typing import TypeVar
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db.models import Q
 
+from broker.models import ConsumerOffset
 from console.access.rows import TopicPermission
+
+#: topics that belong to a consumer group (MixAll.RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX)
+OF_GROUP = ("%RETRY%", "%DLQ%")
+
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +31,11 @@ class VisibleTopics:
     """Topics that begin with one of ``prefixes``; None: all of them, and what is about no topic."""
 
     prefixes: tuple[str, ...] | None = None
+
+    @property
+    def is_all(self) -> bool:
+        """Nothing is kept from this user."""
+        return self.prefixes is None
 
     def among(self, field: str) -> Q:
         """Return the condition on a field with a topic's name; what is about none is left out unless all are seen."""
@@ -26,12 +45,91 @@ class VisibleTopics:
         return reduce(or_, begins, Q(pk__in=())) & ~Q(**{field: ""})
 
 
+#: everything, and nothing
+ALL, NOTHING = VisibleTopics(), VisibleTopics(())
+
+
 def visible_topics(user: AbstractBaseUser | AnonymousUser) -> VisibleTopics:
     """Return which topics a user sees: those that the groups of the user name, all if none names any."""
     if not user.is_active:
-        return VisibleTopics(())
+        return NOTHING
     if getattr(user, "is_superuser", False):
-        return VisibleTopics()
+        return ALL
     rows = TopicPermission.objects.filter(group__user=user.pk)
     prefixes = tuple(sorted(set(rows.values_list("prefix", flat=True))))
-    return VisibleTopics(prefixes) if prefixes and "" not in prefixes else VisibleTopics()
+    return VisibleTopics(prefixes) if prefixes and "" not in prefixes else ALL
+
+
+@dataclass(slots=True)
+class Eyes:
+    """Answers about single names; what it has looked up of groups it keeps, so make one for each page."""
+
+    visible: VisibleTopics = ALL
+    _groups: frozenset[str] | None = None
+
+    @property
+    def see_all(self) -> bool:
+        """Nothing is kept from this user."""
+        return self.visible.is_all
+
+    def topic(self, name: str | None) -> bool:
+        """Whether the topic is seen; a name that is not known is not."""
+        if self.visible.prefixes is None:
+            return True
+        for prefix in OF_GROUP:
+            if name and name.startswith(prefix):
+                return self.group(name.removeprefix(prefix))
+        return self._begins(name)
+
+    def group(self, name: str | None) -> bool:
+        """Whether the consumer group is seen: it reads something, and all that it reads is seen."""
+        return self.see_all or name in self._groups_seen()
+
+    def queue(self, name: str | None) -> bool:
+        """Whether the Redisson queue is seen: its name is measured as a topic's is."""
+        return self._begins(name)
+
+    def rows(self, found: Iterable[Row], topic: Callable[[Row], str | None]) -> tuple[Row, ...]:
+        """Those whose topic is seen."""
+        return tuple(row for row in found if self.topic(topic(row)))
+
+    def _begins(self, name: str | None) -> bool:
+        return self.visible.prefixes is None or (bool(name) and str(name).startswith(self.visible.prefixes))
+
+    def _groups_seen(self) -> frozenset[str]:
+        if self._groups is None:
+            read: dict[str, bool] = {}
+            for group, topic in ConsumerOffset.objects.values_list("group", "topic").distinct().order_by():
+                if not topic.startswith(OF_GROUP):
+                    read[group] = read.get(group, True) and self._begins(topic)
+            self._groups = frozenset(group for group, is_seen in read.items() if is_seen)
+        return self._groups
+
+
+#: set for the time of a request or of one rendering of a live page; elsewhere (jobs, REST by tokens) everything is seen
+_looking: ContextVar[VisibleTopics] = ContextVar("looking", default=ALL)
+
+
+@contextmanager
+def looking(visible: VisibleTopics) -> Iterator[None]:
+    """All reads of the pages within are limited to these topics."""
+    token = _looking.set(visible)
+    try:
+        yield
+    finally:
+        _looking.reset(token)
+
+
+def look_as(visible: VisibleTopics) -> None:
+    """From here on within `looking`: who looks is known only when the session has been read."""
+    _looking.set(visible)
+
+
+def sight() -> VisibleTopics:
+    """What may be seen here and now."""
+    return _looking.get()
+
+
+def eyes() -> Eyes:
+    """The same, to ask about names."""
+    return Eyes(sight())

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from console.operations.errors import NotAllowed
+from console.access.topics import ALL, Eyes, VisibleTopics, visible_topics
+from console.operations.errors import NotAllowed, OutOfReach
+from console.operations.reach import Reach
 from console.operations.rows import AuditEntry
 
 STEER_TIMERS = "console.steer_timers"
@@ -33,18 +35,29 @@ class Actor:
     name: str
     permissions: frozenset[str]
     user_id: int | None = None
+    #: topics that it may touch; who has a token is bounded by the token
+    visible: VisibleTopics = ALL
 
     @classmethod
     def of(cls, user: Any) -> Actor:
         """A signed-in person."""
         allowed = frozenset(permission for permission in PERMISSIONS if user.has_perm(permission))
-        return cls(user.get_username(), allowed, user.pk)
+        return cls(user.get_username(), allowed, user.pk, visible_topics(user))
 
     def require(self, permission: str, kind: str) -> None:
         """Raises NotAllowed, and says so in the audit."""
         if permission not in self.permissions:
-            AuditEntry.objects.create(
-                user_id=self.user_id, actor=self.name, what=AuditEntry.What.DENIED, kind=kind,
-                result={"permission": permission},
-            )  # fmt: skip
+            self._note_denial(kind, permission)
             raise NotAllowed(permission)
+
+    def require_reach(self, reach: Reach, kind: str) -> None:
+        """Raises OutOfReach when it touches what the actor does not see, and says so in the audit."""
+        if not reach.is_seen(Eyes(self.visible)):
+            self._note_denial(kind, "topics")
+            raise OutOfReach
+
+    def _note_denial(self, kind: str, permission: str) -> None:
+        AuditEntry.objects.create(
+            user_id=self.user_id, actor=self.name, what=AuditEntry.What.DENIED, kind=kind,
+            result={"permission": permission},
+        )  # fmt: skip

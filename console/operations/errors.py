@@ -2,12 +2,15 @@
 
 OperationError
 ├── NotAllowed          the person or token may not do this
+│   └── OutOfReach      it touches topics that this person does not see, or nothing bounds it to others
+│   └── SamePerson      a second person is needed, and this is the one who asked
 ├── InvalidParameter    a field is wrong; `field` names it
 ├── ReasonMissing       no reason was given
 ├── NotTyped            many are hit and the number was not typed
 ├── PreviewStale        what was shown is too old to be confirmed: look again
 ├── TooMany             more match than one operation may touch
 └── NotPossible         the state of the operation, or the broker, does not allow it
+    └── PreviewChanged  what was asked for is not what would be done now
 """
 
 from __future__ import annotations
@@ -28,6 +31,22 @@ class NotAllowed(OperationError):
     def __init__(self, permission: str) -> None:
         super().__init__(f"This needs the permission {permission}; ask an administrator for it.")
         self.permission = permission
+
+
+class OutOfReach(NotAllowed):
+    """You see some topics only, and this is not bounded to them; choose rows, or a filter with a topic that you see."""
+
+    def __init__(self) -> None:
+        OperationError.__init__(self)
+        self.permission = "topics"
+
+
+class SamePerson(NotAllowed):
+    """Somebody else has to approve or decline it, signed in here."""
+
+    def __init__(self) -> None:
+        OperationError.__init__(self)
+        self.permission = "second person"
 
 
 class InvalidParameter(OperationError):
@@ -68,3 +87,10 @@ class TooMany(OperationError):
 
 class NotPossible(OperationError):
     """This cannot be done now."""
+
+
+class PreviewChanged(NotPossible):
+    """What was asked for is not what would be done now."""
+
+    def __init__(self, name: str, now: object, asked: object) -> None:
+        super().__init__(f"{name}: {now} now, {asked} when it was asked for. Decline it, and have it asked for anew.")

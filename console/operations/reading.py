@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from console.access.topics import Eyes, eyes
 from console.operations import runner
 from console.operations.preview import Preview
+from console.operations.reach import reach_of
 from console.operations.registry import KINDS
 from console.operations.rows import AuditEntry, Operation, OperationItem
 from console.operations.undoing import Undo, undo_of
@@ -15,6 +18,8 @@ from console.queries.clock import now_ms
 #: items on one page, and operations in the list
 ITEMS = 100
 LISTED = 50
+#: of the newest operations, so many are looked through for those that somebody sees who does not see all
+LOOKED_THROUGH = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,7 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
     """One operation; None if there is no such."""
     number = number_of(text)
     row = Operation.objects.filter(pk=number).first() if number else None
-    if row is None:
+    if row is None or not is_seen(row, eyes()):
         return None
     items = row.items.filter(number__gt=after)
     found = list((items.filter(outcome=outcome) if outcome else items)[: ITEMS + 1])
@@ -84,5 +89,20 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
 def operation_list(offset: int = 0) -> tuple[tuple[Operation, ...], bool]:
     """Operations that were confirmed, the newest first, and whether there are more."""
     rows = Operation.objects.exclude(state=Operation.State.DRAFT)
-    found = list(rows[offset : offset + LISTED + 1])
+    if eyes().see_all:
+        found = list(rows[offset : offset + LISTED + 1])
+    else:
+        found = list(seen_operations())[offset : offset + LISTED + 1]
     return tuple(found[:LISTED]), len(found) > LISTED
+
+
+def is_seen(row: Operation, seen: Eyes) -> bool:
+    """Whether all that it touches is seen."""
+    return reach_of(row.kind, row.parameters, row.preview).is_seen(seen)
+
+
+def seen_operations() -> Iterator[Operation]:
+    """Of the newest that were confirmed, those that may be seen here."""
+    seen = eyes()
+    rows = Operation.objects.exclude(state=Operation.State.DRAFT)[:LOOKED_THROUGH]
+    return (row for row in rows if is_seen(row, seen))

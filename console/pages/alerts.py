@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 
 from django.contrib.auth.decorators import login_required, permission_required
@@ -11,6 +12,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
+from console.access.topics import Eyes, eyes
 from console.alerts.rows import Alert, AlertRule, Silence
 from console.live import number
 from console.queries.clock import now_ms
@@ -19,6 +21,8 @@ VIEW, SILENCE = "console.view_alert", "console.silence_alerts"
 #: offered lengths of quiet, in minutes
 LENGTHS_MIN = (30, 120, 480, 1_440)
 LISTED = 100
+#: what is watched of a consumer group; a queue of Redisson's, and the broker itself, are the others
+_OF_GROUPS = (AlertRule.What.BACKLOG, AlertRule.What.STILL, AlertRule.What.DEAD_LETTERS)
 
 
 @require_safe
@@ -67,17 +71,32 @@ def _back() -> HttpResponse:
 
 
 def _page(request: HttpRequest, error: str, status: int = 200) -> HttpResponse:
-    rows = Alert.objects.select_related("rule")
+    rows, seen = Alert.objects.select_related("rule"), eyes()
     context = {
         "here": "alerts",
         "now_ms": now_ms(),
-        "open_ones": list(rows.exclude(state=Alert.State.ENDED).order_by("-state", "since")[:LISTED]),
-        "past": list(rows.filter(state=Alert.State.ENDED).order_by("-ended_at")[:LISTED]),
-        "rules": list(AlertRule.objects.all()),
-        "silences": list(Silence.objects.select_related("rule").filter(until__gt=timezone.now())),
+        "open_ones": _seen(rows.exclude(state=Alert.State.ENDED).order_by("-state", "since")[:LISTED], seen),
+        "past": _seen(rows.filter(state=Alert.State.ENDED).order_by("-ended_at")[:LISTED], seen),
+        "rules": [rule for rule in AlertRule.objects.all() if _is_named(rule, rule.subject, seen)],
+        "silences": [
+            row
+            for row in Silence.objects.select_related("rule").filter(until__gt=timezone.now())
+            if seen.see_all or row.subject == "*" or seen.queue(row.subject) or seen.group(row.subject)
+        ],
         "lengths": LENGTHS_MIN,
         "may_silence": request.user.has_perm(SILENCE),
         "may_change": request.user.is_staff and request.user.has_perm("console.change_alertrule"),
         "error": error,
     }
     return render(request, "alerts/page.html", context, status=status)
+
+
+def _seen(rows: Iterable[Alert], seen: Eyes) -> list[Alert]:
+    return [row for row in rows if _is_named(row.rule, row.subject, seen)]
+
+
+def _is_named(rule: AlertRule, subject: str, seen: Eyes) -> bool:
+    """Whether the name of what is watched is one that the reader sees."""
+    if rule.what in _OF_GROUPS:
+        return subject == "*" or seen.group(subject)
+    return rule.what != AlertRule.What.STUCK_QUEUE or subject == "*" or seen.queue(subject)

@@ -12,8 +12,10 @@ from django.shortcuts import render
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
+from console.access.topics import eyes
 from console.live import number
 from console.operations.moments import bound_ms
+from console.operations.reading import seen_operations
 from console.operations.registry import KINDS
 from console.operations.rows import AuditEntry
 from console.pages.exporting import FORMS, exported
@@ -74,6 +76,9 @@ def _asked(request: HttpRequest) -> tuple[dict[str, str], dict[str, str], QueryS
     given = {name: request.GET.get(name, "").replace("\0", "").strip()[:most] for name, most in _LENGTHS.items()}
     errors: dict[str, str] = {}
     rows = AuditEntry.objects.order_by("-pk")
+    if not eyes().see_all:
+        # parameters and outcomes name what was touched: what was about no operation that is seen is left out
+        rows = rows.filter(operation__in=[row.pk for row in seen_operations()])
     for name, lookup in (("actor", "actor"), ("what", "what"), ("kind", "kind"), ("text", "reason__icontains")):
         if given[name]:
             rows = rows.filter(**{lookup: given[name]})

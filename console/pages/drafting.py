@@ -16,7 +16,7 @@ from broker.client import ClientError
 from broker.redisson import RedissonError
 from console.operations import desk
 from console.operations.actor import Actor
-from console.operations.errors import NotAllowed, OperationError
+from console.operations.errors import NotAllowed, OperationError, OutOfReach
 from console.operations.reading import number_of
 from console.operations.registry import KINDS
 from console.pages.refusals import words
@@ -54,6 +54,9 @@ def draft(
     """Preview, and see the operation's page; a page that says what was wrong if there is nothing to preview."""
     try:
         row = desk.draft(kind, parameters(), Actor.of(request.user), number=number)
+    except OutOfReach as error:
+        context = {"here": family, "error": words(error), "list_page": reverse(LISTS[family])}
+        return render(request, "operations/refused.html", context, status=403)
     except NotAllowed as error:
         raise PermissionDenied(str(error)) from None
     except _REFUSALS as error:

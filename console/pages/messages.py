@@ -75,9 +75,10 @@ def message(request: HttpRequest, message_id: str) -> HttpResponse:
 @login_required
 def body(request: HttpRequest, message_id: str) -> HttpResponse:
     """The stored bytes as a download: never shown by the browser, whatever they are."""
-    content = raw_body(message_id, request.GET.get("topic", "")[:255] or None)
-    if content is None:
+    found = raw_body(message_id, request.GET.get("topic", "")[:255] or None)
+    if found is None:
         raise Http404(_("There is no such message."))
+    _topic, content = found
     response = HttpResponse(content, content_type="application/octet-stream")
     response["Content-Disposition"] = 'attachment; filename="body.bin"'
     response["X-Content-Type-Options"] = "nosniff"

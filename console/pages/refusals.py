@@ -10,6 +10,7 @@ from console.operations.errors import (
     NameNotTyped,
     NotPossible,
     NotTyped,
+    OutOfReach,
     PreviewStale,
     ReasonMissing,
     TooMany,
@@ -26,6 +27,11 @@ def words(error: Exception) -> str:
         return _("The broker did not do it: %(error)s") % {"error": error}
     if isinstance(error, InvalidParameter) and error.field == "moment":
         return str(error)
+    if isinstance(error, OutOfReach):
+        return _(
+            "You see some topics only, and this is not bounded to them: "
+            "choose rows of theirs, or filter by one of them."
+        )
     plain: dict[type[Exception], str] = {
         ReasonMissing: _("Say why: the reason is kept in the audit."),
         NameNotTyped: _("Type the name to confirm."),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 
 from django.conf import settings
 
 from broker.client import Admin
 from broker.client.timers import Herd, TimerStatus
+from console.access.topics import Eyes
 from console.queries.asking import ask
 from console.queries.delayed_queues import delayed_queues
 from console.queries.mirrored import Mirrored
@@ -50,6 +51,18 @@ def afar(here: Mirrored) -> Afar:
     finally:
         _asking.release()
     return found
+
+
+def seen_by(eyes: Eyes, known: Afar) -> Afar:
+    """Without the names of topics and queues that are not seen."""
+    if eyes.see_all:
+        return known
+    herds = tuple(
+        Herd(herd.due_ms, herd.count, [each for each in herd.topics if eyes.topic(each.topic)], herd.last_late_ms)
+        for herd in known.herds
+    )
+    queues = None if known.queues is None else tuple(row for row in known.queues if eyes.queue(row.name))
+    return replace(known, herds=herds, queues=queues)
 
 
 def forget() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from django.db.models import Count, Max, Sum
 
 from broker.models import ConsumerOffset, Queue, Topic
+from console.access.topics import Eyes
 from console.queries.lags import lags_by_group
 from console.queries.mirrored import Mirrored, mirrored
 from console.queries.shapes.history import History
@@ -19,12 +20,21 @@ TOPIC_REQUESTS = (21, 202)
 MAX_COUNT = 200
 
 
-def topics(*, search: str = "", kind: str = "", order: str = "name", offset: int = 0, count: int = 100) -> Topics:
-    """Topics whose name contains `search`; kind "" is all but system topics, "all" is all, else a TopicKind value;
-    order: name, messages, rate or last, with "-" before it the other way round."""
-    here = mirrored()
+def topics(
+    *,
+    search: str = "",
+    kind: str = "",
+    order: str = "name",
+    offset: int = 0,
+    count: int = 100,
+    eyes: Eyes | None = None,
+) -> Topics:
+    """Topics that `eyes` see and whose name contains `search`; kind "" is all but system topics, "all" is all, else a
+    TopicKind value; order: name, messages, rate or last, with "-" before it the other way round."""
+    here, eyes = mirrored(), eyes or Eyes()
     count, offset = min(max(count, 1), MAX_COUNT), max(offset, 0)
-    found = [row for row in Topic.objects.filter(broker=here.name) if search.lower() in row.name.lower()]
+    named = [row for row in Topic.objects.filter(broker=here.name) if search.lower() in row.name.lower()]
+    found = [row for row in named if eyes.topic(row.name)]
     counts = Counter(str(kind_of(row)) for row in found)
     chosen = [row for row in found if _wanted(row, kind)]
     ends = _ends(here)

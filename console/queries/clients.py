@@ -8,6 +8,7 @@ from dataclasses import replace
 from broker.client import Admin, BrokerRefused, NotSupported
 from broker.client.clientasking import ConnectedClient
 from broker.models import ConsumerGroup
+from console.access.topics import Eyes
 from console.queries.asking import ask
 from console.queries.mirrored import Mirrored, mirrored
 from console.queries.shapes.clients import ClientPage, ClientRole, ClientRow, Clients, Running
@@ -20,8 +21,8 @@ MAX_COUNT = 200
 GROUPS_ASKED = 500
 
 
-def clients(*, search: str = "", role: str = "", offset: int = 0, count: int = 50) -> Clients:
-    """Clients whose id, group, address or language contains `search`, by group; one row for each group of each."""
+def clients(*, search: str = "", role: str = "", offset: int = 0, count: int = 50, eyes: Eyes | None = None) -> Clients:
+    """Clients that `eyes` see and whose id, group, address or language contains `search`, a row for each group."""
     here = mirrored()
     count, offset = min(max(count, 1), MAX_COUNT), max(offset, 0)
     groups = _groups(here)
@@ -29,7 +30,7 @@ def clients(*, search: str = "", role: str = "", offset: int = 0, count: int = 5
         lambda admin: _connected(admin, groups[:GROUPS_ASKED]), source=here.name, requests=CLIENT_REQUESTS
     )
     producers, consumers = found if found is not None else (None, ())
-    rows = [_row(each) for each in (*consumers, *(producers or ()))]
+    rows = [_row(each) for each in (*consumers, *(producers or ())) if _is_seen(each, eyes)]
     wanted = [row for row in rows if row.role == role or role not in ClientRole.values]
     wanted = sorted((row for row in wanted if _matches(row, search)), key=_order)
     return Clients(
@@ -37,8 +38,8 @@ def clients(*, search: str = "", role: str = "", offset: int = 0, count: int = 5
         now_ms=here.now_ms,
         rows=tuple(wanted[offset : offset + count]),
         total=len(wanted),
-        producers=None if producers is None else len(producers),
-        consumers=len(consumers),
+        producers=None if producers is None else sum(row.role is ClientRole.PRODUCER for row in rows),
+        consumers=sum(row.role is ClientRole.CONSUMER for row in rows),
         clients=len({row.client_id for row in rows}),
         offset=offset,
         count=count,
@@ -49,13 +50,14 @@ def clients(*, search: str = "", role: str = "", offset: int = 0, count: int = 5
     )
 
 
-def client(client_id: str) -> ClientPage:
-    """One client in all its groups."""
+def client(client_id: str, eyes: Eyes | None = None) -> ClientPage:
+    """One client in all its groups that `eyes` see."""
     here = mirrored()
     groups = _groups(here)[:GROUPS_ASKED]
     found, evidence = ask(lambda admin: _connected(admin, groups), source=here.name, requests=CLIENT_REQUESTS)
     producers, consumers = found if found is not None else (None, ())
-    rows = [_row(each) for each in (*consumers, *(producers or ())) if each.client_id == client_id]
+    found_all = (each for each in (*consumers, *(producers or ())) if each.client_id == client_id)
+    rows = [_row(each) for each in found_all if _is_seen(each, eyes)]
     if not rows and not evidence.stale:
         evidence = replace(evidence, stale_reason=StaleReason.NOT_THERE)
     return ClientPage(evidence, here.now_ms, client_id, tuple(sorted(rows, key=_order)), here.polling)
@@ -68,6 +70,13 @@ def running(group: str, client_id: str, *, with_stack: bool = False) -> Running:
         requests=RUNNING_REQUESTS,
     )  # fmt: skip
     return Running(group, evidence, info)
+
+
+def _is_seen(each: ConnectedClient, eyes: Eyes | None) -> bool:
+    """Nobody tells which topics a producer sends to: it is seen by who sees all."""
+    if eyes is None or eyes.see_all:
+        return True
+    return each.role == ClientRole.CONSUMER and eyes.group(each.group) and all(map(eyes.topic, each.subscriptions))
 
 
 def _groups(here: Mirrored) -> list[str]:

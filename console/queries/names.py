@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from broker.models import ConsumerGroup, Topic
+from console.access.topics import eyes
 from console.queries.mirrored import mirrored
 
 
 def topics_named(text: str, count: int) -> list[str]:
     """At most `count` topics, RocketMQ's own left out."""
     found = Topic.objects.filter(broker=mirrored().name, is_system=False, name__icontains=text)
-    return _first(found.values_list("name", flat=True), text, count)
+    seen = eyes()
+    return _first((name for name in found.values_list("name", flat=True) if seen.topic(name)), text, count)
 
 
 def groups_named(text: str, count: int) -> list[str]:
     """At most `count` consumer groups, RocketMQ's own left out."""
     found = ConsumerGroup.objects.filter(broker=mirrored().name, is_system=False, name__icontains=text)
-    return _first(found.values_list("name", flat=True), text, count)
+    seen = eyes()
+    return _first((name for name in found.values_list("name", flat=True) if seen.group(name)), text, count)
 
 
 def _first(names: Iterable[str], text: str, count: int) -> list[str]:

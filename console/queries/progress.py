@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from broker.client import Admin, BrokerRefused
 from broker.client.types import ConsumeStats, GroupConnections
 from broker.models import ConsumerGroup, ConsumerOffset, Queue
+from console.access.topics import Eyes
 from console.queries.asking import ask
 from console.queries.lags import GroupLag, lags_by_group
 from console.queries.mirrored import Mirrored, mirrored
@@ -22,11 +23,11 @@ MAX_COUNT = 200
 NOT_ONLINE = 206
 
 
-def groups(*, search: str = "", offset: int = 0, count: int = 100) -> Groups:
-    """Consumer groups but RocketMQ's own, the one furthest behind first."""
+def groups(*, search: str = "", offset: int = 0, count: int = 100, eyes: Eyes | None = None) -> Groups:
+    """Consumer groups that `eyes` see, but RocketMQ's own, the one furthest behind first."""
     here = mirrored()
     count, offset = min(max(count, 1), MAX_COUNT), max(offset, 0)
-    rows = group_rows(here, search)
+    rows = group_rows(here, search, eyes)
     rows.sort(key=lambda row: (-(row.lag or 0), row.name))
     return Groups(
         evidence=here.evidence(polled_by=GROUP_REQUESTS),
@@ -39,11 +40,11 @@ def groups(*, search: str = "", offset: int = 0, count: int = 100) -> Groups:
     )
 
 
-def group_rows(here: Mirrored, search: str = "") -> list[GroupRow]:
-    """Every group whose name contains `search`."""
+def group_rows(here: Mirrored, search: str = "", eyes: Eyes | None = None) -> list[GroupRow]:
+    """Every group that `eyes` see and whose name contains `search`."""
     found = ConsumerGroup.objects.filter(broker=here.name, is_system=False, name__icontains=search).order_by("name")
     lags = {lag.group: lag for lag in lags_by_group(here.name)}
-    listed = list(found)
+    listed = [row for row in found if eyes is None or eyes.group(row.name)]
     histories = here.histories("group", [row.name for row in listed])
     dead = _dead_letters(here)
     given_up = here.histories("topic", [f"%DLQ%{name}" for name in dead])

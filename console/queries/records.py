@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message, RouteNotFound
 from broker.models import ConsumerOffset, Topic
+from console.access.topics import Eyes
 from console.queries.asking import ask
 from console.queries.bodies import body_of
 from console.queries.catalogue import topics
@@ -67,12 +68,12 @@ def message(message_id: str, topic: str | None = None) -> MessagePage:
     )
 
 
-def raw_body(message_id: str, topic: str | None = None) -> bytes | None:
-    """The body as stored, None when there is no such message or the broker does not answer."""
+def raw_body(message_id: str, topic: str | None = None) -> tuple[str, bytes] | None:
+    """Real topic and body as stored, None when there is no such message or the broker does not answer."""
     opened, _ = ask(
         lambda admin: _open(admin, message_id.strip(), topic), source=mirrored().name, requests=MESSAGE_REQUESTS
     )
-    return opened.body if opened is not None else None
+    return (Trail(opened).real_topic, opened.body) if opened is not None else None
 
 
 def messages(topic: str, key: str, limit: int = 64) -> MessageSearch:
@@ -82,13 +83,14 @@ def messages(topic: str, key: str, limit: int = 64) -> MessageSearch:
     return MessageSearch(evidence, here.now_ms, topic, key, tuple(found or ()), limit)
 
 
-def messages_everywhere(key: str, limit: int = 64) -> MessageSearch:
-    """The same in the EVERYWHERE topics that were written to last; `topic` is empty, `topics` says how many."""
-    here = mirrored()
-    names = [row.name for row in topics(order="-last", count=EVERYWHERE).rows]
+def messages_everywhere(key: str, limit: int = 64, eyes: Eyes | None = None) -> MessageSearch:
+    """The same in those EVERYWHERE topics that `eyes` see and were written to last; `topic` is empty."""
+    here, seen = mirrored(), eyes or Eyes()
+    names = [row.name for row in topics(order="-last", count=EVERYWHERE, eyes=seen).rows]
 
     def search(admin: Admin) -> list[Found]:
-        hits = [_hit(record, _real_topic(record), pending=True) for record in _waiting(admin, key, limit)]
+        waiting = [record for record in _waiting(admin, key, limit) if seen.topic(_real_topic(record))]
+        hits = [_hit(record, _real_topic(record), pending=True) for record in waiting]
         for name in names:
             try:
                 hits += [_hit(record, name, pending=False) for record in admin.messages_by_key(name, key, limit)]

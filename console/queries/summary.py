@@ -6,8 +6,9 @@ from django.conf import settings
 from django.db.models import Sum
 
 from broker.models import Broker, Queue, RateHistory, Topic
+from console.access.topics import Eyes
 from console.house import roster
-from console.queries.afar import afar
+from console.queries.afar import afar, seen_by
 from console.queries.findings import findings_of
 from console.queries.mirrored import Mirrored, mirrored
 from console.queries.progress import group_rows
@@ -20,17 +21,17 @@ from console.queries.timers import timer_figures
 OVERVIEW_REQUESTS = (*LANE_REQUESTS, 21, 28, 201, 208)
 
 
-def overview() -> Overview:
-    """What is wrong, what happens next, how much."""
-    here = mirrored()
+def overview(eyes: Eyes | None = None) -> Overview:
+    """What is wrong, what happens next, how much; names and groups are those that `eyes` see."""
+    here, eyes = mirrored(), eyes or Eyes()
     rows = levels(here)
     histories = here.histories("level", [str(row.level) for row in rows])
     lanes = [lane_of(row, here, histories[str(row.level)]) for row in rows]
-    groups = group_rows(here)
+    groups = group_rows(here, eyes=eyes)
     strip = figures(here, lanes)
     brokers = (_broker(here.broker),) if here.broker else ()
     mirror = mirror_row(here)
-    known = afar(here)
+    known = seen_by(eyes, afar(here))
     lags = [row.lag for row in groups if row.lag is not None]
     lag = sum(lags) if lags else None
     return Overview(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html import unescape
 from typing import Any
 
@@ -12,6 +13,7 @@ from django.test import Client
 
 from broker.redisson import DelayedQueue
 from console import queries
+from console.access.topics import ALL
 from console.live import fragments, page_of
 from console.queries.redis_asking import hang_up
 from tests.console.delayed_stage import (
@@ -125,6 +127,7 @@ def test_what_is_wrong_with_a_form_is_said(orders: DelayedQueue, operator: Clien
 async def test_the_page_is_live(orders: DelayedQueue) -> None:
     live = page_of("delayed_queues", "search=ord")
     assert live is not None
+    live = replace(live, visible=ALL)
     parts = await fragments.parts(live, "en", 1)
     assert set(parts) == {"#stale", "#figures", "#queues", "#services"}
     assert "orders" in parts["#queues"]
@@ -133,6 +136,7 @@ async def test_the_page_is_live(orders: DelayedQueue) -> None:
 async def test_the_page_of_a_queue_is_live(orders: DelayedQueue) -> None:
     live = page_of("delayed_queue", "name=orders")
     assert live is not None
+    live = replace(live, visible=ALL)
     parts = await fragments.parts(live, "en", 1)
     assert set(parts) == {"#stale", "#state", "#figures", "#next", "#handing"}
     assert "order-0" in parts["#next"] and "order-5" not in parts["#next"]

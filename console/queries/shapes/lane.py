@@ -53,3 +53,5 @@ class LanePage:
     previous_offset: int | None
     next_offset: int | None
     last_offset: int | None
+    #: messages of this page that the reader may not see
+    left_out: int = 0

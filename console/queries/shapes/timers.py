@@ -77,6 +77,8 @@ class TimerList:
     newest_read: int | None = None
     #: how many records there are to read there
     records: int | None = None
+    #: timers of this page that the reader may not see
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,261 @@
+"""Who sees some topics only: no page, file or live frame names another one, and nothing is done to it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+import redis
+from django.contrib.auth.models import Group
+from django.http import Http404
+from django.test import Client
+
+from broker.client import Consumer, Decision, TransactionProducer, prepare
+from broker.redisson import DelayedQueue
+from console import queries
+from console.access.rows import TopicPermission
+from console.access.topics import ALL, NOTHING, Eyes, looking, visible_topics
+from console.alerts.rows import AlertRule
+from console.live import _PAGES, LivePage, _render
+from console.operations import desk
+from console.operations.actor import Actor
+from console.operations.errors import OutOfReach
+from console.operations.reach import reach_of
+from console.operations.rows import AuditEntry
+from console.queries import limited
+from console.queries.afar import forget
+from tests.console.delayed_stage import MINUTE
+from tests.console.people import browser_of, person
+from tests.console.stage import Stage
+from tests.console.test_roles import CLOSED
+
+HOUR_MS = 3_600_000
+FOREIGN = "payroll"
+#: opens of its own address as well as by a list
+NAMED = [
+    "/topics/payroll/", "/topics/payroll/tail/", "/topics/payroll/0/", "/groups/wages/", "/dead-letters/of/wages/",
+    "/messages/?topic=payroll", "/messages/?topic=payroll&q=payroll-1", "/redisson/queue/?name=payroll",
+    "/topics/SCHEDULE_TOPIC_XXXX/15/", "/topics/%25RETRY%25wages/", "/topics/rmq_sys_wheel_timer/0/",
+]  # fmt: skip
+
+#: pages that name it to who sees all
+TOLD_TO_ALL = {
+    "/topics/", "/groups/", "/alerts/", "/audit/", "/operations/", "/timers/", "/timers/list/", "/transactions/",
+    "/transactions/list/", "/redisson/", "/dead-letters/", "/schedule/16/", "/messages/", "/find/?q=ay",
+}  # fmt: skip
+
+
+def limited_person(name: str, *prefixes: str) -> Any:
+    """An operator who sees what begins with the prefixes."""
+    user = person(name, role="operator")
+    group = Group.objects.create(name=f"of {name}")
+    user.groups.add(group)
+    for prefix in prefixes:
+        TopicPermission.objects.create(group=group, prefix=prefix)
+    return user
+
+
+@pytest.fixture
+def filled(stage: Stage, server: redis.Redis) -> Iterator[Stage]:
+    """The same of `orders`, which is seen, and of `payroll`, which is not."""
+    forget()
+    stage.admin.create_topic(FOREIGN, queues=1)
+    for topic, group in (("orders", "billing"), (FOREIGN, "wages")):
+        note = {"note": topic}
+        sent = stage.producer.send(topic, topic, keys=[f"{topic}-1"], tag=topic, queue_id=0, properties=note)
+        stage.producer.send(topic, topic, keys=[f"{topic}-2"], delay_level=16)
+        due_ms = time.time_ns() // 1_000_000 + HOUR_MS
+        stage.producer.send(topic, topic, keys=[f"{topic}-3"], schedule_key=f"{topic}-3", deliver_at_ms=due_ms)
+        record = stage.admin.message_by_offset_id(sent.offset_message_id)
+        stage.admin.create_group(group)
+        stage.admin.move_group(group, topic, 0, 0)
+        stage.admin.send_back(group, record, delay_level=-1, max_reconsume_times=0)
+        DelayedQueue(topic, server).offer(topic, delay=MINUTE)
+        AlertRule.objects.create(what="backlog", subject=group, limit=1)
+        with TransactionProducer(f"of-{topic}", stage.broker.namesrv, check=lambda _: Decision.UNKNOWN) as producer:
+            producer.commit(producer.send_half(topic, prepare(topic, keys=[f"{topic}-4"])))
+            producer.send_half(topic, prepare(topic, keys=[f"{topic}-5"]))
+    stage.mirror.run_once()
+    stage.wait_for(lambda: len(stage.admin.timers(0, due_ms + HOUR_MS).items) == 2)
+    yield stage
+    forget()
+
+
+def drafts_of(topic: str, group: str) -> list[tuple[str, dict[str, Any]]]:
+    """An operation of each family on a topic."""
+    return [
+        ("timers.cancel", {"filter": {"topic": topic}}),
+        ("groups.reset_offsets", {"group": group, "topic": topic, "to": "last"}),
+        ("dead_letters.send_as_new", {"group": group, "filter": {}, "is_all": True}),
+        ("topics.change", {"name": topic, "settings": {"read_queues": 3}}),
+        ("groups.delete", {"name": group}),
+        ("redisson.clear", {"queue": topic}),
+    ]
+
+
+def ids_of(stage: Stage, topic: str) -> list[str]:
+    """Offset ids of the topic's messages, parked ones included."""
+    keys = [f"{topic}-{number}" for number in (1, 2)]
+    hits = [*queries.messages(topic, keys[0]).hits, *queries.messages(topic, keys[1]).hits]
+    assert len(hits) >= 2
+    return [hit.offset_message_id for hit in hits]
+
+
+def text_of(browser: Client, path: str) -> str:
+    page: Any = browser.get(path)
+    return (b"".join(page) if page.streaming else page.content).decode()
+
+
+def test_no_page_names_a_topic_that_is_not_seen(filled: Stage, actor: Actor, operator: Client) -> None:
+    user = limited_person("anna", "ord")
+    anna = browser_of(user)
+    rows = [desk.draft(kind, given, actor) for kind, given in drafts_of(FOREIGN, "wages")]
+    mine = [desk.draft(kind, given, actor) for kind, given in drafts_of("orders", "billing")]
+    for row in (rows[1], mine[1]):
+        desk.confirm(row.pk, actor, reason=str(row.parameters["topic"]))
+    timers = {row.topic: row.position for row in filled.admin.timers(0, 2**62).items}
+    paths = [path for _, path in CLOSED]
+    paths += ["/topics/?kind=all", "/timers/list/", "/messages/?q=payroll-1", "/messages/?q=payroll-2", "/find/?q=ay"]
+    for path in (*paths, "/schedule/16/", "/messages/?q=orders-1", "/audit/data.json", "/groups/billing/"):
+        shown = text_of(anna, path)
+        # what was asked for stands in the page that answers
+        assert FOREIGN not in shown.replace(path.partition("?q=")[2] or "nothing", ""), path
+        assert "wages" not in shown, path
+        if path in TOLD_TO_ALL:
+            told = text_of(operator, path)
+            assert FOREIGN in told or "wages" in told, path
+    closed = [*NAMED, f"/timers/{timers[FOREIGN]}/", *(f"/operations/{row.pk}/" for row in rows)]
+    halves = {row.topic: row.position for row in filled.admin.transactions("open").items}
+    closed.append(f"/transactions/{halves[FOREIGN]}/")
+    closed += [f"/messages/{each}/{part}" for each in ids_of(filled, FOREIGN) for part in ("", "body")]
+    for path in closed:
+        assert anna.get(path).status_code == 404, path
+
+
+def test_what_is_seen_is_there(filled: Stage, actor: Actor) -> None:
+    anna = browser_of(limited_person("anna", "ord"))
+    mine = [desk.draft(kind, given, actor) for kind, given in drafts_of("orders", "billing")]
+    timers = {row.topic: row.position for row in filled.admin.timers(0, 2**62).items}
+    half = next(row.position for row in filled.admin.transactions("open").items if row.topic == "orders")
+    for path, word in (
+        ("/transactions/", "orders-4"), ("/transactions/list/", "orders-5"), (f"/transactions/{half}/", "orders-5"),
+        ("/topics/", "orders"), ("/topics/orders/", "billing"), ("/groups/", "billing"), ("/schedule/16/", "orders-2"),
+        ("/timers/list/", "orders-3"), (f"/timers/{timers['orders']}/", "orders-3"), ("/dead-letters/", "billing"),
+        ("/dead-letters/of/billing/", "orders-1"), ("/redisson/", "orders"), ("/redisson/queue/?name=orders", "orders"),
+        ("/messages/?q=orders-1", "orders-1"), ("/alerts/", "billing"), ("/find/?q=bil", "billing"),
+        ("/topics/%25DLQ%25billing/0/", "orders-1"),
+        *((f"/messages/{each}/", "orders-") for each in ids_of(filled, "orders")),
+        *((f"/operations/{row.pk}/", "") for row in mine),
+    ):  # fmt: skip
+        page = anna.get(path)
+        assert page.status_code == 200, path
+        assert word in page.content.decode(), path
+
+
+def test_nothing_is_done_to_what_is_not_seen(filled: Stage, actor: Actor, operator: Client) -> None:
+    user = limited_person("anna", "ord")
+    anna = Actor.of(user)
+    for kind, given in drafts_of(FOREIGN, "wages"):
+        with pytest.raises(OutOfReach):
+            desk.draft(kind, given, anna)
+        theirs = desk.draft(kind, given, actor)
+        for step in (desk.abort, desk.go_on):
+            with pytest.raises(OutOfReach):
+                step(theirs.pk, anna)
+        with pytest.raises(OutOfReach):
+            desk.confirm(theirs.pk, anna, reason="why not")
+        with pytest.raises(OutOfReach):
+            desk.look_again(theirs, anna)
+    positions = [{"position": row.position} for row in filled.admin.timers(0, 2**62).items]
+    unbounded: list[tuple[str, dict[str, Any]]] = [
+        ("timers.cancel", {"filter": {}, "is_all": True}), ("timers.cancel", {"targets": positions}),
+        ("timers.pause", {}), ("transactions.commit", {"filter": {"state": "open"}, "is_all": True}),
+        ("topics.create", {"name": "payroll-2", "settings": {}}), ("groups.create", {"name": "fresh", "settings": {}}),
+        ("redisson.move", {"queue": "orders", "to": FOREIGN, "filter": {}, "is_all": True}),
+    ]  # fmt: skip
+    for kind, given in unbounded:
+        with pytest.raises(OutOfReach):
+            desk.draft(kind, given, anna)
+    assert len(filled.admin.timers(0, 2**62).items) == 2
+    assert set(AuditEntry.objects.values_list("what", flat=True)) == {"denied"}
+    for kind, given in drafts_of("orders", "billing"):
+        assert desk.draft(kind, given, anna).state == "draft"
+    form = {"kind": "timers.cancel", "scope": "matching", "is_all": "1"}
+    refused = browser_of(user).post("/operations/draft/", form)
+    assert refused.status_code == 403
+    assert "filter by one of them" in refused.content.decode()
+    kept = desk.start("timers.cancel", {"filter": {"topic": "orders"}}, anna, reason="mine")
+    assert kept.results == {"cancelled": 1}
+    again = {"operation": str(kept.pk)}
+    assert desk.draft("timers.take_back", again, anna).preview["count"] == 1
+    with pytest.raises(OutOfReach):
+        desk.draft("timers.take_back", again, Actor.of(limited_person("ben", "pay")))
+
+
+def test_live_frames_are_limited_as_pages_are(filled: Stage) -> None:
+    visible = visible_topics(limited_person("anna", "ord"))
+    arguments = {"topic": "orders", "tail": "orders", "group": "billing", "lane": "16"}
+    queries_of = {"delayed_queue": (("name", "orders"),), "topics": (("kind", "all"),)}
+    for name, kind in _PAGES.items():
+        if name in ("operation", "client"):
+            continue
+        page = LivePage(name, arguments[name] if kind.takes_argument else "", queries_of.get(name, ()), visible)
+        html = "".join(_render(page, "en", 1).values())
+        assert html, name
+        assert FOREIGN not in html, name
+        assert "wages" not in html, name
+    for page in (LivePage("topic", FOREIGN, (), visible), LivePage("group", "wages", (), visible)):
+        with pytest.raises(Http404):
+            _render(page, "en", 1)
+    with pytest.raises(Http404):
+        _render(LivePage("topic", "orders"), "en", 1)
+
+
+def test_a_client_is_seen_with_all_that_it_reads(filled: Stage) -> None:
+    with ExitStack() as consumers:
+        for group, topic in (("billing", "orders"), ("wages", FOREIGN)):
+            consumer = Consumer(group, filled.broker.namesrv)
+            consumer.subscribe(topic, "*", lambda message: None)
+            consumers.enter_context(consumer)
+        filled.wait_for(lambda: len(filled.admin.consumers(["billing", "wages"])) == 2)
+        filled.mirror.run_once()
+        with looking(visible_topics(limited_person("anna", "ord"))):
+            assert [row.group for row in queries.clients().rows] == ["billing"]
+        assert {row.group for row in queries.clients().rows} >= {"billing", "wages", "tests"}
+
+
+def test_a_group_is_seen_if_all_that_it_reads_is(filled: Stage) -> None:
+    visible = visible_topics(limited_person("anna", "ord"))
+    assert Eyes(visible).group("billing")
+    assert not Eyes(visible).group("wages")
+    assert not Eyes(visible).group("there is none")
+    filled.admin.move_group("billing", FOREIGN, 0, 0)
+    filled.mirror.run_once()
+    assert not Eyes(visible).group("billing")
+    assert Eyes(ALL).group("billing")
+    assert not Eyes(NOTHING).topic("orders")
+
+
+def test_every_read_of_the_pages_is_a_limited_one() -> None:
+    assert {getattr(queries, name).__module__ for name in queries.__all__} == {limited.__name__}
+
+
+def test_what_no_rule_bounds_is_for_those_who_see_all() -> None:
+    assert reach_of("new.kind", {"name": "orders"}, None).is_seen(Eyes(ALL))
+    assert not reach_of("new.kind", {"name": "orders"}, None).is_seen(Eyes(NOTHING))
+
+
+def test_staff_that_sees_some_topics_only_has_no_tables_of_all(db: None) -> None:
+    user = limited_person("boss", "ord")
+    user.is_staff = True
+    user.save()
+    user.groups.add(Group.objects.get(name="administrator"))
+    browser: Client = browser_of(user)
+    assert browser.get("/admin/").status_code == 200
+    for table in ("broker/topic/", "console/operation/", "auth/user/"):
+        assert browser.get(f"/admin/{table}").status_code == 403, table
+    TopicPermission.objects.all().delete()
+    assert browser.get("/admin/auth/user/").status_code == 200
