@@ -23,6 +23,12 @@ class Readable:
         """Return the offset that the next message of a queue will have. Raises TopicNotFound."""
         return self._reader.bounds(topic, queue_id)[1]
 
+    def queue_growth(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Return the end of a queue, as ``queue_end``, and the bytes of all records that it took since it was opened
+        (of some that are not to be seen yet, too). Raises TopicNotFound."""
+        queue = self._store.queues.get(topic, queue_id)
+        return self._reader.bounds(topic, queue_id)[1], queue.taken_bytes if queue is not None else 0
+
     def pull(
         self,
         topic: str,

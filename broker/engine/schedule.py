@@ -16,6 +16,7 @@ from .config import parse_delay_levels
 from .disk import json_file
 from .disk.files import join
 from .errors import CorruptRecord, EngineError, RecordNotFound, StoreRefused
+from .histogram import LATENCY_BOUNDS_MS, Histogram
 from .lanes import Lane, ProgressWrite
 from .levels import DelayLevel, LevelStatus
 from .message import Message
@@ -56,6 +57,8 @@ class Schedule:
         self._store = store
         self._mender = mender
         self._release = release
+        #: how late messages left since the start, in ms
+        self.released = Histogram(LATENCY_BOUNDS_MS)
         delays = parse_delay_levels(store.config.delay_levels)
         self.levels = tuple(DelayLevel(number, delay_ms) for number, delay_ms in enumerate(delays, 1))
         self._lanes = [Lane(level.number, level.delay_ms) for level in self.levels]
@@ -222,6 +225,7 @@ class Schedule:
             lane.pass_gone()
             lane.released_total += 1
             lane.lateness.add(now_ms, now_ms - due_ms)
+            self.released.add(max(0, now_ms - due_ms))
             if now_ms < due_ms:
                 lane.early_total += 1
         for level in {level for level, _, _ in notes}:

@@ -14,6 +14,7 @@ from prometheus_client import ProcessCollector
 from prometheus_client.metrics_core import (
     CounterMetricFamily,
     GaugeMetricFamily,
+    HistogramMetricFamily,
     Metric,
     StateSetMetricFamily,
 )
@@ -21,12 +22,13 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from ..engine.errors import TopicNotFound
+from ..engine.histogram import Histogram
 from ..engine.message import decode
 from ..engine.store.topics import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
 from .clients import Member
 from .server import Server
 from .state import BrokerState
-from .statistics import GROUP_GET_NUMS, TOPIC_PUT_NUMS
+from .statistics import GROUP_GET_NUMS, GROUP_GET_SIZE, TOPIC_PUT_NUMS, TOPIC_PUT_SIZE
 
 _STATES = ("OK", "DEGRADED", "READONLY", "FAILED", "CLOSED")
 _LANGUAGES = frozenset((
@@ -66,7 +68,8 @@ class BrokerMetrics:
 
     async def text(self) -> bytes:
         """All metrics as of now; what is asked for at the same time is collected twice."""
-        families = [*self._broker(), *self._store(), *self._flows(), *self._clients(), *self._timers()]
+        families = [*self._broker(), *self._store(), *self._flows(), *self._sends()]
+        families += [*self._transactions(), *self._clients(), *self._timers()]
         families += [family async for family in self._lags()]
         families += self._process.collect()
         return await asyncio.to_thread(generate_latest, _Gathered(families))
@@ -77,6 +80,17 @@ class BrokerMetrics:
     def _counter(self, name: str, meaning: str, rows: Iterable[tuple[Labels, float]]) -> Metric:
         assert name.endswith("_total"), name
         return self._filled(CounterMetricFamily(name.removesuffix("_total"), meaning), name, rows)
+
+    def _histogram(self, name: str, meaning: str, rows: Iterable[tuple[Labels, Histogram]]) -> Metric:
+        family = HistogramMetricFamily(name, meaning, labels=())
+        for labels, counted in rows:
+            own, count = self._own | labels, 0
+            for bound, count in counted.buckets():
+                up_to = "+Inf" if bound is None else repr(float(bound))
+                family.add_sample(f"{name}_bucket", own | {"le": up_to}, count)
+            family.add_sample(f"{name}_count", own, count)
+            family.add_sample(f"{name}_sum", own, counted.sum)
+        return family
 
     def _filled(self, family: Metric, name: str, rows: Iterable[tuple[Labels, float]]) -> Metric:
         for labels, value in rows:
@@ -117,19 +131,37 @@ class BrokerMetrics:
 
     def _flows(self) -> Iterator[Metric]:
         totals = self._state.statistics.totals
-        put = [(_of_topic(topic), float(total)) for topic, total in totals(TOPIC_PUT_NUMS)]
-        yield self._counter("rocketmq_messages_in_total", "Messages that queues took", put)
-        got = []
-        for key, total in totals(GROUP_GET_NUMS):
-            topic, _, group = key.partition("@")
-            got.append((_of_group(topic, group), float(total)))
-        yield self._counter("rocketmq_messages_out_total", "Messages given to groups", got)
+        for name, meaning, counted in (
+            ("messages", "Messages that queues took", TOPIC_PUT_NUMS),
+            ("throughput", "Bytes of records that queues took", TOPIC_PUT_SIZE),
+        ):
+            put = [(_of_topic(topic), float(total)) for topic, total in totals(counted)]
+            yield self._counter(f"rocketmq_{name}_in_total", meaning, put)
+        for name, meaning, counted in (
+            ("messages", "Messages given to groups", GROUP_GET_NUMS),
+            ("throughput", "Bytes of records given to groups", GROUP_GET_SIZE),
+        ):
+            pairs = ((key.partition("@"), float(total)) for key, total in totals(counted))
+            got = [(_of_group(topic, group), total) for (topic, _, group), total in pairs]
+            yield self._counter(f"rocketmq_{name}_out_total", meaning, got)
         dead = [
             ({"consumer_group": topic.removeprefix(DLQ_PREFIX)}, float(total))
             for topic, total in totals(TOPIC_PUT_NUMS)
             if topic.startswith(DLQ_PREFIX)
         ]
         yield self._counter("rocketmq_send_to_dlq_messages_total", "Messages that no group could consume", dead)
+
+    def _sends(self) -> Iterator[Metric]:
+        sends = self._state.sends
+        yield self._histogram("rocketmq_message_size", "Bytes of records that were sent", [({}, sends.sizes)])
+        meaning = "Ms from taking a message to its answer, when it is durable"
+        yield self._histogram("escapement_send_latency_milliseconds", meaning, [({}, sends.latencies)])
+        late = (("level", self._engine.schedule.released), ("timer", self._engine.timers.pace.released_late))
+        meaning = "Ms from when a message was due to when consumers could have it"
+        rows = [({"kind": kind}, counted) for kind, counted in late]
+        yield self._histogram("escapement_release_lateness_milliseconds", meaning, rows)
+
+    def _transactions(self) -> Iterator[Metric]:
         book = self._engine.transactions.summary()
         for name, key in (("commit", "commitTotal"), ("rollback", "rollbackTotal")):
             yield self._counter(f"rocketmq_{name}_messages_total", "Transactions ended so", [({}, book[key])])

@@ -185,7 +185,7 @@ class BrokerService:
         loop = asyncio.get_running_loop()
         waiting = WaitingPulls(loop, self._clock)
         state = self._state = BrokerState(engine, self.config, self._clock, waiting, self._clock())
-        state.statistics.begin(engine.topics.all(), engine.queue_end)
+        state.statistics.begin(engine.topics.all(), engine.queue_growth)
         send, transactions, pop = SendProcessor(state), TransactionProcessor(state), PopProcessor(state, loop)
         send.instead[Request.END_TRANSACTION.to_bytes(2, "big")] = transactions.express
         processors: tuple[Processor, ...] = (
@@ -225,11 +225,12 @@ class BrokerService:
 
     def _stored(self, tickets: list[Ticket]) -> None:
         self._running.put_total += len(tickets)
+        self._running.sends.stored(tickets, self._clock())
         self._replies.write(tickets)
 
     def _arrived(self, arrivals: set[tuple[str, int]]) -> None:
         state = self._running
-        state.statistics.arrived(arrivals, state.engine.queue_end, self._clock())
+        state.statistics.arrived(arrivals, state.engine.queue_growth, self._clock())
         state.waiting.wake(arrivals)
         if self._waiting_pops is not None:
             self._waiting_pops.wake(arrivals)

@@ -12,6 +12,7 @@ from .clients import Clients
 from .locks import QueueLocks
 from .rates import Rates
 from .resets import OffsetResets
+from .sends import Sends
 from .server import Connection
 from .statistics import Statistics
 from .waiting import WaitingPulls
@@ -31,6 +32,7 @@ class BrokerState:
     rates: Rates = field(default_factory=Rates)
     calls: ClientCalls = field(default_factory=ClientCalls)
     resets: OffsetResets = field(default_factory=OffsetResets)
+    sends: Sends = field(default_factory=Sends)
     statistics: Statistics = field(init=False)
     hurry: Callable[[], None] = lambda: None
     """To be called after a handler made something due, or appended it outside of a request."""

@@ -19,13 +19,18 @@ from ..engine.errors import TopicNotFound
 from ..engine.store.topics import SYSTEM_PREFIX, SYSTEM_TOPICS, Topic
 
 TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
+TOPIC_PUT_SIZE = "TOPIC_PUT_SIZE"
 GROUP_GET_NUMS = "GROUP_GET_NUMS"
+GROUP_GET_SIZE = "GROUP_GET_SIZE"
 SENT_BACK_NUMS = "SNDBCK_PUT_NUMS"
 BROKER_PUT_NUMS = "BROKER_PUT_NUMS"
 BROKER_GET_NUMS = "BROKER_GET_NUMS"
 
 MOST_COUNTERS = 50_000
 """Pairs of topics and groups, and topics; one more has the oldest forgotten."""
+
+Growth = Callable[[str, int], tuple[int, int]]
+"""Of a queue of a topic: its end, and the bytes of all records that it took (both only grow)."""
 
 #: length of a stretch in ms, stretches in the window
 _WINDOWS = ((10_000, 6), (600_000, 6), (3_600_000, 24))
@@ -75,43 +80,43 @@ class Statistics:
     def __init__(self, cluster_name: str, now_ms: int) -> None:
         self._cluster_name = cluster_name
         self._counters: dict[tuple[str, str], Counter] = {}
-        self._ends: dict[tuple[str, int], int] = {}
+        self._known: dict[tuple[str, int], tuple[int, int]] = {}
         self.put = _Daily(now_ms)
         self.get = _Daily(now_ms)
 
-    def begin(self, topics: Iterable[Topic], end_of: Callable[[str, int], int]) -> None:
-        """Where the queues end now: what comes from here on is counted."""
+    def begin(self, topics: Iterable[Topic], growth_of: Growth) -> None:
+        """How far the queues have come by now: what comes from here on is counted."""
         for topic in topics:
             for queue_id in range(max(topic.read_queues, topic.write_queues)):
-                self._ends[topic.name, queue_id] = end_of(topic.name, queue_id)
+                self._known[topic.name, queue_id] = growth_of(topic.name, queue_id)
 
-    def arrived(self, queues: Iterable[tuple[str, int]], end_of: Callable[[str, int], int], now_ms: int) -> None:
+    def arrived(self, queues: Iterable[tuple[str, int]], growth_of: Growth, now_ms: int) -> None:
         """These queues became longer; the broker's own are no messages of its senders."""
         total = 0
-        counts: dict[str, int] = {}
-        for topic, queue_id in queues:
+        grown: dict[str, tuple[int, int]] = {}
+        for key in queues:
             try:
-                count = self._grown(topic, queue_id, end_of(topic, queue_id))
+                end, taken_bytes = growth_of(*key)
             except TopicNotFound:
                 continue
-            if count > 0:
-                counts[topic] = counts.get(topic, 0) + count
-        for topic, count in counts.items():
+            known_end, known_bytes = self._known.get(key, (0, 0))
+            self._known[key] = end, taken_bytes
+            if end > known_end:
+                count, size_bytes = grown.get(key[0], (0, 0))
+                grown[key[0]] = count + end - known_end, size_bytes + taken_bytes - known_bytes
+        for topic, (count, size_bytes) in grown.items():
             self._add(TOPIC_PUT_NUMS, topic, count, now_ms)
+            self._add(TOPIC_PUT_SIZE, topic, size_bytes, now_ms)
             total += 0 if topic.startswith(SYSTEM_PREFIX) or topic in SYSTEM_TOPICS else count
         if total:
             self._add(BROKER_PUT_NUMS, self._cluster_name, total, now_ms)
             self.put.add(total, now_ms)
 
-    def _grown(self, topic: str, queue_id: int, end: int) -> int:
-        key = (topic, queue_id)
-        count = end - self._ends.get(key, 0)
-        self._ends[key] = end
-        return count
-
-    def given(self, group: str, topic: str, count: int, now_ms: int) -> None:
-        """Messages were given to a group."""
-        self._add(GROUP_GET_NUMS, f"{topic}@{group}", count, now_ms)
+    def given(self, group: str, topic: str, count: int, size_bytes: int, now_ms: int) -> None:
+        """Messages were given to a group, so many bytes of records in all."""
+        key = f"{topic}@{group}"
+        self._add(GROUP_GET_NUMS, key, count, now_ms)
+        self._add(GROUP_GET_SIZE, key, size_bytes, now_ms)
         self._add(BROKER_GET_NUMS, self._cluster_name, count, now_ms)
         self.get.add(count, now_ms)
 
@@ -121,7 +126,7 @@ class Statistics:
 
     def forget_topic(self, topic: str) -> None:
         """A topic is gone; one of its name begins anew."""
-        self._ends = {key: end for key, end in self._ends.items() if key[0] != topic}
+        self._known = {key: known for key, known in self._known.items() if key[0] != topic}
         self._counters = {key: counter for key, counter in self._counters.items() if key[1].partition("@")[0] != topic}
 
     def sums(self, name: str, key: str, now_ms: int) -> tuple[Sum, Sum, Sum] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from broker.engine.config import EngineConfig
+from broker.engine.histogram import Histogram
 from broker.remoting.codes import Answer, Request
 from broker.remoting.pages import CONTENT_TYPE
 from broker.remoting.service import BrokerService
@@ -89,6 +91,59 @@ async def test_what_was_popped_is_in_flight(service: BrokerService, json_peer: P
     await popper.pop()
     found = await metrics_of(service)
     assert [value for labels, value in found["rocketmq_consumer_inflight_messages"] if labels["topic"] == TOPIC] == [1]
+
+
+async def test_bytes_of_records_are_counted_as_they_come_and_go(
+    service: BrokerService, json_peer: Peer, popper: Popper
+) -> None:
+    for body in (b"x", b"y" * 1000):
+        await json_peer.send(TOPIC, body)
+    sizes = [entry.size for entry in service.engine.entries(TOPIC, 0, 0, 2)]
+    pulled = await json_peer.pull(TOPIC, group="billing", maxMsgNums="1")
+    await popper.pop()
+    found = await metrics_of(service)
+    of_topic = {"topic": TOPIC, "is_system": "false"}
+    assert (of_topic, sum(sizes)) in found["rocketmq_throughput_in_total"]
+    given = {labels["consumer_group"]: value for labels, value in found["rocketmq_throughput_out_total"]}
+    assert given == {"billing": len(pulled.body), "G": sum(sizes)}
+    assert len(pulled.body) == sizes[0]
+
+
+def under(samples: list[tuple[dict[str, str], float]], bound: str) -> float:
+    return next(value for labels, value in samples if labels["le"] == bound)
+
+
+async def test_sizes_and_latencies_of_sends_are_histograms(service: BrokerService, peer: Peer) -> None:
+    for body in (b"x", b"x", b"y" * 5000):
+        assert (await peer.send("orders", body)).code == Answer.SUCCESS
+    sizes = [entry.size for entry in service.engine.entries("orders", 0, 0, 3)]
+    found = await metrics_of(service)
+    buckets = found["rocketmq_message_size_bucket"]
+    assert (under(buckets, "512.0"), under(buckets, "4096.0"), under(buckets, "+Inf")) == (2, 2, 3)
+    assert found["rocketmq_message_size_sum"] == [({}, sum(sizes))]
+    assert under(found["escapement_send_latency_milliseconds_bucket"], "+Inf") == 3
+    assert found["escapement_send_latency_milliseconds_count"] == [({}, 3)]
+
+
+async def test_how_late_messages_are_released_is_a_histogram(service: BrokerService, json_peer: Peer) -> None:
+    delay_ms, has_waited = 50, False
+    while not has_waited:  # one that comes too late to wait is delivered at once
+        delay_ms *= 2
+        topic, due_ms = f"after-{delay_ms}", time.time_ns() // 1_000_000 + delay_ms
+        sent = await json_peer.send(topic, properties=f"TIMER_DELIVER_MS\x01{due_ms}\x02")
+        has_waited = "escDueMs" in sent.ext
+    await json_peer.pull(topic, suspendTimeoutMillis="15000", sysFlag="6")
+    found = await metrics_of(service)
+    counts = {labels["kind"]: value for labels, value in found["escapement_release_lateness_milliseconds_count"]}
+    assert counts == {"level": 0, "timer": 1}
+
+
+def test_a_histogram_counts_what_is_as_large_as_a_bound_with_it() -> None:
+    counted = Histogram((1, 10))
+    for value, count in ((0, 1), (1, 1), (2, 3), (10, 1), (11, 2)):
+        counted.add(value, count)
+    assert list(counted.buckets()) == [(1, 2), (10, 6), (None, 8)]
+    assert counted.sum == 39
 
 
 async def test_delayed_messages_are_counted_by_level(service: BrokerService, peer: Peer) -> None:

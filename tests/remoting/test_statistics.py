@@ -14,6 +14,7 @@ from broker.remoting.statistics import (
     BROKER_PUT_NUMS,
     GROUP_GET_NUMS,
     TOPIC_PUT_NUMS,
+    TOPIC_PUT_SIZE,
     Counter,
     Statistics,
 )
@@ -51,12 +52,13 @@ def test_a_counter_that_never_rests_keeps_no_more_than_its_windows() -> None:
 
 
 def test_what_a_topic_got_is_what_its_queues_grew_by() -> None:
-    ends = {("T", 0): 100, ("T", 1): 0, ("rmq_sys_x", 0): 0}
+    ends = {("T", 0): (100, 5_000), ("T", 1): (0, 0), ("rmq_sys_x", 0): (0, 0)}
     counted = Statistics("Cluster", START_MS)
     counted.begin([Topic("T", 2, 1)], lambda *queue: ends[queue])
-    ends |= {("T", 0): 103, ("T", 1): 4, ("rmq_sys_x", 0): 5}
+    ends |= {("T", 0): (103, 5_600), ("T", 1): (4, 900), ("rmq_sys_x", 0): (5, 700)}
     counted.arrived(ends, lambda *queue: ends[queue], START_MS)
     assert minute(counted, TOPIC_PUT_NUMS, "T") == 7
+    assert minute(counted, TOPIC_PUT_SIZE, "T") == 1_500
     assert minute(counted, TOPIC_PUT_NUMS, "rmq_sys_x") == 5
     assert minute(counted, BROKER_PUT_NUMS, "Cluster") == 7
     assert minute(counted, TOPIC_PUT_NUMS, "U") is None
@@ -64,23 +66,24 @@ def test_what_a_topic_got_is_what_its_queues_grew_by() -> None:
 
 def test_a_topic_made_again_begins_anew() -> None:
     counted = Statistics("Cluster", START_MS)
-    counted.arrived([("T", 0)], lambda *_: 9, START_MS)
-    counted.given("G", "T", 4, START_MS)
+    counted.arrived([("T", 0)], lambda *_: (9, 900), START_MS)
+    counted.given("G", "T", 4, 400, START_MS)
     counted.forget_topic("T")
     assert minute(counted, TOPIC_PUT_NUMS, "T") is None
+    assert minute(counted, TOPIC_PUT_SIZE, "T") is None
     assert minute(counted, GROUP_GET_NUMS, "T@G") is None
-    counted.arrived([("T", 0)], lambda *_: 2, START_MS)
+    counted.arrived([("T", 0)], lambda *_: (2, 200), START_MS)
     assert minute(counted, TOPIC_PUT_NUMS, "T") == 2
 
 
 def test_a_topic_that_is_gone_by_now_counts_nothing() -> None:
-    def end_of(topic: str, _: int) -> int:
+    def growth_of(topic: str, _: int) -> tuple[int, int]:
         if topic == "gone":
             raise TopicNotFound(topic)
-        return 3
+        return 3, 300
 
     counted = Statistics("Cluster", START_MS)
-    counted.arrived([("gone", 0), ("T", 0)], end_of, START_MS)
+    counted.arrived([("gone", 0), ("T", 0)], growth_of, START_MS)
     assert minute(counted, BROKER_PUT_NUMS, "Cluster") == 3
 
 
@@ -90,10 +93,10 @@ def minute(counted: Statistics, name: str, key: str) -> int | None:
 
 
 def test_counters_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statistics, "MOST_COUNTERS", 3)
+    monkeypatch.setattr(statistics, "MOST_COUNTERS", 5)
     counted = Statistics("Cluster", START_MS)
     for number in range(4):
-        counted.given("G", f"T{number}", 1, START_MS)
+        counted.given("G", f"T{number}", 1, 100, START_MS)
     assert [minute(counted, GROUP_GET_NUMS, f"T{number}@G") for number in range(4)] == [None, None, 1, 1]
     assert minute(counted, BROKER_GET_NUMS, "Cluster") == 4
 
@@ -103,8 +106,8 @@ def test_totals_of_the_last_two_midnights_are_kept() -> None:
         return int(datetime(2026, 5, day, 12).timestamp() * 1000)  # noqa: DTZ001 (the machine's zone is meant)
 
     counted = Statistics("Cluster", at(1))
-    counted.arrived([("T", 0)], lambda *_: 10, at(1))
-    counted.arrived([("T", 0)], lambda *_: 15, at(2))
+    counted.arrived([("T", 0)], lambda *_: (10, 1000), at(1))
+    counted.arrived([("T", 0)], lambda *_: (15, 1500), at(2))
     assert (counted.put.total, counted.put.today_morning, counted.put.yesterday_morning) == (15, 10, 0)
     counted.put.look(at(3))
     assert (counted.put.total, counted.put.today_morning, counted.put.yesterday_morning) == (15, 15, 10)

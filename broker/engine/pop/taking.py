@@ -67,6 +67,11 @@ class Popped(NamedTuple):
         """Messages in it."""
         return sum(len(taken.offsets) for taken in self.taken)
 
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of their records."""
+        return sum(len(record) for taken in self.taken for record in taken.records)
+
 
 class Taker:
     """Hands out."""

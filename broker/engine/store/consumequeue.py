@@ -38,7 +38,8 @@ class QueueWrite(NamedTuple):
 
 
 class ConsumeQueue:
-    """The entries of one queue. ``end_offset`` counts what was appended, ``max_offset`` what readers may see."""
+    """The entries of one queue. ``end_offset`` counts what was appended, ``max_offset`` what readers may see;
+    ``taken_bytes`` are those of all records that were appended since it was opened."""
 
     __slots__ = (
         "_handles",
@@ -52,6 +53,7 @@ class ConsumeQueue:
         "max_offset",
         "min_offset",
         "queue_id",
+        "taken_bytes",
         "topic",
     )
 
@@ -68,6 +70,7 @@ class ConsumeQueue:
         self.max_offset = 0
         self.end_offset = 0
         self.last_ms = 0
+        self.taken_bytes = 0
 
     def start_at(self, min_offset: int, end_offset: int) -> None:
         """Say what is on disk: entries from ``min_offset`` to ``end_offset``."""
@@ -79,13 +82,15 @@ class ConsumeQueue:
     def append(self, position: int, size: int, tags_code: int) -> int:
         """Add an entry that readers do not see yet; return its offset."""
         self._tail += self._pack(position, size, tags_code)
+        self.taken_bytes += size
         offset = self.end_offset
         self.end_offset = offset + 1
         return offset
 
-    def append_many(self, entries: bytearray) -> None:
-        """Add packed entries that readers do not see yet."""
+    def append_many(self, entries: bytearray, size_bytes: int) -> None:
+        """Add packed entries that readers do not see yet, of records that have so many bytes in all."""
         self._tail += entries
+        self.taken_bytes += size_bytes
         self.end_offset += len(entries) // ENTRY_SIZE
 
     def drop_from(self, offset: int) -> None:

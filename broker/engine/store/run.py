@@ -100,6 +100,7 @@ def _fill_in(run: Run, begin: int, stop: int, position: int, now_ms: int, queues
     place_into, time_into, entry = _PLACE.pack_into, _TIME.pack_into, ENTRY.pack
     tails = [bytearray() for _ in queues]
     following = [queue.end_offset for queue in queues]
+    totals = [0] * len(queues)
     with memoryview(data) as view:
         for number in range(begin, stop):
             at, size, group = starts[number], sizes[number], groups[number]
@@ -111,8 +112,9 @@ def _fill_in(run: Run, begin: int, stop: int, position: int, now_ms: int, queues
             digits = b"%010d" % (crc32(view[at : end - CRC_SIZE]) & MASK31)
             view[end - _DIGITS_BEGIN : end - _DIGITS_END] = digits[::-1]
             tails[group] += entry(position, size, tags[number])
+            totals[group] += size
             position += size
-    for queue, tail in zip(queues, tails, strict=True):
+    for queue, tail, size_bytes in zip(queues, tails, totals, strict=True):
         if tail:
-            queue.append_many(tail)
+            queue.append_many(tail, size_bytes)
             queue.last_ms = now_ms

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..histogram import LATENCY_BOUNDS_MS, Histogram
 from ..lateness import Lateness
 
 #: A burst shorter than this says nothing about capacity.
@@ -16,6 +17,8 @@ class Pace:
     def __init__(self) -> None:
         self.by_topic: dict[str, Lateness] = {}
         self.capacity_per_s: float | None = None
+        #: how late timers left since the start, in ms
+        self.released_late = Histogram(LATENCY_BOUNDS_MS)
         self._burst_ms: int | None = None
         self._burst_count = 0
 
@@ -25,6 +28,7 @@ class Pace:
         if known is None:
             known = self.by_topic[topic] = Lateness()
         known.add(now_ms, late_ms, count)
+        self.released_late.add(max(0, late_ms), count)
 
     def released(self, now_ms: int, count: int, *, more: bool) -> None:
         """Hear how many a tick released; ``more`` were due."""

@@ -118,7 +118,9 @@ class PopProcessor:
         popped = self._pops.pop(wanted, asked.read_queues, self._state.clock())
         if popped.taken:
             self._state.get_total += popped.messages
-            self._state.statistics.given(wanted.group, wanted.topic, popped.messages, self._state.clock())
+            self._state.statistics.given(
+                wanted.group, wanted.topic, popped.messages, popped.size_bytes, self._state.clock()
+            )
             if wanted.invisible_ms <= _SOON_MS:
                 self._hurry()
         return popped

@@ -182,9 +182,12 @@ class PullProcessor:
             code, remark = Answer.PULL_OFFSET_MOVED, "NO_MESSAGE_IN_QUEUE"
         if pulled.records:
             self._state.get_total += len(pulled.records)
-            self._state.statistics.given(wanted.group, wanted.topic, len(pulled.records), self._state.clock())
+        body = b"".join(pulled.records)
+        if body:
+            count, now_ms = len(pulled.records), self._state.clock()
+            self._state.statistics.given(wanted.group, wanted.topic, count, len(body), now_ms)
         fields = _fields(pulled.next_offset, pulled.min_offset, pulled.max_offset)
-        return request.answer(fields, b"".join(pulled.records), code=code, remark=remark)
+        return request.answer(fields, body, code=code, remark=remark)
 
 
 def _fields(next_offset: int, min_offset: int, max_offset: int) -> dict[str, str]:

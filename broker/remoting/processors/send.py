@@ -40,6 +40,7 @@ class SendProcessor:
         self._engine = state.engine
         self._shortcut = SendShortcut()
         self._replies = SendReplies()
+        self._took = state.sends.took
         self._keys = UniqueKeys(pack_host(state.config.host, state.config.port), state.clock())
         self._broker_name = state.config.broker_name
         self._added = {**TRACE_FIELDS, "CLUSTER": state.config.cluster_name}
@@ -90,6 +91,7 @@ class SendProcessor:
         except EngineError:
             return False  # nothing was written: the long way creates the topic, or refuses with the reason
         connection.serialization = serialization
+        self._took(ticket.size)
         if ticket.due_ms is not None:
             if b"\x02DELAY\x01" not in properties and not properties.startswith(b"DELAY\x01"):
                 ticket.owner = self._named(ticket, ticket.owner)
@@ -161,6 +163,7 @@ class SendProcessor:
             born_ms=header.born_ms, born_host=connection.born_host, reconsume_times=header.reconsume_times,
             now_ms=now_ms, owner=owner if waits else None,
         )  # fmt: skip
+        self._took(ticket.size)
         if ticket.due_ms is not None and properties.get("DELAY", "0") in ("", "0"):
             owner = self._named(ticket, owner)
             ticket.owner = owner if waits else None
@@ -187,10 +190,12 @@ class SendProcessor:
         now_ms = self._state.clock()
         outer = parse_properties(header.properties)
         owner = None if request.is_oneway else _BatchOwner(connection, request, len(parts), outer.get("UNIQ_KEY", ""))
-        self._engine.append_batch(
+        tickets = self._engine.append_batch(
             header.topic, header.queue_id, parts, sys_flag=header.sys_flag, born_ms=header.born_ms,
             born_host=connection.born_host, now_ms=now_ms, owner=owner,
         )  # fmt: skip
+        for ticket in tickets:
+            self._took(ticket.size)
 
     def _send_back(self, connection: Connection, request: Command) -> Command | None:
         ext = request.ext
