@@ -1,7 +1,7 @@
 """The one place that decides which topics, groups of consumers and Redisson queues a user sees and acts on.
 
 A user with prefixes sees topics and queues that begin with one of them, and groups that read such topics and no others.
-Topics of tries and dead letters are their group's. Whatever is not known to be seen is not (docs/decisions/0011).
+Topics of tries and dead letters are their group's. Whatever is not known to be seen is not (docs/decisions/0012).
 """
 
 from __future__ import annotations
