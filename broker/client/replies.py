@@ -11,13 +11,14 @@ import logging
 import secrets
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 
 from ..remoting.codec import Command
 from ..remoting.codes import Answer, Request
 from ..remoting.errors import RequestRefused
 from ..remoting.fields import whole
 from . import names
-from .errors import BrokerRefused, InvalidArgument, Timeout
+from .errors import BrokerRefused, ClientError, InvalidArgument, Timeout
 from .heartbeat import Heartbeat
 from .outgoing import Outgoing, prepare
 from .session import Session
@@ -27,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 CORRELATION, ASKER, TIME_TO_LIVE, KIND = "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "MSG_TYPE"
 MOST_WAITING = 100_000
+#: How long a question waits until other brokers know its asker: one that is away must not hold it up.
+OTHERS_WAIT_S = 1.0
 
 
 class Replies:
@@ -37,11 +40,35 @@ class Replies:
         self._heartbeat = heartbeat
         self._waiting: dict[str, asyncio.Future[Message]] = {}
         self._known: set[str] = set()
+        #: others that were told, or could not be at that time
+        self._tried: set[str] = set()
         session.register(Request.PUSH_REPLY_MESSAGE_TO_CLIENT, self._came)
         session.on_lost(self._known.discard)
 
     async def introduce(self, address: str) -> None:
-        """Make sure that the broker knows where answers are to go. Raises BrokerUnreachable, Timeout."""
+        """Make sure that brokers know where answers are to go: who answers sends to any broker of the cluster.
+
+        Raises BrokerUnreachable, Timeout if that of the question cannot be told; others hear of it with a heartbeat.
+        """
+        others = [asyncio.ensure_future(self._meet_other(each)) for each in await self._new_others(address)]
+        await self._meet(address)
+        if others:
+            await asyncio.wait(others, timeout=OTHERS_WAIT_S)
+
+    async def _new_others(self, address: str) -> list[str]:
+        """Brokers that were not told yet, beside this one."""
+        try:
+            found = {broker.address for broker in await self._session.masters()} - self._tried - {address}
+        except ClientError:
+            return []
+        self._tried |= found
+        return sorted(found)
+
+    async def _meet_other(self, address: str) -> None:
+        with suppress(ClientError):
+            await self._meet(address)
+
+    async def _meet(self, address: str) -> None:
         if address not in self._known:
             self._heartbeat.reach([address])
             await self._heartbeat.beat(address)

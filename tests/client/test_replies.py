@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+from typing import cast
 
 import pytest
 
@@ -10,6 +12,7 @@ from broker.client import (
     AsyncConsumer,
     AsyncProducer,
     BrokerRefused,
+    BrokerUnreachable,
     Consumer,
     InvalidArgument,
     Message,
@@ -17,7 +20,11 @@ from broker.client import (
     Timeout,
     prepare,
 )
+from broker.client.heartbeat import Heartbeat
+from broker.client.replies import Replies
+from broker.client.session import Session
 from broker.client.subscription import ALL
+from broker.client.types import Broker
 from broker.remoting.service import BrokerService
 from tests.client.running import BrokerThread
 from tests.client.test_consuming import Inbox, joined
@@ -95,3 +102,48 @@ def test_threads_ask_and_answer(broker: BrokerThread) -> None:
         consumer.subscribe("t", ALL, lambda message: producer.reply(message, b"echo " + message.body))
         with consumer, Producer("askers", broker.namesrv) as asker:
             assert asker.request("t", b"hello", timeout_ms=20_000).body == b"echo hello"
+
+
+class Cluster:
+    """Sessions and heartbeats of an asker in a cluster of three brokers, of which `away` cannot be reached."""
+
+    client_id = "asker"
+
+    def __init__(self, away: str = "") -> None:
+        self.away = away
+        self.reached: set[str] = set()
+        self.beats: list[str] = []
+
+    def register(self, code: int, handler: object) -> None: ...
+    def on_lost(self, callback: object) -> None: ...
+
+    async def masters(self) -> tuple[Broker, ...]:
+        return tuple(Broker(f"broker-{name}", "DefaultCluster", f"{name}:10911") for name in "abc")
+
+    def reach(self, addresses: Iterable[str]) -> None:
+        self.reached |= set(addresses)
+
+    async def beat(self, address: str) -> None:
+        self.beats.append(address)
+        if address == self.away:
+            raise BrokerUnreachable(address, "it is away")
+
+
+async def test_every_broker_knows_who_asks_before_the_question_is_sent() -> None:
+    cluster = Cluster()
+    replies = Replies(cast(Session, cluster), cast(Heartbeat, cluster))
+    await replies.introduce("b:10911")
+    assert sorted(cluster.beats) == ["a:10911", "b:10911", "c:10911"]
+    await replies.introduce("a:10911")
+    assert len(cluster.beats) == 3
+
+
+async def test_another_broker_that_is_away_is_left_to_heartbeats_and_that_of_the_question_is_an_error() -> None:
+    cluster = Cluster(away="c:10911")
+    replies = Replies(cast(Session, cluster), cast(Heartbeat, cluster))
+    for _ in range(2):
+        await replies.introduce("b:10911")
+    assert sorted(cluster.beats) == ["a:10911", "b:10911", "c:10911"]
+    assert "c:10911" in cluster.reached
+    with pytest.raises(BrokerUnreachable):
+        await replies.introduce("c:10911")
