@@ -38,13 +38,16 @@ class SendTelling:
         self._group = group
 
     def sent(self, topic: str, messages: Sequence[Outgoing], result: object, began_ms: int) -> None:
-        """Messages were sent, and `result` is what the send gave back; what no broker has answered is not told."""
+        """Messages were sent, and `result` is what the send gave back.
+
+        What no broker has answered is not told, nor what made way for a timer with the same schedule key.
+        """
         if topic == self._writer.topic:
             return
         took_ms = max(0, _now_ms() - began_ms)
         results = result if isinstance(result, list) else [result]
-        for message, each in zip(messages, results, strict=True):
-            if isinstance(each, SendResult):
+        for message, each in zip(messages, results, strict=False):
+            if isinstance(each, SendResult) and each.conflict != "kept":
                 offset_id, host, succeeded = each.offset_message_id, _host_of(each), each.status == _OK
             elif isinstance(each, Half):
                 offset_id, host, succeeded = _offset_id_of(each), each.address, True

@@ -11,7 +11,8 @@ import pytest
 
 from broker.client import AsyncAdmin, AsyncConsumer, AsyncLitePullConsumer, AsyncProducer, BrokerRefused, Message
 from broker.client.activity import MINUTE_S, Recent, mean
-from broker.client.leniency import read_object
+from broker.client.answers import fields, rows
+from broker.client.leniency import Table, read_object
 from broker.client.session import Session
 from broker.remoting.codes import Answer, Request
 from broker.remoting.service import BrokerService
@@ -117,11 +118,12 @@ async def test_what_a_consumer_says_has_the_tables_of_javas(
     body = read_object(answer.body)
     await consumer.stop()
     assert set(body) == {"properties", "subscriptionSet", "mqTable", "mqPopTable", "statusTable", "userConsumerInfo"}
-    about = {row["topic"]: row for row in body["subscriptionSet"]}  # type: ignore[index, union-attr, call-overload]
-    assert set(about) == {"orders", "%RETRY%billing"}
-    key, held = body["mqTable"][0]  # type: ignore[index, misc]
+    assert {row["topic"] for row in rows(body["subscriptionSet"])} == {"orders", "%RETRY%billing"}
+    table = body["mqTable"]
+    assert isinstance(table, Table)
+    key, held = table[0]
     assert set(key) == {"brokerName", "queueId", "topic"}
-    assert set(held) == {
+    assert set(fields(held)) == {
         "cachedMsgCount", "cachedMsgMaxOffset", "cachedMsgMinOffset", "cachedMsgSizeInMiB", "commitOffset", "droped",
         "lastConsumeTimestamp", "lastLockTimestamp", "lastPullTimestamp", "locked", "transactionMsgCount",
         "transactionMsgMaxOffset", "transactionMsgMinOffset", "tryUnlockTimes",

@@ -185,6 +185,31 @@ async def test_keys_and_texts_of_other_clients_never_stop_the_rest() -> None:
     assert writer.dropped == 1
 
 
+async def test_only_what_is_there_is_told_as_sent() -> None:
+    recorder = Recorder()
+    recorder.may_send.set()
+    watch = SendWatch("shop", "c1", TraceWriter(TRACE_TOPIC, lambda: recorder))
+    messages = [prepare(body) for body in ("stored", "unsafe", "kept out", "unknown")]
+    place = ("", "orders", "broker-a", 0, 7)
+    results: list[SendResult | Timeout] = [
+        SendResult(messages[0].unique_id, *place),
+        SendResult(messages[1].unique_id, *place, status="FLUSH_DISK_TIMEOUT"),
+        SendResult("OTHER", *place, conflict="kept"),
+        Timeout("127.0.0.1:1", 5),
+    ]
+
+    async def send(_: object) -> list[SendResult | Timeout]:
+        return results
+
+    assert await watch.around("orders", messages, send) is results
+    assert await watch.around(TRACE_TOPIC, messages, send) is results
+    await watch.close()
+    told = read_traces(b"".join(recorder.bodies))
+    assert [(each.unique_id, each.succeeded) for each in told] == [
+        (messages[0].unique_id, True), (messages[1].unique_id, False),
+    ]  # fmt: skip
+
+
 async def test_a_recall_that_came_too_late_is_told_so() -> None:
     recorder = Recorder()
     recorder.may_send.set()
