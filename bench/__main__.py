@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from bench import (
     commits,
+    consume,
     following,
     lateness,
     openhalves,
@@ -33,6 +34,7 @@ MEASUREMENTS = {
     "transactions": transactions,
     "commits": commits,
     "openhalves": openhalves,
+    "consume": consume,
     "rest": rest,
     "page": page,
     "redisson": redisson,

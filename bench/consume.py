@@ -1,0 +1,132 @@
+"""Taking what is stored, batches, POP, and the way through; RocketMQ's Java client on both brokers, then our client."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from argparse import Namespace
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.peers import running, work_directory
+from bench.rows import REPOSITORY, Row, Section, compared
+from tests.interop.programs import Program
+from tests.interop.servers import Server
+
+TITLE = "Consuming, batches, POP"
+DEFINITION = (
+    "One Java program with `DefaultMQProducer` and `DefaultMQPushConsumer` of 5.5.0 (their default settings, 4 queues, "
+    "bodies of 128 bytes, flush async, RocketMQ's default). *Batches*: {backlog:,} messages, {batch} a request, from "
+    "{threads} threads that wait for each answer. *Backlog*: those are taken by a new group, from the first arrival in "
+    "a handler to the last; *POP*: by a new group that pops {popped:,} of another topic, acknowledgements included. "
+    "Medians of {rounds}, the first round is warm-up. *The way through*: {rate:,} single messages a second for "
+    "{seconds} s, from the moment at which each ought to leave to its arrival, the first {warm} s left out. *Our "
+    "client*: one Python process, {python:,} messages of 128 bytes, sends at most {window} at a time. Brokers run one "
+    "after the other."
+)
+BATCH, THREADS, RATE, WARM_S, WINDOW = 50, 16, 5_000, 5, 256
+P99_MS, SENDS_PER_S, RECEIVED_PER_S = 5, 10_000, 15_000
+Event = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What a full or a quick run does."""
+
+    backlog: int
+    popped: int
+    rounds: int
+    seconds: int
+    python: int
+
+
+FULL = Sizes(500_000, 100_000, 4, 25, 100_000)
+QUICK = Sizes(50_000, 10_000, 2, 8, 10_000)
+
+
+@dataclass(slots=True)
+class Taken:
+    """What one broker did: messages a second by round, and the way through."""
+
+    rates: dict[str, list[float]] = field(default_factory=lambda: {"batches": [], "backlog": [], "pop": []})
+    through: Event = field(default_factory=dict)
+    python: Event = field(default_factory=dict)
+    wrong: int = 0
+
+    def median(self, name: str) -> float:
+        """Without the first round."""
+        return statistics.median(self.rates[name][1:])
+
+
+def measure(options: Namespace, at: str) -> Section:
+    """Both brokers, part by part."""
+    sizes = QUICK if options.quick else FULL
+    taken: dict[str, Taken] = {}
+    for kind in ("escapement", "apache"):
+        with work_directory() as base, running(kind, base, "async") as server:
+            taken[kind] = take(server, base, sizes)
+    ours, theirs = taken["escapement"], taken["apache"]
+    names = {"batches": f"batches of {BATCH}", "backlog": "backlog", "pop": "backlog by POP"}
+    rows = [
+        compared(words, ours.median(name), theirs.median(name), "messages/s", ">= 1.0", lambda ratio: ratio >= 1)
+        for name, words in names.items()
+    ]
+    rows.append(Row("lost or twice", str(ours.wrong), str(theirs.wrong), "", "0", ours.wrong == 0))
+    for figure in ("p50Us", "p99Us", "maxUs"):
+        a, b = (one.through[figure] / 1_000 for one in (ours, theirs))
+        aim = figure == "p99Us"
+        rows.append(
+            Row(
+                f"way through, {figure[:-2]}", f"{a:.1f} ms", f"{b:.1f} ms", f"{a / b:.2f}",
+                f"<= {P99_MS} ms" if aim else "", a <= P99_MS if aim else None,
+            )
+        )  # fmt: skip
+    for figure, target in (("sent", SENDS_PER_S), ("received", RECEIVED_PER_S)):
+        a, b = (one.python[figure] for one in (ours, theirs))
+        words = f"our client, {figure}"
+        rows.append(Row(words, f"{a:,.0f} /s", f"{b:,.0f} /s", f"{a / b:.2f}", f">= {target:,}/s", a >= target))
+    definition = DEFINITION.format(
+        backlog=sizes.backlog, batch=BATCH, threads=THREADS, popped=sizes.popped, rounds=sizes.rounds - 1, rate=RATE,
+        seconds=sizes.seconds, warm=WARM_S, python=sizes.python, window=WINDOW,
+    )  # fmt: skip
+    return Section("consume", TITLE, definition, "python -m bench consume", at, rows)
+
+
+def take(server: Server, base: Path, sizes: Sizes) -> Taken:
+    """All parts on one broker."""
+    found = Taken()
+    program = Program("FlowLoad", [server.namesrv, server.address], version="5.5.0", work=base, fast_start=False)
+
+    def ask(until: str, *fields: object) -> Event:
+        told: Event = program.ask(*fields, until=until, timeout_s=600)[-1]
+        print(f"  {server.name} {fields}: {told}", file=sys.stderr)
+        found.wrong += told.get("lost", 0) + told.get("twice", 0)
+        return told
+
+    def rate(name: str, told: Event) -> None:
+        found.rates[name].append((told["count"] - told.get("failed", 0)) / told["elapsedMs"] * 1_000)
+
+    try:
+        for number in range(sizes.rounds):
+            stored, popped = f"Stored{number}", f"Popped{number}"
+            rate("batches", ask("sent", "batch", stored, sizes.backlog, BATCH, THREADS))
+            rate("backlog", ask("drained", "drain", stored, f"readers-{number}", sizes.backlog, "pull"))
+            ask("sent", "batch", popped, sizes.popped, BATCH, THREADS)
+            rate("pop", ask("drained", "drain", popped, f"poppers-{number}", sizes.popped, "pop"))
+        found.through = ask("through", "through", "Through", "through", RATE, sizes.seconds, WARM_S)
+    finally:
+        program.child.kill()
+    found.python = python_client(server, sizes.python)
+    return found
+
+
+def python_client(server: Server, count: int) -> Event:
+    """Messages a second that our client sends, then receives."""
+    command = [sys.executable, "-m", "bench.consume_client", server.namesrv, str(count), str(WINDOW)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=600)
+    told: Event = json.loads(done.stdout)
+    print(f"  {server.name}, our client: {told}", file=sys.stderr)
+    return told
