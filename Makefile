@@ -25,7 +25,7 @@ check: .venv/.dev .venv/.spark  ## format, lint, types, direction of imports, ho
 	$(BIN)/python -m pytest tests/house
 
 interop: .venv/.dev interop-needs  ## official Java and Go clients, and Apache RocketMQ on either side
-	$(BIN)/python -m pytest -m "interop and not soak" tests/interop
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "interop and not soak" tests/interop
 
 bench: .venv/.dev bench-needs  ## side by side with Apache RocketMQ, printed as ratios
 	$(BIN)/python -m bench
