@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
+from .accessasking import UserAccess
 from .asking import AsyncAdmin
 from .clientasking import ConnectedClient, RunningInfo
 from .closing import Closing
@@ -93,6 +94,10 @@ class Admin(Closing):
         """Who consumes for the group now; raises BrokerRefused with code 206 when nobody does."""
         return _run(self._core.connections(group))
 
+    def access_of(self, user: str) -> tuple[UserAccess, ...]:
+        """What each broker with access control lets a user do; see AsyncAdmin.access_of."""
+        return _run(self._core.access_of(user))
+
     def producers(self) -> tuple[ConnectedClient, ...]:
         """Every connected producer, by group and client; raises NotSupported where the broker does not know 328."""
         return _run(self._core.producers())
@@ -172,9 +177,8 @@ class Admin(Closing):
         cursor: str | None = None, address: str | None = None,
     ) -> TimerPage:  # fmt: skip
         """Timers due from `from_ms` to before `to_ms`, by due time; raises NotSupported."""
-        return _run(
-            self._core.timers(from_ms, to_ms, topic=topic, key=key, limit=limit, cursor=cursor, address=address)
-        )
+        asked = self._core.timers(from_ms, to_ms, topic=topic, key=key, limit=limit, cursor=cursor, address=address)
+        return _run(asked)
 
     def timer_wheel(self, from_ms: int, to_ms: int, step_ms: int) -> TimerWheel:
         """The wheel from one moment to another; raises NotSupported."""
@@ -218,11 +222,10 @@ class Admin(Closing):
         older_than_ms: int | None = None, address: str | None = None,
     ) -> TransactionPage:  # fmt: skip
         """A page of open, parked or decided transactions; raises NotSupported."""
-        return _run(
-            self._core.transactions(
-                state, after=after, count=count, group=group, topic=topic, older_than_ms=older_than_ms, address=address
-            )
+        asked = self._core.transactions(
+            state, after=after, count=count, group=group, topic=topic, older_than_ms=older_than_ms, address=address
         )
+        return _run(asked)
 
     def transaction(
         self, transaction_id: str = "", *, offset: int | None = None, position: int | None = None,
