@@ -25,6 +25,8 @@ MOST_LINES = 100
 #: Limits of one message: its body (maxMsgSize is 128,000), and its keys, which stand in its properties.
 MOST_BODY_CHARACTERS = 60_000
 MOST_KEY_CHARACTERS = 16_000
+#: Messages that are sent at the same time: where sends take long, one after the other would not keep up.
+MOST_UNDER_WAY = 16
 #: Lines that wait at most (queueSize of 5.5.0).
 MOST_WAITING = 2048
 SEND_TIMEOUT_MS = 5_000
@@ -67,6 +69,8 @@ class TraceWriter:
         self._waiting: deque[tuple[str, tuple[str, ...]]] = deque()
         self._arrived = asyncio.Event()
         self._is_enough = asyncio.Event()
+        self._free = asyncio.Semaphore(MOST_UNDER_WAY)
+        self._under_way: set[asyncio.Future[None]] = set()
         self._task: asyncio.Task[None] | None = None
         self._closing = False
         self._failing = False
@@ -93,10 +97,19 @@ class TraceWriter:
             except TimeoutError:
                 pass
             while self._waiting:
-                await self._send(self._sender, *self._next())
+                await self._free.acquire()
+                sending = asyncio.ensure_future(self._send(self._sender, *self._next()))
+                self._under_way.add(sending)
+                sending.add_done_callback(self._sent)
             if not self._closing:
                 self._arrived.clear()
                 self._is_enough.clear()
+        if self._under_way:
+            await asyncio.wait(self._under_way)
+
+    def _sent(self, sending: asyncio.Future[None]) -> None:
+        self._under_way.discard(sending)
+        self._free.release()
 
     def _next(self) -> tuple[str, list[str], int]:
         """Body, keys and number of lines of the next message."""
@@ -136,8 +149,10 @@ class TraceWriter:
         self._arrived.set()
         self._is_enough.set()
         await asyncio.wait([task], timeout=CLOSE_WAIT_S)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        late = [task, *self._under_way]
+        for each in late:
+            each.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
         if self._sender is not None:
             await self._sender.close()
 

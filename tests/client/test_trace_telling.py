@@ -129,12 +129,12 @@ class Recorder:
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
         self.may_send = asyncio.Event()
-        self.is_asked = asyncio.Event()
+        self.asked: asyncio.Queue[bytes] = asyncio.Queue()
         self.failure: Timeout | None = None
         self.is_closed = False
 
     async def send_prepared(self, topic: str, message: Outgoing, *, timeout_ms: int) -> SendResult:
-        self.is_asked.set()
+        self.asked.put_nowait(message.body)
         await self.may_send.wait()
         if self.failure is not None:
             raise self.failure
@@ -157,12 +157,24 @@ async def test_many_lines_go_at_once_in_their_order_and_what_waits_goes_at_the_e
     assert b"".join(recorder.bodies).decode().split("\x02")[:-1] == [f"line-{n}" for n in range(MOST_LINES + 50)]
 
 
+async def test_a_slow_send_does_not_hold_up_the_next() -> None:
+    recorder = Recorder()
+    writer = TraceWriter(TRACE_TOPIC, lambda: recorder)
+    for number in range(3 * MOST_LINES):
+        writer.put(f"line-{number}\x02", (f"k{number}",))
+    asked = [await asyncio.wait_for(recorder.asked.get(), 5) for _ in range(3)]
+    assert recorder.bodies == []
+    recorder.may_send.set()
+    await writer.close()
+    assert sorted(recorder.bodies) == sorted(asked)
+
+
 async def test_what_is_too_much_or_cannot_be_sent_is_dropped_and_counted() -> None:
     recorder = Recorder()
     recorder.failure = Timeout("127.0.0.1:1", 5)
     writer = TraceWriter(TRACE_TOPIC, lambda: recorder)
     writer.put("first\x02", ("k",))
-    await recorder.is_asked.wait()
+    await recorder.asked.get()
     for number in range(MOST_WAITING + 7):
         writer.put(f"line-{number}\x02", ("k",))
     assert writer.dropped == 7
