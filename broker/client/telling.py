@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TypeVar
 
-from ..engine.message import offset_message_id, pack_host, parse_offset_message_id
+from ..engine.message import offset_message_id, pack_host, unpack_host
 from .errors import BrokerRefused
 from .outgoing import Outgoing
 from .tracelines import (
@@ -28,6 +29,8 @@ from .uniqueids import unique_ids
 
 Result = TypeVar("Result")
 _OK = "SEND_OK"
+#: An offset message id ends with the position, 8 bytes.
+_POSITION_DIGITS = 16
 
 
 class SendTelling:
@@ -48,7 +51,8 @@ class SendTelling:
         results = result if isinstance(result, list) else [result]
         for message, each in zip(messages, results, strict=False):
             if isinstance(each, SendResult) and each.conflict != "kept":
-                offset_id, host, succeeded = each.offset_message_id, _host_of(each), each.status == _OK
+                offset_id, succeeded = each.offset_message_id, each.status == _OK
+                host = _host_of(offset_id[:-_POSITION_DIGITS])
             elif isinstance(each, Half):
                 offset_id, host, succeeded = _offset_id_of(each), each.address, True
             else:
@@ -183,9 +187,11 @@ def _subject(message: Message) -> Subject:
     )
 
 
-def _host_of(result: SendResult) -> str:
+@lru_cache(maxsize=256)
+def _host_of(store_host: str) -> str:
+    """The address that an offset message id begins with."""
     try:
-        host, port, _ = parse_offset_message_id(result.offset_message_id)
+        host, port = unpack_host(bytes.fromhex(store_host))
     except ValueError:
         return ""
     return f"{host}:{port}"

@@ -21,7 +21,6 @@ _STATES = {
     Decision.COMMIT: "COMMIT_MESSAGE",
     Decision.ROLLBACK: "ROLLBACK_MESSAGE",
 }
-_DELAYS = frozenset({"DELAY", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +41,24 @@ class Subject:
 
 def subject_of(unique_id: str, topic: str, stored: str) -> Subject:
     """Of a message on its way out; `stored` are its properties in RocketMQ's stored form."""
-    properties = dict(each.split("\x01", 1) for each in stored.split("\x02") if "\x01" in each)
-    kind = HALF if "TRAN_MSG" in properties else DELAYED if not _DELAYS.isdisjoint(properties) else NORMAL
-    return Subject(unique_id, topic, properties.get("TAGS", ""), properties.get("KEYS", ""), kind)
+    framed = "\x02" + stored
+    if "\x02TRAN_MSG\x01" in framed:
+        kind = HALF
+    elif "\x02DELAY\x01" in framed or "\x02TIMER_DEL" in framed:
+        kind = DELAYED
+    else:
+        kind = NORMAL
+    return Subject(unique_id, topic, _property(framed, "TAGS"), _property(framed, "KEYS"), kind)
+
+
+def _property(framed: str, name: str) -> str:
+    """The value of one property, each of which stands between \x02; empty if there is none."""
+    mark = f"\x02{name}\x01"
+    begin = framed.find(mark)
+    if begin < 0:
+        return ""
+    begin += len(mark)
+    return framed[begin : framed.find("\x02", begin)]
 
 
 def sent_line(
@@ -54,7 +68,7 @@ def sent_line(
     """A producer has sent it to `host`: `at_ms` is when it began, `offset_id` names the record."""
     return _line(
         "Pub", at_ms, REGION, group, subject.topic, subject.unique_id, subject.tag, subject.keys, host,
-        body_bytes, took_ms, subject.kind, offset_id, succeeded,
+        body_bytes, took_ms, subject.kind, offset_id, _truth(succeeded),
     )  # fmt: skip
 
 
@@ -66,22 +80,27 @@ def delivered_line(subject: Subject, group: str, *, at_ms: int, request_id: str,
 def handled_line(subject: Subject, group: str, *, at_ms: int, took_ms: int, request_id: str, succeeded: bool) -> str:
     """The handler has ended, at `at_ms`."""
     code = RETURNED if succeeded else RAISED
-    return _line("SubAfter", request_id, subject.unique_id, took_ms, succeeded, subject.keys, code, at_ms, group)
+    return _line(
+        "SubAfter", request_id, subject.unique_id, took_ms, _truth(succeeded), subject.keys, code, at_ms, group
+    )
 
 
 def ended_line(subject: Subject, group: str, decision: Decision, *, at_ms: int, host: str, is_answer: bool) -> str:
     """A transaction was decided; `is_answer`: its broker had asked."""
     return _line(
         "EndTransaction", at_ms, REGION, group, subject.topic, subject.unique_id, subject.tag, subject.keys, host,
-        DECIDED_HALF, subject.unique_id, _STATES[decision], is_answer,
+        DECIDED_HALF, subject.unique_id, _STATES[decision], _truth(is_answer),
     )  # fmt: skip
 
 
 def recalled_line(subject: Subject, group: str, *, at_ms: int, succeeded: bool) -> str:
     """A timer was to be taken back."""
-    return _line("Recall", at_ms, REGION, group, subject.topic, subject.unique_id, succeeded)
+    return _line("Recall", at_ms, REGION, group, subject.topic, subject.unique_id, _truth(succeeded))
 
 
-def _line(*fields: str | int | bool) -> str:
-    told = [str(each).lower() if isinstance(each, bool) else str(each) for each in fields]
-    return "\x01".join(told) + "\x02"
+def _line(*fields: str | int) -> str:
+    return "\x01".join(map(str, fields)) + "\x02"
+
+
+def _truth(is_so: bool) -> str:
+    return "true" if is_so else "false"

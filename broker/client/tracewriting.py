@@ -118,15 +118,16 @@ class TraceWriter:
         characters = key_characters = 0
         while self._waiting and len(lines) < MOST_LINES:
             line, named = self._waiting[0]
-            new = [key for key in _words(named) if key not in keys]
+            new = [key for key in named if key not in keys]
             characters += len(line)
-            key_characters += sum(len(key) + 1 for key in new)
+            for key in new:
+                key_characters += len(key) + 1
             if lines and (characters > MOST_BODY_CHARACTERS or key_characters > MOST_KEY_CHARACTERS):
                 break
             lines.append(line)
             keys.update(dict.fromkeys(new))
             self._waiting.popleft()
-        return "".join(lines), list(keys), len(lines)
+        return "".join(lines), _words(keys), len(lines)
 
     async def _send(self, sender: TraceSender, body: str, keys: list[str], count: int) -> None:
         try:
@@ -159,5 +160,5 @@ class TraceWriter:
 
 def _words(keys: Iterable[str]) -> list[str]:
     """Keys that a message can have; those of other clients' messages may be anything."""
-    words = [key.encode(errors="replace").decode() for key in keys]
+    words = [key if key.isascii() else key.encode(errors="replace").decode() for key in keys]
     return [word for word in words if word and word.split() == [word]]
