@@ -78,6 +78,8 @@ class Grant:
     expires_at: datetime | None
     access_user: str = ""
     policies: Policies | None = None
+    #: whom the token was made for
+    user_id: int | None = None
 
     def allows(self, action: str, name: str, kind: str = "topic") -> bool:
         """Whether the action is allowed on the topic, or on what else `kind` says."""
@@ -171,7 +173,7 @@ def grant_of(token: str) -> Grant | None:
     if row.last_used_at is None or now - row.last_used_at >= USED_INTERVAL:
         ApiToken.objects.filter(pk=row.pk).update(last_used_at=now)
     scopes = tuple(Scope(str(each["prefix"]), frozenset(each["actions"])) for each in row.scopes)
-    return Grant(row.name, scopes, row.expires_at, row.access_user)
+    return Grant(row.name, scopes, row.expires_at, row.access_user, user_id=row.created_by_id)
 
 
 def revoke(row: ApiToken) -> None:

@@ -6,6 +6,7 @@ Broker: ESCAPEMENT_BROKER (its name), ESCAPEMENT_CLUSTER, ESCAPEMENT_BROKER_HOST
     ESCAPEMENT_TIMER_PENDING, ESCAPEMENT_TIMER_PER_SLOT.
 Access: ESCAPEMENT_ACCESS, ESCAPEMENT_ACCESS_KEY, ESCAPEMENT_SECRET_KEY, ESCAPEMENT_TLS and what begins with it.
 Alerts: ESCAPEMENT_ALERTS_S, ESCAPEMENT_ALERT_ORIGINS, ESCAPEMENT_MAIL and what begins with it.
+Second person: ESCAPEMENT_SECOND_PERSON_ABOVE, ESCAPEMENT_SECOND_PERSON_KINDS, ESCAPEMENT_SECOND_PERSON_HOURS.
 Rest: ESCAPEMENT_VAR, ESCAPEMENT_ENV, ESCAPEMENT_DEBUG, ESCAPEMENT_HTTPS, SECRET_KEY.
 """
 
@@ -84,6 +85,17 @@ EMAIL_HOST_PASSWORD = os.environ.get("ESCAPEMENT_MAIL_PASSWORD", "")
 EMAIL_USE_TLS = os.environ.get("ESCAPEMENT_MAIL_TLS") == "1"
 EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = os.environ.get("ESCAPEMENT_MAIL_FROM", "escapement@localhost")
+
+# --- a second person --------------------------------------------------------------------------------------------------
+# Operations on more items than this wait for another user (0: none does); of single kinds more than their own number.
+SECOND_PERSON_ABOVE = int(os.environ.get("ESCAPEMENT_SECOND_PERSON_ABOVE", "0"))
+SECOND_PERSON_KINDS = {
+    kind.strip(): int(limit)
+    for kind, _equals, limit in (
+        each.partition("=") for each in os.environ.get("ESCAPEMENT_SECOND_PERSON_KINDS", "").split(",") if each
+    )
+}
+SECOND_PERSON_HOURS = float(os.environ.get("ESCAPEMENT_SECOND_PERSON_HOURS", "24"))
 
 # --- Django -----------------------------------------------------------------------------------------------------------
 WEB_HOST = os.environ.get("ESCAPEMENT_WEB_HOST", "127.0.0.1")

@@ -128,7 +128,9 @@ async def begun(kind: str, parameters: Mapping[str, Any], reason: str, actor: Ac
 
 def actor_of(grant: Grant) -> Actor:
     """The token as the audit knows it; what it may do was checked here, by topic."""
-    return Actor(f"token {grant.name}", frozenset((STEER_TIMERS, PAUSE_TIMERS, STEER_TRANSACTIONS)))
+    return Actor(
+        f"token {grant.name}", frozenset((STEER_TIMERS, PAUSE_TIMERS, STEER_TRANSACTIONS)), grant.user_id
+    )  # fmt: skip
 
 
 def _own(text: str, grant: Grant) -> Operation:

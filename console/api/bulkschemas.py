@@ -43,7 +43,8 @@ class SwitchReason(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class OperationShown(Struct, kw_only=True):
-    """An operation. `state`: queued, running, done, aborted or failed; `results` counts items by outcome."""
+    """An operation. `state`: waiting (for a second person), queued, running, done, aborted, failed, declined or expired;
+    `results` counts items by outcome."""
 
     id: str
     kind: str

@@ -159,7 +159,7 @@ def operation(kind: str) -> Callable[[Request, Grant, Room], Any]:
             require(grant, PUBLISH, parameters["to"])
         if "topic" in parameters:
             require(grant, PUBLISH, parameters["topic"])
-        actor = Actor(f"token {grant.name}", frozenset((STEER_DELAYED_QUEUES,)))
+        actor = Actor(f"token {grant.name}", frozenset((STEER_DELAYED_QUEUES,)), grant.user_id)
         return await begun(kind, parameters, wanted.reason, actor)
 
     handler.__doc__ = f"Start {kind}."

@@ -106,11 +106,11 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("POST", "/timers:pause", "Release no timers any more", PUBLISH, bulk.pause, SwitchReason, _BEGUN),
     Operation("POST", "/timers:resume", "Release timers again", PUBLISH, bulk.resume, SwitchReason, _BEGUN),
     Operation(
-        "GET", "/operations/{id}", "How far an operation is", PUBLISH, bulk.operation, None,
+        "POST", "/operations/{id}:abort", "Stop an operation after the batch under way", PUBLISH, bulk.abort, None,
         ((200, "The operation.", OperationShown),),
     ),
     Operation(
-        "POST", "/operations/{id}:abort", "Stop an operation after the batch under way", PUBLISH, bulk.abort, None,
+        "GET", "/operations/{id}", "How far an operation is", PUBLISH, bulk.operation, None,
         ((200, "The operation.", OperationShown),),
     ),
     *checkoperations.OPERATIONS,

@@ -203,9 +203,7 @@ def _allowed(number: uuid.UUID, actor: Actor) -> Kind:
     return kind
 
 
-def _answer(
-    number: uuid.UUID, actor: Actor, reason: str, state: Operation.State, what: AuditEntry.What
-) -> Operation:
+def _answer(number: uuid.UUID, actor: Actor, reason: str, state: Operation.State, what: AuditEntry.What) -> Operation:
     """What the second person decided, once."""
     with transaction.atomic():
         row = _locked(number)

@@ -22,6 +22,9 @@ class Operation(models.Model):
         DONE = "done", _("done")
         ABORTED = "aborted", _("stopped")
         FAILED = "failed", _("failed")
+        WAITING = "waiting", _("waits for a second person")
+        DECLINED = "declined", _("declined")
+        EXPIRED = "expired", _("was not approved in time")
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     kind = models.CharField(_("kind"), max_length=64)
@@ -46,6 +49,12 @@ class Operation(models.Model):
     #: outcome -> how many
     results = models.JSONField(default=dict)
     is_abort_wanted = models.BooleanField(default=False)
+    #: until when a second person can approve it; None: none is needed
+    waits_until = models.DateTimeField(null=True)
+    #: who approved or declined it, and why; the name is kept when the user is deleted
+    second_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+    second_actor = models.CharField(max_length=150, blank=True, default="")
+    second_reason = models.TextField(blank=True, default="")
     error = models.TextField(blank=True)
 
     class Meta:
@@ -69,12 +78,20 @@ class Operation(models.Model):
     @property
     def is_over(self) -> bool:
         """Nothing more happens by itself."""
-        return self.state in (self.State.DONE, self.State.ABORTED, self.State.FAILED)
+        return self.state in (
+            self.State.DONE, self.State.ABORTED, self.State.FAILED, self.State.DECLINED, self.State.EXPIRED,
+        )  # fmt: skip
 
     @property
     def is_under_way(self) -> bool:
         """Confirmed and not over."""
         return self.state in (self.State.QUEUED, self.State.RUNNING)
+
+    @property
+    def is_unapproved(self) -> bool:
+        """It needs a second person who has not said yes: also when it was withdrawn, declined or forgotten."""
+        no = (self.State.WAITING, self.State.DECLINED, self.State.EXPIRED)
+        return self.waits_until is not None and (not self.second_actor or self.state in no)
 
     @property
     def left(self) -> int:
@@ -150,6 +167,9 @@ class AuditEntry(models.Model):
         ABORTED = "aborted", _("asked to stop")
         CONTINUED = "continued", _("asked to go on")
         DENIED = "denied", _("was not allowed")
+        APPROVED = "approved", _("approved")
+        DECLINED = "declined", _("declined")
+        EXPIRED = "expired", _("was not approved in time")
 
     at = models.DateTimeField(_("when"), auto_now_add=True)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from broker.client import ClientError
 from console.live import number
-from console.operations import desk
+from console.operations import desk, second_person
 from console.operations.actor import Actor
 from console.operations.errors import NotAllowed, NotPossible, OperationError, PreviewStale
 from console.operations.kind import TYPED_ABOVE
@@ -33,6 +33,7 @@ from console.pages.refusals import words
 def operations(request: HttpRequest) -> HttpResponse:
     """All that were confirmed, the newest first."""
     offset = number(request.GET.get("offset")) or 0
+    second_person.forget_old()
     rows, has_more = operation_list(offset)
     context = {
         "rows": rows,
@@ -96,6 +97,22 @@ def go_on(request: HttpRequest, operation_id: str) -> HttpResponse:
 
 @login_required
 @require_POST
+def approve(request: HttpRequest, operation_id: str) -> HttpResponse:
+    """The second person's yes."""
+    reason = request.POST.get("reason", "")
+    return _step(request, operation_id, lambda found, actor: desk.approve(found, actor, reason=reason))
+
+
+@login_required
+@require_POST
+def decline(request: HttpRequest, operation_id: str) -> HttpResponse:
+    """The second person's no."""
+    reason = request.POST.get("reason", "")
+    return _step(request, operation_id, lambda found, actor: desk.decline(found, actor, reason=reason))
+
+
+@login_required
+@require_POST
 def undo(request: HttpRequest, operation_id: str) -> HttpResponse:
     """Preview taking back what it did to timers: all of it, or one item."""
     found = number_of(operation_id)
@@ -128,6 +145,7 @@ def _step(request: HttpRequest, text: str, step: Callable[[uuid.UUID, Actor], Op
 
 
 def _page(request: HttpRequest, text: str, error: Exception | None = None, status: int = 200) -> HttpResponse:
+    second_person.forget_old()
     data = operation_page(text, request.GET.get("outcome", "")[:32], number(request.GET.get("after")) or 0)
     if data is None:
         raise Http404(_("There is no such operation."))
@@ -139,6 +157,8 @@ def _page(request: HttpRequest, text: str, error: Exception | None = None, statu
         "error": words(error) if error else "",
         "error_field": getattr(error, "field", None) or "",
         "number": uuid.uuid4(),
+        "needs_second": second_person.is_needed(data.row.kind, data.row.preview),
+        "is_own": data.row.created_by_id == request.user.pk or data.row.actor == request.user.get_username(),
         "given": {name: request.POST.get(name, "") for name in ("reason", "typed", "moment")},
     }
     if data.row.is_under_way and not data.outcome:

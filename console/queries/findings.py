@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 
 from django.db.models import Count, Min, Q
 
 from broker.models import HalfMessage
+from console.operations.rows import Operation
 from console.queries.afar import Afar
 from console.queries.mirrored import Mirrored
 from console.queries.shapes.evidence import StaleReason
@@ -46,6 +48,7 @@ def findings_of(
     found = [
         *_of_mirror(here, mirror), *_of_brokers(here, brokers), *_of_lanes(here, lanes), *_of_transactions(here),
         *_of_groups(groups), *_of_timers(here, known), *_of_delayed_queues(known),
+        *_of_operations(here),
     ]  # fmt: skip
     order = {code: place for place, code in enumerate(FindingCode)}
     return tuple(sorted(found, key=lambda finding: (order[finding.code], -(finding.value or 0))))
@@ -94,6 +97,19 @@ def _of_transactions(here: Mirrored) -> Iterator[Finding]:
     if known["aged"]:
         span_ms = here.now_ms - known["first"]
         yield Finding(FindingCode.TRANSACTIONS_AGEING, "brass", here.name, known["aged"], span_ms=span_ms)
+
+
+def _of_operations(here: Mirrored) -> Iterator[Finding]:
+    """What somebody asked for that another one has to approve, the next to be forgotten first."""
+    rows = Operation.objects.filter(
+        state=Operation.State.WAITING, waits_until__gt=datetime.fromtimestamp(here.now_ms / 1000, UTC)
+    )
+    for row in rows.order_by("waits_until")[:LIMIT]:
+        until_ms = round(row.waits_until.timestamp() * 1000) if row.waits_until else None
+        yield Finding(
+            FindingCode.OPERATION_WAITS, "brass", row.kind, row.preview.get("count"), f"{row.actor}: {row.reason}",
+            at_ms=until_ms, operation=str(row.pk),
+        )  # fmt: skip
 
 
 def _of_groups(groups: Sequence[GroupRow]) -> Iterator[Finding]:

@@ -47,6 +47,8 @@ def way(finding: Finding) -> Way | None:
         return Way(reverse("transaction_list") + "?state=open", _("See them"))
     if code is FindingCode.HERD_AHEAD and finding.at_ms is not None:
         return Way(reverse("timers") + f"?zoom=1h&at={finding.at_ms - _BEFORE_MS}", _("See the wheel then"))
+    if finding.operation:
+        return Way(reverse("operation", args=[finding.operation]), _("See the operation"))
     if code is FindingCode.TIMERS_LATE:
         return Way(reverse("timers"), _("See the timers"))
     return None

@@ -97,3 +97,16 @@ async def test_an_operation_of_another_is_unknown(api: httpx.AsyncClient) -> Non
     for number in ("nonsense", "00000000-0000-0000-0000-000000000000"):
         answer = await api.get(f"/api/v1/operations/{number}")
         assert (answer.status_code, answer.json()["code"]) == (404, "operation_unknown")
+
+
+@pytest.mark.usefixtures("operations")
+async def test_above_the_limit_it_waits_for_a_second_person(api: httpx.AsyncClient, settings: Any) -> None:
+    settings.SECOND_PERSON_ABOVE = 1
+    for _ in range(2):
+        await send(api, delay_ms=HOUR_MS)
+    answer = await api.post("/api/v1/timers:cancel", json={"filter": {"topic": "orders"}, "reason": "all of it"})
+    assert (answer.status_code, answer.json()["state"]) == (202, "waiting")
+    told = (await api.get(answer.headers["location"])).json()
+    assert (told["state"], told["total"], told["preview"]["count"]) == ("waiting", None, 2)
+    assert len((await api.get("/api/v1/timers")).json()["timers"]) == 2
+    assert (await api.post(answer.headers["location"] + ":abort")).json()["state"] == "aborted"

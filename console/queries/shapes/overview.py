@@ -29,6 +29,7 @@ class FindingCode(TextChoices):
     DELAYED_DAMAGED = "delayed-damaged", _("a queue in Redis is damaged")
     LANE_LATE = "lane-late", _("a lane is behind its due times")
     TRANSACTIONS_PARKED = "transactions-parked", _("transactions wait for a person")
+    OPERATION_WAITS = "operation-waits", _("waits for a second person")
     GROUP_STANDS_STILL = "group-stands-still", _("a group has consumers and takes nothing")
     GROUP_WITHOUT_CONSUMER = "group-without-consumer", _("a group has messages and no consumer")
     DEAD_LETTERS_GROWING = "dead-letters-growing", _("messages are being given up")
@@ -55,6 +56,8 @@ class Finding:
     span_ms: int | None = None
     #: the moment that it is about
     at_ms: int | None = None
+    #: the operation that it is about; `subject` is its kind then
+    operation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
