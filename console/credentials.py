@@ -29,7 +29,11 @@ READ = "read"
 ADMIN = "admin"
 #: to receive messages, and so to keep them from others: of topics and of consumer groups, by their beginning
 CONSUME = "consume"
-ACTIONS = (PUBLISH, READ, ADMIN, CONSUME)
+#: to make topics and consumer groups and to change their settings; of both, by their beginning
+SETTINGS = "settings"
+#: to delete one: the same to a token, another action to policies
+DELETE = "settings.delete"
+ACTIONS = (PUBLISH, READ, ADMIN, CONSUME, SETTINGS)
 #: How often the time of last use is written.
 USED_INTERVAL = timedelta(minutes=1)
 
@@ -42,7 +46,8 @@ _PREFIX_CHARACTERS = re.compile(r"[A-Za-z0-9_|-]{0,127}\Z")
 class Scope:
     """Actions allowed on the topics whose name begins with `prefix` (compared as text, never as a pattern).
 
-    For `admin` it is the beginning of producer groups; for `consume` it counts for topics and for consumer groups.
+    For `admin` it is the beginning of producer groups; for `consume` and `settings` it counts for topics and for
+    consumer groups.
     """
 
     prefix: str
@@ -89,7 +94,8 @@ class Grant:
         """Whether the token's own scopes leave this to the policies, if there are any."""
         if not self.scopes:
             return self.policies is not None
-        return any(action in scope.actions and name.startswith(scope.prefix) for scope in self.scopes)
+        own = action.partition(".")[0]
+        return any(own in scope.actions and name.startswith(scope.prefix) for scope in self.scopes)
 
     def scopes_allow_somewhere(self, action: str) -> bool:
         """Whether the token's own scopes allow the action on any name."""
@@ -99,16 +105,21 @@ class Grant:
 
 
 def scope_rows(
-    publish: Iterable[str], read: Iterable[str], admin: Iterable[str] = (), consume: Iterable[str] = ()
+    publish: Iterable[str],
+    read: Iterable[str],
+    admin: Iterable[str] = (),
+    consume: Iterable[str] = (),
+    settings: Iterable[str] = (),
 ) -> list[dict[str, Any]]:
     """Scopes as they are stored, from prefixes of topics, for `admin` of producer groups (``*``: every one).
 
-    For `consume` they are prefixes of topics and of consumer groups.
+    For `consume` and `settings` they are prefixes of topics and of consumer groups.
 
     Raises ValueError.
     """
     allowed: dict[str, list[str]] = {}
-    for action, prefixes in ((PUBLISH, publish), (READ, read), (ADMIN, admin), (CONSUME, consume)):
+    given_of = {PUBLISH: publish, READ: read, ADMIN: admin, CONSUME: consume, SETTINGS: settings}
+    for action, prefixes in given_of.items():
         for given in prefixes:
             prefix = "" if given == "*" else given.removesuffix("*")
             if not _PREFIX_CHARACTERS.match(prefix):

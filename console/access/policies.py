@@ -6,6 +6,9 @@
 | read      | a topic, a group | Sub or Get           | a message by its id or position                              |
 | consume   | a topic, a group | Sub                  | pop, ack, change of the invisible time                       |
 | admin     | a producer group | Update on the group  |                                                              |
+| settings  | a topic          | Create               | 17, which makes and changes                                  |
+| settings  | a group          | Create or Update     | 200, which makes and changes                                 |
+| delete    | a topic, a group | Delete               | 215, 207                                                     |
 | overview  | the cluster      | Get                  | its groups, delay levels, and figures of all timers          |
 | everything| the cluster      | Update               | what names no topic                                          |
 
@@ -18,11 +21,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from broker.client.accessasking import Action, Kind, UserAccess
-from console.credentials import ADMIN, CONSUME, PUBLISH, READ
+from console.credentials import ADMIN, CONSUME, DELETE, PUBLISH, READ, SETTINGS
 
 _NEEDS: Mapping[str, tuple[Action, ...]] = {
     PUBLISH: (Action.PUB,), READ: (Action.SUB, Action.GET), CONSUME: (Action.SUB,), ADMIN: (Action.UPDATE,),
+    SETTINGS: (Action.CREATE,), DELETE: (Action.DELETE,),
 }  # fmt: skip
+_GROUP_SETTINGS = (Action.CREATE, Action.UPDATE)
 _KINDS: Mapping[str, Kind] = {"topic": Kind.TOPIC, "group": Kind.GROUP, "producer group": Kind.GROUP}
 
 
@@ -37,6 +42,8 @@ class PoliciesOfUser:
     def allows(self, action: str, name: str, kind: str = "topic") -> bool:
         """Whether the action is allowed on a topic, a group or a producer group."""
         needed, kind_of = _NEEDS[action], _KINDS[kind]
+        if action == SETTINGS and kind_of is Kind.GROUP:
+            needed = _GROUP_SETTINGS
         return all(each.allows(kind_of, name, needed, self.source) for each in self.of_brokers)
 
     def allows_overview(self) -> bool:

@@ -82,6 +82,14 @@ class MessageNotFound(RequestError):
     """No message with this id is stored (any more)."""
 
 
+class TopicUnknown(RequestError):
+    """The broker has no such topic."""
+
+
+class GroupUnknown(RequestError):
+    """The broker has no such consumer group."""
+
+
 class InvalidMoment(RequestError):
     """This is no moment."""
 

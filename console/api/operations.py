@@ -12,6 +12,7 @@ from . import (
     looking,
     scheduling,
     sending,
+    settingoperations,
     transactionoperations,
     waiting,
 )
@@ -109,6 +110,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST", "/operations/{id}:abort", "Stop an operation after the batch under way", PUBLISH, bulk.abort, None,
         ((200, "The operation.", OperationShown),),
     ),
+    *settingoperations.OPERATIONS,
     Operation(
         "GET", "/operations/{id}", "How far an operation is", PUBLISH, bulk.operation, None,
         ((200, "The operation.", OperationShown),),

@@ -52,6 +52,8 @@ def test_a_topic_is_changed_as_its_form_says_and_nothing_else(stage: Stage, oper
     assert "Queues to write 2 6" in page
     assert "Queues to read 2" not in page
     assert "manage.py operate topics.change" in page
+    assert "curl -X PATCH http://testserver/api/v1/topics/orders/settings" in page
+    assert """-d '{"settings": {"write_queues": 6}, "reason": "..."}'""" in page
     assert topic(stage)["writeQueueNums"] == 2
     row = confirmed(operator, address)
     assert (row.state, row.results) == ("done", {"changed": 1})
@@ -109,6 +111,7 @@ def test_a_topic_is_made_and_deleted_by_typing_its_name(stage: Stage, operator: 
     page = words(operator.get(address))
     assert "Messages that are lost 1 held" in page
     assert "type bills" in page
+    assert "curl -X DELETE 'http://testserver/api/v1/topics/bills?reason=...'" in page
     for typed in ("", "1", "bill"):
         assert operator.post(address + "confirm/", {"reason": "because", "typed": typed}).status_code == 422
     assert stage.admin.topic_settings("bills") is not None

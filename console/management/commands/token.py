@@ -33,6 +33,10 @@ class Command(BaseCommand):
             help="topics to receive from, and consumer groups to receive as; * all",
         )  # fmt: skip
         create.add_argument(
+            "--settings", action="append", default=[], metavar="PREFIX", dest="setting_prefixes",
+            help="topics and consumer groups to make, change and delete; * all",
+        )  # fmt: skip
+        create.add_argument(
             "--access-user", default="", metavar="USER",
             help="user of the brokers' access control whose policies decide, too (alone, if no prefix is given)",
         )  # fmt: skip
@@ -48,13 +52,15 @@ class Command(BaseCommand):
 
     def _create(self, options: dict[str, Any]) -> None:
         try:
-            scopes = credentials.scope_rows(options["publish"], options["read"], options["admin"], options["consume"])
+            scopes = credentials.scope_rows(
+                options["publish"], options["read"], options["admin"], options["consume"], options["setting_prefixes"]
+            )
         except ValueError as error:
             raise CommandError(str(error)) from None
         if not scopes and not options["access_user"]:
             raise CommandError(
-                "A token that allows nothing is of no use; give --publish, --read, --consume or --admin (* for all),"
-                " or --access-user."
+                "A token that allows nothing is of no use; give --publish, --read, --consume, --settings or --admin"
+                " (* for all), or --access-user."
             )
         if options["days"] is not None and options["days"] < 1:
             raise CommandError("--days must be at least 1.")

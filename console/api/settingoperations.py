@@ -1,0 +1,52 @@
+"""The part of the table of REST operations that is about the settings of topics and groups."""
+
+from __future__ import annotations
+
+from console.credentials import READ, SETTINGS
+
+from . import settings
+from .bulkschemas import OperationShown
+from .operation import Operation
+from .settingschemas import (
+    GroupChange,
+    NewGroup,
+    NewTopic,
+    SettingsOfGroup,
+    SettingsOfTopic,
+    SettingsPreview,
+    TopicChange,
+)
+
+_TOPIC, _GROUP = "/topics/{topic}", "/groups/{group}"
+_DELETE = (("reason", "Kept in the audit."), ("preview", "true: say what would be lost, and delete nothing."))
+_BEGUN = (202, "It is done, or waits for a second person; Location says where to look.", OperationShown)
+_PREVIEW = (200, "Asked for a preview: what would come of it.", SettingsPreview)
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation("POST", "/topics", "Make a topic", SETTINGS, settings.topics.make, NewTopic, (_BEGUN, _PREVIEW)),
+    Operation(
+        "GET", f"{_TOPIC}/settings", "Look at a topic's settings", READ, settings.topics.look, None,
+        ((200, "As they are now.", SettingsOfTopic),),
+    ),
+    Operation(
+        "PATCH", f"{_TOPIC}/settings", "Change a topic's settings", SETTINGS, settings.topics.change, TopicChange,
+        (_BEGUN, (200, "They are so already; asked for a preview: SettingsPreview.", SettingsOfTopic)),
+    ),
+    Operation(
+        "DELETE", _TOPIC, "Delete a topic with its messages", SETTINGS, settings.topics.delete, None,
+        (_BEGUN, _PREVIEW), _DELETE,
+    ),
+    Operation("POST", "/groups", "Make a consumer group", SETTINGS, settings.groups.make, NewGroup, (_BEGUN, _PREVIEW)),
+    Operation(
+        "GET", f"{_GROUP}/settings", "Look at a consumer group's settings", READ, settings.groups.look, None,
+        ((200, "As they are now.", SettingsOfGroup),),
+    ),
+    Operation(
+        "PATCH", f"{_GROUP}/settings", "Change a consumer group's settings", SETTINGS, settings.groups.change,
+        GroupChange, (_BEGUN, (200, "They are so already; asked for a preview: SettingsPreview.", SettingsOfGroup)),
+    ),
+    Operation(
+        "DELETE", _GROUP, "Delete a consumer group with how far it has read", SETTINGS, settings.groups.delete, None,
+        (_BEGUN, _PREVIEW), _DELETE,
+    ),
+)  # fmt: skip
