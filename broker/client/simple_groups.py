@@ -16,9 +16,9 @@ class SimpleConsumers:
         self._namesrv = namesrv
         self._session = Session(namesrv, **access)
 
-    def of(self, group: str) -> AsyncSimpleConsumer:
+    def of(self, group: str, *, in_order: bool = False) -> AsyncSimpleConsumer:
         """A consumer of the group, which need not be closed; raises InvalidArgument."""
-        return AsyncSimpleConsumer(group, self._namesrv, session=self._session)
+        return AsyncSimpleConsumer(group, self._namesrv, in_order=in_order, session=self._session)
 
     async def close(self) -> None:
         """End all connections; what is held comes to others when its time is over."""

@@ -45,7 +45,7 @@ async def receive(request: Request, grant: Grant, room: Room) -> Response:
     wanted = decode(await read_body(request, MAX_BYTES), _receive)
     expression = Sql(wanted.expression) if wanted.expression_type == "sql92" else wanted.expression
     received = await room.receivers.receive(
-        request, room.receivers.of(group), topic, max_messages=wanted.max_messages,
+        request, room.receivers.of(group, in_order=wanted.in_order), topic, max_messages=wanted.max_messages,
         invisible_ms=wanted.invisible_ms, wait_ms=wanted.wait_ms, expression=expression,
     )  # fmt: skip
     return json_answer(ReceivedList(messages=[_shown(each) for each in received]))

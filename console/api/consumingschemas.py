@@ -26,6 +26,12 @@ class Receive(Struct, forbid_unknown_fields=True, kw_only=True):
         str, Meta(max_length=8_192, description="Tags, joined by ||, or a filter over properties; * for all.")
     ] = "*"
     expression_type: Literal["tag", "sql92"] = "tag"
+    in_order: Annotated[
+        bool,
+        Meta(
+            description="A queue gives out nothing more until all that was received of it is acknowledged or due again."
+        ),
+    ] = False
 
 
 class Acknowledge(Struct, forbid_unknown_fields=True, kw_only=True):

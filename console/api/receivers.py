@@ -24,9 +24,9 @@ class Receivers:
         self._waiting = 0
         self._returning: set[asyncio.Task[None]] = set()
 
-    def of(self, group: str) -> AsyncSimpleConsumer:
+    def of(self, group: str, *, in_order: bool = False) -> AsyncSimpleConsumer:
         """A consumer of the group; raises InvalidArgument."""
-        return self._consumers.of(group)
+        return self._consumers.of(group, in_order=in_order)
 
     async def receive(
         self, request: Request, consumer: AsyncSimpleConsumer, topic: str, *, max_messages: int, invisible_ms: int,

@@ -73,6 +73,24 @@ async def test_what_is_not_acknowledged_comes_again(api: httpx.AsyncClient) -> N
     assert (await say(api, "extend", receipts=[first["receipt"]], invisible_ms=5))["not_held"] == [first["receipt"]]
 
 
+async def test_in_order_a_queue_waits_for_what_is_out(api: httpx.AsyncClient) -> None:
+    for body in "abc":
+        await api.post(MESSAGES, json={"body": body})
+    first = await receive(api, in_order=True, max_messages=2, invisible_ms=60_000)
+    assert [each["body"] for each in first] == ["a", "b"]
+    assert await receive(api, in_order=True, wait_ms=0) == []
+    assert (await say(api, "ack", receipts=[first[0]["receipt"]]))["not_held"] == []
+    assert await receive(api, in_order=True, wait_ms=0) == []
+    assert (await say(api, "nack", receipts=[first[1]["receipt"]])) == {"given_back": 1, "not_held": []}
+    again = await receive(api, in_order=True, invisible_ms=60_000)
+    assert [(each["body"], each["attempt"]) for each in again] == [("b", 2), ("c", 1)]
+    ((kept, _), none) = (
+        await say(api, "extend", receipts=[each["receipt"] for each in again], invisible_ms=50)
+    ).values()
+    assert (kept["was"], none) == (again[0]["receipt"], [])
+    assert [each["body"] for each in await receive(api, in_order=True)] == ["b", "c"]
+
+
 async def test_kept_longer_and_given_back(api: httpx.AsyncClient) -> None:
     await api.post(MESSAGES, json={"body": "pay"})
     (message,) = await receive(api, invisible_ms=5_000)
