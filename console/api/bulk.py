@@ -24,7 +24,7 @@ from console.operations.actor import PAUSE_TIMERS, STEER_TIMERS, STEER_TRANSACTI
 from console.operations.rows import Operation
 
 from .answer import json_answer
-from .bulkschemas import ManyMoved, ManyTimers, OperationShown, SwitchReason
+from .bulkschemas import ManyMoved, ManyTimers, OperationShown, SwitchReason, TakenBack
 from .errors import InvalidMoment, NoOperation, OperationRefused, RequestError, TooManyMatch
 from .grants import require, require_everywhere
 from .looking import only_parameters
@@ -37,6 +37,7 @@ Result = TypeVar("Result")
 _many = msgspec.json.Decoder(ManyTimers)
 _moved = msgspec.json.Decoder(ManyMoved)
 _switch = msgspec.json.Decoder(SwitchReason)
+_taken_back = msgspec.json.Decoder(TakenBack)
 _threads = ThreadPoolExecutor(2, thread_name_prefix="api-operations")
 
 
@@ -84,6 +85,20 @@ async def abort(request: Request, grant: Grant, room: Room) -> Response:
     only_parameters(request)
     row = await in_thread(lambda: desk.abort(_own(request.path_params["id"], grant).pk, actor_of(grant)))
     return json_answer(_shown(row))
+
+
+async def take_back(request: Request, grant: Grant, room: Room) -> Response:
+    """Take back what a cancel or move of the same token did, as far as that still can be."""
+    only_parameters(request)
+    wanted = decode(await read_body(request, MAX_BODY_BYTES), _taken_back)
+    row = await in_thread(lambda: _own(request.path_params["id"], grant))
+    topic = row.parameters.get("filter", {}).get("topic")
+    if topic:
+        require(grant, PUBLISH, topic)
+    else:
+        require_everywhere(grant)
+    items = {} if wanted.items is None else {"items": wanted.items}
+    return await begun("timers.take_back", {"operation": str(row.pk), **items}, wanted.reason, actor_of(grant))
 
 
 async def _start(

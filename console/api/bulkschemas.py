@@ -42,9 +42,18 @@ class SwitchReason(Struct, forbid_unknown_fields=True, kw_only=True):
     reason: BulkReason
 
 
+class TakenBack(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Why what an operation did to timers is taken back; all of it, or the items with these numbers."""
+
+    reason: BulkReason
+    items: Annotated[list[int], Meta(min_length=1, max_length=10_000)] | None = None
+
+
 class OperationShown(Struct, kw_only=True):
-    """An operation. `state`: waiting (for a second person), queued, running, done, aborted, failed, declined or expired;
-    `results` counts items by outcome."""
+    """An operation. `state`: waiting (for a second person), queued, running, done, aborted, failed, declined, expired.
+
+    `results` counts items by outcome.
+    """
 
     id: str
     kind: str

@@ -16,7 +16,7 @@ from . import (
     transactionoperations,
     waiting,
 )
-from .bulkschemas import ManyMoved, ManyTimers, OperationShown, SwitchReason
+from .bulkschemas import ManyMoved, ManyTimers, OperationShown, SwitchReason, TakenBack
 from .operation import Operation as Operation
 from .schemas import FoundMessage, GroupList, LevelList, NewMessage, NewMessages, Sent, SentBatch, TopicList
 from .timerschemas import Forecast, NewMoment, ScheduleChange, TimerRows, TimerTotals, Wheel
@@ -109,6 +109,10 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "POST", "/operations/{id}:abort", "Stop an operation after the batch under way", PUBLISH, bulk.abort, None,
         ((200, "The operation.", OperationShown),),
+    ),
+    Operation(
+        "POST", "/operations/{id}:take-back", "Take back what an operation cancelled or moved", PUBLISH,
+        bulk.take_back, TakenBack, _BEGUN,
     ),
     *settingoperations.OPERATIONS,
     Operation(

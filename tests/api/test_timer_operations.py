@@ -110,3 +110,19 @@ async def test_above_the_limit_it_waits_for_a_second_person(api: httpx.AsyncClie
     assert (told["state"], told["total"], told["preview"]["count"]) == ("waiting", None, 2)
     assert len((await api.get("/api/v1/timers")).json()["timers"]) == 2
     assert (await api.post(answer.headers["location"] + ":abort")).json()["state"] == "aborted"
+
+
+@pytest.mark.usefixtures("operations")
+async def test_what_was_cancelled_is_taken_back(api: httpx.AsyncClient) -> None:
+    for _ in range(2):
+        await send(api, delay_ms=HOUR_MS)
+    before = [each["due_ms"] for each in (await api.get("/api/v1/timers")).json()["timers"]]
+    cancelled = await api.post("/api/v1/timers:cancel", json={"filter": {"topic": "orders"}, "reason": "a mistake"})
+    address = cancelled.headers["location"] + ":take-back"
+    assert (await api.post(address, json={"reason": ""})).status_code == 400
+    one = await api.post(address, json={"reason": "it was one", "items": [1]})
+    assert (one.status_code, one.json()["results"]) == (202, {"taken_back": 1})
+    rest = await api.post(address, json={"reason": "it was one"})
+    assert rest.json()["results"] == {"taken_back": 1, "already_taken_back": 1}
+    assert [each["due_ms"] for each in (await api.get("/api/v1/timers")).json()["timers"]] == before
+    assert (await api.post(one.headers["location"] + ":take-back", json={"reason": "x"})).status_code == 422

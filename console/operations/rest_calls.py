@@ -1,0 +1,70 @@
+"""An operation as the REST interface is asked for it: method, address behind /api/v1/, body; None where it has none.
+
+REST has none for chosen timers and transactions, which it names one by one by their own ids, and none for dead letters
+and offsets of groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+_REASON = {"reason": "..."}
+_SETTINGS = frozenset(f"{family}.{verb}" for family in ("topics", "groups") for verb in ("create", "change", "delete"))
+#: names of a filter's fields here and there
+_TIMERS = {"topic": "topic", "key": "key", "from_ms": "due_from", "to_ms": "due_before"}
+_TRANSACTIONS = {"state": "state", "topic": "topic", "group": "producer_group", "before_ms": "stored_before"}
+_VALUES = {"from_ms": "due_from", "to_ms": "due_before"}
+_MOVED = {"due_ms": "deliver_at", "shift_ms": "shift_ms"}
+
+Call = tuple[str, str, dict[str, Any] | None]
+
+
+def rest_call(kind: str, parameters: Mapping[str, Any]) -> Call | None:
+    """The call that does the same."""
+    family, _, act = kind.partition(".")
+    act = act.replace("_", "-")
+    if kind == "timers.take_back":
+        items = {"items": parameters["items"]} if "items" in parameters else {}
+        return "POST", f"operations/{parameters['operation']}:take-back", {**items, **_REASON}
+    if family in ("timers", "transactions") and "targets" not in parameters:
+        names = _TIMERS if family == "timers" else _TRANSACTIONS
+        chosen = {"filter": _renamed(parameters["filter"], names), **_all(parameters)} if "filter" in parameters else {}
+        return "POST", f"{family}:{act}", {**chosen, **_renamed(parameters, _MOVED), **_REASON}
+    if family == "redisson":
+        return _of_queue(act, parameters)
+    return _of_settings(family, act, parameters) if kind in _SETTINGS else None
+
+
+def _of_queue(act: str, parameters: Mapping[str, Any]) -> Call:
+    """One of Redisson's delayed queues."""
+    path = f"redisson/queues/{quote(parameters['queue'], safe='')}"
+    if act == "offer":
+        return "POST", f"{path}/values", {name: parameters[name] for name in ("value", "codec", "delay_ms")}
+    body: dict[str, Any] = {
+        name: parameters[name] for name in ("handles", "to", "topic", "packing") if name in parameters
+    }
+    if "filter" in parameters:
+        bounds = _renamed(parameters["filter"], _VALUES)
+        body |= {**({"range": bounds} if bounds else {}), **_all(parameters)}
+    return "POST", f"{path}:{act}", {**body, **_renamed(parameters, _MOVED), **_REASON}
+
+
+def _of_settings(family: str, act: str, parameters: Mapping[str, Any]) -> Call:
+    """A topic or group made, changed or deleted."""
+    name = quote(parameters["name"], safe="")
+    if act == "delete":
+        return "DELETE", f"{family}/{name}?reason=...", None
+    body = {part: parameters[part] for part in ("settings", "expected") if part in parameters}
+    if act == "create":
+        return "POST", family, {"name": parameters["name"], **body, **_REASON}
+    return "PATCH", f"{family}/{name}/settings", {**body, **_REASON}
+
+
+def _renamed(given: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names[name]: given[name] for name in names if given.get(name) not in (None, "")}
+
+
+def _all(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    return {"all": True} if parameters.get("is_all") else {}

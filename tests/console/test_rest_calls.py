@@ -1,0 +1,62 @@
+"""The REST calls that pages show are ones that REST takes: address, method and body."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from console.api.operations import OPERATIONS
+from console.operations.registry import KINDS
+from console.operations.rest_calls import rest_call
+
+NUMBER = "3f8b5b1e-5b1e-4b1e-8b1e-5b1e5b1e5b1e"
+ALL = {"filter": {"from_ms": None, "to_ms": None}, "is_all": True}
+SOME = {"filter": {"from_ms": 5, "to_ms": None}, "is_all": False}
+HALVES = {"filter": {"state": "parked", "topic": "", "group": "shop", "before_ms": 7}, "is_all": False}
+TIMERS = {"filter": {"topic": "orders", "key": "a b", "from_ms": 1, "to_ms": 2}, "is_all": False}
+#: kinds that REST does not have
+WITHOUT = {"dead_letters.send_back", "dead_letters.send_as_new", "groups.reset_offsets"}
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("timers.cancel", TIMERS), ("timers.reschedule", {**TIMERS, "shift_ms": -60_000}),
+    ("timers.reschedule", {**TIMERS, "due_ms": 1_795_247_527_000}), ("timers.deliver_now", ALL), ("timers.pause", {}),
+    ("timers.resume", {}), ("timers.take_back", {"operation": NUMBER, "of": "timers.cancel"}),
+    ("timers.take_back", {"operation": NUMBER, "of": "timers.cancel", "items": [2]}),
+    ("transactions.commit", HALVES), ("transactions.rollback", HALVES), ("transactions.check", HALVES),
+    ("transactions.resume", HALVES), ("redisson.remove", {"queue": "a/b {c}", "handles": ["1~00~"]}),
+    ("redisson.deliver_now", {"queue": "q", **ALL}), ("redisson.reschedule", {"queue": "q", **SOME, "shift_ms": 5}),
+    ("redisson.move", {"queue": "q", **SOME, "to": "other"}), ("redisson.put_back", {"queue": "q", **ALL}),
+    ("redisson.set_aside", {"queue": "q", **ALL, "packing": "old"}), ("redisson.clear", {"queue": "q"}),
+    ("redisson.offer", {"queue": "q", "value": "x", "codec": "StringCodec", "delay_ms": 5}),
+    ("redisson.repair", {"queue": "q"}), ("redisson.make_reliable", {"queue": "q", "topic": "t"}),
+    ("redisson.import", {"queue": "q", "topic": "t"}), ("redisson.make_plain", {"queue": "q"}),
+    ("topics.create", {"name": "t", "settings": {"read_queues": 4}}), ("topics.delete", {"name": "t"}),
+    ("topics.change", {"name": "t", "settings": {"read_queues": 4}, "expected": {"read_queues": 8}}),
+    ("groups.create", {"name": "g", "settings": {}}), ("groups.delete", {"name": "g"}),
+    ("groups.change", {"name": "g", "settings": {"orderly": True}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "parameters"), CALLS)
+def test_rest_takes_the_call(kind: str, parameters: dict[str, Any]) -> None:
+    call = rest_call(kind, parameters)
+    assert call is not None
+    method, path, body = call
+    plain = "/" + path.partition("?")[0].replace(NUMBER, "{id}").replace("a%2Fb%20%7Bc%7D", "{queue}")
+    shapes = {plain, plain.replace("/queues/q", "/queues/{queue}"), *(
+        plain.replace(f"/{family}/{name}", f"/{family}/{{{word}}}")
+        for family, name in (("topics", "t"), ("groups", "g"))
+        for word in ("topic", "group", "name")
+    )}  # fmt: skip
+    (found,) = [each for each in OPERATIONS if each.method == method and each.path in shapes]
+    assert (found.takes is None) == (body is None)
+    if found.takes is not None:
+        msgspec.json.decode(msgspec.json.encode(body), type=found.takes)
+
+
+def test_every_kind_has_its_call_or_is_known_to_have_none() -> None:
+    assert {kind for kind, _ in CALLS} | WITHOUT == set(KINDS)
+    for kind in WITHOUT:
+        assert rest_call(kind, {"group": "g", "topic": "t"}) is None
+    assert rest_call("timers.cancel", {"targets": [{"position": 1}]}) is None
