@@ -20,20 +20,24 @@ class Recent:
         self._span_s = span_s
         self._clock = clock
         self._began_s = clock()
+        #: of each step when it began, how often it happened, the sum
         self._steps: deque[list[float]] = deque()
+        self._last: list[float] = []
+        self._last_ends_s = float("-inf")
 
     def add(self, amount: float = 0.0, count: int = 1) -> None:
         """It happened `count` times now, `amount` in all."""
-        step = self._clock() * STEPS // self._span_s
-        if not self._steps or self._steps[-1][0] != step:
-            self._steps.append([step, 0, 0.0])
-            self._forget(step)
-        last = self._steps[-1]
-        last[1] += count
-        last[2] += amount
+        now_s = self._clock()
+        if now_s >= self._last_ends_s:
+            self._last = [now_s, 0, 0.0]
+            self._last_ends_s = now_s + self._span_s / STEPS
+            self._steps.append(self._last)
+            self._forget(now_s)
+        self._last[1] += count
+        self._last[2] += amount
 
-    def _forget(self, step: float) -> None:
-        while self._steps and self._steps[0][0] <= step - STEPS:
+    def _forget(self, now_s: float) -> None:
+        while self._steps and self._steps[0][0] <= now_s - self._span_s:
             self._steps.popleft()
 
     @property
@@ -48,7 +52,7 @@ class Recent:
 
     def sums(self) -> tuple[float, float]:
         """How often, and the sum."""
-        self._forget(self._clock() * STEPS // self._span_s)
+        self._forget(self._clock())
         return sum(step[1] for step in self._steps), sum(step[2] for step in self._steps)
 
 

@@ -56,10 +56,11 @@ class Handlers:
     async def handle(self, message: Message) -> bool:
         """Have a message handled; False if its handler raised."""
         seen = as_delivered(message)
-        if seen.topic not in self._wanted:
+        wanted = self._wanted.get(seen.topic)
+        if wanted is None:
             logger.warning("a message of %s came again for %s, which no longer subscribes it", seen.topic, self._group)
             return True
-        _, failure = await self.attempt(message)
+        _, failure = await self._attempt(wanted[1], seen)
         if failure is not None:
             logger.error(
                 "handler of %s failed for %s; it comes again", seen.topic, message.unique_key, exc_info=failure
@@ -72,14 +73,17 @@ class Handlers:
         wanted = self._wanted.get(seen.topic)
         if wanted is None:
             return 0.0, InvalidArgument(f"Topic {seen.topic} is not subscribed here.", field="topic")
+        return await self._attempt(wanted[1], seen)
+
+    async def _attempt(self, handler: Handler, message: Message) -> tuple[float, Exception | None]:
         began_s, failure = time.monotonic(), None
         try:
-            with self._telling.handling(seen) if self._telling is not None else nullcontext():
-                await self._call(wanted[1], seen)
+            with self._telling.handling(message) if self._telling is not None else nullcontext():
+                await self._call(handler, message)
         except Exception as error:  # a handler may raise anything; that is its way to ask for another attempt
             failure = error
         took_ms = (time.monotonic() - began_s) * 1000
-        self.activity[seen.topic].ended(took_ms, has_worked=failure is None)
+        self.activity[message.topic].ended(took_ms, has_worked=failure is None)
         return took_ms, failure
 
     async def _call(self, handler: Handler, message: Message) -> None:
