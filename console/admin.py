@@ -12,7 +12,7 @@ from broker.admin import ConsumerGroupAdmin, ReadOnlyAdmin
 from broker.client import ClientError
 from broker.models import ConsumerGroup, HalfMessage
 from console import credentials
-from console.access.admin import TopicPermissionAdmin
+from console.access.admin import MaskRuleAdmin, TopicPermissionAdmin
 from console.alerts.admin import AlertAdmin, AlertRuleAdmin, SilenceAdmin
 from console.checkback.admin import CheckAddressAdmin
 from console.models import ApiToken, AuditEntry
@@ -22,7 +22,7 @@ from console.operations.errors import OperationError
 
 __all__ = [
     "AlertAdmin", "AlertRuleAdmin", "ApiTokenAdmin", "AuditEntryAdmin", "CheckAddressAdmin", "HalfMessageAdmin",
-    "SilenceAdmin", "TopicPermissionAdmin",
+    "MaskRuleAdmin", "SilenceAdmin", "TopicPermissionAdmin",
 ]  # fmt: skip
 
 

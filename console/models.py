@@ -6,15 +6,25 @@ from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from console.access.rows import TopicPermission
+from console.access.rows import MaskRule, TopicPermission
 from console.alerts.rows import Alert, AlertRule, Silence
 from console.checkback.rows import CheckAddress
 from console.dashboards.rows import DashboardPoint, DashboardRun
 from console.operations.rows import AuditEntry, Operation, OperationItem
 
 __all__ = [
-    "Alert", "AlertRule", "ApiToken", "AuditEntry", "CheckAddress", "DashboardPoint", "DashboardRun", "Operation",
-    "OperationItem", "Silence", "TopicPermission",
+    "Alert",
+    "AlertRule",
+    "ApiToken",
+    "AuditEntry",
+    "CheckAddress",
+    "DashboardPoint",
+    "DashboardRun",
+    "MaskRule",
+    "Operation",
+    "OperationItem",
+    "Silence",
+    "TopicPermission",
 ]  # fmt: skip
 
 

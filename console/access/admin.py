@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from django.contrib import admin
+from django.utils.translation import gettext_lazy as _
 
-from console.access.rows import TopicPermission
+from console.access.rows import MaskRule, TopicPermission
 
 
 @admin.register(TopicPermission)
@@ -14,3 +15,17 @@ class TopicPermissionAdmin(admin.ModelAdmin):
     list_display = ("group", "prefix")
     list_filter = ("group",)
     search_fields = ("prefix",)
+
+
+@admin.register(MaskRule)
+class MaskRuleAdmin(admin.ModelAdmin):
+    """What is masked, of which topics, and why."""
+
+    list_display = ("prefix", "shown_names", "why", "is_on")
+    list_filter = ("is_on",)
+    search_fields = ("prefix", "fields", "why")
+
+    @admin.display(description=_("what is masked"))
+    def shown_names(self, rule: MaskRule) -> str:
+        """In one line."""
+        return ", ".join(rule.names)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from django.contrib.auth.models import Group
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
@@ -25,3 +28,32 @@ class TopicPermission(models.Model):
 
     def __str__(self) -> str:
         return f"{self.group}: {self.prefix}*"
+
+
+class MaskRule(models.Model):
+    """Bodies or properties of topics that begin with the prefix are shown as masked, with the reason."""
+
+    prefix = models.CharField(_("prefix of topics"), max_length=255, blank=True)
+    #: "body", or names of properties as RocketMQ stores them (KEYS, TAGS, UNIQ_KEY, or one of the sender's own)
+    fields = models.TextField(_("what is masked: body, or names of properties, one a line"), default="body")
+    why = models.CharField(_("why, as it is shown in its place"), max_length=100)
+    is_on = models.BooleanField(_("on"), default=True)
+
+    class Meta:
+        verbose_name = _("masking rule")
+        verbose_name_plural = _("masking rules")
+        ordering = ["prefix", "pk"]
+        permissions = [("unmask", _("Can see what is masked, each time with a reason that is kept"))]
+
+    def __str__(self) -> str:
+        return f"{self.prefix}*: {', '.join(self.names)}"
+
+    @property
+    def names(self) -> list[str]:
+        """What it masks."""
+        return [name.strip() for name in re.split(r"[\n,]", self.fields) if name.strip()]
+
+    def clean(self) -> None:
+        """A rule masks something."""
+        if not self.names:
+            raise ValidationError({"fields": _("Name at least one thing.")})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from console.access.masking import Masks, masks
 from console.access.topics import Eyes, eyes
 from console.operations import runner
 from console.operations.preview import Preview
@@ -20,6 +21,8 @@ ITEMS = 100
 LISTED = 50
 #: of the newest operations, so many are looked through for those that somebody sees who does not see all
 LOOKED_THROUGH = 2_000
+#: kinds whose items are messages or values: named by a key, or by what is in them
+_OF_MESSAGES = ("timers.", "transactions.", "dead_letters.", "redisson.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +72,12 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
     items = row.items.filter(number__gt=after)
     found = list((items.filter(outcome=outcome) if outcome else items)[: ITEMS + 1])
     kind = KINDS[row.kind]
+    hide = masks() if row.kind.startswith(_OF_MESSAGES) else Masks()
     return OperationPage(
         row=row,
         now_ms=now_ms(),
-        preview=Preview.of_row(row.preview),
-        items=tuple(found[:ITEMS]),
+        preview=_masked_preview(row, hide),
+        items=tuple(_masked_item(item, hide) for item in found[:ITEMS]),
         audit=tuple(AuditEntry.objects.filter(operation=row.pk).order_by("at", "id")),
         following=found[ITEMS - 1].number if len(found) > ITEMS else None,
         outcome=outcome,
@@ -94,6 +98,23 @@ def operation_list(offset: int = 0) -> tuple[tuple[Operation, ...], bool]:
     else:
         found = list(seen_operations())[offset : offset + LISTED + 1]
     return tuple(found[:LISTED]), len(found) > LISTED
+
+
+def _masked_preview(row: Operation, hide: Masks) -> Preview:
+    """Examples are named by a key or a value."""
+    shown = Preview.of_row(row.preview)
+    examples = [
+        each if (name := hide.name(each.get("topic"))) is None or "name" not in each else {**each, "name": name}
+        for each in shown.examples
+    ]
+    return replace(shown, examples=examples)
+
+
+def _masked_item(item: OperationItem, hide: Masks) -> OperationItem:
+    """So is an item; it is not saved."""
+    if (name := hide.name(item.topic)) is not None:
+        item.label = {**item.label, "name": name}
+    return item
 
 
 def is_seen(row: Operation, seen: Eyes) -> bool:

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from django.contrib.auth.decorators import login_required
+from operator import attrgetter
+
+from django.contrib.auth.decorators import login_required, permission_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from console import queries
+from console.access.masking import UNMASK, lifted
+from console.operations.desk import REASON_LENGTH
 from console.operations.moments import bound_ms
+from console.operations.rows import AuditEntry
+from console.pages.exporting import page_or_file
 from console.pages.jumping import OFFSET_ID
 from console.pages.life import life_of
 from console.queries import raw_body
 from console.queries.shapes.messages import MessageFilter
 from console.tracing import TOLD_LIMIT
 
+#: stands in the audit as the kind of what was done
+UNMASKED = "messages.unmask"
 _TOPICS_OFFERED = 200
 _LENGTHS = {"from": 64, "to": 64, "tag": 255, "property": 500}
 
@@ -46,7 +54,12 @@ def search(request: HttpRequest) -> HttpResponse:
         "errors": errors,
         "offered": [row.name for row in queries.topics(count=_TOPICS_OFFERED).rows],
     }
-    return render(request, "messages/search.html", context, status=422 if errors else 200)
+    if found is None:
+        return render(request, "messages/search.html", context, status=422 if errors else 200)
+    return page_or_file(
+        request, "messages/search.html", context, "messages", lambda _place: found, rows=attrgetter("hits"),
+        status=422 if errors else 200,
+    )  # fmt: skip
 
 
 def _filter(given: dict[str, str], errors: dict[str, str]) -> MessageFilter:
@@ -60,22 +73,55 @@ def _filter(given: dict[str, str], errors: dict[str, str]) -> MessageFilter:
 @login_required
 def message(request: HttpRequest, message_id: str) -> HttpResponse:
     """One message; `?topic=` says that the id is the client's unique id."""
+    return _message(request, message_id)
+
+
+@require_POST
+@login_required
+@permission_required(UNMASK, raise_exception=True)
+def unmask(request: HttpRequest, message_id: str) -> HttpResponse:
+    """What a rule masks, shown once to who may and says why; `what=body` gives the stored bytes."""
+    reason = request.POST.get("reason", "").strip()[:REASON_LENGTH]
+    if not reason:
+        return _message(request, message_id, error=_("Say why: the reason is kept in the audit."), status=422)
+    topic = request.GET.get("topic", "")[:255] or None
+    with lifted():
+        is_body = request.POST.get("what") == "body"
+        shown = _body(message_id, topic) if is_body else _message(request, message_id, reason)
+    AuditEntry.objects.create(
+        user=request.user, actor=request.user.get_username(), what=AuditEntry.What.CONFIRMED, kind=UNMASKED,
+        reason=reason, result={"message": message_id, "topic": topic or "", "what": request.POST.get("what", "page")},
+    )  # fmt: skip
+    shown["Cache-Control"] = "no-store"
+    return shown
+
+
+def _message(
+    request: HttpRequest, message_id: str, unmasked_for: str = "", error: str = "", status: int = 200
+) -> HttpResponse:
     topic = request.GET.get("topic", "")[:255] or None
     data = queries.message(message_id, topic)
     if not data.found and not data.evidence.stale:
         raise Http404(_("There is no such message."))
-    body_url = reverse("message_body", args=[message_id]) + ("?" + urlencode({"topic": topic}) if topic else "")
+    query = "?" + urlencode({"topic": topic}) if topic else ""
     context = {
-        "data": data, "here": "messages", "life": life_of(data), "body_url": body_url, "shown_told": TOLD_LIMIT,
+        "data": data, "here": "messages", "life": life_of(data), "shown_told": TOLD_LIMIT, "error": error,
+        "body_url": reverse("message_body", args=[message_id]) + query,
+        "unmask_url": reverse("message_unmask", args=[message_id]) + query,
+        "may_unmask": request.user.has_perm(UNMASK), "unmasked_for": unmasked_for, "reason_length": REASON_LENGTH,
     }  # fmt: skip
-    return render(request, "messages/message.html", context)
+    return render(request, "messages/message.html", context, status=status)
 
 
 @require_safe
 @login_required
 def body(request: HttpRequest, message_id: str) -> HttpResponse:
     """The stored bytes as a download: never shown by the browser, whatever they are."""
-    found = raw_body(message_id, request.GET.get("topic", "")[:255] or None)
+    return _body(message_id, request.GET.get("topic", "")[:255] or None)
+
+
+def _body(message_id: str, topic: str | None) -> HttpResponse:
+    found = raw_body(message_id, topic)
     if found is None:
         raise Http404(_("There is no such message."))
     _topic, content = found

@@ -56,6 +56,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("topics/<str:name>/<int:queue_id>/", topics.queue, name="queue"),
     path("messages/", messages.search, name="messages"),
     path("messages/<str:message_id>/", messages.message, name="message"),
+    path("messages/<str:message_id>/unmask/", messages.unmask, name="message_unmask"),
     path("messages/<str:message_id>/body", messages.body, name="message_body"),
     path("dashboards/", dashboards.dashboards, name="dashboards"),
     path("dashboards/run/", dashboards.run, name="dashboards_run"),

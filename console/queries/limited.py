@@ -1,4 +1,5 @@
-"""What pages are given: every read, limited to what the one who looks may see (console.access.topics).
+"""What pages are given: every read, limited to what the one who looks may see (console.access.topics), and
+masked by the rules (console.access.masking).
 
 Pages and live frames read through `console.queries`, which has nothing that is not from here. What is not seen is not
 there: Http404, as for what does not exist. Figures of the whole broker (how much waits, how late) are everybody's;
@@ -10,9 +11,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from django.core.exceptions import PermissionDenied
 from django.http import Http404
 from django.utils.translation import gettext as _
 
+from console.access.masking import BODY, Masks, masks
 from console.access.topics import Eyes, eyes
 from console.queries import (
     catalogue,
@@ -37,7 +40,7 @@ from console.queries.shapes.groups import GroupPage, Groups
 from console.queries.shapes.lane import LanePage
 from console.queries.shapes.lanes import Lanes
 from console.queries.shapes.message_life import StepKind
-from console.queries.shapes.messages import MessageFilter, MessagePage, MessageSearch
+from console.queries.shapes.messages import Body, BodyForm, MessageFilter, MessagePage, MessageSearch
 from console.queries.shapes.overview import Overview
 from console.queries.shapes.timers import TimerFilter, TimerLife, TimerList, TimersPage
 from console.queries.shapes.topics import QueueMessages, TopicPage, Topics
@@ -71,13 +74,15 @@ def topic(name: str) -> TopicPage:
 def tail(name: str) -> Tail:
     """The newest messages."""
     _topic(name)
-    return tailing.tail(name)
+    found, hide = tailing.tail(name), masks()
+    return replace(found, rows=tuple((queue_id, hide.row(row, name)) for queue_id, row in found.rows))
 
 
 def queue_messages(topic: str, queue_id: int, offset: int | None = None, count: int = 32) -> QueueMessages:
     """Messages of one queue."""
     _topic(topic)
-    return queue_pages.queue_messages(topic, queue_id, offset, count)
+    found = queue_pages.queue_messages(topic, queue_id, offset, count)
+    return replace(found, messages=masks().rows(found.messages, topic))
 
 
 def groups(**asked: Any) -> Groups:
@@ -128,31 +133,38 @@ def highest_level() -> int:
 def lane(level: int, offset: int | None = None, count: int = lane_pages.PAGE_COUNT) -> LanePage:
     """A page of one lane."""
     found = lane_pages.lane(level, offset, count)
-    rows = eyes().rows(found.messages, lambda row: row.real_topic)
-    return replace(found, messages=rows, left_out=len(found.messages) - len(rows))
+    rows, hide = eyes().rows(found.messages, lambda row: row.real_topic), masks()
+    left_out = len(found.messages) - len(rows)
+    return replace(found, messages=tuple(hide.row(row, row.real_topic) for row in rows), left_out=left_out)
 
 
 def messages(topic: str, key: str, limit: int = 64) -> MessageSearch:
     """By key or unique id."""
     _topic(topic)
-    return records.messages(topic, key, limit)
+    return _hits_masked(records.messages(topic, key, limit))
 
 
 def messages_everywhere(key: str, limit: int = 64) -> MessageSearch:
     """The same in topics that are seen."""
-    return records.messages_everywhere(key, limit, eyes())
+    return _hits_masked(records.messages_everywhere(key, limit, eyes()))
 
 
 def messages_through(topic: str, wanted: MessageFilter) -> MessageSearch:
     """The newest of a topic."""
     _topic(topic)
-    return looking_through.messages_through(topic, wanted)
+    masked = masks().of(topic)
+    if wanted.name in masked or (wanted.tag and "TAGS" in masked):
+        # who may ask whether a value is there has read it soon
+        raise PermissionDenied(masked.get(wanted.name) or masked["TAGS"])
+    return _hits_masked(looking_through.messages_through(topic, wanted))
 
 
 def message(message_id: str, topic: str | None = None) -> MessagePage:
     """One message; of groups that are not seen neither tries nor what they told."""
     found = records.message(message_id, topic)
     seen = eyes()
+    if found.found:
+        found = _message_masked(found, masks())
     if seen.see_all or not found.found:
         return found
     if not seen.topic(found.topic):
@@ -168,9 +180,14 @@ def message(message_id: str, topic: str | None = None) -> MessagePage:
 
 
 def raw_body(message_id: str, topic: str | None = None) -> tuple[str, bytes] | None:
-    """Real topic and bytes of a message."""
+    """Real topic and bytes of a message; raises PermissionDenied if they are masked."""
     found = records.raw_body(message_id, topic)
-    return found if found is not None and eyes().topic(found[0]) else None
+    if found is None or not eyes().topic(found[0]):
+        return None
+    masked = masks().of(found[0])
+    if BODY in masked:
+        raise PermissionDenied(masked[BODY])
+    return found
 
 
 def dead_letter_groups() -> DeadLetterGroups:
@@ -183,12 +200,13 @@ def dead_letters(group: str, wanted: DeadLetterFilter, after: tuple[int, int] | 
     """Those of one group."""
     seen = _group(group)
     found = of_dead_letters.dead_letters(group, wanted, after)
-    return replace(found, rows=seen.rows(found.rows, lambda row: row.topic))
+    return replace(found, rows=masks().rows(seen.rows(found.rows, lambda row: row.topic)))
 
 
 def timers(zoom: str = "", at_ms: int | None = None) -> TimersPage:
     """The wheel and what stands around it."""
     found, seen = of_timers.timers(zoom, at_ms), eyes()
+    found = replace(found, first=_timers_seen(found.first, seen))
     if seen.see_all:
         return found
     forecast = found.forecast and replace(
@@ -203,7 +221,6 @@ def timers(zoom: str = "", at_ms: int | None = None) -> TimersPage:
         topics=seen.rows(found.topics, lambda row: row.topic),
         topics_left=0,
         lateness=found.lateness and replace(found.lateness, topic=""),
-        first=_timers_seen(found.first, seen),
         forecast=forecast,
     )
 
@@ -218,12 +235,20 @@ def timer_life(position: int) -> TimerLife:
     found, seen = of_timers.timer_life(position), eyes()
     if not seen.see_all and not found.evidence.stale and not (found.timer and seen.topic(found.timer.topic)):
         raise Http404(_("There is no such timer."))
-    return found
+    return replace(found, timer=found.timer and masks().row(found.timer, found.timer.topic))
 
 
 def transactions() -> TransactionsPage:
     """The board and the first of each list; groups and addresses name producers, whose topics nobody tells."""
-    found, seen = of_transactions.transactions(), eyes()
+    found, seen, hide = of_transactions.transactions(), eyes(), masks()
+    board = found.board and replace(found.board, halves=hide.rows(found.board.halves))
+    found = replace(
+        found,
+        board=board,
+        open=_transactions_seen(found.open, seen),
+        parked=_transactions_seen(found.parked, seen),
+        decided=_transactions_seen(found.decided, seen),
+    )
     if seen.see_all:
         return found
     board = found.board and replace(
@@ -238,9 +263,6 @@ def transactions() -> TransactionsPage:
         groups=(),
         addresses=(),
         board=board,
-        open=_transactions_seen(found.open, seen),
-        parked=_transactions_seen(found.parked, seen),
-        decided=_transactions_seen(found.decided, seen),
     )
 
 
@@ -256,7 +278,7 @@ def transaction_life(position: int) -> TransactionLife:
     found, seen = of_transactions.transaction_life(position), eyes()
     if not seen.see_all and found.row is not None and not seen.topic(found.row.topic):
         raise Http404(_("There is no such transaction."))
-    return found
+    return replace(found, row=found.row and masks().row(found.row, found.row.topic))
 
 
 def delayed_queues(search: str = "", offset: int = 0) -> QueuesPage:
@@ -269,7 +291,8 @@ def delayed_queue(name: str, **asked: Any) -> QueuePage:
     seen = eyes()
     if not seen.queue(name):
         raise Http404(_("There is no such queue."))
-    found = of_delayed_queues.delayed_queue(name, **asked)
+    found, hide = of_delayed_queues.delayed_queue(name, **asked), masks()
+    found = replace(found, values=hide.rows(found.values, name), upcoming=hide.rows(found.upcoming, name))
     if found.handing is None or seen.topic(found.handing.topic):
         return found
     return replace(found, handing=replace(found.handing, topic="…"))
@@ -291,9 +314,27 @@ def _group(name: str) -> Eyes:
 
 def _timers_seen(found: TimerList, seen: Eyes) -> TimerList:
     rows = seen.rows(found.rows, lambda row: row.topic)
-    return replace(found, rows=rows, left_out=len(found.rows) - len(rows))
+    return replace(found, rows=masks().rows(rows), left_out=len(found.rows) - len(rows))
 
 
 def _transactions_seen(found: TransactionList, seen: Eyes) -> TransactionList:
     rows = seen.rows(found.rows, lambda row: row.topic)
-    return replace(found, rows=rows, left_out=len(found.rows) - len(rows))
+    return replace(found, rows=masks().rows(rows), left_out=len(found.rows) - len(rows))
+
+
+def _hits_masked(found: MessageSearch) -> MessageSearch:
+    return replace(found, hits=masks().rows(found.hits))
+
+
+def _message_masked(found: MessagePage, hide: Masks) -> MessagePage:
+    masked = hide.of(found.topic)
+    if not masked:
+        return found
+    body = found.body
+    if body is not None and BODY in masked:
+        body = Body(BodyForm.MASKED, masked[BODY], "", body.stored_bytes, None, 0, False, body.compression)
+    properties = tuple((name, masked.get(name, text)) for name, text in found.properties)
+    names = {name for name, _text in found.properties}
+    shown = hide.row(found, found.topic)
+    is_masked = BODY in masked or bool(names & masked.keys())
+    return replace(shown, body=body, properties=properties, is_masked=is_masked)

@@ -18,6 +18,7 @@ register = template.Library()
 def kind_title(name: str) -> str:
     """The title of a kind's page."""
     words = {
+        "messages.unmask": _("See what is masked"),
         "timers.cancel": _("Cancel timers"),
         "timers.reschedule": _("Move timers to another moment"),
         "timers.deliver_now": _("Deliver timers now"),
@@ -291,6 +292,8 @@ def audit_words(entry: AuditEntry) -> str:
         counts = ", ".join(f"{outcome_words(code)} {count:,}" for code, count in result.get("outcomes", {}).items())
         state = Operation.State(result["state"]).label if result.get("state") in Operation.State.values else ""
         return " · ".join(filter(None, [str(state), counts, result.get("error", "")]))
+    if entry.kind == "messages.unmask":
+        return " · ".join(filter(None, [result.get("topic", ""), result.get("message", "")]))
     if entry.what == AuditEntry.What.CONFIRMED:
         return _("%(count)s previewed") % {"count": f"{result.get('count') or 0:,}"}
     if result.get("total") is not None:

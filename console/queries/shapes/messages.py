@@ -55,6 +55,7 @@ class BodyForm(TextChoices):
     TEXT = "text", _("text")
     HEX = "hex", _("bytes")
     UNREADABLE = "unreadable", _("cannot be decompressed here")
+    MASKED = "masked", _("masked")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,8 @@ class MessagePage:
     steps: tuple[LifeStep, ...] = ()
     #: things that clients with tracing told, the first TOLD_LIMIT are among the steps; None: could not be asked
     told: int | None = None
+    #: a rule masks its body or some of its properties
+    is_masked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
