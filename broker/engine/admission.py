@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .errors import (
     BodyTooLarge,
     InvalidMessage,
@@ -64,3 +66,19 @@ class Admission:
             and len(born_host) in (8, 20)
         ):
             raise InvalidMessage("Flag, sysFlag, reconsume times, born time or born host are out of range.")
+
+    def check_batch(
+        self,
+        topic: str,
+        queue_id: int,
+        parts: Sequence[tuple[bytes, bytes, int]],
+        sys_flag: int,
+        born_ms: int,
+        born_host: bytes,
+    ) -> None:
+        """Raise as ``check`` if one of these (body, properties, flag) may not be stored: the extremes are looked at."""
+        if parts:
+            bodies, properties, flags = zip(*parts, strict=True)
+            longest = max(bodies, key=len), max(properties, key=len)
+            for flag in (min(flags), max(flags)):
+                self.check(topic, queue_id, *longest, flag, sys_flag, born_ms, born_host, 0)

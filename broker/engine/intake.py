@@ -25,7 +25,8 @@ from .properties import (
     format_properties,
 )
 from .schedule import Schedule
-from .store.facts import Facts, facts_of, value_in
+from .store.batch import append_batch
+from .store.facts import Facts, facts_of, plain_facts, value_in
 from .store.groups import check_group_name
 from .store.store import Store
 from .store.ticket import Ticket
@@ -98,33 +99,20 @@ class Intake:
         owner: object,
     ) -> list[Ticket]:
         """Take all messages or none. Raises as ``take``; a batch cannot be delayed."""
+        self._admission.check_batch(topic, queue_id, parts, sys_flag, born_ms, born_host)
         checked: list[tuple[bytes, Facts, int]] = []
         for body, properties, flag in parts:
-            self._admission.check(topic, queue_id, body, properties, flag, sys_flag, born_ms, born_host, 0)
-            facts = facts_of(properties)
+            facts = plain_facts(properties) or facts_of(properties)
             if facts.delay_level or facts.timer:
                 raise InvalidMessage("Messages of a batch cannot be delayed; send them one by one.")
             if sys_flag & FLAG_TRANSACTION_MASK or (b"TRAN_MSG\x01" in properties and _is_half(topic, facts, 0)):
                 raise InvalidMessage("Messages of a batch cannot be half messages; send them one by one.")
             checked.append((body, facts, flag))
+        if not checked:
+            return []
         store = self._store
-        store.make_room(sum(len(body) + len(facts.stored) + len(topic) + 128 for body, facts, _ in checked))
-        return [
-            store.append(
-                topic,
-                queue_id,
-                body,
-                facts,
-                tags_code=store.tags_code(facts.tags),
-                flag=flag,
-                sys_flag=sys_flag,
-                born_ms=born_ms,
-                born_host=born_host,
-                store_ms=now_ms,
-                owner=owner,
-            )
-            for body, facts, flag in checked
-        ]
+        store.make_room(sum([len(body) + len(facts.stored) + len(topic) + 128 for body, facts, _ in checked]))
+        return append_batch(store, topic, queue_id, checked, sys_flag, born_ms, born_host, now_ms, owner)
 
     def _park(
         self,

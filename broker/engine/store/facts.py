@@ -26,6 +26,7 @@ from ..properties import (
 from .topics import TIMER_TOPIC
 
 _WELL_FORMED = re.compile("(?:[^\x01\x02]+\x01[^\x02]*+\x02)*+").fullmatch
+_PLAIN = re.compile(rb"(?:WAIT\x01true\x02)?UNIQ_KEY\x01([!-~]++)\x02(?:WAIT\x01true\x02)?").fullmatch
 #: Marks of messages that wait for a moment; taken as ordinary ones they would be delivered too early.
 _MOMENTS = frozenset({TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELETE})
 #: How all of them begin.
@@ -74,6 +75,12 @@ def facts_of(raw: bytes) -> Facts:
     tags = value_in(text, TAGS) if "TAGS" in text else None
     keys = value_in(text, KEYS) if "KEYS" in text else None
     return Facts(raw, value_in(text, UNIQUE_KEY), tags, keys, level, timer)
+
+
+def plain_facts(raw: bytes) -> Facts | None:
+    """Return what ``facts_of`` would of properties that are an id and nothing else, as in most batches; else None."""
+    found = _PLAIN(raw)
+    return Facts(raw, found[1].decode(), None, None) if found else None
 
 
 def _asks_for_a_moment(text: str) -> bool:

@@ -6,7 +6,7 @@ says that the log holds it durably (flush=sync) or at all (flush=async).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..config import EngineConfig, parse_delay_levels
@@ -130,14 +130,17 @@ class Store:
             self._seal()
         return ticket
 
-    def appended(self, size: int, queues: Iterable[ConsumeQueue], store_ms: int) -> None:
-        """Take note of records of ``size`` bytes that were appended without tickets (run.py)."""
+    def appended(
+        self, bare_bytes: int, queues: Iterable[ConsumeQueue], store_ms: int, tickets: Sequence[Ticket] = ()
+    ) -> None:
+        """Take note of records that were appended together: those with tickets, and ``bare_bytes`` without any."""
         job = self._open_job
         for queue in queues:
             job.queue_ends[queue] = queue.end_offset
         job.store_ms = store_ms
-        job.bare_bytes += size
-        self._pending_bytes += size
+        job.bare_bytes += bare_bytes
+        job.tickets += tickets
+        self._pending_bytes += bare_bytes + sum([ticket.size for ticket in tickets])
 
     def seal_if_full(self) -> None:
         """Close the batch if it is large enough for a sync of its own."""

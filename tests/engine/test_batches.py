@@ -1,0 +1,74 @@
+"""A batch leaves the same bytes behind as its messages one by one."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.engine.properties import format_properties
+from broker.engine.store.facts import facts_of, plain_facts
+from broker.engine.testing import SimulatedFiles, open_engine
+
+KINDS = [{}, {"TAGS": "paid"}, {"KEYS": "4711 4712"}, {"TAGS": "späte", "KEYS": "k", "amount": "12"}, {"WAIT": "true"}]
+
+
+def parts(count: int, begin: int, length: int) -> list[tuple[bytes, bytes, int]]:
+    return [
+        (
+            bytes([65 + n % 26]) * (length + n),
+            format_properties({"UNIQ_KEY": f"{begin + n:032X}", **KINDS[n % 5]}),
+            n % 3,
+        )
+        for n in range(count)
+    ]
+
+
+def stored(*, together: bool, length: int) -> dict[str, bytes]:
+    """What is on disk when nine batches have been stored, as batches or one by one."""
+    disk = SimulatedFiles()
+    driver = open_engine(disk)
+    driver.engine.topics.ensure("orders", 2)
+    now_ms = driver.clock.now_ms
+    shared = {"sys_flag": 0, "born_ms": 7, "born_host": bytes(8), "now_ms": now_ms}
+    for number in range(9):
+        batch = parts(7, number * 100, length)
+        if together:
+            driver.engine.append_batch("orders", number % 2, batch, **shared)
+        else:
+            for body, properties, flag in batch:
+                driver.engine.append("orders", number % 2, body, properties, flag=flag, **shared)
+        driver.flush()
+    driver.close()
+    # room for a whole batch is made before it is taken, which may be a segment that nothing came into yet
+    return {path: data for path, data in disk.contents().items() if "/commitlog/" not in path or any(data)}
+
+
+@pytest.mark.parametrize("length", [10, 90, 300])
+def test_a_batch_is_its_messages(length: int) -> None:
+    one_by_one, together = stored(together=False, length=length), stored(together=True, length=length)
+    assert len([path for path in together if "/commitlog/" in path]) > 1
+    assert together == one_by_one
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"UNIQ_KEY\x01AB\x02",
+        b"UNIQ_KEY\x01AB\x02WAIT\x01true\x02",
+        b"WAIT\x01true\x02UNIQ_KEY\x01AB\x02",
+        b"",
+        b"UNIQ_KEY\x01\x02",
+        b"UNIQ_KEY\x01AB",
+        b"UNIQ_KEY\x01A\xc3\xa4\x02",
+        b"UNIQ_KEY\x01AB\x02WAIT\x01false\x02",
+        b"UNIQ_KEY\x01AB\x02UNIQ_KEY\x01CD\x02",
+        b"UNIQ_KEY\x01AB\x02TAGS\x01t\x02",
+        b"UNIQ_KEY\x01AB\x02ESC_SOURCE\x011\x02",
+        b"UNIQ_KEY\x01AB\x02WAIT\x01true\x02\x02",
+    ],
+)
+def test_the_short_way_to_facts_says_the_same_or_nothing(raw: bytes) -> None:
+    found = plain_facts(raw)
+    assert found is None or found == facts_of(raw)
+    assert (found is not None) == (
+        raw in {b"UNIQ_KEY\x01AB\x02", b"UNIQ_KEY\x01AB\x02WAIT\x01true\x02", b"WAIT\x01true\x02UNIQ_KEY\x01AB\x02"}
+    )
