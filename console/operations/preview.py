@@ -23,6 +23,9 @@ class Preview:
     capacity_per_s: float | None = None
     #: already due at the moment that they are moved to
     met_count: int | None = None
+    #: the end of the busiest second that there would be, and how many would be due in it
+    busiest_ms: int | None = None
+    busiest_count: int | None = None
     #: how late the last one would be
     last_late_ms: int | None = None
     #: of offsets: messages behind before and after, given out again, never given out
@@ -30,6 +33,9 @@ class Preview:
     lag_after: int | None = None
     replayed: int | None = None
     skipped: int | None = None
+    #: what the group takes now, and how long it would need for what it is behind afterwards
+    consumed_per_s: float | None = None
+    catch_up_ms: int | None = None
     #: of settings: [name, before (None: new), after], messages in queues that are not read any more
     changes: list[list[Any]] = field(default_factory=list)
     unread: int | None = None

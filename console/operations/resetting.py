@@ -75,7 +75,10 @@ class ResetOffsets(Kind):
 
     def preview(self, parameters: Mapping[str, Any]) -> Preview:
         """Each queue with where the group is and would be; lag before and after of them all."""
-        moves = _moves(asking.admin(), parameters)
+        admin = asking.admin()
+        moves = _moves(admin, parameters)
+        behind = sum(move.lag_after for move in moves)
+        rate = _consumed_per_s(admin, parameters["group"])
         known = [move.lag_before for move in moves if move.lag_before is not None]
         return Preview(
             at_ms=now_ms(),
@@ -85,7 +88,9 @@ class ResetOffsets(Kind):
                 for move in moves
             ],
             lag_before=sum(known) if len(known) == len(moves) else None,
-            lag_after=sum(move.lag_after for move in moves),
+            lag_after=behind,
+            consumed_per_s=rate,
+            catch_up_ms=round(1000 * behind / rate) if rate else None,
             replayed=sum(max(0, move.before - move.after) for move in moves if move.before is not None),
             skipped=sum(max(0, move.after - move.before) for move in moves if move.before is not None),
         )
@@ -158,6 +163,14 @@ def _progress(admin: Admin, group: str) -> Sequence[Any]:
         return admin.consume_stats(group).queues
     except BrokerRefused:
         return ()
+
+
+def _consumed_per_s(admin: Admin, group: str) -> float | None:
+    """What it takes now; None where nobody knows."""
+    try:
+        return admin.consume_stats(group).consume_per_s
+    except BrokerRefused:
+        return None
 
 
 def _offsets(given: Any) -> list[list[int]]:

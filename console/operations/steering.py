@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from broker.client import Admin, ClientError, NotSupported
 from broker.client.timers import Action, Steered
 from console.operations.actor import STEER_TIMERS
+from console.operations.fire_load import Load, busiest, lags, second_ms
 from console.operations.hits import EXAMPLES, PREVIEW_PATIENCE_S, count_of, there_before, topics_of
 from console.operations.kind import LIMIT, ItemResult, Kind, Target
 from console.operations.moments import checked_move
@@ -36,7 +38,8 @@ class SteerTimers(Kind):
         found = self._find(admin, parameters, PREVIEW_PATIENCE_S)
         rows, count = found.rows, count_of(parameters, found.rows)
         capacity, missing = _capacity(admin)
-        met, late = self.load(admin, parameters, count, capacity)
+        load = self.load(admin, parameters, rows, capacity)
+        lag = self.lag(rows)
         return Preview(
             at_ms=found.now_ms,
             count=count,
@@ -45,8 +48,12 @@ class SteerTimers(Kind):
             first_due_ms=min((row.due_ms for row in rows), default=None),
             last_due_ms=max((row.due_ms for row in rows), default=None),
             capacity_per_s=capacity,
-            met_count=met,
-            last_late_ms=late,
+            met_count=load.met_count if load else None,
+            last_late_ms=load.late_ms if load else None,
+            busiest_ms=load.ms if load else None,
+            busiest_count=load.count if load else None,
+            lag_before=lag[0] if lag else None,
+            lag_after=lag[1] if lag else None,
             missing=[*missing, *([] if found.is_whole else ["count"]), *(["polled"] if found.is_polled else [])],
         )
 
@@ -73,10 +80,14 @@ class SteerTimers(Kind):
         return [result_of(steered) for steered in answer.results]
 
     def load(
-        self, admin: Admin, parameters: Mapping[str, Any], count: int, capacity: float | None
-    ) -> tuple[int | None, int | None]:
-        """What is due already at the moment that they are moved to, and how late the last one would be."""
-        return None, None
+        self, admin: Admin, parameters: Mapping[str, Any], rows: Sequence[TimerRow], capacity: float | None
+    ) -> Load | None:
+        """The busiest second that there would be; None: it makes none busier, or that is not known."""
+        return None
+
+    def lag(self, rows: Sequence[TimerRow]) -> tuple[int, int] | None:
+        """Messages that consumer groups are behind now and at once afterwards; None: it changes nothing now."""
+        return None
 
     def moved_to(self, row: TimerRow | None, parameters: Mapping[str, Any]) -> int | None:
         """The new moment of a timer, None if it keeps its own."""
@@ -109,10 +120,20 @@ class DeliverTimersNow(SteerTimers):
     is_final = True
 
     def load(
-        self, admin: Admin, parameters: Mapping[str, Any], count: int, capacity: float | None
-    ) -> tuple[int | None, int | None]:
-        """All of them at once."""
-        return None, round(1000 * count / capacity) if capacity else None
+        self, admin: Admin, parameters: Mapping[str, Any], rows: Sequence[TimerRow], capacity: float | None
+    ) -> Load | None:
+        """All of them at once, behind what is overdue."""
+        try:
+            status = admin.timer_status()
+        except ClientError:
+            return None
+        count = status.backlog + len(rows)
+        late_ms = round(1000 * count / capacity) if capacity else None
+        return Load(second_ms(status.now_ms), count, status.backlog, late_ms)
+
+    def lag(self, rows: Sequence[TimerRow]) -> tuple[int, int] | None:
+        """Every group of their topics gets them at once."""
+        return lags(Counter(row.topic for row in rows))
 
 
 class RescheduleTimers(SteerTimers):
@@ -137,19 +158,11 @@ class RescheduleTimers(SteerTimers):
         return Preview.of_row({**shown.as_row(), "count": None, "met_count": shown.count})
 
     def load(
-        self, admin: Admin, parameters: Mapping[str, Any], count: int, capacity: float | None
-    ) -> tuple[int | None, int | None]:
-        """The second that all of them are moved to."""
-        due_ms = parameters.get("due_ms")
-        if due_ms is None:
-            return None, None
-        second = due_ms - due_ms % 1000
-        try:
-            met = sum(bucket.count for bucket in admin.timer_wheel(second, second + 1000, 1000).buckets)
-        except ClientError:
-            return None, None
-        late = round(1000 * (met + count) / capacity) if capacity and met + count > capacity else None
-        return met, late
+        self, admin: Admin, parameters: Mapping[str, Any], rows: Sequence[TimerRow], capacity: float | None
+    ) -> Load | None:
+        """Of the seconds that they are moved to."""
+        moved = [self.moved_to(row, parameters) for row in rows]
+        return busiest(admin, rows, [due_ms for due_ms in moved if due_ms is not None], capacity)
 
     def moved_to(self, row: TimerRow | None, parameters: Mapping[str, Any]) -> int | None:
         """The moment of all, or its own moved by the span."""

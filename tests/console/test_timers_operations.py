@@ -197,3 +197,25 @@ def test_big_ones_run_on_the_jobs_worker(stage: Stage, operator: Client, jobs: s
     assert len(page.content) < 100_000
     assert "620 of 620" in words(page)
     assert operator.get(address + "?after=600").content.count(b'<tr id="item-') == 20
+
+
+def test_a_preview_says_the_busiest_second_and_the_lag(stage: Stage, operator: Client) -> None:
+    hour_ms = (now_ms() // 1_000) * 1_000 + HOUR
+    park(stage, 3, "a", due_ms=hour_ms + 1)
+    park(stage, 2, "b", due_ms=hour_ms + HOUR)
+    stage.producer.send("orders", "x", queue_id=0)
+    stage.consume()
+    wanted = {"filter": {"topic": "orders", "key": "a"}}
+    row = desk.draft("timers.reschedule", {**wanted, "shift_ms": HOUR - 500}, ACTOR)
+    names = ("busiest_ms", "busiest_count", "met_count", "last_late_ms")
+    assert [row.preview[name] for name in names] == [hour_ms + HOUR, 4, 1, None]
+    assert "Busiest second" in words(operator.get(f"/operations/{row.pk}/"))
+    row = desk.draft("timers.reschedule", {**wanted, "due_ms": hour_ms + HOUR + 700}, ACTOR)
+    assert [row.preview[name] for name in names[:3]] == [hour_ms + HOUR + 1_000, 4, 1]
+    row = desk.draft("timers.deliver_now", wanted, ACTOR)
+    assert (row.preview["busiest_count"], row.preview["lag_before"], row.preview["lag_after"]) == (3, 0, 3)
+    assert "afterwards; now 0" in words(operator.get(f"/operations/{row.pk}/"))
+    reset = desk.draft("groups.reset_offsets", {"group": "billing", "topic": "orders", "to": "first"}, ACTOR)
+    page = words(operator.get(f"/operations/{reset.pk}/"))
+    assert reset.preview["lag_after"] == 1
+    assert "Caught up after" in page
