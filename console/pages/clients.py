@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from urllib.parse import urlencode
 
 from django.contrib.auth.decorators import login_required
@@ -12,7 +13,8 @@ from django.views.decorators.http import require_safe
 
 from console import queries
 from console.live import number
-from console.queries.shapes.clients import ClientRole
+from console.pages.exporting import page_or_file
+from console.queries.shapes.clients import ClientRole, Clients
 from console.queries.shapes.evidence import StaleReason
 
 
@@ -23,10 +25,14 @@ def clients(request: HttpRequest) -> HttpResponse:
     search, role = (request.GET.get(name, "")[:255] for name in ("search", "role"))
     role = role if role in ClientRole.values else ""
     offset = number(request.GET.get("offset")) or 0
-    data = queries.clients(search=search, role=role, offset=offset)
+
+    def read(place: int | None) -> Clients:
+        return queries.clients(search=search, role=role, offset=place or 0)
+
+    data = read(offset)
     query = urlencode({"search": search, "role": role, "offset": offset})
     context = {"data": data, "here": "clients", "live": f"clients?{query}", "roles": ClientRole}
-    return render(request, "clients/page.html", context)
+    return page_or_file(request, "clients/page.html", context, "clients", read, following=attrgetter("following"))
 
 
 @require_safe

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import uuid
-from collections.abc import Iterator
 
 from django.contrib.auth.decorators import login_required, permission_required
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
@@ -19,6 +16,7 @@ from console.dashboards import starting
 from console.dashboards.panels import ABOUT, PANELS, TITLES
 from console.operations.errors import InvalidParameter
 from console.operations.moments import is_shift, moment_ms, shift_ms
+from console.pages.exporting import FORMS, exported
 from console.queries import dashboards as reads
 from console.queries.clock import now_ms
 from console.queries.shapes.dashboards import Asked, Bar
@@ -26,7 +24,6 @@ from console.tasks import run_dashboards
 
 SEE, RUN = "console.view_dashboardrun", "console.run_dashboards"
 WINDOWS = ("all", "7d", "24h", starting.LIVE)
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _COLUMNS = ("series", "topic", "label", "part", "at_ms", "value", "positions")
 
 
@@ -69,21 +66,17 @@ def data(request: HttpRequest, name: str, form: str) -> HttpResponse | Streaming
     """All points of a dashboard as CSV or JSON, with what they cover."""
     asked, errors = _asked(request)
     run = reads.current_run(name, asked.window)
-    if run is None or form not in ("csv", "json"):
+    if run is None or form not in FORMS:
         raise Http404(_("There is no such dashboard."))
     if errors:
         return HttpResponse("\n".join(errors.values()), status=422, content_type="text/plain; charset=utf-8")
     rows = reads.exported(run, asked, visible_topics(request.user))
-    if form == "csv":
-        response = StreamingHttpResponse(_csv(rows), content_type="text/csv; charset=utf-8")
-        response["Content-Disposition"] = f'attachment; filename="{name}.csv"'
-        return response
     about: dict[str, object] = {
         "dashboard": name, "run": str(run.id), "broker": run.broker, "source": run.source, "window": run.window,
         "as_of_ms": run.as_of_ms, "start_position": run.start_position, "end_position": run.end_position,
         "rows_read": run.rows_read, "damaged_rows": run.damaged_rows,
     }  # fmt: skip
-    return StreamingHttpResponse(_json(about, rows), content_type="application/json")
+    return exported(name, form, _COLUMNS, rows, about)
 
 
 @require_safe
@@ -165,31 +158,3 @@ def _bar(request: HttpRequest) -> Bar | None:
     return Bar(
         asked["series"][:32], asked["name"][:1024] if "name" in asked else None, at_ms, int(moments.get("step", 0))
     )
-
-
-class _Echo:
-    """A file that gives back what is written: csv writes to it line by line."""
-
-    def write(self, text: str) -> str:
-        """Return the line."""
-        return text
-
-
-def _csv(rows: Iterator[dict[str, object]]) -> Iterator[str]:
-    writer = csv.writer(_Echo())
-    yield writer.writerow(_COLUMNS)
-    for row in rows:
-        cells = [row[name] for name in _COLUMNS[:-1]]
-        positions = row["positions"] if isinstance(row["positions"], list) else []
-        # a spreadsheet would run a cell that begins like a formula
-        safe = [f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell for cell in cells]
-        yield writer.writerow([*safe, " ".join(map(str, positions))])
-
-
-def _json(about: dict[str, object], rows: Iterator[dict[str, object]]) -> Iterator[str]:
-    yield json.dumps(about)[:-1] + ', "points": ['
-    separator = ""
-    for row in rows:
-        yield separator + json.dumps(row)
-        separator = ",\n"
-    yield "]}"

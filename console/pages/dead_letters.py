@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from operator import attrgetter
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, QueryDict
-from django.shortcuts import render
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
@@ -17,7 +17,8 @@ from console.live import number
 from console.operations.errors import InvalidParameter
 from console.operations.moments import bound_ms
 from console.pages.drafting import draft_of_form
-from console.queries.shapes.dead_letters import DeadLetterFilter
+from console.pages.exporting import page_or_file
+from console.queries.shapes.dead_letters import DeadLetterFilter, DeadLetterPage
 
 FAMILY = "dead_letters"
 _LENGTHS = {"topic": 255, "key": 255, "from": 64, "to": 64}
@@ -27,7 +28,9 @@ _LENGTHS = {"topic": 255, "key": 255, "from": 64, "to": 64}
 @login_required
 def groups(request: HttpRequest) -> HttpResponse:
     """Every group that has dead letters, the most first."""
-    return render(request, "dead_letters/groups.html", {"data": queries.dead_letter_groups(), "here": FAMILY})
+    data = queries.dead_letter_groups()
+    context = {"data": data, "here": FAMILY}
+    return page_or_file(request, "dead_letters/groups.html", context, "dead-letter-groups", lambda _place: data)
 
 
 @require_safe
@@ -38,7 +41,11 @@ def letters(request: HttpRequest, name: str) -> HttpResponse:
     errors: dict[str, str] = {}
     bounds = {field: bound_ms(given[field], field, errors) for field in ("from", "to")}
     wanted = DeadLetterFilter(given["topic"], given["key"], bounds["from"], bounds["to"])
-    data = queries.dead_letters(name[:255], wanted, _place(request.GET.get("after", "")))
+
+    def read(place: tuple[int, int] | None) -> DeadLetterPage:
+        return queries.dead_letters(name[:255], wanted, place)
+
+    data = read(_place(request.GET.get("after", "")))
     shown = {field: text for field, text in given.items() if text}
     following = None if data.following is None else {**shown, "after": f"{data.following[0]}-{data.following[1]}"}
     context = {
@@ -50,7 +57,10 @@ def letters(request: HttpRequest, name: str) -> HttpResponse:
         "first_page": "?" + urlencode(shown),
         "next_page": None if following is None else "?" + urlencode(following),
     }
-    return render(request, "dead_letters/letters.html", context, status=422 if errors else 200)
+    return page_or_file(
+        request, "dead_letters/letters.html", context, "dead-letters", read, following=attrgetter("following"),
+        status=422 if errors else 200,
+    )  # fmt: skip
 
 
 @login_required

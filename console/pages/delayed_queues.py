@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from operator import attrgetter
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
-from django.shortcuts import render
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
@@ -17,6 +17,8 @@ from console.live import number
 from console.operations.delayed_modes import CODECS
 from console.operations.moments import bound_ms, is_shift, shift_ms
 from console.pages.drafting import draft_of_form
+from console.pages.exporting import page_or_file
+from console.queries.shapes.delayed_queues import QueuePage, QueuesPage
 
 FAMILY = "delayed_queues"
 NAME_LENGTH = 255
@@ -30,12 +32,18 @@ def queues(request: HttpRequest) -> HttpResponse:
     """All queues, what waits in each, and who moves them."""
     search = request.GET.get("search", "").strip()[:NAME_LENGTH]
     offset = number(request.GET.get("offset")) or 0
+
+    def read(place: int | None) -> QueuesPage:
+        return queries.delayed_queues(search, place or 0)
+
     context = {
-        "data": queries.delayed_queues(search, offset),
+        "data": read(offset),
         "here": FAMILY,
         "live": "delayed_queues?" + urlencode([("search", search), ("offset", str(offset))]),
     }
-    return render(request, "delayed_queues/page.html", context)
+    return page_or_file(
+        request, "delayed_queues/page.html", context, "redisson-queues", read, following=attrgetter("following")
+    )
 
 
 @require_safe
@@ -48,11 +56,15 @@ def queue(request: HttpRequest) -> HttpResponse:
     errors: dict[str, str] = {}
     from_ms, to_ms = (bound_ms(given[key], key, errors) for key in ("from", "to"))
     codec = given["codec"] if given["codec"] in READERS else ""
-    try:
-        data = queries.delayed_queue(
-            given["name"], cursor=given["cursor"] or None, from_ms=from_ms, to_ms=to_ms, aside=given["aside"] == "1",
-            codec=codec, with_plan=given["plan"] == "1",
+
+    def read(place: str | None) -> QueuePage:
+        return queries.delayed_queue(
+            given["name"], cursor=place, from_ms=from_ms, to_ms=to_ms, aside=given["aside"] == "1", codec=codec,
+            with_plan=given["plan"] == "1",
         )  # fmt: skip
+
+    try:
+        data = read(given["cursor"] or None)
     except ValueError:
         raise Http404(_("There is no such page.")) from None
     shown = {key: text for key, text in given.items() if text and key not in ("cursor", "plan")}
@@ -70,7 +82,10 @@ def queue(request: HttpRequest) -> HttpResponse:
         "plan_page": "?" + urlencode({**shown, "plan": "1"}),
         "live": "delayed_queue?" + urlencode({"name": given["name"]}),
     }
-    return render(request, "delayed_queues/queue.html", context, status=422 if errors else 200)
+    return page_or_file(
+        request, "delayed_queues/queue.html", context, "redisson-values", read, rows=attrgetter("values"),
+        following=attrgetter("cursor"), status=422 if errors else 200,
+    )  # fmt: skip
 
 
 @login_required

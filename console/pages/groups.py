@@ -19,8 +19,10 @@ from console.operations.reading import number_of
 from console.operations.resetting import ResetOffsets, undo_parameters
 from console.operations.rows import Operation
 from console.pages.drafting import draft
+from console.pages.exporting import next_offset, page_or_file
 from console.pages.setting_forms import group_form, new_group_form
 from console.queries.clock import now_ms
+from console.queries.shapes.groups import Groups
 
 
 @require_safe
@@ -28,7 +30,11 @@ from console.queries.clock import now_ms
 def groups(request: HttpRequest) -> HttpResponse:
     """The list, those that are behind first."""
     offset = number(request.GET.get("offset")) or 0
-    data = queries.groups(search=request.GET.get("search", "")[:255], offset=offset)
+
+    def read(place: int | None) -> Groups:
+        return queries.groups(search=request.GET.get("search", "")[:255], offset=place or 0)
+
+    data = read(offset)
     query = request.GET.urlencode()
     context = {
         "data": data,
@@ -39,7 +45,7 @@ def groups(request: HttpRequest) -> HttpResponse:
         "previous": max(0, offset - data.count) if offset else None,
         "following": offset + data.count if offset + data.count < data.total else None,
     }
-    return render(request, "groups/page.html", context)
+    return page_or_file(request, "groups/page.html", context, "groups", read, following=next_offset)
 
 
 @require_safe

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from console import queries
+from console.pages.exporting import page_or_file
 
 
 @require_safe
 @login_required
 def overview(request: HttpRequest) -> HttpResponse:
     """Findings, figures, flow, processes, the next minute."""
-    return render(request, "overview/page.html", {"data": queries.overview(), "here": "overview", "live": "overview"})
+    data = queries.overview()
+    context = {"data": data, "here": "overview", "live": "overview"}
+    return page_or_file(
+        request, "overview/page.html", context, "brokers", lambda _place: data, rows=attrgetter("brokers")
+    )

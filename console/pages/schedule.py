@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -10,6 +12,8 @@ from django.views.decorators.http import require_safe
 
 from console import queries
 from console.live import number
+from console.pages.exporting import page_or_file
+from console.queries.shapes.lane import MAX_PAGE_COUNT
 
 
 @require_safe
@@ -34,4 +38,7 @@ def lane(request: HttpRequest, level: int) -> HttpResponse:
         "previous_level": level - 1 or None,
         "next_level": level + 1 if level < queries.highest_level() else None,
     }
-    return render(request, "schedule/lane.html", context)
+    return page_or_file(
+        request, "schedule/lane.html", context, "lane", lambda place: queries.lane(level, place, MAX_PAGE_COUNT),
+        rows=attrgetter("messages"), following=attrgetter("next_offset"),
+    )  # fmt: skip

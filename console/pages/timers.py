@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from operator import attrgetter
 
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
@@ -14,8 +15,9 @@ from django.views.decorators.http import require_safe
 from console import queries
 from console.live import number
 from console.operations.moments import bound_ms
+from console.pages.exporting import page_or_file
 from console.pages.timer_life import line_of
-from console.queries.shapes.timers import TimerFilter
+from console.queries.shapes.timers import TimerFilter, TimerList
 from console.queries.timer_zoom import DEFAULT, ZOOMS
 
 _LENGTHS = {"topic": 255, "key": 1_024, "from": 64, "to": 64, "cursor": 512}
@@ -46,7 +48,11 @@ def timer_list(request: HttpRequest) -> HttpResponse:
     errors: dict[str, str] = {}
     bounds = {name: bound_ms(given[name], name, errors) for name in ("from", "to")}
     wanted = TimerFilter(given["topic"], given["key"], bounds["from"], bounds["to"])
-    data = queries.timer_list(wanted, given["cursor"] or None)
+
+    def read(place: str | None) -> TimerList:
+        return queries.timer_list(wanted, place)
+
+    data = read(given["cursor"] or None)
     shown = {name: text for name, text in given.items() if text and name != "cursor"}
     context = {
         "data": data,
@@ -57,7 +63,10 @@ def timer_list(request: HttpRequest) -> HttpResponse:
         "first_page": "?" + urlencode(shown),
         "next_page": "?" + urlencode({**shown, "cursor": data.cursor}) if data.cursor else None,
     }
-    return render(request, "timers/list.html", context, status=422 if errors else 200)
+    return page_or_file(
+        request, "timers/list.html", context, "timers", read, following=attrgetter("cursor"),
+        status=422 if errors else 200,
+    )  # fmt: skip
 
 
 @require_safe

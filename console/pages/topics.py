@@ -12,9 +12,10 @@ from django.views.decorators.http import require_safe
 
 from console import queries
 from console.live import number
+from console.pages.exporting import next_offset, page_or_file
 from console.pages.setting_forms import new_topic_form, topic_form
 from console.queries.shapes.evidence import StaleReason
-from console.queries.shapes.topics import TopicKind
+from console.queries.shapes.topics import QueueMessages, TopicKind, Topics
 
 _ORDERS = ("name", "messages", "last", "rate")
 
@@ -27,7 +28,11 @@ def topics(request: HttpRequest) -> HttpResponse:
     order = wanted["order"] if wanted["order"] in _ORDERS else "name"
     kind = wanted["kind"] if wanted["kind"] in (*TopicKind.values, "all") else ""
     offset = number(request.GET.get("offset")) or 0
-    data = queries.topics(search=wanted["search"], kind=kind, order=order, offset=offset)
+
+    def read(place: int | None) -> Topics:
+        return queries.topics(search=wanted["search"], kind=kind, order=order, offset=place or 0)
+
+    data = read(offset)
     query = request.GET.urlencode()
     context = {
         "data": data,
@@ -39,7 +44,7 @@ def topics(request: HttpRequest) -> HttpResponse:
         "previous": max(0, offset - data.count) if offset else None,
         "following": offset + data.count if offset + data.count < data.total else None,
     }
-    return render(request, "topics/page.html", context)
+    return page_or_file(request, "topics/page.html", context, "topics", read, following=next_offset)
 
 
 @require_safe
@@ -70,6 +75,15 @@ def tail(request: HttpRequest, name: str) -> HttpResponse:
 @login_required
 def queue(request: HttpRequest, name: str, queue_id: int) -> HttpResponse:
     """The messages of one queue, a page of offsets, newest first."""
+
+    def read(place: tuple[int, int] | None) -> QueueMessages:
+        return queries.queue_messages(name, queue_id, *(place or (None,)))
+
+    def before(page: QueueMessages) -> tuple[int, int] | None:
+        return None if (first := page.previous_offset) is None else (first, page.offset - first)
+
     data = queries.queue_messages(name, queue_id, number(request.GET.get("offset")))
     context = {"data": data, "here": "topics", "newest_first": data.messages[::-1]}
-    return render(request, "topics/queue.html", context)
+    return page_or_file(
+        request, "topics/queue.html", context, "queue", read, rows=lambda page: page.messages[::-1], following=before
+    )

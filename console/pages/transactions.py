@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from operator import attrgetter
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
@@ -17,7 +18,8 @@ from console.live import number
 from console.operations.errors import InvalidParameter
 from console.operations.moments import bound_ms
 from console.pages.drafting import draft_of_form
-from console.queries.shapes.transactions import TransactionFilter
+from console.pages.exporting import page_or_file
+from console.queries.shapes.transactions import TransactionFilter, TransactionList
 
 FAMILY = "transactions"
 STATES = ("open", "parked", "decided")
@@ -42,7 +44,11 @@ def transaction_list(request: HttpRequest) -> HttpResponse:
     errors: dict[str, str] = {}
     before_ms = bound_ms(given["before"], "before", errors)
     wanted = TransactionFilter(given["state"], given["group"], given["topic"], before_ms)
-    data = queries.transaction_list(wanted, number(request.GET.get("after")))
+
+    def read(place: int | None) -> TransactionList:
+        return queries.transaction_list(wanted, place)
+
+    data = read(number(request.GET.get("after")))
     shown: dict[str, str] = {name: text for name, text in given.items() if text}
     context: dict[str, Any] = {
         "data": data,
@@ -54,7 +60,10 @@ def transaction_list(request: HttpRequest) -> HttpResponse:
         "first_page": "?" + urlencode(shown),
         "next_page": None if data.following is None else "?" + urlencode({**shown, "after": str(data.following)}),
     }
-    return render(request, "transactions/list.html", context, status=422 if errors else 200)
+    return page_or_file(
+        request, "transactions/list.html", context, "transactions", read, following=attrgetter("following"),
+        status=422 if errors else 200,
+    )  # fmt: skip
 
 
 @require_safe
