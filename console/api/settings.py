@@ -6,6 +6,7 @@ Who may is said by the token's `settings` prefixes, which are of topics and of c
 from __future__ import annotations
 
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar
@@ -44,7 +45,7 @@ New = TypeVar("New", NewTopic, NewGroup)
 Change = TypeVar("Change", TopicChange, GroupChange)
 
 
-class _Settings(Generic[New, Change]):
+class _Settings(ABC, Generic[New, Change]):
     """The handlers of topics, or of groups; `kind` is the word for one of them."""
 
     kind: ClassVar[str]
@@ -94,8 +95,9 @@ class _Settings(Generic[New, Change]):
         await self._shown(name, room)
         return await self._done("delete", {"name": name}, grant, reason, is_look=look == "true")
 
+    @abstractmethod
     async def _shown(self, name: str, room: Room) -> SettingsOfTopic | SettingsOfGroup:
-        raise NotImplementedError(self.kind)
+        """As the broker keeps them; raises TopicUnknown, GroupUnknown."""
 
     def _check(self, name: str) -> None:
         (check_topic if self.kind == "topic" else check_group)(name)

@@ -64,12 +64,12 @@ def test_the_settings_are_those_of_the_console_s_forms() -> None:
 async def test_a_topic_is_looked_at_and_changed_as_an_operation(api: httpx.AsyncClient) -> None:
     assert (await api.get(SETTINGS)).json() == {"name": "orders", "settings": NOW}
     wanted = {"settings": {"write_queues": 6, "message_type": "FIFO"}, "reason": "more"}
-    answer = await api.patch(SETTINGS, json=wanted)
+    answer = await api.request("PATCH", SETTINGS, json=wanted)
     assert answer.status_code == 202, answer.text
     assert (answer.json()["kind"], answer.json()["results"]) == ("topics.change", {"changed": 1})
     assert (await api.get(answer.headers["location"])).json() == answer.json()
     assert (await api.get(SETTINGS)).json()["settings"] == NOW | {"write_queues": 6, "message_type": "FIFO"}
-    again = await api.patch(SETTINGS, json=wanted)
+    again = await api.request("PATCH", SETTINGS, json=wanted)
     assert (again.status_code, again.json()["settings"]["write_queues"]) == (200, 6)
     assert await asyncio.to_thread(audited) == [
         ("confirmed", "topics.change", "more", "token test"), ("finished", "topics.change", "more", "token test"),
@@ -80,7 +80,7 @@ async def test_a_preview_says_what_would_come_of_it_and_does_nothing(api: httpx.
     for _ in range(4):
         assert (await api.post(f"{ORDERS}/messages", json={"body": "x"})).status_code == 201
     look = {"settings": {"read_queues": 1, "order": False}, "reason": "less", "preview": True}
-    told = (await api.patch(SETTINGS, json=look)).json()
+    told = (await api.request("PATCH", SETTINGS, json=look)).json()
     assert (told["changes"], told["unread"] > 0) == ([["read_queues", 2, 1]], True)
     lost = (await api.delete(ORDERS, params={"preview": "true"})).json()
     assert (lost["name"], lost["changes"]) == ("orders", [])
@@ -90,10 +90,10 @@ async def test_a_preview_says_what_would_come_of_it_and_does_nothing(api: httpx.
 
 async def test_a_change_of_what_was_expected_to_be_otherwise_is_refused(api: httpx.AsyncClient) -> None:
     wanted = {"settings": {"write_queues": 6}, "expected": {"write_queues": 3}, "reason": "more"}
-    answer = await api.patch(SETTINGS, json=wanted)
+    answer = await api.request("PATCH", SETTINGS, json=wanted)
     assert (answer.status_code, answer.json()["code"]) == (422, "operation_refused")
     assert "write_queues is 2 now, not 3" in answer.json()["detail"]
-    assert (await api.patch(SETTINGS, json=wanted | {"expected": {"write_queues": 2}})).status_code == 202
+    assert (await api.request("PATCH", SETTINGS, json=wanted | {"expected": {"write_queues": 2}})).status_code == 202
 
 
 async def test_a_topic_and_a_group_are_made_and_deleted(api: httpx.AsyncClient, admin: AsyncAdmin) -> None:
@@ -107,7 +107,7 @@ async def test_a_topic_and_a_group_are_made_and_deleted(api: httpx.AsyncClient, 
     group = {"name": "billing", "settings": {"retry_max_times": 3}, "reason": "x"}
     assert (await api.post("/api/v1/groups", json=group)).json()["results"] == {"made": 1}
     slower = {"settings": {"retry_policy": "EXPONENTIAL"}, "reason": "x"}
-    assert (await api.patch(f"{BILLING}/settings", json=slower)).json()["results"] == {"changed": 1}
+    assert (await api.request("PATCH", f"{BILLING}/settings", json=slower)).json()["results"] == {"changed": 1}
     shown = (await api.get(f"{BILLING}/settings")).json()["settings"]
     assert (shown["retry_max_times"], shown["retry_policy"], shown["consume_enabled"]) == (3, "EXPONENTIAL", True)
     assert (await api.delete(BILLING, params={"reason": "x"})).json()["results"] == {"deleted": 1}
@@ -168,5 +168,5 @@ async def test_a_token_without_settings_changes_none(anonymous: httpx.AsyncClien
     headers = {"authorization": f"Bearer {other}"}
     assert (await anonymous.get(SETTINGS, headers=headers)).status_code == 200
     body = {"settings": {"order": True}, "reason": "x"}
-    assert (await anonymous.patch(SETTINGS, headers=headers, json=body)).json()["code"] == "scope_missing"
+    assert (await anonymous.request("PATCH", SETTINGS, headers=headers, json=body)).json()["code"] == "scope_missing"
     assert (await anonymous.delete(ORDERS, headers=headers, params={"reason": "x"})).status_code == 403
