@@ -59,7 +59,7 @@ def reach_of(kind: str, parameters: Mapping[str, Any], preview: Mapping[str, Any
 
 def _taken_back(parameters: Mapping[str, Any]) -> Reach:
     """What the operation touched whose effect is taken back."""
-    row = Operation.objects.filter(pk=parameters.get("operation")).first()
+    row = Operation.objects.filter(pk=str(parameters.get("operation"))).first()
     return UNBOUNDED if row is None else reach_of(row.kind, row.parameters, row.preview)
 
 

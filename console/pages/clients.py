@@ -13,14 +13,14 @@ from django.views.decorators.http import require_safe
 
 from console import queries
 from console.live import number
-from console.pages.exporting import page_or_file
+from console.pages.exporting import Answer, page_or_file
 from console.queries.shapes.clients import ClientRole, Clients
 from console.queries.shapes.evidence import StaleReason
 
 
 @require_safe
 @login_required
-def clients(request: HttpRequest) -> HttpResponse:
+def clients(request: HttpRequest) -> Answer:
     """The list, by group."""
     search, role = (request.GET.get(name, "")[:255] for name in ("search", "role"))
     role = role if role in ClientRole.values else ""

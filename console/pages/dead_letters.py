@@ -17,7 +17,7 @@ from console.live import number
 from console.operations.errors import InvalidParameter
 from console.operations.moments import bound_ms
 from console.pages.drafting import draft_of_form
-from console.pages.exporting import page_or_file
+from console.pages.exporting import Answer, page_or_file
 from console.queries.shapes.dead_letters import DeadLetterFilter, DeadLetterPage
 
 FAMILY = "dead_letters"
@@ -26,7 +26,7 @@ _LENGTHS = {"topic": 255, "key": 255, "from": 64, "to": 64}
 
 @require_safe
 @login_required
-def groups(request: HttpRequest) -> HttpResponse:
+def groups(request: HttpRequest) -> Answer:
     """Every group that has dead letters, the most first."""
     data = queries.dead_letter_groups()
     context = {"data": data, "here": FAMILY}
@@ -35,7 +35,7 @@ def groups(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 @login_required
-def letters(request: HttpRequest, name: str) -> HttpResponse:
+def letters(request: HttpRequest, name: str) -> Answer:
     """Dead letters of one group, the newest first; rows or all that match can be sent again."""
     given = {field: request.GET.get(field, "").strip()[:length] for field, length in _LENGTHS.items()}
     errors: dict[str, str] = {}

@@ -17,7 +17,7 @@ from console.live import number
 from console.operations.delayed_modes import CODECS
 from console.operations.moments import bound_ms, is_shift, shift_ms
 from console.pages.drafting import draft_of_form
-from console.pages.exporting import page_or_file
+from console.pages.exporting import Answer, page_or_file
 from console.queries.shapes.delayed_queues import QueuePage, QueuesPage
 
 FAMILY = "delayed_queues"
@@ -28,7 +28,7 @@ READERS = (*CODECS, "Kryo5Codec", "MarshallingCodec", "SerializationCodec", "Byt
 
 @require_safe
 @login_required
-def queues(request: HttpRequest) -> HttpResponse:
+def queues(request: HttpRequest) -> Answer:
     """All queues, what waits in each, and who moves them."""
     search = request.GET.get("search", "").strip()[:NAME_LENGTH]
     offset = number(request.GET.get("offset")) or 0
@@ -48,7 +48,7 @@ def queues(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 @login_required
-def queue(request: HttpRequest) -> HttpResponse:
+def queue(request: HttpRequest) -> Answer:
     """One queue by `name`, which may be any text."""
     given = {key: request.GET.get(key, "").strip()[:length] for key, length in _LENGTHS.items()}
     if not given["name"]:

@@ -24,6 +24,9 @@ from django.utils.translation import gettext as _
 from console.access.topics import looking, sight
 from console.queries.shapes.evidence import StaleReason
 
+#: a page, or a file
+Answer = HttpResponse | StreamingHttpResponse
+
 FORMS = ("csv", "json")
 #: rows of a list in one file
 LIMIT = 10_000
@@ -92,7 +95,7 @@ def page_or_file(
     rows: Callable[[Any], Sequence[Any]] = attrgetter("rows"),
     following: Callable[[Any], Any] = lambda page: None,
     status: int = 200,
-) -> HttpResponse | StreamingHttpResponse:
+) -> Answer:
     """The page, or all its rows as the file that its address asks for.
 
     `read` gives a page of the list at a place, None: the first; `following` the place behind a page, None: it was the

@@ -19,7 +19,7 @@ from console.operations.reading import number_of
 from console.operations.resetting import ResetOffsets, undo_parameters
 from console.operations.rows import Operation
 from console.pages.drafting import draft
-from console.pages.exporting import next_offset, page_or_file
+from console.pages.exporting import Answer, next_offset, page_or_file
 from console.pages.setting_forms import group_form, new_group_form
 from console.queries.clock import now_ms
 from console.queries.shapes.groups import Groups
@@ -27,7 +27,7 @@ from console.queries.shapes.groups import Groups
 
 @require_safe
 @login_required
-def groups(request: HttpRequest) -> HttpResponse:
+def groups(request: HttpRequest) -> Answer:
     """The list, those that are behind first."""
     offset = number(request.GET.get("offset")) or 0
 

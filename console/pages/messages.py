@@ -17,7 +17,7 @@ from console.access.masking import UNMASK, lifted
 from console.operations.desk import REASON_LENGTH
 from console.operations.moments import bound_ms
 from console.operations.rows import AuditEntry
-from console.pages.exporting import page_or_file
+from console.pages.exporting import Answer, page_or_file
 from console.pages.jumping import OFFSET_ID
 from console.pages.life import life_of
 from console.queries import raw_body
@@ -32,7 +32,7 @@ _LENGTHS = {"from": 64, "to": 64, "tag": 255, "property": 500}
 
 @require_safe
 @login_required
-def search(request: HttpRequest) -> HttpResponse:
+def search(request: HttpRequest) -> Answer:
     """By offset id; by key or unique id, in a topic or those written to last; or a topic's newest, by time and more."""
     sought = (request.GET.get("q") or "").strip()[:300]
     topic = (request.GET.get("topic") or "").strip()[:255]
@@ -89,7 +89,7 @@ def unmask(request: HttpRequest, message_id: str) -> HttpResponse:
         is_body = request.POST.get("what") == "body"
         shown = _body(message_id, topic) if is_body else _message(request, message_id, reason)
     AuditEntry.objects.create(
-        user=request.user, actor=request.user.get_username(), what=AuditEntry.What.CONFIRMED, kind=UNMASKED,
+        user_id=request.user.pk, actor=request.user.get_username(), what=AuditEntry.What.CONFIRMED, kind=UNMASKED,
         reason=reason, result={"message": message_id, "topic": topic or "", "what": request.POST.get("what", "page")},
     )  # fmt: skip
     shown["Cache-Control"] = "no-store"

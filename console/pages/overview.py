@@ -5,16 +5,16 @@ from __future__ import annotations
 from operator import attrgetter
 
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.views.decorators.http import require_safe
 
 from console import queries
-from console.pages.exporting import page_or_file
+from console.pages.exporting import Answer, page_or_file
 
 
 @require_safe
 @login_required
-def overview(request: HttpRequest) -> HttpResponse:
+def overview(request: HttpRequest) -> Answer:
     """Findings, figures, flow, processes, the next minute."""
     data = queries.overview()
     context = {"data": data, "here": "overview", "live": "overview"}

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 
 from console import queries
 from console.live import number
-from console.pages.exporting import page_or_file
+from console.pages.exporting import Answer, page_or_file
 from console.queries.shapes.lane import MAX_PAGE_COUNT
 
 
@@ -25,7 +25,7 @@ def schedule(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 @login_required
-def lane(request: HttpRequest, level: int) -> HttpResponse:
+def lane(request: HttpRequest, level: int) -> Answer:
     """The pending messages of a level in due order, paged by offset."""
     offset = number(request.GET.get("offset"))
     data = queries.lane(level, offset)

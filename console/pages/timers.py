@@ -15,7 +15,7 @@ from django.views.decorators.http import require_safe
 from console import queries
 from console.live import number
 from console.operations.moments import bound_ms
-from console.pages.exporting import page_or_file
+from console.pages.exporting import Answer, page_or_file
 from console.pages.timer_life import line_of
 from console.queries.shapes.timers import TimerFilter, TimerList
 from console.queries.timer_zoom import DEFAULT, ZOOMS
@@ -42,7 +42,7 @@ def timers(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 @login_required
-def timer_list(request: HttpRequest) -> HttpResponse:
+def timer_list(request: HttpRequest) -> Answer:
     """Pending timers by topic, key and range, page by page; rows or all that match can be acted on."""
     given = {name: request.GET.get(name, "").strip()[:length] for name, length in _LENGTHS.items()}
     errors: dict[str, str] = {}

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 
 from console import queries
 from console.live import number
-from console.pages.exporting import next_offset, page_or_file
+from console.pages.exporting import Answer, next_offset, page_or_file
 from console.pages.setting_forms import new_topic_form, topic_form
 from console.queries.shapes.evidence import StaleReason
 from console.queries.shapes.topics import QueueMessages, TopicKind, Topics
@@ -22,7 +22,7 @@ _ORDERS = ("name", "messages", "last", "rate")
 
 @require_safe
 @login_required
-def topics(request: HttpRequest) -> HttpResponse:
+def topics(request: HttpRequest) -> Answer:
     """The list, filtered by name and kind."""
     wanted = {name: request.GET.get(name, "")[:127] for name in ("search", "kind", "order")}
     order = wanted["order"] if wanted["order"] in _ORDERS else "name"
@@ -73,7 +73,7 @@ def tail(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 @login_required
-def queue(request: HttpRequest, name: str, queue_id: int) -> HttpResponse:
+def queue(request: HttpRequest, name: str, queue_id: int) -> Answer:
     """The messages of one queue, a page of offsets, newest first."""
 
     def read(place: tuple[int, int] | None) -> QueueMessages:

@@ -18,7 +18,7 @@ from console.live import number
 from console.operations.errors import InvalidParameter
 from console.operations.moments import bound_ms
 from console.pages.drafting import draft_of_form
-from console.pages.exporting import page_or_file
+from console.pages.exporting import Answer, page_or_file
 from console.queries.shapes.transactions import TransactionFilter, TransactionList
 
 FAMILY = "transactions"
@@ -36,7 +36,7 @@ def transactions(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 @login_required
-def transaction_list(request: HttpRequest) -> HttpResponse:
+def transaction_list(request: HttpRequest) -> Answer:
     """Transactions of one state, page by page; rows, or all that match, can be acted on."""
     given = {name: request.GET.get(name, "").strip()[:length] for name, length in _LENGTHS.items()}
     if given["state"] not in STATES:

@@ -76,7 +76,7 @@ def _is_seen(each: ConnectedClient, eyes: Eyes | None) -> bool:
     """Nobody tells which topics a producer sends to: it is seen by who sees all."""
     if eyes is None or eyes.see_all:
         return True
-    return each.role == ClientRole.CONSUMER and eyes.group(each.group) and all(map(eyes.topic, each.subscriptions))
+    return each.role == "consumer" and eyes.group(each.group) and all(map(eyes.topic, each.subscriptions))
 
 
 def _groups(here: Mirrored) -> list[str]:
