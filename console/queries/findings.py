@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from django.db.models import Count, Min, Q
 
 from broker.models import HalfMessage
+from console.access.topics import eyes
+from console.operations.reach import reach_of
 from console.operations.rows import Operation
 from console.queries.afar import Afar
 from console.queries.mirrored import Mirrored
@@ -104,7 +106,10 @@ def _of_operations(here: Mirrored) -> Iterator[Finding]:
     rows = Operation.objects.filter(
         state=Operation.State.WAITING, waits_until__gt=datetime.fromtimestamp(here.now_ms / 1000, UTC)
     )
+    seen = eyes()
     for row in rows.order_by("waits_until")[:LIMIT]:
+        if not reach_of(row.kind, row.parameters, row.preview).is_seen(seen):
+            continue
         until_ms = round(row.waits_until.timestamp() * 1000) if row.waits_until else None
         yield Finding(
             FindingCode.OPERATION_WAITS, "brass", row.kind, row.preview.get("count"), f"{row.actor}: {row.reason}",
