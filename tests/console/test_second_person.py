@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -178,7 +179,7 @@ def test_each_kind_is_approved_by_another_with_its_permission_only(db: None) -> 
         row = Operation.objects.create(
             kind=kind.name, state=State.WAITING, preview=Preview(at_ms=1, count=1).as_row(), actor="anna",
             created_by=anna, waits_until=timezone.now() + timedelta(hours=1),
-            parameters={"queue": "q", "group": "g", "topic": "t", "name": "n", "filter": {}},
+            parameters={"queue": "q", "group": "g", "topic": "t", "name": "n", "filter": {}, "operation": str(uuid4())},
         )  # fmt: skip
         for actor in (Actor.of(anna), fresh(others)):
             for step in (desk.approve, desk.decline):
