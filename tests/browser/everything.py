@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from urllib.parse import urlencode
 
 from django.contrib.auth import get_user_model
+from django.utils import timezone
 
 from console.operations import desk
 from console.operations.actor import Actor
+from console.operations.rows import Operation
 from tests.browser import test_dashboards, test_timers, test_transactions
 from tests.console.stage import Stage
 from tests.console.test_dead_letters import bury
@@ -31,6 +34,14 @@ def fill(stage: Stage) -> dict[str, str]:
     timer = stage.admin.timers(test_timers.now_ms(), test_timers.now_ms() + test_timers.HOUR_MS).items[0]
     record = stage.producer.send("orders", '{"order": 1}', keys=["shown"], properties={"note": "<b>"})
     moved = desk.draft("timers.reschedule", {"filter": {"topic": "orders"}, "shift_ms": 5_400_000}, actor)
+    last = stage.admin.timers(test_timers.now_ms(), 2**62).items[-1]
+    cancelled = desk.start("timers.cancel", {"targets": [{"position": last.position}]}, actor, reason="to show")
+    back = desk.start("timers.take_back", {"operation": str(cancelled.pk)}, actor, reason="to show")
+    waits = desk.draft("timers.pause", {}, actor)
+    Operation.objects.filter(pk=waits.pk).update(
+        state=Operation.State.WAITING, waits_until=timezone.now() + timedelta(hours=1), reason="to show", actor="anna",
+        created_by=None,
+    )  # fmt: skip
     committed = desk.draft("transactions.commit", {"filter": {}, "is_all": True}, actor)
     changed = desk.draft("topics.change", {"name": "orders", "settings": {"read_queues": 1}}, actor)
     deleted = desk.draft("groups.delete", {"name": "billing"}, actor)
@@ -56,6 +67,7 @@ def fill(stage: Stage) -> dict[str, str]:
         "operations": "/operations/", "a draft": f"/operations/{draft.pk}/",
         "a draft for timers": f"/operations/{moved.pk}/", "a draft for halves": f"/operations/{committed.pk}/",
         "a draft for a topic": f"/operations/{changed.pk}/", "a deletion": f"/operations/{deleted.pk}/",
-        "a reset": f"/operations/{reset.pk}/",
+        "a reset": f"/operations/{reset.pk}/", "a cancel": f"/operations/{cancelled.pk}/",
+        "taken back": f"/operations/{back.pk}/", "a second person": f"/operations/{waits.pk}/",
         "a done operation": f"/operations/{done.pk}/", "nothing there": "/topics/there-is-none/",
     }  # fmt: skip
