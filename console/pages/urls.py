@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.contrib.auth.views import LoginView, LogoutView
-from django.urls import URLPattern, URLResolver, path
+from django.urls import URLPattern, URLResolver, path, register_converter
 
 from console.pages import (
     alerts,
@@ -25,6 +25,9 @@ from console.pages import (
     topics,
     transactions,
 )
+from console.pages.names import Name
+
+register_converter(Name, "name")
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", overview.overview, name="overview"),
@@ -51,13 +54,13 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("operations/<str:operation_id>/decline/", operations.decline, name="operation_decline"),
     path("operations/<str:operation_id>/undo/", operations.undo, name="operation_undo"),
     path("topics/", topics.topics, name="topics"),
-    path("topics/<str:name>/", topics.topic, name="topic"),
-    path("topics/<str:name>/tail/", topics.tail, name="tail"),
-    path("topics/<str:name>/<int:queue_id>/", topics.queue, name="queue"),
+    path("topics/<name:name>/", topics.topic, name="topic"),
+    path("topics/<name:name>/tail/", topics.tail, name="tail"),
+    path("topics/<name:name>/<int:queue_id>/", topics.queue, name="queue"),
     path("messages/", messages.search, name="messages"),
-    path("messages/<str:message_id>/", messages.message, name="message"),
-    path("messages/<str:message_id>/unmask/", messages.unmask, name="message_unmask"),
-    path("messages/<str:message_id>/body", messages.body, name="message_body"),
+    path("messages/<name:message_id>/", messages.message, name="message"),
+    path("messages/<name:message_id>/unmask/", messages.unmask, name="message_unmask"),
+    path("messages/<name:message_id>/body", messages.body, name="message_body"),
     path("dashboards/", dashboards.dashboards, name="dashboards"),
     path("dashboards/run/", dashboards.run, name="dashboards_run"),
     path("dashboards/cancel/", dashboards.cancel, name="dashboards_cancel"),
@@ -66,11 +69,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("dashboards/<str:name>/data.<str:form>", dashboards.data, name="dashboard_data"),
     path("dead-letters/", dead_letters.groups, name="dead_letters"),
     path("dead-letters/draft/", dead_letters.draft, name="dead_letter_draft"),
-    path("dead-letters/of/<str:name>/", dead_letters.letters, name="dead_letters_of"),
+    path("dead-letters/of/<name:name>/", dead_letters.letters, name="dead_letters_of"),
     path("groups/", groups.groups, name="groups"),
     path("groups/undo/<str:operation_id>/", groups.undo, name="group_undo"),
-    path("groups/<str:name>/", groups.group, name="group"),
-    path("groups/<str:name>/move/", groups.move, name="group_move"),
+    path("groups/<name:name>/", groups.group, name="group"),
+    path("groups/<name:name>/move/", groups.move, name="group_move"),
     path("settings/draft/", settings.draft, name="setting_draft"),
     path("settings/undo/<str:operation_id>/", settings.undo, name="setting_undo"),
     path("clients/", clients.clients, name="clients"),

@@ -53,7 +53,7 @@ def test_every_page_asks_who_you_are(db: None) -> None:
     for pattern in patterns:
         if pattern.name in PUBLIC:
             continue
-        path = "/" + re.sub(r"<int:\w+>", "1", re.sub(r"<str:\w+>", "x", str(pattern.pattern)))
+        path = "/" + re.sub(r"<int:\w+>", "1", re.sub(r"<(?:str|name):\w+>", "x", str(pattern.pattern)))
         response = Client().get(path)
         assert (response.status_code, response.headers["Location"].split("?")[0]) == (302, "/login/"), path
         assert Client().post(path).status_code in {302, 403, 405}, path
