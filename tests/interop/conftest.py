@@ -173,6 +173,8 @@ def running(kind: str, base: Path) -> Iterator[Server]:
 def running_with(kind: str, base: Path, shape: StoreShape) -> Iterator[Server]:
     """As running, with sizes and timing of one's own."""
     one = SERVERS[kind](base / "store", base / "work", shape)
-    one.start()
-    yield one
-    one.kill()
+    try:
+        one.start()
+        yield one
+    finally:
+        one.kill()
