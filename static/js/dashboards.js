@@ -77,8 +77,9 @@ function draw(host, found) {
   let plot = new uPlot(options(host, found, room()), data, host);
   drawing.hidden = true;
   host.addEventListener("click", (event) => {
-    if (!event.target.closest(".u-over") || plot.cursor.idx == null || plot.select.width >= 4) return;
-    const at = found.at_s[plot.cursor.idx] * 1000;
+    if (!event.target.closest(".u-over") || plot.select.width >= 4) return;
+    // the plot follows a mouse a frame later, and a finger not at all
+    const at = found.at_s[plot.posToIdx(event.clientX - plot.over.getBoundingClientRect().left)] * 1000;
     location.assign(`${host.dataset.behind}&at=${at}&step=${found.step_ms}#behind`);
   });
   new ResizeObserver(() => {

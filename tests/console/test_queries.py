@@ -131,7 +131,7 @@ def test_a_parked_message_has_one_record_and_is_pending(site: Site) -> None:
     assert page.body is not None
     assert page.body.form is BodyForm.JSON
     assert str(2**70) in page.body.text
-    assert queries.raw_body(sent.offset_message_id) == json.dumps({"n": 2**70}).encode()
+    assert queries.raw_body(sent.offset_message_id) == ("orders", json.dumps({"n": 2**70}).encode())
     assert queries.raw_body("F" * 32, "orders") is None
 
 

@@ -96,7 +96,7 @@ def big_mirror(db: None) -> None:
 
 
 PAGES: list[tuple[str, Callable[[], object], int]] = [
-    ("overview", queries.overview, 12),
+    ("overview", queries.overview, 13),
     ("topics", queries.topics, 5),
     ("topics by rate", lambda: queries.topics(order="-rate"), 6),
     ("topic", lambda: queries.topic("topic-0500"), 7),

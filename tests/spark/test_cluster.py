@@ -64,7 +64,7 @@ def test_the_same_run_on_a_cluster_finds_the_same(
     env = os.environ | {"SPARK_MASTER": cluster, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     done = subprocess.run(
         [sys.executable, "-m", "spark.run"], input=json.dumps(said | {"scratch": str(tmp_path / "scratch")}),
-        env=env, text=True, capture_output=True, check=False, timeout=240,
+        env=env, text=True, capture_output=True, check=False, timeout=480,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     expected = count_all(messages(log.segments), log.now_ms, [], SIZE)
