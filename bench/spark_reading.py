@@ -14,6 +14,7 @@ from spark.jobs import JOBS
 from spark.points import Question
 from spark.priority import give_way
 from spark.records import OPTIONS
+from spark.scratch import scratch_for
 from spark.session import open_session
 from spark.shared import shared_scan
 from spark.store import LogStore
@@ -34,7 +35,9 @@ def main() -> int:
 
 def _with_spark(name: str, store: str, scratch: Path) -> dict[str, float]:
     if name == "jobs":
-        give_way(is_patient=True)  # as spark/run.py does, and before there is another process
+        # both as spark/run.py does, the first before there is another process
+        give_way(is_patient=True)
+        scratch = scratch_for(store, "", str(scratch))
     session = open_session(cores=2, memory_mb=HEAP_MB, scratch=str(scratch))
     try:
         if name == "jobs":

@@ -22,7 +22,7 @@ from .jobs import JOBS
 from .points import Question
 from .priority import give_way
 from .records import OPTIONS
-from .run import Order
+from .run import Order, placed
 from .session import open_session
 from .sink import Coverage, Sink
 from .view import view_of
@@ -99,7 +99,7 @@ def main() -> int:
     """Do what standard input says."""
     said = json.load(sys.stdin)
     checkpoint = said.pop("checkpoint")
-    order = Order(**said)
+    order = placed(Order(**said))
     give_way()
     try:
         session = open_session(cores=order.cores, memory_mb=order.memory_mb, scratch=order.scratch, **SMALL)

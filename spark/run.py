@@ -2,7 +2,8 @@
 
     {"store": path, "database_url": …, "broker": name, "runs": {dashboard: id of its row}, "window": "all" | "24h" | …,
      "end_position": n | null, "as_of_ms": n, "levels": "1s 5s …", "cores": n, "memory_mb": n, "retention_hours": n,
-     "scratch": directory, "broker_address": "host:port" of the broker that is asked where its log ends, or ""}
+     "scratch": directory or "", "disk": directory to be used where memory does not do (scratch.py),
+     "broker_address": "host:port" of the broker that is asked where its log ends, or ""}
 
 One scan of the log serves all dashboards. A second thread says every second how far it is, and ends the work when
 somebody wants that. Exit code 0: done or cancelled; 1: failed, and the rows say why.
@@ -15,7 +16,7 @@ import sys
 import threading
 import time
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +27,7 @@ from .jobs import JOBS
 from .points import HOUR_MS, Question
 from .priority import give_way
 from .records import OPTIONS
+from .scratch import scratch_for
 from .selection import DEFAULT_LEVELS
 from .session import open_session, scratch_of
 from .shared import shared_scan
@@ -57,6 +59,7 @@ class Order:
     memory_mb: int = 1024
     retention_hours: float = 72
     scratch: str = ""
+    disk: str = ""
     broker_address: str = ""
 
     @property
@@ -65,6 +68,11 @@ class Order:
         if self.window == "all":
             return None
         return self.as_of_ms - int(self.window[:-1]) * _UNITS_MS[self.window[-1]]
+
+
+def placed(order: Order) -> Order:
+    """Return the same with a directory for what is kept meanwhile."""
+    return replace(order, scratch=str(scratch_for(order.store, order.scratch, order.disk)))
 
 
 class Progress:
@@ -185,7 +193,7 @@ def _coverage(records: DataFrame, order: Order, start: int) -> Coverage:
 
 def main() -> int:
     """Do what standard input says."""
-    order = Order(**json.load(sys.stdin))
+    order = placed(Order(**json.load(sys.stdin)))
     give_way(is_patient=True)
     try:
         counts: dict[str, Any] = run(order)

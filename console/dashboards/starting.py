@@ -136,7 +136,8 @@ def _run(module: str, rows: Sequence[DashboardRun], **more: object) -> None:
         "window": first.window,
         "cores": settings.DASHBOARDS_CORES,
         "memory_mb": settings.DASHBOARDS_MEMORY_MB,
-        "scratch": str(settings.DASHBOARDS_SCRATCH),
+        "scratch": settings.DASHBOARDS_SCRATCH,
+        "disk": str(settings.VAR / "spark"),
         "broker_address": broker_address(first),
     }
     try:
