@@ -36,7 +36,7 @@ def main() -> int:
 def _with_spark(name: str, store: str, scratch: Path) -> dict[str, float]:
     if name == "jobs":
         # both as spark/run.py does, the first before there is another process
-        give_way(is_patient=True)
+        give_way()
         scratch = scratch_for(store, "", str(scratch))
     session = open_session(cores=2, memory_mb=HEAP_MB, scratch=str(scratch))
     try:

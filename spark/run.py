@@ -194,7 +194,7 @@ def _coverage(records: DataFrame, order: Order, start: int) -> Coverage:
 def main() -> int:
     """Do what standard input says."""
     order = placed(Order(**json.load(sys.stdin)))
-    give_way(is_patient=True)
+    give_way()
     try:
         counts: dict[str, Any] = run(order)
     except Exception:
