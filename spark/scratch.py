@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-import tempfile
 from pathlib import Path
 
 import psutil
 
 from .errors import StoreUnreadable
+from .session import scratch_of
 from .shared import clear
 from .store import LogStore
 
@@ -32,7 +32,7 @@ def scratch_for(store: str, wanted: str, disk: str, memory: Path = MEMORY) -> Pa
     """
     if wanted:
         return Path(wanted)
-    beside = Path(disk) if disk else Path(tempfile.gettempdir(), "escapement-spark")
+    beside = scratch_of(disk)
     clear(beside)
     own = memory / f"escapement-{os.getuid()}"
     if not _is_ours(own):

@@ -8,8 +8,10 @@ import pytest
 import redis
 
 from bench.redisson import rate_row
-from bench.transfers import Blocks, Transfer, passes, probing
-from broker.redisson.moving import BATCH
+from bench.transfers import Blocks, Transfer, passes, probing, settle
+from bench.waiting import keys, member
+from broker.redisson import DelayedQueue
+from broker.redisson.moving import BATCH, move_due
 
 BUSY = "local sum = 0 for number = 1, ARGV[1] do sum = sum + number end return sum"
 QUIET = Blocks(0.1, 0, "")
@@ -47,3 +49,14 @@ def test_a_script_is_measured_beside_a_pass(client: redis.Redis) -> None:
     found = passes(client, "orders", 8_000, 3)
     assert found.moved == BATCH
     assert found.script_ms > found.pass_ms > 0
+
+
+def test_nothing_is_measured_before_the_index_is_there(client: redis.Redis) -> None:
+    """With the first due value in front of the list nothing was tended, and the batches after it moved nothing."""
+    timeouts, offered, _ = keys("orders")
+    values = [member(b"value-%05d" % number) for number in range(8_000)]
+    client.zadd(timeouts, {value: 8_000 - number for number, value in enumerate(values)} | {values[0]: 0})
+    client.rpush(offered, *values)
+    queue = DelayedQueue("orders", client)
+    settle(queue, BATCH)
+    assert [move_due(queue, BATCH).count for _ in range(3)] == [BATCH] * 3

@@ -71,6 +71,6 @@ def append_batch(
     queue.last_ms = store_ms
     if places:
         store.index.add_many(hashes, places, store_ms)
-    store.appended(0, (queue,), store_ms, tickets)
+    store.appended(total, (queue,), store_ms, tickets)
     store.seal_if_full()
     return tickets

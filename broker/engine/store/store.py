@@ -131,16 +131,17 @@ class Store:
         return ticket
 
     def appended(
-        self, bare_bytes: int, queues: Iterable[ConsumeQueue], store_ms: int, tickets: Sequence[Ticket] = ()
+        self, size: int, queues: Iterable[ConsumeQueue], store_ms: int, tickets: Sequence[Ticket] = ()
     ) -> None:
-        """Take note of records that were appended together: those with tickets, and ``bare_bytes`` without any."""
+        """Take note of records of ``size`` bytes that were appended together: with tickets, all of them, or without."""
         job = self._open_job
         for queue in queues:
             job.queue_ends[queue] = queue.end_offset
         job.store_ms = store_ms
-        job.bare_bytes += bare_bytes
         job.tickets += tickets
-        self._pending_bytes += bare_bytes + sum([ticket.size for ticket in tickets])
+        if not tickets:
+            job.bare_bytes += size
+        self._pending_bytes += size
 
     def seal_if_full(self) -> None:
         """Close the batch if it is large enough for a sync of its own."""
