@@ -18,8 +18,9 @@ from ..remoting.recall import read_handle as read_handle
 from .errors import InvalidArgument
 
 Outcome = Literal[
-    "cancelled", "rescheduled", "delivered_now", "already_delivered", "already_cancelled", "unknown", "refused"
-]
+    "cancelled", "rescheduled", "delivered_now", "already_delivered", "already_cancelled", "changed", "unknown",
+    "refused",
+]  # fmt: skip
 Action = Literal["cancel", "reschedule", "deliver_now"]
 OnConflict = Literal["error", "replace", "keep"]
 #: Most targets of one request 14005.
@@ -188,7 +189,8 @@ class TimerForecast(Struct, frozen=True, rename="camel"):
 
 class TimerTarget(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
     """Which timer: by `position`, by `topic` and `schedule_key`, by `topic` and `unique_key`, by recall `handle`, or by
-    offset `message_id`. `due_ms` is its own new moment when it is rescheduled."""
+    offset `message_id`. `due_ms` is its own new moment when it is rescheduled; with `expected_due_ms` nothing is done
+    unless that is its moment now (outcome `changed`)."""
 
     position: int | None = None
     topic: str | None = None
@@ -197,6 +199,7 @@ class TimerTarget(Struct, frozen=True, rename="camel", omit_defaults=True, forbi
     handle: str | None = None
     message_id: str | None = None
     due_ms: int | None = None
+    expected_due_ms: int | None = None
 
     @classmethod
     def of(cls, given: TimerTarget | Mapping[str, Any]) -> TimerTarget:

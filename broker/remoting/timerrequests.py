@@ -25,7 +25,7 @@ _Reason = Annotated[str, Meta(max_length=1000)]
 
 
 class Target(Struct, rename="camel", forbid_unknown_fields=True):
-    """One timer by exactly one of its names; `due_ms` is its own new moment."""
+    """One timer by exactly one of its names; `due_ms` is its own new moment, `expected_due_ms` what it is to be now."""
 
     position: _Moment | None = None
     topic: _Text | None = None
@@ -34,6 +34,7 @@ class Target(Struct, rename="camel", forbid_unknown_fields=True):
     handle: _Text | None = None
     message_id: _Text | None = None
     due_ms: _Moment | None = None
+    expected_due_ms: _Moment | None = None
 
     def check(self) -> None:
         """Refuse a target that names none, or two, or leaves out the topic of a key."""

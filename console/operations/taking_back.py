@@ -44,6 +44,7 @@ from console.queries.timers_polled import WHEEL_TOPIC, row_of_record
 
 #: kinds whose items can be taken back, and the outcomes of those that can
 TAKEN_BACK = {"timers.cancel": ("cancelled", "recall_noted"), "timers.reschedule": ("rescheduled",)}
+_MOVED_BACK = {"rescheduled": "moved_back", "changed": "changed_since"}
 
 
 class TakeBack(Kind):
@@ -140,12 +141,13 @@ def _target(parameters: Mapping[str, Any], item: OperationItem) -> dict[str, Any
 
 
 def _moved(admin: Admin, targets: Sequence[Mapping[str, Any]], reason: str) -> list[ItemResult]:
-    """One request to the broker."""
-    wanted = [target_of({"position": each["position"], "dueMs": each["formerMs"]}) for each in targets]
-    results = [result_of(steered) for steered in admin.steer_timers("reschedule", wanted, reason=reason).results]
-    return [
-        ItemResult("moved_back" if each.outcome == "rescheduled" else each.outcome, each.result) for each in results
+    """One request to the broker, which leaves alone what somebody moved since the look at it."""
+    wanted = [
+        target_of({"position": each["position"], "dueMs": each["formerMs"], "expectedDueMs": each["movedMs"]})
+        for each in targets
     ]
+    results = [result_of(steered) for steered in admin.steer_timers("reschedule", wanted, reason=reason).results]
+    return [ItemResult(_MOVED_BACK.get(each.outcome, each.outcome), each.result) for each in results]
 
 
 def _parked(admin: Admin, targets: Sequence[Mapping[str, Any]], reason: str) -> list[ItemResult]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from django.test import Client
 
-from broker.client import NotSupported
-from console.operations import desk
+from broker.client import Admin, NotSupported
+from broker.client.timers import TimerTarget
+from console.operations import desk, taking_back
 from console.operations.actor import PERMISSIONS, STEER_TIMERS, Actor
 from console.operations.errors import InvalidParameter, NotAllowed, NotPossible
 from console.operations.rows import AuditEntry, Operation, OperationItem
@@ -183,6 +185,26 @@ def test_what_was_touched_since_is_left_as_it_is(stage: Stage) -> None:
     }  # fmt: skip
     now = {each.name: each.due_ms for each in waiting()}
     assert (now["a-0"], now["a-3"]) == (left["a-0"], left["a-3"] - HOUR)
+
+
+def test_what_is_moved_between_the_look_and_the_move_back_stays(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    park(stage, 2, "a")
+    row = moved()
+    (first, second) = waiting()
+    look = taking_back.obstacle
+
+    def meanwhile(admin: Admin, of: str, target: Mapping[str, Any]) -> str:
+        """What it sees is right; then somebody moves the first one."""
+        seen = look(admin, of, target)
+        if target["position"] == first.position:
+            aim = TimerTarget(position=first.position, due_ms=first.due_ms + 7)
+            assert stage.admin.steer_timers("reschedule", [aim]).results[0].outcome == "rescheduled"
+        return seen
+
+    draft = desk.draft("timers.take_back", {"operation": str(row.pk)}, ACTOR)
+    monkeypatch.setattr(taking_back, "obstacle", meanwhile)
+    assert desk.confirm(draft.pk, ACTOR, reason="x").results == {"changed_since": 1, "moved_back": 1}
+    assert {each.due_ms for each in waiting()} == {first.due_ms + 7, second.due_ms - HOUR}
 
 
 def test_another_message_with_the_key_is_not_moved(stage: Stage) -> None:

@@ -283,3 +283,17 @@ def test_checkpoint_and_metrics_speak_rocketmqs_language() -> None:
     assert driver.engine.timer_metrics()["timingCount"]["orders"]["count"] == 1
     parked = decode(driver.engine.record_at(driver.engine.entries(TIMER_TOPIC, 0, 0, 1)[0].position))
     assert parked.body == b"x"
+
+
+@pytest.mark.parametrize("action", ["cancel", "reschedule", "deliver_now"])
+def test_only_what_is_due_as_expected_is_touched(action: Action) -> None:
+    driver = timers()
+    position = park(driver, b"x", HOUR_MS, UNIQ_KEY="U1")
+    seen_ms = driver.clock.now_ms + HOUR_MS
+    moved = steer(driver, "reschedule", Target(position=position), seen_ms + 5)
+    assert moved.new_position is not None
+    for place in (position, moved.new_position):
+        late = steer(driver, action, Target(position=place, expected_ms=seen_ms), seen_ms)
+        assert (late.outcome, late.due_ms, late.tickets) == ("changed", seen_ms + 5, [])
+    now = Target(position=position, expected_ms=seen_ms + 5)
+    assert steer(driver, action, now, seen_ms).outcome not in ("changed", "unknown", "refused")

@@ -48,7 +48,8 @@ _MOVES_FOLLOWED = 100
 class Target(NamedTuple):
     """Which timer: by ``position``, by ``topic`` and ``schedule_key``, or by ``unique_key`` and ``topic`` (None: any).
 
-    ``slot_ms``: only in the second of this moment, as Apache RocketMQ's recall means it.
+    ``slot_ms``: only in the second of this moment, as Apache RocketMQ's recall means it. ``expected_ms``: only while it
+    is due at this moment, so that who looked first does not undo what somebody did meanwhile.
     """
 
     position: int | None = None
@@ -56,6 +57,7 @@ class Target(NamedTuple):
     schedule_key: str | None = None
     unique_key: str | None = None
     slot_ms: int | None = None
+    expected_ms: int | None = None
 
 
 @dataclass(slots=True)
@@ -115,6 +117,8 @@ class Steering:
         pending = [timer for timer in found if self._core.waits(timer.offset)]
         if not pending:
             return self._over(found[0], now_ms, owner)
+        if target.expected_ms not in (None, pending[0].due_ms):
+            return self._outcome("changed", pending[0])
         try:
             if action == "cancel":
                 return self._cancel(pending, reason, now_ms, owner)

@@ -82,6 +82,8 @@ class TimerProcessor:
         for named in wanted.targets[begin:stop]:
             due_ms = named.due_ms if named.due_ms is not None else wanted.due_ms
             target = self._target(named)
+            if target is not None and named.expected_due_ms is not None:
+                target = target._replace(expected_ms=named.expected_due_ms)
             if target is None:
                 awaited.add(Outcome("unknown", topic=named.topic))
             else:
