@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Collection, Mapping
 
 from ..remoting.client import Response
 from ..remoting.codes import Answer
+from .closing import AsyncClosing
 from .session import DEFAULT_TIMEOUT_MS
 from .types import Broker
 
 
-class Questions(ABC):
+class Questions(AsyncClosing):
     """Asks brokers; a part adds what it asks about."""
 
     @abstractmethod

@@ -27,6 +27,8 @@ class ConsumerOffsets:
         self.path = path
         self._touched = touched
         self._table: dict[tuple[str, str], dict[int, int]] = {}
+        #: what stands in the file for a group and topic, where that is as the table has it
+        self._rows: dict[tuple[str, str], json_file.Row] = {}
         self._rest: dict[str, Any] = {}
         self._version = 0
         self._saved_version = 0
@@ -45,7 +47,7 @@ class ConsumerOffsets:
             table[group, topic] = {int(queue): int(offset) for queue, offset in queues.items()}
         version = value.pop("dataVersion", None) or {}
         self.is_foreign = bool(version.get("timestamp"))
-        self._table, self._rest = table, value
+        self._table, self._rest, self._rows = table, value, {}
         return True
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
@@ -58,6 +60,7 @@ class ConsumerOffsets:
         queues = self._table.setdefault((group, topic), {})
         if queues.get(queue_id) != offset:
             queues[queue_id] = offset
+            self._rows.pop((group, topic), None)
             self._version += 1
             self._touched((group, topic, queue_id))
             return True
@@ -86,6 +89,7 @@ class ConsumerOffsets:
     def remove(self, group: str, topic: str | None = None) -> None:
         """Forget a group, or its offsets on one topic."""
         for key in [key for key in self._table if key[0] == group and topic in (None, key[1])]:
+            self._rows.pop(key, None)
             for queue_id in self._table.pop(key):
                 self._touched((*key, queue_id))
                 if self.watch is not None:
@@ -102,10 +106,11 @@ class ConsumerOffsets:
         """Return (version, content of the file) if it has changed since it was last saved."""
         if self._version == self._saved_version:
             return None
-        table = {
-            f"{topic}@{group}": {str(queue): offset for queue, offset in queues.items()}
-            for (group, topic), queues in self._table.items()
-        }
+        rows = self._rows
+        for key, queues in self._table.items():
+            if key not in rows:
+                rows[key] = json_file.row({str(queue): offset for queue, offset in queues.items()})
+        table = {f"{topic}@{group}": row for (group, topic), row in rows.items()}
         value = {**self._rest, "dataVersion": {"counter": self._version, "stateVersion": 0, "timestamp": 0}}
         return self._version, json_file.dump({**value, "offsetTable": table})
 
