@@ -8,7 +8,7 @@ from typing import Any
 from django.http import Http404
 from django.utils.translation import gettext as _
 
-from console.access.masking import masks
+from console.access.masking import Masks, masks
 from console.access.topics import Eyes, eyes
 from console.queries import delayed_queues as of_delayed_queues
 from console.queries import lane_pages, schedule
@@ -48,7 +48,7 @@ def lane(level: int, offset: int | None = None, count: int = lane_pages.PAGE_COU
 def timers(zoom: str = "", at_ms: int | None = None) -> TimersPage:
     """The wheel and what stands around it."""
     found, seen = of_timers.timers(zoom, at_ms), eyes()
-    found = replace(found, first=_timers_seen(found.first, seen))
+    found = replace(found, first=_timers_seen(found.first, seen, masks()))
     if seen.see_all:
         return found
     forecast = found.forecast and replace(
@@ -69,7 +69,7 @@ def timers(zoom: str = "", at_ms: int | None = None) -> TimersPage:
 
 def timer_list(wanted: TimerFilter, cursor: str | None = None, count: int = of_timers.PAGE_COUNT) -> TimerList:
     """Pending timers."""
-    return _timers_seen(of_timers.timer_list(wanted, cursor, count), eyes())
+    return _timers_seen(of_timers.timer_list(wanted, cursor, count), eyes(), masks())
 
 
 def timer_life(position: int) -> TimerLife:
@@ -87,9 +87,9 @@ def transactions() -> TransactionsPage:
     found = replace(
         found,
         board=board,
-        open=_transactions_seen(found.open, seen),
-        parked=_transactions_seen(found.parked, seen),
-        decided=_transactions_seen(found.decided, seen),
+        open=_transactions_seen(found.open, seen, hide),
+        parked=_transactions_seen(found.parked, seen, hide),
+        decided=_transactions_seen(found.decided, seen, hide),
     )
     if seen.see_all:
         return found
@@ -112,7 +112,7 @@ def transaction_list(
     wanted: TransactionFilter, after: int | None = None, count: int = of_transactions.PAGE_COUNT
 ) -> TransactionList:
     """A page of one state."""
-    return _transactions_seen(of_transactions.transaction_list(wanted, after, count), eyes())
+    return _transactions_seen(of_transactions.transaction_list(wanted, after, count), eyes(), masks())
 
 
 def transaction_life(position: int) -> TransactionLife:
@@ -140,11 +140,11 @@ def delayed_queue(name: str, **asked: Any) -> QueuePage:
     return replace(found, handing=replace(found.handing, topic="…"))
 
 
-def _timers_seen(found: TimerList, seen: Eyes) -> TimerList:
+def _timers_seen(found: TimerList, seen: Eyes, hide: Masks) -> TimerList:
     rows = seen.rows(found.rows, lambda row: row.topic)
-    return replace(found, rows=masks().rows(rows), left_out=len(found.rows) - len(rows))
+    return replace(found, rows=hide.rows(rows), left_out=len(found.rows) - len(rows))
 
 
-def _transactions_seen(found: TransactionList, seen: Eyes) -> TransactionList:
+def _transactions_seen(found: TransactionList, seen: Eyes, hide: Masks) -> TransactionList:
     rows = seen.rows(found.rows, lambda row: row.topic)
-    return replace(found, rows=masks().rows(rows), left_out=len(found.rows) - len(rows))
+    return replace(found, rows=hide.rows(rows), left_out=len(found.rows) - len(rows))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +17,7 @@ from tests.interop.golang import GoProducer, GoProgram
 from tests.interop.programs import JavaConsumer, JavaProducer, Program
 from tests.interop.redis_servers import RedisServer
 from tests.interop.redisson import CURRENT, LEGACY, JavaQueues
-from tests.interop.servers import SERVERS, Server, StoreShape
+from tests.interop.servers import SERVERS, Server, StoreShape, served
 
 NUMBERS = itertools.count(1)
 ServerFactory = Callable[..., Server]
@@ -32,13 +33,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A running Apache RocketMQ 5.5.0."""
-    yield from running("apache", tmp_path_factory.mktemp("apache"))
+    with running("apache", tmp_path_factory.mktemp("apache")) as one:
+        yield one
 
 
 @pytest.fixture(scope="session")
 def escapement(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Our broker, running."""
-    yield from running("escapement", tmp_path_factory.mktemp("escapement"))
+    with running("escapement", tmp_path_factory.mktemp("escapement")) as one:
+        yield one
 
 
 @pytest.fixture(params=["apache", "escapement"])
@@ -165,16 +168,6 @@ def queue() -> str:
     return f"queue-{next(NUMBERS)}"
 
 
-def running(kind: str, base: Path) -> Iterator[Server]:
-    """A started server that is gone afterwards; clean stops have tests of their own."""
-    yield from running_with(kind, base, StoreShape())
-
-
-def running_with(kind: str, base: Path, shape: StoreShape) -> Iterator[Server]:
-    """As running, with sizes and timing of one's own."""
-    one = SERVERS[kind](base / "store", base / "work", shape)
-    try:
-        one.start()
-        yield one
-    finally:
-        one.kill()
+def running(kind: str, base: Path, shape: StoreShape | None = None) -> AbstractContextManager[Server]:
+    """A server of this kind, for a block."""
+    return served(SERVERS[kind](base / "store", base / "work", shape or StoreShape()))

@@ -40,7 +40,7 @@ class House:
 
 def housed(broker: str, client: type[GrpcClient | PythonGrpcClient], base: Path) -> Iterator[House]:
     """A house with a topic of each kind; all of it is gone afterwards."""
-    for server in running(broker, base):
+    with running(broker, base) as server:
         with Admin(server.namesrv) as admin:
             for topic, kind in KINDS.items():
                 admin.create_topic(topic, queues=2, attributes={"message.type": kind})

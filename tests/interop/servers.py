@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from tests.interop import jars
 from tests.interop.process import Child, free_ports
@@ -53,6 +54,19 @@ class Server(Protocol):
     def launch(self) -> Child: ...
     def stop(self) -> int: ...
     def kill(self) -> None: ...
+
+
+S = TypeVar("S", bound=Server)
+
+
+@contextmanager
+def served(server: S) -> Iterator[S]:
+    """A server that runs for a block, and is gone afterwards however the block, or the start, ends."""
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
 
 
 class ApacheServer:

@@ -14,7 +14,7 @@ from tests.interop.guarded import GUARDED, ROOT, JavaUser
 from tests.interop.mqadmin import MqAdmin
 from tests.interop.process import ChildFailed
 from tests.interop.programs import Program
-from tests.interop.servers import Server, StoreShape
+from tests.interop.servers import Server, StoreShape, served
 
 NO_PERMISSION = 16
 #: ClientErrorCode.NOT_FOUND_TOPIC_EXCEPTION
@@ -82,12 +82,11 @@ class House:
 def running(kind: str, factory: pytest.TempPathFactory) -> Iterator[House]:
     base = factory.mktemp(f"guarded-{kind}")
     server = GUARDED[kind](base / "store", base / "work", StoreShape())
-    server.start()
-    made = House(server, base, [])
-    yield made
-    for program in made.programs:
-        program.child.kill()
-    server.kill()
+    with served(server):
+        made = House(server, base, [])
+        yield made
+        for program in made.programs:
+            program.child.kill()
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from console.checkback.resolving import Resolver
 from tests.checkback.answers import SECRET
 from tests.checkback.server import Question, decided
 from tests.checkback.server import Server as Address
-from tests.interop.conftest import running_with
+from tests.interop.conftest import running
 from tests.interop.servers import Server
 from tests.interop.transactional_project import DECIDED_S, QUICK, bodies
 from tests.interop.waiting import wait_until
@@ -25,7 +25,8 @@ from tests.interop.waiting import wait_until
 @pytest.fixture(scope="module", params=["apache", "escapement"])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A broker of either kind that asks soon."""
-    yield from running_with(request.param, tmp_path_factory.mktemp("asked"), QUICK)
+    with running(request.param, tmp_path_factory.mktemp("asked"), QUICK) as one:
+        yield one
 
 
 async def agree(asked: Question) -> bytes:

@@ -13,7 +13,7 @@ from broker.client import Admin
 from tests.interop.golang import GoAdmin, GoConsumer, GoProducer, GoTransactions
 from tests.interop.guarded import ROOT, GuardedEscapement
 from tests.interop.process import ChildFailed
-from tests.interop.servers import EscapementServer, Server, StoreShape
+from tests.interop.servers import EscapementServer, Server, StoreShape, served
 from tests.interop.waiting import wait_until
 
 Go = Callable[..., Any]
@@ -61,10 +61,8 @@ def test_groups_are_listed(escapement: Server, go_producer: GoProducer, go: Go, 
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Our broker with access control; root may do everything."""
     base = tmp_path_factory.mktemp("guarded")
-    server = GuardedEscapement(base / "store", base / "work", StoreShape())
-    server.start()
-    yield server
-    server.kill()
+    with served(GuardedEscapement(base / "store", base / "work", StoreShape())) as server:
+        yield server
 
 
 def test_signed_clients_are_let_in(guarded: Server, go: Go, topic: str, group: str) -> None:
@@ -93,10 +91,8 @@ def test_clients_without_a_valid_signature_are_not(
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[EscapementServer]:
     """A broker that its test may stop."""
-    server = EscapementServer(tmp_path / "store", tmp_path / "broker", StoreShape())
-    server.start()
-    yield server
-    server.kill()
+    with served(EscapementServer(tmp_path / "store", tmp_path / "broker", StoreShape())) as server:
+        yield server
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -44,8 +43,8 @@ def transcripts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Transcrip
 
 
 def transcript(kind: str, work: Path) -> Transcript:
-    with closing(running(kind, work)) as servers:
-        return transcript_of(next(servers), work)
+    with running(kind, work) as server:
+        return transcript_of(server, work)
 
 
 def transcript_of(server: Server, work: Path) -> Transcript:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.client import BrokerRefused, Decision, Message, NotSupported, TransactionProducer, prepare
-from tests.interop.conftest import running_with
+from tests.interop.conftest import running
 from tests.interop.servers import Server
 from tests.interop.transactional_project import (
     QUICK,
@@ -27,7 +27,8 @@ from tests.interop.waiting import wait_until
 @pytest.fixture(scope="module", params=["apache", "escapement"])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A broker of either kind that asks soon."""
-    yield from running_with(request.param, tmp_path_factory.mktemp("quick"), QUICK)
+    with running(request.param, tmp_path_factory.mktemp("quick"), QUICK) as one:
+        yield one
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from broker.engine.message import offset_message_id, pack_host
 from broker.remoting.client import RemotingClient
 from broker.remoting.codec import Command
 from broker.remoting.codes import Answer, Request
-from tests.interop.conftest import running_with
+from tests.interop.conftest import running
 from tests.interop.programs import JavaConsumer, JavaProducer, JavaTransactor, read_all
 from tests.interop.readiness import is_routed
 from tests.interop.servers import Server, StoreShape
@@ -31,7 +31,8 @@ CLIENTS = {"4.9.8": ("4.9.8", False), "5.5.0": ("5.5.0", False), "5.5.0 binary":
 @pytest.fixture(scope="module", params=["apache", "escapement"])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Each of the two, asking soon."""
-    yield from running_with(request.param, tmp_path_factory.mktemp(request.param), SHAPE)
+    with running(request.param, tmp_path_factory.mktemp(request.param), SHAPE) as one:
+        yield one
 
 
 @pytest.fixture(params=CLIENTS.values(), ids=CLIENTS.keys())

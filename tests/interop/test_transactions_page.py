@@ -25,7 +25,7 @@ from console.operations.rows import Operation, OperationItem
 from console.queries.asking import hang_up
 from console.queries.clock import now_ms
 from console.queries.shapes.transactions import TransactionEvent, TransactionFilter, TransactionRow
-from tests.interop.conftest import running_with
+from tests.interop.conftest import running
 from tests.interop.servers import Server, StoreShape
 from tests.interop.waiting import wait_until
 
@@ -39,7 +39,8 @@ FIRST_OP_S = 120
 
 @pytest.fixture(scope="module")
 def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    yield from running_with("apache", tmp_path_factory.mktemp("patient"), PATIENT)
+    with running("apache", tmp_path_factory.mktemp("patient"), PATIENT) as one:
+        yield one
 
 
 def follow(server: Server, settings: Any) -> Iterator[Admin]:
@@ -59,7 +60,7 @@ def hasty(
     transactional_db: None, settings: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Server, Admin]]:
     """A broker of the test's own that asks once, soon."""
-    for server in running_with("apache", tmp_path_factory.mktemp("hasty"), HASTY):
+    with running("apache", tmp_path_factory.mktemp("hasty"), HASTY) as server:
         for admin in follow(server, settings):
             yield server, admin
 
