@@ -18,6 +18,8 @@ ORDER = [
     "transactions",
     "commits",
     "openhalves",
+    "consume",
+    "many",
     "storage",
     "rest",
     "page",
