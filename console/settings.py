@@ -204,6 +204,17 @@ if ALERTS_INTERVAL_S > 0:
         "options": {"expires": ALERTS_INTERVAL_S},
     }
 
+# --- snapshots --------------------------------------------------------------------------------------------------------
+SNAPSHOT_EVERY_S = float(os.environ.get("ESCAPEMENT_SNAPSHOT_EVERY_S", "60"))
+SNAPSHOT_KEEP_H = float(os.environ.get("ESCAPEMENT_SNAPSHOT_KEEP_H", "24"))
+SNAPSHOT_KEEP_DAYS = float(os.environ.get("ESCAPEMENT_SNAPSHOT_KEEP_DAYS", "30"))
+if SNAPSHOT_EVERY_S > 0:
+    CELERY_BEAT_SCHEDULE["snapshots"] = {
+        "task": "console.take_snapshot",
+        "schedule": SNAPSHOT_EVERY_S,
+        "options": {"expires": SNAPSHOT_EVERY_S},
+    }
+
 # --- people and safety ------------------------------------------------------------------------------------------------
 LOGIN_URL = "/login/"
 LOGIN_REDIRECT_URL = "/"

@@ -9,6 +9,7 @@ from celery import shared_task
 from console.alerts import readings, telling, watching
 from console.dashboards import starting
 from console.operations import runner
+from console.snapshots import keeping
 
 
 @shared_task(name="console.run_operation")
@@ -34,3 +35,9 @@ def watch_alerts() -> None:
     """Judge the alert rules once and tell whom it concerns."""
     for news in watching.watch(readings.read()):
         telling.tell(news)
+
+
+@shared_task(name="console.take_snapshot")
+def take_snapshot() -> None:
+    """Keep what the pages show now, for looking back."""
+    keeping.take()

@@ -22,6 +22,7 @@ from console.queries.limited import (
     topic,
     topics,
 )
+from console.queries.limited_past import compared, groups_at, lanes_at, timers_at
 from console.queries.limited_waiting import (
     delayed_queue,
     delayed_queues,
@@ -39,15 +40,18 @@ from console.queries.limited_waiting import (
 __all__ = [
     "client",
     "clients",
+    "compared",
     "dead_letter_groups",
     "dead_letters",
     "delayed_queue",
     "delayed_queues",
     "group",
     "groups",
+    "groups_at",
     "highest_level",
     "lane",
     "lanes",
+    "lanes_at",
     "message",
     "messages",
     "messages_everywhere",
@@ -60,6 +64,7 @@ __all__ = [
     "timer_life",
     "timer_list",
     "timers",
+    "timers_at",
     "topic",
     "topics",
     "transaction_life",

@@ -25,7 +25,7 @@ from console.operations.actor import Actor
 from console.operations.errors import OutOfReach
 from console.operations.reach import reach_of
 from console.operations.rows import AuditEntry
-from console.queries import limited, limited_waiting
+from console.queries import limited, limited_past, limited_waiting
 from console.queries.afar import forget
 from tests.console.delayed_stage import MINUTE
 from tests.console.people import browser_of, person
@@ -241,7 +241,7 @@ def test_a_group_is_seen_if_all_that_it_reads_is(filled: Stage) -> None:
 
 def test_every_read_of_the_pages_is_a_limited_one() -> None:
     assert {getattr(queries, name).__module__ for name in queries.__all__} == {
-        limited.__name__, limited_waiting.__name__,
+        limited.__name__, limited_past.__name__, limited_waiting.__name__,
     }  # fmt: skip
 
 

@@ -236,6 +236,8 @@ class TimersPage:
     forecast: Forecast | None
     #: True: an Apache RocketMQ broker, read by pulling
     polled: bool = False
+    #: True: of a snapshot, whose slots lead nowhere
+    is_past: bool = False
 
 
 class LifeKind(TextChoices):

@@ -1,0 +1,186 @@
+"""Two moments side by side: what was there, what is there, and what moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from console.access.topics import Eyes
+from console.queries.clock import now_ms
+from console.queries.past import seen_of
+from console.queries.shapes.lanes import Lane
+from console.queries.shapes.past import Comparison, Line, Measure, Moment, Pair, Part
+from console.snapshots.reading import all_at
+from console.snapshots.shapes import GroupsKept, Taken
+from console.snapshots.taking import look
+
+Row = TypeVar("Row")
+Name = TypeVar("Name")
+#: a figure of a whole snapshot; True: counted since the broker's start
+_FIGURES: tuple[tuple[Measure, Callable[[Taken], int | None], bool], ...] = (
+    (Measure.LANES_PENDING, lambda taken: taken.lanes.figures.pending if taken.lanes else None, False),
+    (Measure.TIMERS_PENDING, lambda taken: taken.timers.page.figures.pending if taken.timers else None, False),
+    (Measure.TIMERS_OVERDUE, lambda taken: taken.timers.page.figures.overdue if taken.timers else None, False),
+    (Measure.TIMERS_RELEASED, lambda taken: taken.timers.page.figures.released_total if taken.timers else None, True),
+    (Measure.TIMERS_CANCELLED, lambda taken: taken.timers.page.figures.cancelled_total if taken.timers else None, True),
+    (Measure.LAG_OF_ALL, lambda taken: _lag(taken.groups), False),
+    (Measure.OPEN, lambda taken: taken.transactions.open if taken.transactions else None, False),
+    (Measure.PARKED, lambda taken: taken.transactions.parked if taken.transactions else None, False),
+    (Measure.COMMITTED, lambda taken: taken.transactions.commit_total if taken.transactions else None, True),
+    (Measure.ROLLED_BACK, lambda taken: taken.transactions.rollback_total if taken.transactions else None, True),
+)
+
+
+def compared(before_ms: int | None, after_ms: int | None, eyes: Eyes | None = None) -> Comparison:
+    """Of two moments, None: the present; the earlier one comes first."""
+    seen = eyes or Eyes()
+    far = 2**62
+    one, other = sorted((before_ms, after_ms), key=lambda ms: far if ms is None else ms)
+    (before, then), (after, now) = _taken(one, seen), _taken(other, seen)
+    return Comparison(
+        before,
+        after,
+        now_ms(),
+        figures=_figures(then, now),
+        lanes=_lanes(then, now),
+        topics=_topics(then, now, seen),
+        groups=_groups(then, now),
+        readings=_readings(then, now),
+    )
+
+
+def _taken(asked_ms: int | None, eyes: Eyes) -> tuple[Moment, Taken | None]:
+    if asked_ms is None:
+        # the zooms of the Timers page are not compared
+        taken = look(zooms=())
+        moment = Moment(None, taken.at_ms if taken else None, is_known=taken is not None)
+    else:
+        moment, taken = all_at(asked_ms)
+    if taken is None or taken.groups is None:
+        return moment, taken
+    groups = seen_of(taken.groups, eyes)
+    return moment, Taken(
+        taken.broker, taken.at_ms, taken.lanes, taken.timers, taken.transactions, groups, taken.why
+    )  # fmt: skip
+
+
+def _figures(then: Taken | None, now: Taken | None) -> tuple[Line, ...]:
+    if then is None and now is None:
+        return ()
+    return tuple(
+        Line(Part.FIGURE, "", ((measure, Pair(read(then) if then else None, read(now) if now else None, is_total)),))
+        for measure, read, is_total in _FIGURES
+    )
+
+
+def _lag(groups: GroupsKept | None) -> int | None:
+    known = [row.lag for row in groups.rows if row.lag is not None] if groups else []
+    return sum(known) if known else None
+
+
+def _joined(
+    before: Iterable[Row] | None, after: Iterable[Row] | None, name: Callable[[Row], Name]
+) -> list[tuple[Name, Row | None, Row | None]]:
+    """Rows of both moments by name."""
+    then, now = ({name(row): row for row in rows or ()} for rows in (before, after))
+    return [(key, then.get(key), now.get(key)) for key in dict.fromkeys((*then, *now))]
+
+
+def _pair(field: str, before: object, after: object) -> Pair:
+    return Pair(getattr(before, field, None), getattr(after, field, None))
+
+
+def _lanes(then: Taken | None, now: Taken | None) -> tuple[Line, ...]:
+    rows = _joined(
+        then.lanes.lanes if then and then.lanes else None,
+        now.lanes.lanes if now and now.lanes else None,
+        lambda lane: lane.level,
+    )
+    return tuple(
+        Line(
+            Part.LANE,
+            str(level),
+            (
+                (Measure.WAITING, _pair("backlog", before, after)),
+                (Measure.OVERDUE, Pair(_overdue(before), _overdue(after))),
+                (Measure.NEXT_DUE_MS, _pair("next_due_ms", before, after)),
+                (Measure.END_OFFSET, _pair("end_offset", before, after)),
+                (Measure.DELAY_OFFSET, _pair("delay_offset", before, after)),
+            ),
+            delay_ms=(after or before).delay_ms,  # type: ignore[union-attr]
+            is_before=before is not None,
+            is_after=after is not None,
+        )
+        for level, before, after in sorted(rows, key=lambda row: row[0])
+    )
+
+
+def _overdue(lane: Lane | None) -> int | None:
+    return lane.spread.overdue if lane and lane.spread else None
+
+
+def _topics(then: Taken | None, now: Taken | None, eyes: Eyes) -> tuple[Line, ...]:
+    rows = _joined(
+        then.timers.page.topics if then and then.timers else None,
+        now.timers.page.topics if now and now.timers else None,
+        lambda row: row.topic,
+    )
+    return _by_change(
+        Line(
+            Part.TIMERS, topic, ((Measure.TIMERS_PENDING, _pair("pending", before, after)),),
+            is_before=before is not None, is_after=after is not None,
+        )
+        for topic, before, after in rows
+        if eyes.topic(topic)
+    )  # fmt: skip
+
+
+def _groups(then: Taken | None, now: Taken | None) -> tuple[Line, ...]:
+    rows = _joined(
+        then.groups.rows if then and then.groups else None,
+        now.groups.rows if now and now.groups else None,
+        lambda row: row.name,
+    )
+    return _by_change(
+        Line(
+            Part.GROUP,
+            name,
+            (
+                (Measure.LAG, _pair("lag", before, after)),
+                (Measure.RETRY, _pair("retry", before, after)),
+                (Measure.DEAD, _pair("dead", before, after)),
+            ),
+            is_before=before is not None,
+            is_after=after is not None,
+        )
+        for name, before, after in rows
+    )
+
+
+def _readings(then: Taken | None, now: Taken | None) -> tuple[Line, ...]:
+    rows = _joined(
+        then.groups.topics if then and then.groups else None,
+        now.groups.topics if now and now.groups else None,
+        lambda row: (row.group, row.topic),
+    )
+    return _by_change(
+        Line(
+            Part.READING,
+            name,
+            (
+                (Measure.LAG, _pair("lag", before, after)),
+                (Measure.OFFSET_SUM, _pair("offset_sum", before, after)),
+                (Measure.END_SUM, _pair("end_sum", before, after)),
+            ),
+            topic=topic,
+            is_before=before is not None,
+            is_after=after is not None,
+        )
+        for (name, topic), before, after in rows
+    )
+
+
+def _by_change(lines: Iterable[Line]) -> tuple[Line, ...]:
+    """What moved most first."""
+    found: Sequence[Line] = sorted(lines, key=lambda line: (-line.change, line.name, line.topic))
+    return tuple(found)

@@ -1,0 +1,116 @@
+"""Shapes of the pages as few bytes, and back: JSON without what is a field's default, rows of one kind as a table.
+
+What is unknown stays unknown: None is left out only where no other default would take its place. Where numbers came
+from (Evidence) is not kept; whoever reads says that it was a snapshot. Of slots the counts are kept, not the bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+import zlib
+from dataclasses import MISSING, Field, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from console.queries.shapes.evidence import Evidence
+from console.queries.shapes.timers import Stretch, WheelSlot
+
+Shape = TypeVar("Shape")
+_UNSAID = Evidence("", None, True)
+
+
+def pack(shape: Any) -> bytes:
+    """Any shape of dataclasses, tuples, texts and numbers."""
+    return zlib.compress(json.dumps(_plain(shape), separators=(",", ":")).encode())
+
+
+def unpack(kind: type[Shape], packed: bytes) -> Shape:
+    """The shape again; fields that are new since then have their defaults, those that are gone are left."""
+    found: Shape = _shape(kind, json.loads(zlib.decompress(packed)))
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Evidence):
+        return None
+    if isinstance(value, Stretch):
+        counts = [number for at, slot in enumerate(value.slots) if slot.count for number in (at, slot.count)]
+        return [value.start_ms, value.step_ms, len(value.slots), counts]
+    if isinstance(value, Enum):
+        return value.value
+    if is_dataclass(value):
+        return {name: _plain(getattr(value, name)) for name in _said([value])}
+    if isinstance(value, tuple | list):
+        if _is_row(type(value[0]) if value else None):
+            names = _said(value)
+            return {"f": names, "r": [[_plain(getattr(row, name)) for name in names] for row in value]}
+        return [_plain(each) for each in value]
+    return sorted(value) if isinstance(value, frozenset) else value
+
+
+def _is_row(kind: Any) -> bool:
+    return isinstance(kind, type) and is_dataclass(kind) and not issubclass(kind, Stretch | Evidence)
+
+
+def _said(rows: Any) -> list[str]:
+    """Names of the fields that say something in at least one row."""
+    return [
+        each.name
+        for each in fields(rows[0])
+        if any(getattr(row, each.name) != _default(each) for row in rows)
+        and not isinstance(getattr(rows[0], each.name), Evidence)
+    ]  # fmt: skip
+
+
+def _default(field: Field[Any]) -> Any:
+    if field.default is not MISSING:
+        return field.default
+    return field.default_factory() if field.default_factory is not MISSING else None
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _shape(kind: Any, value: Any) -> Any:
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return None if value is None else _shape(next(each for each in inner if each is not type(None)), value)
+    if kind is Evidence:
+        return _UNSAID
+    if kind is Stretch:
+        return _stretch(*value)
+    if origin is tuple:
+        return _tuple(inner, value)
+    if origin is frozenset:
+        return frozenset(value or ())
+    if is_dataclass(kind):
+        return _row(kind, value or {})
+    return kind(value) if isinstance(kind, type) and issubclass(kind, Enum) else value
+
+
+def _tuple(inner: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
+    if inner[1:] != (Ellipsis,):
+        return tuple(_shape(each, part) for each, part in zip(inner, value, strict=True))
+    if isinstance(value, dict):
+        return tuple(_row(inner[0], dict(zip(value["f"], row, strict=True))) for row in value["r"])
+    return tuple(_shape(inner[0], part) for part in value or ())
+
+
+def _row(kind: Any, given: dict[str, Any]) -> Any:
+    hints, found = _hints(kind), {}
+    for each in fields(kind):
+        if each.name in given:
+            found[each.name] = _shape(hints[each.name], given[each.name])
+        elif each.default is MISSING and each.default_factory is MISSING:
+            found[each.name] = _shape(hints[each.name], None)
+    return kind(**found)
+
+
+def _stretch(start_ms: int, step_ms: int, length: int, counts: list[int]) -> Stretch:
+    known = dict(zip(counts[::2], counts[1::2], strict=True))
+    slots = (WheelSlot(start_ms + at * step_ms, known.get(at, 0), None if at in known else 0) for at in range(length))
+    return Stretch(start_ms, step_ms, tuple(slots))

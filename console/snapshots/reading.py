@@ -1,0 +1,90 @@
+"""Finds the snapshot for a moment, and opens its parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from console.queries.mirrored import mirrored
+from console.queries.shapes.evidence import StaleReason
+from console.queries.shapes.lanes import Lanes
+from console.queries.shapes.past import Moment
+from console.queries.shapes.transactions import TransactionFigures
+from console.snapshots.packing import unpack
+from console.snapshots.rows import Snapshot
+from console.snapshots.shapes import PARTS, GroupsKept, Taken, TimersKept
+
+Shape = TypeVar("Shape")
+_KINDS = {"lanes": Lanes, "timers": TimersKept, "transactions": TransactionFigures, "groups": GroupsKept}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Sums of kept snapshots, oldest first."""
+
+    at_ms: int
+    lanes_pending: int | None
+    timers_pending: int | None
+    lag: int | None
+
+
+def moment_of(asked_ms: int) -> Moment:
+    """The last snapshot of the broker that was taken at the moment or before."""
+    rows = Snapshot.objects.filter(broker=mirrored().name)
+    moments = rows.values_list("at_ms", flat=True)
+    at_ms = moments.filter(at_ms__lte=asked_ms).order_by("-at_ms").first()
+    first_ms = moments.order_by("at_ms").first()
+    if at_ms is None:
+        return Moment(asked_ms, None, next_ms=first_ms, first_ms=first_ms)
+    return Moment(
+        asked_ms,
+        at_ms,
+        previous_ms=moments.filter(at_ms__lt=at_ms).order_by("-at_ms").first(),
+        next_ms=moments.filter(at_ms__gt=at_ms).order_by("at_ms").first(),
+        first_ms=first_ms,
+    )
+
+
+def part_at(asked_ms: int, part: str, kind: type[Shape]) -> tuple[Moment, Shape | None]:
+    """One part of the snapshot for a moment."""
+    moment = moment_of(asked_ms)
+    if moment.at_ms is None:
+        return moment, None
+    packed, why = _row(moment.at_ms, part, "why")
+    if packed is None:
+        return replace(moment, why=_reason(why, part)), None
+    return replace(moment, is_known=True), unpack(kind, bytes(packed))
+
+
+def all_at(asked_ms: int) -> tuple[Moment, Taken | None]:
+    """All parts of it."""
+    moment = moment_of(asked_ms)
+    if moment.at_ms is None:
+        return moment, None
+    *packed, why = _row(moment.at_ms, *PARTS, "why")
+    opened = {
+        part: None if held is None else unpack(_KINDS[part], bytes(held))
+        for part, held in zip(PARTS, packed, strict=True)
+    }  # fmt: skip
+    known = any(held is not None for held in packed)
+    taken = Taken(broker=mirrored().name, at_ms=moment.at_ms, why=why, **opened)
+    return replace(moment, is_known=known, why=None if known else _reason(why, "lanes")), taken
+
+
+def lines(most: int = 240) -> list[Line]:
+    """Sums over all that is kept, at most so many moments evenly apart."""
+    rows = Snapshot.objects.filter(broker=mirrored().name).order_by("at_ms")
+    found = [Line(*row) for row in rows.values_list("at_ms", "lanes_pending", "timers_pending", "lag")]
+    step = max(1, -(-len(found) // most))
+    return found[::-step][::-1]
+
+
+def _row(at_ms: int, *names: str) -> tuple[Any, ...]:
+    rows = Snapshot.objects.filter(broker=mirrored().name, at_ms=at_ms).order_by("slot_ms")
+    # thinned in this moment: as one that knows nothing
+    return rows.values_list(*names).first() or (*(None for _ in names[:-1]), {})
+
+
+def _reason(why: Any, part: str) -> StaleReason:
+    code = why.get(part) if isinstance(why, dict) else None
+    return StaleReason(code) if code in StaleReason.values else StaleReason.NOT_THERE

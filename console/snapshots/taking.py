@@ -1,0 +1,143 @@
+"""Reads everything that a snapshot holds, as the pages read it: what cannot be read is None, with the reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from django.conf import settings
+from django.db import connection
+
+from broker.client import Admin
+from console.queries import schedule, timers_polled, transactions
+from console.queries import timers as of_timers
+from console.queries.asking import ask
+from console.queries.mirrored import Mirrored, mirrored
+from console.queries.progress import group_rows
+from console.queries.shapes.evidence import Evidence, StaleReason
+from console.queries.shapes.history import History
+from console.queries.shapes.lanes import Lanes
+from console.queries.shapes.timers import Forecast, TimerFilter, TimerList, TimersPage
+from console.queries.shapes.transactions import TransactionFigures
+from console.queries.timer_wheel import forecast_of, stretch_of_rows
+from console.queries.timer_zoom import DEFAULT, ZOOMS, Window, window_of
+from console.snapshots.shapes import GroupsKept, GroupTopic, Taken, TimersKept, Zoomed
+
+#: zooms that are kept: below a second the timers themselves would have to be
+KEPT_ZOOMS = tuple(name for name in ZOOMS if name != "1s")
+#: a snapshot is bounded: groups furthest behind first, and as many lines of a group and a topic
+MOST_GROUPS = 5_000
+MOST_TOPICS = 20_000
+
+_BY_TOPIC = """
+    SELECT o."group", o.topic, count(*),
+           CASE WHEN bool_and(q.max_offset IS NOT NULL) THEN sum(greatest(q.max_offset - o."offset", 0)) END,
+           sum(o."offset"),
+           CASE WHEN bool_and(q.max_offset IS NOT NULL) THEN sum(q.max_offset) END
+      FROM broker_consumeroffset o
+      LEFT JOIN broker_queue q ON q.broker_id = o.broker_id AND q.topic = o.topic AND q.queue_id = o.queue_id
+     WHERE o.broker_id = %(broker)s AND o."group" = ANY(%(groups)s)
+     GROUP BY o."group", o.topic
+     ORDER BY o."group", o.topic
+     LIMIT %(most)s
+"""
+
+
+def look(zooms: tuple[str, ...] = KEPT_ZOOMS) -> Taken | None:
+    """The present, with the Timers page at these zooms; None as long as no broker was ever seen."""
+    here = mirrored()
+    if not here.name:
+        return None
+    why: dict[str, str] = {}
+    trouble = _trouble(here)
+    if trouble is not None:
+        why = dict.fromkeys(("lanes", "groups"), trouble.value)
+    timers = _timers(here, zooms, why)
+    halves = _transactions(why)
+    return Taken(
+        broker=here.name,
+        at_ms=here.now_ms,
+        lanes=None if trouble else _lanes(),
+        timers=timers,
+        transactions=halves,
+        groups=None if trouble else _groups(here),
+        why=why,
+    )
+
+
+def _trouble(here: Mirrored) -> StaleReason | None:
+    """Why the mirror's rows are not this moment's; a mirror that is behind by less than the interval is good enough."""
+    reason = here.evidence(polled_by=()).stale_reason
+    if reason is StaleReason.MIRROR_BEHIND and here.as_of_ms is not None:
+        interval_ms = max(settings.SNAPSHOT_EVERY_S, 60) * 1000
+        return reason if here.now_ms - here.as_of_ms > interval_ms else None
+    return reason
+
+
+def _lanes() -> Lanes:
+    """Without the lines of five minutes: the snapshots before it say more."""
+    found = schedule.lanes()
+    return replace(found, lanes=tuple(replace(lane, released=History()) for lane in found.lanes))
+
+
+def _timers(here: Mirrored, zooms: tuple[str, ...], why: dict[str, str]) -> TimersKept | None:
+    page = of_timers.timers(DEFAULT)
+    if page.evidence.stale_reason is not None:
+        why["timers"] = page.evidence.stale_reason.value
+        return None
+    # what fires next has keys: they are not kept, nor are the bars of single topics
+    nothing = TimerList(page.evidence, page.now_ms, TimerFilter(), ())
+    topics = tuple(replace(row, lateness=row.lateness and replace(row.lateness, histogram=())) for row in page.topics)
+    page = replace(page, first=nothing, topics=topics, forecast=None)
+    return TimersKept(page, _pulled(here, page, zooms) if page.polled else _forecasts(here, page, zooms))
+
+
+def _forecasts(here: Mirrored, page: TimersPage, zooms: tuple[str, ...]) -> tuple[Zoomed, ...]:
+    found = []
+    for name in zooms:
+        window = window_of(name, None, page.now_ms)
+        forecast, _ = ask(partial(_forecast, window), source=here.name, requests=())
+        if forecast is not None:
+            found.append(Zoomed(name, forecast))
+    return tuple(found)
+
+
+def _forecast(window: Window, admin: Admin) -> Forecast:
+    return forecast_of(admin, window)
+
+
+def _pulled(here: Mirrored, page: TimersPage, zooms: tuple[str, ...]) -> tuple[Zoomed, ...]:
+    newest, _ = ask(timers_polled.read_newest, source=here.name, requests=())
+    if newest is None:
+        return ()
+    windows = [window_of(name, None, page.now_ms) for name in zooms]
+    return tuple(
+        Zoomed(each.zoom.name, strip=stretch_of_rows(newest.rows, each.start_ms, each.zoom.span_ms, each.zoom.step_ms))
+        for each in windows
+    )
+
+
+def _transactions(why: dict[str, str]) -> TransactionFigures | None:
+    page = transactions.transactions()
+    evidence: Evidence = page.evidence
+    if evidence.stale_reason is not None:
+        why["transactions"] = evidence.stale_reason.value
+        return None
+    return page.figures
+
+
+def _groups(here: Mirrored) -> GroupsKept:
+    rows = sorted(group_rows(here), key=lambda row: (-(row.lag or 0), row.name))
+    kept = rows[:MOST_GROUPS]
+    names = [row.name for row in kept]
+    with connection.cursor() as cursor:
+        cursor.execute(_BY_TOPIC, {"broker": here.name, "groups": names, "most": MOST_TOPICS})
+        lines = tuple(
+            GroupTopic(group, topic, queues, _whole(lag), int(offsets), _whole(ends))
+            for group, topic, queues, lag, offsets, ends in cursor.fetchall()
+        )
+    return GroupsKept(tuple(kept), lines, left_out=len(rows) - len(kept))
+
+
+def _whole(value: object) -> int | None:
+    return None if value is None else int(str(value))
