@@ -21,6 +21,7 @@ from broker.client.names import check_topic
 from console.credentials import PUBLISH, Grant
 from console.operations import desk, errors
 from console.operations.actor import PAUSE_TIMERS, STEER_TIMERS, STEER_TRANSACTIONS, Actor
+from console.operations.reach import Reach, reach_of
 from console.operations.rows import Operation
 
 from .answer import json_answer
@@ -30,6 +31,7 @@ from .grants import require, require_everywhere
 from .looking import only_parameters
 from .moments import moment_ms
 from .reading import decode, read_body
+from .recorder import token_actor
 from .room import Room
 
 MAX_BODY_BYTES = 64 * 1024
@@ -91,12 +93,11 @@ async def take_back(request: Request, grant: Grant, room: Room) -> Response:
     """Take back what a cancel or move of the same token did, as far as that still can be."""
     only_parameters(request)
     wanted = decode(await read_body(request, MAX_BODY_BYTES), _taken_back)
-    row = await in_thread(lambda: _own(request.path_params["id"], grant))
-    topic = row.parameters.get("filter", {}).get("topic")
-    if topic:
-        require(grant, PUBLISH, topic)
-    else:
+    row, touched = await in_thread(lambda: _own_and_reach(request.path_params["id"], grant))
+    if not touched.topics:
         require_everywhere(grant)
+    for topic in touched.topics:
+        require(grant, PUBLISH, topic)
     items = {} if wanted.items is None else {"items": wanted.items}
     return await begun("timers.take_back", {"operation": str(row.pk), **items}, wanted.reason, actor_of(grant))
 
@@ -143,9 +144,7 @@ async def begun(kind: str, parameters: Mapping[str, Any], reason: str, actor: Ac
 
 def actor_of(grant: Grant) -> Actor:
     """The token as the audit knows it; what it may do was checked here, by topic."""
-    return Actor(
-        f"token {grant.name}", frozenset((STEER_TIMERS, PAUSE_TIMERS, STEER_TRANSACTIONS)), grant.user_id
-    )  # fmt: skip
+    return token_actor(grant, frozenset((STEER_TIMERS, PAUSE_TIMERS, STEER_TRANSACTIONS)))
 
 
 def _own(text: str, grant: Grant) -> Operation:
@@ -157,6 +156,11 @@ def _own(text: str, grant: Grant) -> Operation:
     if row is None:
         raise NoOperation
     return row
+
+
+def _own_and_reach(text: str, grant: Grant) -> tuple[Operation, Reach]:
+    row = _own(text, grant)
+    return row, reach_of(row.kind, row.parameters, row.preview)
 
 
 async def in_thread(work: Callable[[], Result]) -> Result:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from django.contrib.auth import get_user
 from django.contrib.sessions.backends.db import SessionStore
-from django.db import DatabaseError, OperationalError, connection
+from django.db import DatabaseError
 from django.http import HttpRequest
 from starlette.requests import Request
 
@@ -28,6 +28,7 @@ from console.access.policies import PoliciesOfUser
 from console.credentials import PUBLISH, Grant
 
 from .boundusers import BoundUsers
+from .database import close_connection, with_database
 from .errors import PolicyDenies, ScopeMissing, TokenInvalid, TokenMissing, TokensUnreadable, TooManyRequests
 
 logger = logging.getLogger(__name__)
@@ -109,14 +110,14 @@ class Grants:
 
     async def _in_thread(self, work: Callable[[], Result]) -> Result:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, _with_database, work)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, with_database, work)
         except DatabaseError as error:
             logger.warning("tokens cannot be checked: %s", error)
             raise TokensUnreadable from None
 
     def close(self) -> None:
         """End the thread and its database connection."""
-        self._thread.submit(_close_connection)
+        self._thread.submit(close_connection)
         self._thread.shutdown(wait=True)
 
 
@@ -147,24 +148,6 @@ def require_everywhere(grant: Grant) -> None:
         raise ScopeMissing(f"The token {grant.name!r} does not allow {PUBLISH!r} on every topic.")
     if grant.policies is not None and not grant.policies.allows_everything():
         raise PolicyDenies(grant.policies.refusal("what concerns every topic (Update on the cluster)"))
-
-
-def _with_database(work: Callable[[], Result]) -> Result:
-    """Run `work`; once more on a new connection if the old one broke (the database was started again)."""
-    try:
-        return work()
-    except OperationalError:
-        connection.close()
-    try:
-        return work()
-    except DatabaseError:
-        connection.close()
-        raise
-
-
-def _close_connection() -> None:
-    """Close the connection of the thread that this runs in."""
-    connection.close()
 
 
 def _is_signed_in(session_key: str) -> bool:

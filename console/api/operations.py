@@ -27,6 +27,7 @@ _FROM = ("from", "RFC 3339 with a zone, or ms since 1970; from this moment on.")
 _TO = ("to", "RFC 3339 with a zone, or ms since 1970; before this moment.")
 _STEP = ("step_ms", "Length of a step, 1,000 or more; at most 2,000 steps.")
 
+_WAITS = (202, "It waits for a second person: Location says where to look.", OperationShown)
 _BEGUN = ((202, "It runs, or has run already if it is small; Location says where to look.", OperationShown),)
 
 #: The busiest comes first: addresses are looked through in order.
@@ -45,15 +46,15 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("POST", "/messages/{id}:resend", "Send a message again", PUBLISH),
     Operation(
         "POST", "/messages/{id}:deliver-now", "Deliver a waiting message now", PUBLISH, scheduling.deliver_now, None,
-        ((200, "It is on its way to its consumers.", ScheduleChange),), (_TOPIC, _REASON),
+        ((200, "It is on its way to its consumers.", ScheduleChange), _WAITS), (_TOPIC, _REASON),
     ),
     Operation(
         "DELETE", "/messages/{id}/schedule", "Cancel a waiting message", PUBLISH, scheduling.cancel, None,
-        ((200, "It is cancelled; also if it was before.", ScheduleChange),), (_TOPIC, _REASON),
+        ((200, "It is cancelled; also if it was before.", ScheduleChange), _WAITS), (_TOPIC, _REASON),
     ),
     Operation(
         "PATCH", "/messages/{id}/schedule", "Move a waiting message to another time", PUBLISH, scheduling.reschedule,
-        NewMoment, ((200, "It is due at another moment now.", ScheduleChange),), (_TOPIC,),
+        NewMoment, ((200, "It is due at another moment now.", ScheduleChange), _WAITS), (_TOPIC,),
     ),
     Operation(
         "GET", "/messages/{id}", "Look at a message", READ, looking.message, None,
@@ -66,11 +67,11 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         "DELETE", "/topics/{topic}/schedule/{schedule_key}", "Cancel by schedule key", PUBLISH, scheduling.cancel, None,
-        ((200, "It is cancelled; also if it was before.", ScheduleChange),), (_REASON,),
+        ((200, "It is cancelled; also if it was before.", ScheduleChange), _WAITS), (_REASON,),
     ),
     Operation(
         "PATCH", "/topics/{topic}/schedule/{schedule_key}", "Reschedule by schedule key", PUBLISH,
-        scheduling.reschedule, NewMoment, ((200, "It is due at another moment now.", ScheduleChange),),
+        scheduling.reschedule, NewMoment, ((200, "It is due at another moment now.", ScheduleChange), _WAITS),
     ),
     *transactionoperations.OPERATIONS,
     *consumingoperations.OPERATIONS,

@@ -12,6 +12,7 @@ from broker.client.errors import ClientError
 from .errors import TooManyRequests
 from .grants import Grants
 from .receivers import Receivers
+from .recorder import Recorder
 
 MAX_MESSAGES_UNDER_WAY = 20_000
 MAX_BYTES_UNDER_WAY = 64 * 1024 * 1024
@@ -28,6 +29,7 @@ class Room:
         self.admin = AsyncAdmin(namesrv)
         self.receivers = Receivers(SimpleConsumers(namesrv))
         self.grants = Grants(self.admin)
+        self.recorder = Recorder()
         self._messages = 0
         self._bytes = 0
         self._flushing: dict[str, tuple[float, bool]] = {}
@@ -67,3 +69,4 @@ class Room:
         await self.admin.close()
         await self.receivers.close()
         self.grants.close()
+        self.recorder.close()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import cast
+from typing import Any, cast
 
 import msgspec
+from msgspec import to_builtins
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -13,8 +14,13 @@ from broker.client.names import check_topic
 from broker.client.timers import Action, BadHandle, Steered, TimerTarget, read_handle
 from broker.client.timing import check_schedule_key
 from console.credentials import PUBLISH, Grant
+from console.operations import second_person
+from console.operations.kind import Target
+from console.operations.recording import ONE
+from console.operations.steering import result_of
 
 from .answer import json_answer
+from .bulk import actor_of, begun
 from .errors import (
     AlreadyCancelled,
     AlreadyDelivered,
@@ -118,13 +124,28 @@ async def _steer(
     action: Action, target: TimerTarget, address: str | None, reason: str, grant: Grant, room: Room,
     due_ms: int | None = None,
 ) -> Response:  # fmt: skip
+    kind = f"timers.{action}"
+    parameters = {"targets": [to_builtins(target)], **({"due_ms": due_ms} if due_ms is not None else {})}
+    if second_person.is_needed(kind, ONE):
+        return await begun(kind, parameters, reason, actor_of(grant))
     answer = await room.admin.steer_timers(
         action, [target], reason=reason, due_ms=due_ms, reference=f"token {grant.name}", address=address
     )
     steered = answer.results[0]
     if steered.outcome != "already_cancelled" or action != "cancel":
         raise_for(steered)
-    return json_answer(await _told(steered, address, room))
+    operation = None
+    if steered.outcome != "already_cancelled":
+        item = Target({"position": steered.position}, _label(steered))
+        operation = await room.recorder.keep(kind, parameters, item, result_of(steered), grant, reason)
+    return json_answer(await _told(steered, address, room, operation))
+
+
+def _label(steered: Steered) -> dict[str, Any]:
+    """What people see of it, as it was before."""
+    was_ms = steered.previous_due_ms if steered.previous_due_ms is not None else steered.due_ms
+    name = steered.schedule_key or steered.unique_key or f"{steered.position}"
+    return {"topic": steered.topic or "", "name": name[:200], "due_ms": was_ms, "position": steered.position}
 
 
 def raise_for(steered: Steered) -> None:
@@ -141,7 +162,7 @@ def raise_for(steered: Steered) -> None:
         raise TimerRefused(steered.error or "The broker refused this.", due_ms=steered.due_ms)
 
 
-async def _told(steered: Steered, address: str | None, room: Room) -> ScheduleChange:
+async def _told(steered: Steered, address: str | None, room: Room, operation: str | None) -> ScheduleChange:
     position = steered.new_position if steered.new_position is not None else steered.position
     identifier = None
     if steered.topic is not None and position is not None:
@@ -154,6 +175,7 @@ async def _told(steered: Steered, address: str | None, room: Room) -> ScheduleCh
         schedule_key=steered.schedule_key,
         due_ms=steered.due_ms,
         previous_due_ms=steered.previous_due_ms,
+        operation=operation,
     )
 
 

@@ -24,7 +24,8 @@ class NewMoment(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class ScheduleChange(Struct, kw_only=True):
-    """What was done to a waiting message. `id` is that of its newest record; `previous_due_ms` when it was due."""
+    """What was done to a waiting message. `id` is that of its newest record; `previous_due_ms` when it was due;
+    `operation` the address of what is kept of it: null where nothing was changed."""
 
     outcome: Outcome
     id: str | None
@@ -33,6 +34,7 @@ class ScheduleChange(Struct, kw_only=True):
     schedule_key: str | None
     due_ms: int | None
     previous_due_ms: int | None
+    operation: str | None
 
 
 class TimerRow(Struct, kw_only=True):

@@ -21,6 +21,7 @@ from .transactionschemas import (
 )
 
 _BEGUN = ((202, "It runs, or has run already if it is small; Location says where to look.", OperationShown),)
+_WAITS = (202, "It waits for a second person: Location says where to look.", OperationShown)
 _MANY: tuple[tuple[Action, str], ...] = (
     ("commit", "Commit all half messages that match"),
     ("rollback", "Roll all half messages that match back"),
@@ -44,19 +45,19 @@ OPERATIONS = (
     ),
     Operation(
         "POST", "/transactions/{id}:commit", "Commit a half message", PUBLISH, transactions.steering("commit"),
-        DecisionReason, ((200, "The message is in its topic, or waits for its moment.", Decided),),
+        DecisionReason, ((200, "The message is in its topic, or waits for its moment.", Decided), _WAITS),
     ),
     Operation(
         "POST", "/transactions/{id}:rollback", "Roll a half message back", PUBLISH, transactions.steering("rollback"),
-        DecisionReason, ((200, "Nobody ever sees it.", Decided),),
+        DecisionReason, ((200, "Nobody ever sees it.", Decided), _WAITS),
     ),
     Operation(
         "POST", "/transactions/{id}:check", "Have its producer asked", PUBLISH, transactions.steering("check"),
-        DecisionReason, ((200, "Asked at once, or as soon as a producer of its group is there.", Decided),),
+        DecisionReason, ((200, "Asked at once, or as soon as a producer of its group is there.", Decided), _WAITS),
     ),
     Operation(
         "POST", "/transactions/{id}:resume", "Ask about a parked half message again", PUBLISH,
-        transactions.steering("resume"), DecisionReason, ((200, "Checks begin anew.", Decided),),
+        transactions.steering("resume"), DecisionReason, ((200, "Checks begin anew.", Decided), _WAITS),
     ),
     Operation(
         "GET", "/transactions", "List transactions", READ, transactions.transactions, None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from starlette.requests import Request
@@ -19,13 +19,14 @@ from broker.client.names import check_group, check_topic, check_writable_topic
 from broker.client.transaction import as_half
 from broker.client.transactions_admin import Action, Transaction, TransactionTarget
 from console.credentials import PUBLISH, READ, Grant
-from console.operations import transactions_apache
-from console.operations.kind import ItemResult
+from console.operations import second_person, transactions_apache
+from console.operations.kind import ItemResult, Target
+from console.operations.recording import ONE
 from console.queries import asking
 from console.queries.transactions_polled import read_newest
 
 from .answer import json_answer
-from .bulk import in_thread
+from .bulk import actor_of, begun, in_thread
 from .errors import InvalidParameter, MessageNotFound
 from .grants import require, require_somewhere
 from .identifiers import parse, written
@@ -69,6 +70,22 @@ class _Half:
     offset: int
     position: int
     transaction_id: str | None
+    store_ms: int | None = None
+    checks: int | None = None
+
+    @property
+    def place(self) -> dict[str, int]:
+        """By what operations name it."""
+        return {"offset": self.offset, "position": self.position}
+
+    @property
+    def label(self) -> dict[str, Any]:
+        """What people see of it."""
+        name = self.transaction_id or f"{self.offset:,}"
+        return {
+            "topic": self.topic, "name": name[:200], "position": self.position, "group": self.group,
+            "store_ms": self.store_ms, "checks": self.checks,
+        }  # fmt: skip
 
 
 async def begin(request: Request, grant: Grant, room: Room) -> Response:
@@ -115,10 +132,19 @@ def steering(action: Action) -> Handler:
         half = await _named(request.path_params["id"], grant, room)
         if why.producer_group not in (None, half.group):
             raise BrokerRefused(_WRONG_GROUP, f"The half belongs to another producer group than {why.producer_group}.")
-        repeated = await _steer(action, half, f"token {grant.name}", why.reason, room)
+        kind, parameters = f"transactions.{action}", {"targets": [half.place]}
+        if second_person.is_needed(kind, ONE):
+            return await begun(kind, parameters, why.reason, actor_of(grant))
+        repeated, operation = await _steer(action, half, f"token {grant.name}", why.reason, room), None
+        if not repeated:
+            result = ItemResult(_OUTCOMES[action], half.place)
+            operation = await room.recorder.keep(
+                kind, parameters, Target(half.place, half.label), result, grant, why.reason
+            )
         decided = Decided(
             id=written(half.broker, half.topic, half.position, half.transaction_id or ""),
             transaction_id=half.transaction_id, topic=half.topic, outcome=_OUTCOMES[action], repeated=repeated,
+            operation=operation,
         )  # fmt: skip
         return json_answer(decided)
 
@@ -190,7 +216,10 @@ async def _found(
 def _half_of(found: Transaction, broker: str, address: str | None) -> _Half:
     if found.position is None:
         raise MessageNotFound
-    return _Half(broker, address, found.topic, found.group, found.offset, found.position, found.transaction_id)
+    return _Half(
+        broker, address, found.topic, found.group, found.offset, found.position, found.transaction_id, found.store_ms,
+        found.checks,
+    )  # fmt: skip
 
 
 async def _pulled(position: int, broker: str, address: str, room: Room) -> _Half:

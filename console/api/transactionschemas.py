@@ -62,7 +62,8 @@ class DecisionReason(Struct, forbid_unknown_fields=True, kw_only=True):
 class Decided(Struct, kw_only=True):
     """What was done. `outcome`: committed, rolled_back, check_planned, checks_resumed; `repeated`: it was so before.
 
-    committed means that the message is in its topic (or waits for its moment), not that a consumer has it.
+    committed means that the message is in its topic (or waits for its moment), not that a consumer has it. `operation`
+    is the address of what is kept of it: null where nothing was changed.
     """
 
     id: str
@@ -70,6 +71,7 @@ class Decided(Struct, kw_only=True):
     topic: str
     outcome: Literal["committed", "rolled_back", "check_planned", "checks_resumed"]
     repeated: bool
+    operation: str | None
 
 
 class TransactionShown(Struct, kw_only=True):

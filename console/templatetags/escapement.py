@@ -90,9 +90,9 @@ def moment(ms: int | None, style: str = "full") -> SafeString:
 
 
 @register.simple_tag
-def due(due_ms: int | None, now_ms: int) -> SafeString:
+def due(due_ms: int | Literal[""] | None, now_ms: int) -> SafeString:
     """What is left until a moment, counted down by the browser; what is overdue says so."""
-    if due_ms is None:
+    if due_ms is None or due_ms == "":
         return UNKNOWN
     left = due_ms - now_ms
     text = span(left) if left >= 0 else _("%(span)s late") % {"span": span(-left)}
@@ -100,9 +100,9 @@ def due(due_ms: int | None, now_ms: int) -> SafeString:
 
 
 @register.simple_tag
-def age(since_ms: int | None, now_ms: int) -> SafeString:
+def age(since_ms: int | Literal[""] | None, now_ms: int) -> SafeString:
     """How long ago something was, counted on by the browser."""
-    if since_ms is None:
+    if since_ms is None or since_ms == "":
         return UNKNOWN
     text = span(max(0, now_ms - since_ms))
     return format_html('<time class="m" data-since-ms="{}" title="{}">{}</time>', since_ms, _full(since_ms), text)
