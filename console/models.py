@@ -11,6 +11,7 @@ from console.alerts.rows import Alert, AlertRule, Silence
 from console.checkback.rows import CheckAddress
 from console.dashboards.rows import DashboardPoint, DashboardRun
 from console.operations.rows import AuditEntry, Operation, OperationItem
+from console.saved_views.rows import SavedView
 from console.snapshots.rows import Snapshot
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "MaskRule",
     "Operation",
     "OperationItem",
+    "SavedView",
     "Silence",
     "Snapshot",
     "TopicPermission",

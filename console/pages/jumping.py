@@ -19,6 +19,8 @@ from django.views.decorators.http import require_safe
 
 from console.pages.places import places_for
 from console.queries.names import groups_named, topics_named
+from console.saved_views.keeping import views_for
+from console.templatetags.saved_views import view_address, view_page
 
 TEXT_LENGTH = 300
 #: of each kind
@@ -50,8 +52,13 @@ def jumps(text: str, user: Any) -> Iterator[Jump]:
     for place in places_for(user):
         if _is_named(text, place.label) or text.lower() == place.key:
             yield Jump(place.address, place.label, gettext_lazy("page"), place.key.upper())
+    saved = [row for row in views_for(user) if text.lower() in row.name.lower()]
+    for row in saved[:LISTED]:
+        yield Jump(view_address(row), row.name, _("view of %(page)s") % {"page": view_page(row)})
     if not text:
         return
+    if _is_named(text, gettext_lazy("Saved views")):
+        yield Jump(reverse("saved_views"), gettext_lazy("Saved views"), gettext_lazy("page"))
     for name in topics_named(text, LISTED):
         yield Jump(reverse("topic", args=[name]), name, gettext_lazy("topic"))
     for name in groups_named(text, LISTED):

@@ -37,6 +37,7 @@ def addresses() -> Iterator[tuple[str, str]]:
         path = "/" + str(each.pattern)
         for part, text in (
             ("<int:level>", "3"), ("<int:position>", "1"), ("<int:queue_id>", "0"), ("<int:silence_id>", "1"),
+            ("<int:view_id>", "1"),
             ("<str:operation_id>", "3f8b5b1e-5b1e-4b1e-8b1e-5b1e5b1e5b1e"), ("<name:message_id>", "0" * 32),
             ("<str:form>", "csv"), ("<str:series>", "rate"), ("/topics/<name:name>", "/topics/orders"),
             ("/dashboards/<str:name>", "/dashboards/flow"), ("<name:name>", "billing"),
