@@ -18,6 +18,7 @@ class Cell:
     index: int
     count: int
     title: str
+    #: empty: it leads nowhere
     href: str
 
 
@@ -47,7 +48,10 @@ def strip_svg(
     for cell in cells:
         bar = f"M{place(cell.index * step)} {_TOP}h{wide}v{_HIGH}h-{wide}z"
         drawing = f'<path class="h{heat(cell.count, peak)}" d="{bar}"/>'
-        parts.append(f'<a href="{cell.href}"><title>{cell.title}</title>{drawing}</a>')
+        if cell.href:
+            parts.append(f'<a href="{cell.href}"><title>{cell.title}</title>{drawing}</a>')
+        else:
+            parts.append(drawing.replace("/>", f"><title>{cell.title}</title></path>"))
     for tick in ticks:
         left = place(tick.share * WIDTH)
         parts.append(f'<path class="ax2" d="M{left} {_TOP - 3}V{_TOP + _HIGH + 4}"/>')

@@ -79,6 +79,11 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
         "name", "cluster", "address", "version", "state", "reasons", "started_ms", "log_min_position",
         "log_end_position", "disk_used_ratio", "rss_bytes", "as_of_ms",
     ),
+    "compare": ("part", "name", "topic", "figure", "before", "after", "difference"),
+    "alerts": (
+        "subject", "state", "rule.what", "value", "highest", "rule.limit", "since", "raised_at", "ended_at",
+        "was_silenced", "told",
+    ),
     "operations": (
         "id", "created_at", "finished_at", "kind", "state", "done", "total", "results", "actor", "reason", "error",
     ),

@@ -20,9 +20,11 @@ from console.operations.resetting import ResetOffsets, undo_parameters
 from console.operations.rows import Operation
 from console.pages.drafting import draft
 from console.pages.exporting import Answer, next_offset, page_or_file
+from console.pages.past import Asked, asked_of, past_of, status_of
 from console.pages.setting_forms import group_form, new_group_form
 from console.queries.clock import now_ms
 from console.queries.shapes.groups import Groups
+from console.queries.shapes.past import PastGroups
 
 
 @require_safe
@@ -30,6 +32,9 @@ from console.queries.shapes.groups import Groups
 def groups(request: HttpRequest) -> Answer:
     """The list, those that are behind first."""
     offset = number(request.GET.get("offset")) or 0
+    asked = asked_of(request)
+    if asked.text:
+        return _past_groups(request, asked, offset)
 
     def read(place: int | None) -> Groups:
         return queries.groups(search=request.GET.get("search", "")[:255], offset=place or 0)
@@ -42,10 +47,32 @@ def groups(request: HttpRequest) -> Answer:
         "live": f"groups?{query}" if query else "groups",
         "form": new_group_form(),
         "number": uuid.uuid4(),
-        "previous": max(0, offset - data.count) if offset else None,
-        "following": offset + data.count if offset + data.count < data.total else None,
+        "past": past_of(request, asked, None, "search"),
+        **_neighbours(data),
     }
     return page_or_file(request, "groups/page.html", context, "groups", read, following=next_offset)
+
+
+def _past_groups(request: HttpRequest, asked: Asked, offset: int) -> Answer:
+    """The list as a snapshot has it."""
+    search = request.GET.get("search", "")[:255]
+    moment, data = queries.groups_at(asked.at_ms, search, offset) if asked.at_ms is not None else (None, None)
+    context: dict[str, Any] = {"data": data, "here": "groups", "past": past_of(request, asked, moment, "search")}
+    if data is None or moment is None or moment.at_ms is None:
+        return render(request, "groups/past.html", context, status=status_of(asked))
+    at_ms = moment.at_ms
+
+    def read(place: int | None) -> PastGroups:
+        return queries.groups_at(at_ms, search, place or 0)[1] or data
+
+    context |= _neighbours(data)
+    return page_or_file(request, "groups/past.html", context, "groups", read, following=next_offset)
+
+
+def _neighbours(data: Groups | PastGroups) -> dict[str, int | None]:
+    end = data.offset + data.count
+    previous = max(0, data.offset - data.count) if data.offset else None
+    return {"previous": previous, "following": end if end < data.total else None}
 
 
 @require_safe

@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, override
 from django.views.decorators.http import require_safe
 
-from console.pages.places import places_for
+from console.pages.places import BESIDE, places_for
 from console.queries.names import groups_named, topics_named
 from console.saved_views.keeping import views_for
 from console.templatetags.saved_views import view_address, view_page
@@ -49,7 +49,7 @@ def find(request: HttpRequest) -> HttpResponse:
 
 def jumps(text: str, user: Any) -> Iterator[Jump]:
     """Pages first, then names, then messages; without a text all pages."""
-    for place in places_for(user):
+    for place in (*places_for(user), *BESIDE):
         if _is_named(text, place.label) or text.lower() == place.key:
             yield Jump(place.address, place.label, gettext_lazy("page"), place.key.upper())
     saved = [row for row in views_for(user) if text.lower() in row.name.lower()]

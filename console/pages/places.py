@@ -74,6 +74,10 @@ SECTIONS = (
 )
 
 
+#: pages without a place in the rail; the palette goes there
+BESIDE = (Place("compare", "", _("Compare two moments")),)
+
+
 def sections_for(user: Any) -> Iterator[Section]:
     """The rail of one user."""
     for section in SECTIONS:

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 from console import queries
 from console.live import number
 from console.pages.exporting import Answer, page_or_file
+from console.pages.past import asked_of, past_of, status_of
 from console.queries.shapes.lane import MAX_PAGE_COUNT
 
 
@@ -20,7 +21,13 @@ from console.queries.shapes.lane import MAX_PAGE_COUNT
 @login_required
 def schedule(request: HttpRequest) -> HttpResponse:
     """Every delay level with what waits on it."""
-    return render(request, "schedule/page.html", {"data": queries.lanes(), "here": "schedule", "live": "schedule"})
+    asked = asked_of(request)
+    if not asked.text:
+        around = {"past": past_of(request, asked, None), "live": "schedule"}
+        return render(request, "schedule/page.html", {"data": queries.lanes(), "here": "schedule", **around})
+    moment, data = queries.lanes_at(asked.at_ms) if asked.at_ms is not None else (None, None)
+    context = {"data": data, "here": "schedule", "past": past_of(request, asked, moment)}
+    return render(request, "schedule/page.html", context, status=status_of(asked))
 
 
 @require_safe

@@ -16,9 +16,11 @@ from console import queries
 from console.live import number
 from console.operations.moments import bound_ms
 from console.pages.exporting import Answer, page_or_file
+from console.pages.past import asked_of, past_of, status_of
 from console.pages.timer_life import line_of
 from console.queries.shapes.timers import TimerFilter, TimerList
 from console.queries.timer_zoom import DEFAULT, ZOOMS
+from console.snapshots.taking import KEPT_ZOOMS
 
 _LENGTHS = {"topic": 255, "key": 1_024, "from": 64, "to": 64, "cursor": 512}
 
@@ -29,6 +31,12 @@ def timers(request: HttpRequest) -> HttpResponse:
     """The wheel, unrolled at a zoom, the forecast, lateness."""
     zoom = request.GET.get("zoom", "")
     chosen = zoom if zoom in ZOOMS else DEFAULT
+    asked = asked_of(request)
+    if asked.text:
+        moment, data = queries.timers_at(asked.at_ms, chosen) if asked.at_ms is not None else (None, None)
+        past = past_of(request, asked, moment, "zoom")
+        around = {"data": data, "here": "timers", "past": past, "zooms": KEPT_ZOOMS}
+        return render(request, "timers/past.html", around, status=status_of(asked))
     at_ms = number(request.GET.get("at"))
     query = f"zoom={chosen}" if at_ms is None else f"zoom={chosen}&at={at_ms}"
     context = {
@@ -36,6 +44,7 @@ def timers(request: HttpRequest) -> HttpResponse:
         "here": "timers",
         "live": f"timers?{query}",
         "number": uuid.uuid4(),
+        "past": past_of(request, asked, None, "zoom"),
     }
     return render(request, "timers/page.html", context)
 

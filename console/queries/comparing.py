@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from console.access.topics import Eyes
 from console.queries.clock import now_ms
 from console.queries.past import seen_of
-from console.queries.shapes.lanes import Lane
 from console.queries.shapes.past import Comparison, Line, Measure, Moment, Pair, Part
 from console.snapshots.reading import all_at
 from console.snapshots.shapes import GroupsKept, Taken
@@ -78,16 +78,31 @@ def _lag(groups: GroupsKept | None) -> int | None:
     return sum(known) if known else None
 
 
+@dataclass(frozen=True, slots=True)
+class _Both(Generic[Row]):
+    """A row at both moments; it is not there only where all rows of that moment are known."""
+
+    before: Row | None
+    after: Row | None
+    is_before: bool
+    is_after: bool
+
+    def pair(self, read: Callable[[Row], int | None]) -> Pair:
+        """One figure of it."""
+        return Pair(
+            None if self.before is None else read(self.before), None if self.after is None else read(self.after)
+        )
+
+
 def _joined(
     before: Iterable[Row] | None, after: Iterable[Row] | None, name: Callable[[Row], Name]
-) -> list[tuple[Name, Row | None, Row | None]]:
-    """Rows of both moments by name."""
+) -> list[tuple[Name, _Both[Row]]]:
+    """Rows of both moments by name; None: that moment's are not known."""
     then, now = ({name(row): row for row in rows or ()} for rows in (before, after))
-    return [(key, then.get(key), now.get(key)) for key in dict.fromkeys((*then, *now))]
-
-
-def _pair(field: str, before: object, after: object) -> Pair:
-    return Pair(getattr(before, field, None), getattr(after, field, None))
+    return [
+        (key, _Both(then.get(key), now.get(key), before is None or key in then, after is None or key in now))
+        for key in dict.fromkeys((*then, *now))
+    ]
 
 
 def _lanes(then: Taken | None, now: Taken | None) -> tuple[Line, ...]:
@@ -101,38 +116,32 @@ def _lanes(then: Taken | None, now: Taken | None) -> tuple[Line, ...]:
             Part.LANE,
             str(level),
             (
-                (Measure.WAITING, _pair("backlog", before, after)),
-                (Measure.OVERDUE, Pair(_overdue(before), _overdue(after))),
-                (Measure.NEXT_DUE_MS, _pair("next_due_ms", before, after)),
-                (Measure.END_OFFSET, _pair("end_offset", before, after)),
-                (Measure.DELAY_OFFSET, _pair("delay_offset", before, after)),
+                (Measure.WAITING, both.pair(lambda lane: lane.backlog)),
+                (Measure.OVERDUE, both.pair(lambda lane: lane.spread.overdue if lane.spread else None)),
+                (Measure.NEXT_DUE_MS, both.pair(lambda lane: lane.next_due_ms)),
+                (Measure.END_OFFSET, both.pair(lambda lane: lane.end_offset)),
+                (Measure.DELAY_OFFSET, both.pair(lambda lane: lane.delay_offset)),
             ),
-            delay_ms=(after or before).delay_ms,  # type: ignore[union-attr]
-            is_before=before is not None,
-            is_after=after is not None,
+            delay_ms=next(lane.delay_ms for lane in (both.after, both.before) if lane is not None),
+            is_before=both.is_before,
+            is_after=both.is_after,
         )
-        for level, before, after in sorted(rows, key=lambda row: row[0])
+        for level, both in sorted(rows, key=lambda row: row[0])
     )
 
 
-def _overdue(lane: Lane | None) -> int | None:
-    return lane.spread.overdue if lane and lane.spread else None
-
-
 def _topics(then: Taken | None, now: Taken | None, eyes: Eyes) -> tuple[Line, ...]:
+    """Those with most timers at each moment: one that is missing may have had few."""
     rows = _joined(
         then.timers.page.topics if then and then.timers else None,
         now.timers.page.topics if now and now.timers else None,
         lambda row: row.topic,
     )
     return _by_change(
-        Line(
-            Part.TIMERS, topic, ((Measure.TIMERS_PENDING, _pair("pending", before, after)),),
-            is_before=before is not None, is_after=after is not None,
-        )
-        for topic, before, after in rows
+        Line(Part.TIMERS, topic, ((Measure.TIMERS_PENDING, both.pair(lambda row: row.pending)),))
+        for topic, both in rows
         if eyes.topic(topic)
-    )  # fmt: skip
+    )
 
 
 def _groups(then: Taken | None, now: Taken | None) -> tuple[Line, ...]:
@@ -146,14 +155,14 @@ def _groups(then: Taken | None, now: Taken | None) -> tuple[Line, ...]:
             Part.GROUP,
             name,
             (
-                (Measure.LAG, _pair("lag", before, after)),
-                (Measure.RETRY, _pair("retry", before, after)),
-                (Measure.DEAD, _pair("dead", before, after)),
+                (Measure.LAG, both.pair(lambda row: row.lag)),
+                (Measure.RETRY, both.pair(lambda row: row.retry)),
+                (Measure.DEAD, both.pair(lambda row: row.dead)),
             ),
-            is_before=before is not None,
-            is_after=after is not None,
+            is_before=both.is_before,
+            is_after=both.is_after,
         )
-        for name, before, after in rows
+        for name, both in rows
     )
 
 
@@ -168,19 +177,18 @@ def _readings(then: Taken | None, now: Taken | None) -> tuple[Line, ...]:
             Part.READING,
             name,
             (
-                (Measure.LAG, _pair("lag", before, after)),
-                (Measure.OFFSET_SUM, _pair("offset_sum", before, after)),
-                (Measure.END_SUM, _pair("end_sum", before, after)),
+                (Measure.LAG, both.pair(lambda row: row.lag)),
+                (Measure.OFFSET_SUM, both.pair(lambda row: row.offset_sum)),
+                (Measure.END_SUM, both.pair(lambda row: row.end_sum)),
             ),
             topic=topic,
-            is_before=before is not None,
-            is_after=after is not None,
+            is_before=both.is_before,
+            is_after=both.is_after,
         )
-        for (name, topic), before, after in rows
+        for (name, topic), both in rows
     )
 
 
 def _by_change(lines: Iterable[Line]) -> tuple[Line, ...]:
     """What moved most first."""
-    found: Sequence[Line] = sorted(lines, key=lambda line: (-line.change, line.name, line.topic))
-    return tuple(found)
+    return tuple(sorted(lines, key=lambda line: (-line.change, line.name, line.topic)))

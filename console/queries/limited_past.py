@@ -3,10 +3,9 @@ not shown. Figures of the whole broker are everybody's."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from console.access.topics import Eyes, eyes
+from console.access.topics import eyes
 from console.queries import comparing, past
+from console.queries.limited_waiting import without_names
 from console.queries.shapes.lanes import Lanes
 from console.queries.shapes.past import Comparison, Moment, PastGroups
 from console.queries.shapes.timers import TimersPage
@@ -21,7 +20,7 @@ def timers_at(asked_ms: int, zoom: str = "") -> tuple[Moment, TimersPage | None]
     """The Timers page."""
     moment, found = past.timers_at(asked_ms, zoom)
     seen = eyes()
-    return moment, found if found is None or seen.see_all else _timers(found, seen)
+    return moment, found if found is None or seen.see_all else without_names(found, seen)
 
 
 def groups_at(asked_ms: int, search: str = "", offset: int = 0) -> tuple[Moment, PastGroups | None]:
@@ -32,20 +31,3 @@ def groups_at(asked_ms: int, search: str = "", offset: int = 0) -> tuple[Moment,
 def compared(before_ms: int | None, after_ms: int | None) -> Comparison:
     """Two moments side by side."""
     return comparing.compared(before_ms, after_ms, eyes())
-
-
-def _timers(found: TimersPage, seen: Eyes) -> TimersPage:
-    forecast = found.forecast and replace(
-        found.forecast,
-        herds=tuple(
-            replace(herd, topics=tuple(pair for pair in herd.topics if seen.topic(pair[0])))
-            for herd in found.forecast.herds
-        ),
-    )
-    return replace(
-        found,
-        topics=seen.rows(found.topics, lambda row: row.topic),
-        topics_left=0,
-        lateness=found.lateness and replace(found.lateness, topic=""),
-        forecast=forecast,
-    )

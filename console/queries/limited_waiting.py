@@ -49,8 +49,11 @@ def timers(zoom: str = "", at_ms: int | None = None) -> TimersPage:
     """The wheel and what stands around it."""
     found, seen = of_timers.timers(zoom, at_ms), eyes()
     found = replace(found, first=_timers_seen(found.first, seen, masks()))
-    if seen.see_all:
-        return found
+    return found if seen.see_all else without_names(found, seen)
+
+
+def without_names(found: TimersPage, seen: Eyes) -> TimersPage:
+    """The page without topics that are not seen."""
     forecast = found.forecast and replace(
         found.forecast,
         herds=tuple(

@@ -50,7 +50,8 @@ def timer_wheel(page: TimersPage) -> SafeString:
     wheel = page.wheel
     assert wheel is not None, "the page draws a wheel only if there is one"
     herds = [herd.due_ms for herd in page.forecast.herds] if page.forecast else []
-    rings = [_ring(ring, zoom, herds) for ring, zoom in zip(wheel.rings, _RING_ZOOMS, strict=True)]
+    zooms = ("", "", "") if page.is_past else _RING_ZOOMS
+    rings = [_ring(ring, zoom, herds) for ring, zoom in zip(wheel.rings, zooms, strict=True)]
     words = {"seconds": f"{wheel.rings[0].total:,}", "hours": f"{wheel.rings[2].total:,}"}
     label = _(
         "Timer wheel: outer ring the next 60 seconds (%(seconds)s due), middle ring the next 60 minutes, "
@@ -69,7 +70,7 @@ def timer_strip(page: TimersPage) -> SafeString:
     assert wheel is not None, "the page draws a strip only if there is a wheel"
     strip, zoom = wheel.strip, ZOOMS[page.zoom]
     cells = [
-        Cell(index, slot.count, _slot_title(slot, strip.step_ms), _opens(zoom, slot.start_ms))
+        Cell(index, slot.count, _slot_title(slot, strip.step_ms), "" if page.is_past else _opens(zoom, slot.start_ms))
         for index, slot in enumerate(strip.slots)
         if slot.count
     ]  # fmt: skip
@@ -192,7 +193,7 @@ def _ring(ring: Stretch, zoom: str, herds: list[int]) -> list[Slot]:
         Slot(
             slot.count,
             _slot_title(slot, ring.step_ms),
-            _opens_zoom(zoom, slot.start_ms),
+            _opens_zoom(zoom, slot.start_ms) if zoom else "",
             any(slot.start_ms <= due_ms < slot.start_ms + ring.step_ms for due_ms in herds),
         )
         if slot.count

@@ -22,11 +22,13 @@ function write(element, text) {
 
 function tick() {
   const now = Date.now();
-  for (const element of document.querySelectorAll("[data-due-ms]")) {
+  // what a snapshot says was so at its moment, and stays so
+  const still = document.querySelector("[data-past]");
+  for (const element of still ? [] : document.querySelectorAll("[data-due-ms]")) {
     const left = Number(element.dataset.dueMs) - now;
     if (left >= 0) write(element, span(left));
   }
-  for (const element of document.querySelectorAll("time[data-since-ms]")) {
+  for (const element of still ? [] : document.querySelectorAll("time[data-since-ms]")) {
     write(element, span(now - Number(element.dataset.sinceMs)));
   }
   const clock = document.querySelector("[data-clock] .m");

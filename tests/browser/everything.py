@@ -11,6 +11,7 @@ from django.utils import timezone
 from console.operations import desk
 from console.operations.actor import Actor
 from console.operations.rows import Operation
+from console.snapshots import keeping
 from tests.browser import test_dashboards, test_timers, test_transactions
 from tests.console.stage import Stage
 from tests.console.test_dead_letters import bury
@@ -45,6 +46,7 @@ def fill(stage: Stage) -> dict[str, str]:
     committed = desk.draft("transactions.commit", {"filter": {}, "is_all": True}, actor)
     changed = desk.draft("topics.change", {"name": "orders", "settings": {"read_queues": 1}}, actor)
     deleted = desk.draft("groups.delete", {"name": "billing"}, actor)
+    keeping.take()
     half, parked, decided = (stage.admin.transactions(state).items[0] for state in ("open", "parked", "decided"))
     return {
         "overview": "/", "schedule": "/schedule/", "lane": "/schedule/17/", "empty lane": "/schedule/3/",
@@ -58,6 +60,9 @@ def fill(stage: Stage) -> dict[str, str]:
         "topics": "/topics/", "a topic": "/topics/orders/", "a queue": "/topics/orders/0/",
         "a tail": "/topics/orders/tail/",
         "clients": "/clients/", "a client": "/clients/one/?" + urlencode({"id": stage.admin.producers()[0].client_id}),
+        "lanes then": "/schedule/?as_of=%2B1h", "timers then": "/timers/?as_of=%2B1h",
+        "groups then": "/groups/?as_of=%2B1h", "before all snapshots": "/groups/?as_of=-10d",
+        "two moments": "/compare/?from=%2B1h&to=",
         "groups": "/groups/", "a group": "/groups/billing/", "dead letters": "/dead-letters/",
         "dead letters of a group": "/dead-letters/of/billing/",
         "search": "/messages/", "found": "/messages/?topic=orders&q=late-1",

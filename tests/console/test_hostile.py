@@ -21,6 +21,7 @@ from django.urls import resolve, reverse
 
 from console.operations import desk
 from console.operations.actor import Actor
+from console.snapshots import keeping
 from tests.console.stage import Stage
 from tests.console.test_exporting import FORMULA
 from tests.console.test_exporting import filled as filled
@@ -94,13 +95,15 @@ def paths_of(stage: Stage, operator: Client, actor: Actor) -> list[str]:
     draft = desk.draft("timers.cancel", {"filter": {"topic": "orders"}}, actor)
     done = desk.start("groups.reset_offsets", {"group": "billing", "topic": "orders", "to": "last"}, actor, reason="r")
     client = stage.admin.consumers(["billing"])[0].client_id
+    keeping.take()
     return [
         "/", "/topics/", "/topics/orders/", "/topics/orders/0/", "/topics/orders/tail/", "/groups/", "/groups/billing/",
         "/clients/", f"/clients/one/?id={quote(client)}", "/schedule/", "/schedule/16/", "/timers/", "/timers/list/",
         f"/timers/{timer.position}/", "/transactions/", "/transactions/list/", f"/transactions/{half.position}/",
         "/redisson/", f"/redisson/queue/?name={FORMULA}", "/messages/?topic=orders", "/messages/?q=k",
         f"/messages/{record.offset_message_id}/", "/dead-letters/", "/dead-letters/of/billing/",
-        f"/operations/{draft.pk}/", f"/operations/{done.pk}/",
+        f"/operations/{draft.pk}/", f"/operations/{done.pk}/", "/schedule/?as_of=%2B1h", "/timers/?as_of=%2B1h",
+        "/groups/?as_of=%2B1h", "/compare/?from=%2B1h&to=",
     ]  # fmt: skip
 
 

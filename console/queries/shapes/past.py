@@ -151,6 +151,13 @@ class Comparison:
     readings: tuple[Line, ...] = ()
 
     @property
+    def span_ms(self) -> int | None:
+        """From one moment to the other."""
+        if self.before.at_ms is None or self.after.at_ms is None:
+            return None
+        return self.after.at_ms - self.before.at_ms
+
+    @property
     def rows(self) -> tuple[Cell, ...]:
         """All figures of all lines, for a file."""
         lines = (*self.figures, *self.lanes, *self.topics, *self.groups, *self.readings)

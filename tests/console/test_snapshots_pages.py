@@ -1,0 +1,155 @@
+"""Pages as of a moment: what a snapshot has, what it does not, who sees it, and two moments side by side."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import redis
+from django.test import Client, RequestFactory
+
+from broker.models import MirrorState
+from console.pages import past
+from console.pages.past import asked_of
+from console.snapshots.keeping import take
+from console.snapshots.rows import Snapshot
+from tests.console.people import browser_of
+from tests.console.stage import Stage
+from tests.console.test_limited import FOREIGN, limited_person
+from tests.console.test_limited import filled as filled
+
+PAGES = ("/schedule/", "/timers/", "/groups/")
+HOUR_MS = 3_600_000
+
+
+def text_of(browser: Client, path: str, status: int = 200) -> str:
+    page: Any = browser.get(path)
+    assert page.status_code == status, path
+    return (b"".join(page) if page.streaming else page.content).decode()
+
+
+def taken() -> Snapshot:
+    row = take()
+    assert row is not None
+    return row
+
+
+def move(row: Snapshot, by_ms: int) -> None:
+    """As if it had been taken at another moment."""
+    Snapshot.objects.filter(pk=row.pk).update(at_ms=row.at_ms + by_ms, slot_ms=row.slot_ms + by_ms)
+
+
+def test_pages_show_the_snapshot_and_nothing_to_do(filled: Stage, operator: Client) -> None:
+    row = taken()
+    filled.producer.send("orders", "too late", delay_level=16)
+    filled.producer.send("orders", "too late", queue_id=0)
+    filled.mirror.run_once()
+    for path in PAGES:
+        now, then = text_of(operator, path), text_of(operator, f"{path}?as_of={row.at_ms}")
+        assert "data-past" in then
+        assert "hx-ws:connect" in now
+        assert "hx-ws:connect" not in then, path
+        assert "/draft/" not in then, path
+        assert ("/draft/" in now) is (path != "/schedule/")
+        assert f"/compare/?from={row.at_ms}" in then
+    data = operator.get("/schedule/", {"as_of": row.at_ms}).context["data"]
+    assert (data.lanes[15].backlog, operator.get("/schedule/").context["data"].lanes[15].backlog) == (2, 3)
+    groups = operator.get("/groups/", {"as_of": row.at_ms, "search": "bill"}).context["data"]
+    assert [each.name for each in groups.rows] == ["billing"]
+    zoomed = operator.get("/timers/", {"as_of": row.at_ms, "zoom": "1d"}).context["data"]
+    assert (zoomed.zoom, zoomed.figures.pending, zoomed.wheel.strip.total) == ("1d", 2, 2)
+    listed = json.loads(text_of(operator, f"/groups/?as_of={row.at_ms}&as=json"))
+    assert {each["name"]: each["lag"] for each in listed} == {each.name: each.lag for each in groups_at(operator, row)}
+
+
+def groups_at(browser: Client, row: Snapshot) -> Any:
+    return browser.get("/groups/", {"as_of": row.at_ms}).context["data"].rows
+
+
+def test_what_is_not_kept_is_said(filled: Stage, operator: Client) -> None:
+    for path in PAGES:
+        assert "None is kept at all yet." in text_of(operator, f"{path}?as_of=-1h")
+    row = taken()
+    MirrorState.mirror_writer.update(error="no route")
+    move(row, -HOUR_MS)
+    away = taken()
+    for path in PAGES:
+        before = text_of(operator, f"{path}?as_of={row.at_ms - HOUR_MS - 1}")
+        assert "No snapshot of" in before
+        assert "Snapshot after" in before
+        assert "Snapshot before" not in before
+        assert "<table" not in before, path
+        assert "Between the two, for 5" in text_of(operator, f"{path}?as_of={away.at_ms - 60_000}"), path
+        assert "is no moment" in text_of(operator, f"{path}?as_of=yesterday", 422), path
+    for path in ("/schedule/", "/groups/"):
+        lost = text_of(operator, f"{path}?as_of={away.at_ms}")
+        assert "Nothing is known of this page at that moment: the broker cannot be reached." in lost
+        assert "<table" not in lost
+    assert "is no moment" in text_of(operator, "/compare/?from=soon", 422)
+    for path in ("/compare/", "/compare/?from=-10d", f"/compare/?from=-10d&to={away.at_ms}"):
+        assert "data-past" in text_of(operator, path), path
+
+
+def test_two_moments_side_by_side(filled: Stage, operator: Client) -> None:
+    row = taken()
+    move(row, -HOUR_MS)
+    for _ in range(5):
+        filled.producer.send("orders", "more", queue_id=0)
+        filled.producer.send("orders", "more", delay_level=16)
+    filled.mirror.run_once()
+    found = operator.get("/compare/", {"from": "-30min"}).context["data"]
+    assert found.before.at_ms == row.at_ms - HOUR_MS
+    lanes = {line.name: dict(line.pairs) for line in found.lanes}
+    assert (lanes["16"]["waiting"].difference, lanes["16"]["end_offset"].difference) == (5, 5)
+    assert lanes["15"]["waiting"].difference == 0
+    groups = {line.name: dict(line.pairs) for line in found.groups}
+    assert (groups["billing"]["lag"].difference, groups["wages"]["lag"].difference) == (5, 0)
+    assert found.groups[0].name == "billing"
+    lines = list(csv.DictReader(io.StringIO(text_of(operator, "/compare/?from=-30min&as=csv"))))
+    (line,) = (each for each in lines if (each["part"], each["name"], each["figure"]) == ("lane", "16", "waiting"))
+    assert (line["before"], line["after"], line["difference"]) == ("2", "7", "5")
+
+
+def test_nobody_sees_by_looking_back_what_is_not_seen(filled: Stage, operator: Client, server: redis.Redis) -> None:
+    row = taken()
+    anna = browser_of(limited_person("anna", "ord"))
+    compare = f"/compare/?from={row.at_ms}&to={row.at_ms}"
+    paths = [f"{path}?as_of={row.at_ms}" for path in PAGES[1:]] + [compare]
+    for path in (*paths, f"{compare}&as=csv", f"/groups/?as_of={row.at_ms}&as=json"):
+        shown, told = text_of(anna, path), text_of(operator, path)
+        assert "orders" in shown or "billing" in shown, path
+        assert FOREIGN in told or "wages" in told, path
+        assert FOREIGN not in shown, path
+        assert "wages" not in shown, path
+    # what a group read then stays hidden, whatever it reads now
+    filled.admin.move_group("billing", FOREIGN, 0, 0)
+    filled.mirror.run_once()
+    Snapshot.objects.all().delete()
+    later = taken()
+    assert "billing" not in text_of(anna, f"/groups/?as_of={later.at_ms}")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("02:30", "2026-11-22T02:30:00+00:00"), ("2:30:05", "2026-11-22T02:30:05+00:00"),
+        ("12:00", "2026-11-22T12:00:00+00:00"), ("12:00:01", "2026-11-21T12:00:01+00:00"),
+        ("-90min", "2026-11-22T10:30:00+00:00"), ("2026-11-20T08:00:00+08:00", "2026-11-20T00:00:00+00:00"),
+        ("24:00", None), ("half past two", None),
+    ],
+)  # fmt: skip
+def test_a_moment_is_understood(monkeypatch: pytest.MonkeyPatch, text: str, expected: str | None) -> None:
+    noon = round(datetime(2026, 11, 22, 12, tzinfo=UTC).timestamp() * 1000)
+    monkeypatch.setattr(past, "now_ms", lambda: noon)
+    monkeypatch.setattr("console.operations.moments.now_ms", lambda: noon)
+    asked = asked_of(RequestFactory().get("/", {"as_of": text}))
+    found = None if asked.at_ms is None else datetime.fromtimestamp(asked.at_ms / 1000, UTC).isoformat()
+    assert (found, bool(asked.error)) == (expected, expected is None)
+
+
+def test_the_palette_leads_to_the_comparison(operator: Client) -> None:
+    assert "/compare/" in text_of(operator, "/find/?q=compare&part=1")
