@@ -55,6 +55,15 @@ class OperationPage:
         return None if self.row.total is None else 100 * self.row.done // self.row.total if self.row.total else 100
 
 
+@dataclass(frozen=True, slots=True)
+class OperationList:
+    """A page of operations."""
+
+    rows: tuple[Operation, ...]
+    #: offset of the next page; None: this was the last
+    following: int | None
+
+
 def number_of(text: str) -> uuid.UUID | None:
     """The operation's id; None for what is none."""
     try:
@@ -90,14 +99,14 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
     )
 
 
-def operation_list(offset: int = 0) -> tuple[tuple[Operation, ...], bool]:
-    """Operations that were confirmed, the newest first, and whether there are more."""
+def operation_list(offset: int = 0) -> OperationList:
+    """Operations that were confirmed, the newest first."""
     rows = Operation.objects.exclude(state=Operation.State.DRAFT)
     if eyes().see_all:
         found = list(rows[offset : offset + LISTED + 1])
     else:
         found = list(seen_operations())[offset : offset + LISTED + 1]
-    return tuple(found[:LISTED]), len(found) > LISTED
+    return OperationList(tuple(found[:LISTED]), offset + LISTED if len(found) > LISTED else None)
 
 
 def _masked_preview(row: Operation, hide: Masks) -> Preview:

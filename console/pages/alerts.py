@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import timedelta
+from operator import attrgetter
 
 from django.contrib.auth.decorators import login_required, permission_required
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
@@ -15,6 +17,7 @@ from django.views.decorators.http import require_POST, require_safe
 from console.access.topics import Eyes, eyes
 from console.alerts.rows import Alert, AlertRule, Silence
 from console.live import number
+from console.pages.exporting import Answer, page_or_file
 from console.queries.clock import now_ms
 
 VIEW, SILENCE = "console.view_alert", "console.silence_alerts"
@@ -28,15 +31,15 @@ _OF_GROUPS = (AlertRule.What.BACKLOG, AlertRule.What.STILL, AlertRule.What.DEAD_
 @require_safe
 @login_required
 @permission_required(VIEW, raise_exception=True)
-def alerts(request: HttpRequest) -> HttpResponse:
-    """The page."""
+def alerts(request: HttpRequest) -> Answer:
+    """The page; its file has all alerts, what is raised and what was."""
     return _page(request, "")
 
 
 @login_required
 @permission_required((VIEW, SILENCE), raise_exception=True)
 @require_POST
-def silence(request: HttpRequest) -> HttpResponse:
+def silence(request: HttpRequest) -> Answer:
     """Nobody is told of these subjects for a while."""
     given = {name: request.POST.get(name, "").strip()[:255] for name in ("subject", "reason", "rule", "minutes")}
     if not given["reason"]:
@@ -70,7 +73,7 @@ def _back() -> HttpResponse:
     return answer
 
 
-def _page(request: HttpRequest, error: str, status: int = 200) -> HttpResponse:
+def _page(request: HttpRequest, error: str, status: int = 200) -> Answer:
     rows, seen = Alert.objects.select_related("rule"), eyes()
     context = {
         "here": "alerts",
@@ -88,7 +91,23 @@ def _page(request: HttpRequest, error: str, status: int = 200) -> HttpResponse:
         "may_change": request.user.is_staff and request.user.has_perm("console.change_alertrule"),
         "error": error,
     }
-    return render(request, "alerts/page.html", context, status=status)
+    return page_or_file(
+        request, "alerts/page.html", context, "alerts", _all_from, following=attrgetter("following"), status=status
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Some of all alerts, and where the next are."""
+
+    rows: list[Alert]
+    following: int | None
+
+
+def _all_from(offset: int | None) -> _Stretch:
+    first = offset or 0
+    found = list(Alert.objects.select_related("rule")[first : first + LISTED + 1])
+    return _Stretch(_seen(found[:LISTED], eyes()), first + LISTED if len(found) > LISTED else None)
 
 
 def _seen(rows: Iterable[Alert], seen: Eyes) -> list[Alert]:

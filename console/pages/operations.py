@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
@@ -25,23 +26,27 @@ from console.operations.rows import Operation
 from console.operations.taking_back import TAKEN_BACK, TakeBack
 from console.pages.drafting import draft as drafted
 from console.pages.drafting import draft_of_form, see_operation
+from console.pages.exporting import Answer, page_or_file
 from console.pages.refusals import words
 
 
 @require_safe
 @login_required
-def operations(request: HttpRequest) -> HttpResponse:
+def operations(request: HttpRequest) -> Answer:
     """All that were confirmed, the newest first."""
     offset = number(request.GET.get("offset")) or 0
     second_person.forget_old()
-    rows, has_more = operation_list(offset)
+    data = operation_list(offset)
     context = {
-        "rows": rows,
+        "rows": data.rows,
         "here": "operations",
         "previous": max(0, offset - LISTED) if offset else None,
-        "following": offset + LISTED if has_more else None,
+        "following": data.following,
     }
-    return render(request, "operations/list.html", context)
+    return page_or_file(
+        request, "operations/list.html", context, "operations", lambda place: operation_list(place or 0),
+        following=attrgetter("following"),
+    )  # fmt: skip
 
 
 @require_safe

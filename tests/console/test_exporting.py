@@ -11,10 +11,14 @@ from typing import Any
 import pytest
 import redis
 from django.test import Client
+from django.utils import timezone
 
 from broker.client import Consumer, Decision, TransactionProducer, prepare
 from broker.redisson import DelayedQueue
 from console.access.rows import MaskRule
+from console.alerts.rows import Alert, AlertRule
+from console.operations import desk
+from console.operations.actor import Actor
 from console.pages import exporting
 from console.pages.exporting import COLUMNS, exported
 from tests.console.delayed_stage import MINUTE
@@ -80,6 +84,25 @@ def test_every_list_is_a_file_of_its_rows_with_nothing_to_run(filled: Stage, ope
         if name != "brokers":
             answer = anna.get(f"{address}as=json")
             assert answer.status_code == 404 or json.loads(b"".join(answer)) == [], address
+
+
+def test_what_was_done_and_raised_are_files_too_of_who_may_see_it(stage: Stage, operator: Client, actor: Actor) -> None:
+    stage.producer.send("orders", "x", deliver_at_ms=time.time_ns() // 1_000_000 + 3_600_000)
+    desk.start("timers.cancel", {"filter": {"topic": "orders"}}, actor, reason=FORMULA)
+    rule = AlertRule.objects.create(what="backlog", limit=100)
+    since = timezone.now()
+    for subject in ("=billing", "mail"):
+        Alert.objects.create(rule=rule, subject=subject, value=150, highest=400, since=since, state="firing")
+    (done,) = csv.DictReader(io.StringIO(text_of(operator, "/operations/?as=csv")))
+    assert (tuple(done), done["kind"], done["reason"]) == (COLUMNS["operations"], "timers.cancel", f"'{FORMULA}")
+    raised = json.loads(text_of(operator, "/alerts/?as=json"))
+    assert {(row["subject"], row["rule.what"], row["highest"]) for row in raised} == {
+        ("=billing", "backlog", 400.0), ("mail", "backlog", 400.0),
+    }  # fmt: skip
+    anna = browser_of(limited_person("anna", "other"))
+    for address in ("/operations/", "/alerts/"):
+        assert "as=csv" in operator.get(address).content.decode()
+        assert json.loads(b"".join(anna.get(f"{address}?as=json"))) == []  # type: ignore[arg-type] # it is streamed
 
 
 def test_files_are_masked_as_pages_are(filled: Stage, operator: Client) -> None:
