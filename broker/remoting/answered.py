@@ -43,11 +43,13 @@ class AnsweredOwner:
 class BriefOwner:
     """Answers a request with a binary header with plain success once what it asked for is durable."""
 
-    __slots__ = ("_connection", "_opaque")
+    __slots__ = ("_asked_code", "_asked_ms", "_connection", "_opaque")
 
-    def __init__(self, connection: Connection, opaque: int) -> None:
+    def __init__(self, connection: Connection, opaque: int, asked_code: int, asked_ms: int) -> None:
         self._connection = connection
         self._opaque = opaque
+        self._asked_code = asked_code
+        self._asked_ms = asked_ms
 
     def stored(self, _: Ticket) -> None:
         """It is durable."""
@@ -55,9 +57,12 @@ class BriefOwner:
 
     def answer(self) -> None:
         """Say that it succeeded."""
+        server = self._connection.server
+        server.times.note(self._asked_code, Answer.SUCCESS, server.clock() - self._asked_ms)
         self._connection.write(_BEFORE + self._opaque.to_bytes(4, "big", signed=True) + _AFTER)
 
     def refused(self, code: int, remark: str) -> None:
         """It may be lost."""
         command = Command(code, {}, b"", remark, RESPONSE_FLAG, self._opaque, serialization=BINARY)
+        command.asked_code, command.asked_ms = self._asked_code, self._asked_ms
         self._connection.send(command)

@@ -63,7 +63,8 @@ class Command(msgspec.Struct):
     """One request, answer or one-way message.
 
     `ext` are the header's named fields (all strings), `serialization` is JSON or BINARY: an answer uses that of its
-    request. `opaque` joins an answer to its request.
+    request. `opaque` joins an answer to its request. `asked_ms` is when a request was read, 0 where nobody counts how
+    long it takes; its answer has it too, and as `asked_code` what it answers.
     """
 
     code: int
@@ -75,6 +76,8 @@ class Command(msgspec.Struct):
     language: str = "PYTHON"
     version: int = PROTOCOL_VERSION
     serialization: int = JSON
+    asked_code: int = 0
+    asked_ms: int = 0
 
     @property
     def is_response(self) -> bool:
@@ -96,8 +99,9 @@ class Command(msgspec.Struct):
     ) -> Command:
         """The answer to this request, in its serialisation."""
         return Command(
-            code, {} if ext is None else ext, body, remark, RESPONSE_FLAG, self.opaque, serialization=self.serialization
-        )
+            code, {} if ext is None else ext, body, remark, RESPONSE_FLAG, self.opaque,
+            serialization=self.serialization, asked_code=self.code, asked_ms=self.asked_ms,
+        )  # fmt: skip
 
 
 class _JsonHeader(msgspec.Struct, rename={"ext": "extFields", "serial": "serializeTypeCurrentRPC"}):

@@ -25,7 +25,9 @@ from ..engine.errors import TopicNotFound
 from ..engine.histogram import Histogram
 from ..engine.message import decode
 from ..engine.store.topics import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
+from .calltimes import row_labels
 from .clients import Member
+from .codes import Answer, Request
 from .server import Server
 from .state import BrokerState
 from .statistics import GROUP_GET_NUMS, GROUP_GET_SIZE, TOPIC_PUT_NUMS, TOPIC_PUT_SIZE
@@ -156,6 +158,9 @@ class BrokerMetrics:
         yield self._histogram("rocketmq_message_size", "Bytes of records that were sent", [({}, sends.sizes)])
         meaning = "Ms from taking a message to its answer, when it is durable"
         yield self._histogram("escapement_send_latency_milliseconds", meaning, [({}, sends.latencies)])
+        single = (row_labels(Request.SEND_MESSAGE_V2, Answer.SUCCESS), sends.latencies)
+        meaning, called = "Ms from reading a request to its answer", self._servers()[0].times.rows()
+        yield self._histogram("rocketmq_rpc_latency", meaning, [single, *called])
         late = (("level", self._engine.schedule.released), ("timer", self._engine.timers.pace.released_late))
         meaning = "Ms from when a message was due to when consumers could have it"
         rows = [({"kind": kind}, counted) for kind, counted in late]

@@ -16,6 +16,7 @@ from typing import cast
 
 from ..engine.errors import EngineError
 from ..engine.message import pack_host
+from .calltimes import CallTimes
 from .codec import Command, FrameBuffer, decode, encode
 from .codes import Answer
 from .errors import BadFrame, RequestRefused
@@ -56,10 +57,11 @@ class Server:
         self.limits = limits
         self.clock = clock
         self.express = express
+        self.times = CallTimes()
         self.connections: set[Connection] = set()
         self.on_closed: list[Callable[[Connection], None]] = []
         self.on_answer: Callable[[Connection, Command], None] = lambda _connection, _command: None
-        self.after_read: Callable[[], None] = _nothing
+        self.after_read: Callable[[], None] = lambda: None
         self.check: Callable[[Connection, Command], None] | None = None
         """Called before the handler; raises RequestRefused if it may not be called."""
         self.admit: Callable[[Connection], bool] | None = None
@@ -205,7 +207,7 @@ class Connection(asyncio.Protocol):
                         asyncio.get_running_loop().call_soon(self._go_on)
                     return
                 if express is None or not express(self, frame, now_ms):
-                    self._handle_one(decode(frame))
+                    self._handle_one(decode(frame), now_ms)
         finally:
             waiting, self._corked = self._corked, None
             if waiting:
@@ -222,10 +224,11 @@ class Connection(asyncio.Protocol):
                 self.close_because(str(error))
             self.server.after_read()
 
-    def _handle_one(self, command: Command) -> None:
+    def _handle_one(self, command: Command, now_ms: int) -> None:
         if command.is_response:
             self.server.on_answer(self, command)
             return
+        command.asked_ms = now_ms
         self.serialization = command.serialization
         answer = self.server.respond(self, command)
         if answer is not None and not command.is_oneway:
@@ -234,6 +237,8 @@ class Connection(asyncio.Protocol):
     def send(self, command: Command) -> None:
         """Writes an answer or a pushed request."""
         frame = encode(command)
+        if command.asked_ms:
+            self.server.times.answered(command, self.server.clock(), is_later=self._corked is None)
         if self._corked is not None and len(frame) <= LONGEST_CORKED_BYTES:
             self._corked.append(frame)
         else:
@@ -293,7 +298,3 @@ class Connection(asyncio.Protocol):
         """Ends the connection at once."""
         if self._transport is not None:
             self._transport.abort()
-
-
-def _nothing() -> None:
-    """Stands where nobody asked to be told."""

@@ -199,6 +199,7 @@ class BrokerService:
             handlers.update(processor.handlers())
         broker = Server("broker", handlers, self._clock, self._limits, express=send.express)
         namesrv = Server("name service", NameService(state, self._namesrv_port).handlers(), self._clock, self._limits)
+        namesrv.times = broker.times
         if self._inner_user is not None:
             self._gate = guard(state, self._files or OsFiles(), self._inner_user, (broker, namesrv))
             handlers.update(AccessProcessor(self._gate.book).handlers())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
@@ -72,6 +73,31 @@ async def test_what_comes_goes_and_stays_is_counted(service: BrokerService, peer
     assert sum(count for _, count in found["rocketmq_producer_connections"]) == 1
     assert found["rocketmq_storage_size"][0][1] == service.engine.health().log_end_position
     assert {labels["door"]: count for labels, count in found["escapement_connections"]}["broker"] == 2
+
+
+async def test_how_long_requests_take_is_told_by_request_and_answer(service: BrokerService, peer: Peer) -> None:
+    for _ in range(3):
+        await peer.send("orders")
+    await peer.heartbeat("me", "billing", topic="orders")
+    await peer.pull("orders", group="billing")
+    await peer.pull("nowhere", group="billing")
+    held = {"sysFlag": "6", "suspendTimeoutMillis": "15000"}
+    waiting = asyncio.create_task(peer.pull("orders", 3, group="billing", **held))
+    await peer.ask(Request.GET_MAX_OFFSET, {"topic": "orders", "queueId": "0"})  # read after the pull, which waits now
+    await peer.send("orders")
+    assert (await waiting).code == Answer.SUCCESS
+    await peer.ask(4711)
+    found = await metrics_of(service)
+    assert all(labels["protocol_type"] == "remoting" for labels, _ in found["rocketmq_rpc_latency_count"])
+    counts = {
+        (labels["request_code"], labels["response_code"], labels["is_long_polling"]): count
+        for labels, count in found["rocketmq_rpc_latency_count"]
+    }
+    assert counts["send_message_v2", "success", "false"] == 4
+    assert counts["pull_message", "success", "false"] == counts["pull_message", "success", "true"] == 1
+    assert counts["pull_message", "topic_not_exist", "false"] == 1
+    assert counts["unknown", "request_code_not_supported", "false"] == 1
+    assert len(counts) == len(found["rocketmq_rpc_latency_count"])
 
 
 async def test_a_deleted_topic_and_a_group_that_has_all_are_no_lag(service: BrokerService, peer: Peer) -> None:

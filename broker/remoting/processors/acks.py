@@ -59,11 +59,13 @@ class _Together:
     def __init__(self) -> None:
         self._waiting: dict[Connection, list[bytes]] = {}
 
-    def succeed(self, connection: Connection, opaque: int) -> None:
+    def succeed(self, connection: Connection, request: Command) -> None:
         """Answers a request with a JSON header with success."""
         if not self._waiting:
             asyncio.get_running_loop().call_soon(self._write)
-        header = _SUCCESS % opaque
+        server = connection.server
+        server.times.note(request.code, Answer.SUCCESS, server.clock() - request.asked_ms)
+        header = _SUCCESS % request.opaque
         size = len(header).to_bytes(4, "big")
         self._waiting.setdefault(connection, []).append((4 + len(header)).to_bytes(4, "big") + size + header)
 
@@ -90,7 +92,7 @@ class _Answered:
         """It is durable."""
         request = self._request
         if self._fields is None and request.serialization == JSON:
-            self._together.succeed(self._connection, request.opaque)
+            self._together.succeed(self._connection, request)
         else:
             self._connection.send(request.answer(self._fields))
 

@@ -231,7 +231,9 @@ class _BatchOwner:
         self._tickets.append(ticket)
         if len(self._tickets) == self._size:
             request = self._request
-            self._connection.send(reply_command(self._tickets, request.opaque, request.serialization, self._unique_key))
+            answer = reply_command(self._tickets, request.opaque, request.serialization, self._unique_key)
+            answer.asked_code, answer.asked_ms = Request.SEND_BATCH_MESSAGE, request.asked_ms
+            self._connection.send(answer)
 
     def refused(self, code: int, remark: str) -> None:
         if self._size:

@@ -82,7 +82,7 @@ class TransactionProcessor:
                 self._shortcut.learn(frame, decode_frame(frame))
             return False
         is_oneway = said.frame_flag & ONEWAY_FLAG
-        owner = None if is_oneway else BriefOwner(connection, said.opaque)
+        owner = None if is_oneway else BriefOwner(connection, said.opaque, Request.END_TRANSACTION, now_ms)
         asked = Ending(
             said.offset, said.position, said.commit, f"{_ROLES[said.is_check]} {connection.address}", "", said.group,
             said.transaction_id or None,
