@@ -19,4 +19,5 @@ class Limits:
     """serverChannelMaxIdleTimeSeconds of RocketMQ; clients send a heartbeat every 30 s."""
     write_pause_bytes: int = 4 * 1024 * 1024
     """Above this many bytes waiting to be written, no more requests are read."""
-    sweep_interval_ms: int = 1_000
+    sweep_interval_ms: int = 3_000
+    """How often all connections are looked at: that much later one is closed, at most."""

@@ -16,6 +16,9 @@ from .server import Connection
 
 QueueKey = tuple[str, int]
 
+_GRAIN_MS = 50
+"""Time-outs are as much as this late, so that those of thousands come together."""
+
 
 @dataclass(slots=True, eq=False)
 class WaitingPull:
@@ -112,7 +115,8 @@ class WaitingPulls:
             self._timer.cancel()
             self._timer = None
         if self._by_deadline:
-            wait_ms = max(self._by_deadline[0][0] - self._clock(), 1)
+            moment_ms = self._by_deadline[0][0]
+            wait_ms = max(moment_ms + -moment_ms % _GRAIN_MS - self._clock(), 1)
             self._timer = self._loop.call_later(wait_ms / 1000, self._timed_out)
 
     def _timed_out(self) -> None:
