@@ -53,7 +53,7 @@ def _taken(asked_ms: int | None, eyes: Eyes) -> tuple[Moment, Taken | None]:
     if asked_ms is None:
         # the zooms of the Timers page are not compared
         taken = look(zooms=())
-        moment = Moment(None, taken.at_ms if taken else None, is_known=taken is not None)
+        moment = Moment(None, taken.at_ms if taken else None, taken.broker if taken else "", is_known=taken is not None)
     else:
         moment, taken = all_at(asked_ms)
     if taken is None or taken.groups is None:

@@ -18,9 +18,9 @@ from console.snapshots.shapes import GroupsKept, TimersKept
 MAX_COUNT = 200
 
 
-def said(broker: str, moment: Moment) -> Evidence:
+def said(moment: Moment) -> Evidence:
     """Where the figures come from; how old they were is not told beside a moment that is past."""
-    return Evidence(_("snapshot of %(broker)s") % {"broker": broker}, None, True, moment.why)
+    return Evidence(_("snapshot of %(broker)s") % {"broker": moment.broker}, None, True, moment.why)
 
 
 def lanes_at(asked_ms: int) -> tuple[Moment, Lanes | None]:
@@ -28,7 +28,7 @@ def lanes_at(asked_ms: int) -> tuple[Moment, Lanes | None]:
     moment, found = part_at(asked_ms, "lanes", Lanes)
     if found is None:
         return moment, None
-    evidence = said(found.broker, moment)
+    evidence = said(moment)
     return moment, replace(found, evidence=evidence, next_minute_evidence=evidence)
 
 
@@ -37,7 +37,7 @@ def timers_at(asked_ms: int, zoom: str) -> tuple[Moment, TimersPage | None]:
     moment, kept = part_at(asked_ms, "timers", TimersKept)
     if kept is None:
         return moment, None
-    evidence = said(kept.page.broker, moment)
+    evidence = said(moment)
     zooms = {each.zoom: each for each in kept.zooms}
     chosen = zooms.get(zoom) or zooms.get(DEFAULT)
     forecast = chosen.forecast if chosen else None
@@ -72,7 +72,7 @@ def groups_at(
     names = {row.name for row in page}
     lines = tuple(line for line in found.topics if line.group in names)
     return moment, PastGroups(
-        said("", moment), moment.at_ms, tuple(page), len(rows), offset, count, search, lines, kept.left_out
+        said(moment), moment.at_ms, tuple(page), len(rows), offset, count, search, lines, kept.left_out
     )
 
 

@@ -30,15 +30,17 @@ class Line:
 
 def moment_of(asked_ms: int) -> Moment:
     """The last snapshot of the broker that was taken at the moment or before."""
-    rows = Snapshot.objects.filter(broker=mirrored().name)
+    name = mirrored().name
+    rows = Snapshot.objects.filter(broker=name)
     moments = rows.values_list("at_ms", flat=True)
     at_ms = moments.filter(at_ms__lte=asked_ms).order_by("-at_ms").first()
     first_ms = moments.order_by("at_ms").first()
     if at_ms is None:
-        return Moment(asked_ms, None, next_ms=first_ms, first_ms=first_ms)
+        return Moment(asked_ms, None, name, next_ms=first_ms, first_ms=first_ms)
     return Moment(
         asked_ms,
         at_ms,
+        name,
         previous_ms=moments.filter(at_ms__lt=at_ms).order_by("-at_ms").first(),
         next_ms=moments.filter(at_ms__gt=at_ms).order_by("at_ms").first(),
         first_ms=first_ms,

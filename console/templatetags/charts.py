@@ -23,9 +23,9 @@ register = template.Library()
 
 
 @register.simple_tag
-def lane_axis() -> SafeString:
-    """The words above the lanes."""
-    return mark_safe(axis_svg(escape(_("now"))))  # noqa: S308 - escaped above
+def lane_axis(zero: str = "") -> SafeString:
+    """The words above the lanes; `zero` stands where they begin."""
+    return mark_safe(axis_svg(escape(zero or _("now"))))  # noqa: S308 - escaped above
 
 
 @register.simple_tag
@@ -55,7 +55,7 @@ def spark(history: History, what: str, width: int = 64) -> SafeString:
 
 
 @register.simple_tag
-def minute(bars: NextMinute) -> SafeString:
+def minute(bars: NextMinute, zero: str = "") -> SafeString:
     """The next sixty seconds."""
     peak_text = ""
     label = _("Messages due in each of the next 60 seconds, all levels; none")
@@ -69,6 +69,6 @@ def minute(bars: NextMinute) -> SafeString:
         }
         peak_text = _("%(count)s at %(at)s, most on level %(level)s") % words
         label = _("%(total)s messages due in the next 60 seconds, all levels; highest %(count)s at %(at)s") % words
-    texts = {"label": escape(label), "now": escape(_("now")), "peak_text": escape(peak_text)}
+    texts = {"label": escape(label), "now": escape(zero or _("now")), "peak_text": escape(peak_text)}
     drawing = minute_svg(bars.counts, start_s=bars.start_ms // 1000, **texts)
     return mark_safe(drawing)  # noqa: S308 - texts are escaped, the rest is numbers

@@ -58,7 +58,11 @@ def timer_wheel(page: TimersPage) -> SafeString:
         "inner ring the next 24 hours (%(hours)s due); now at the top, clockwise"
     ) % words  # fmt: skip
     drawing = wheel_svg(
-        rings, label=escape(label), now=escape(_("now")), marks=("+15 s", "+30 s", "+45 s"), hub=_hub(page)
+        rings,
+        label=escape(label),
+        now=escape(_("then") if page.is_past else _("now")),
+        marks=("+15 s", "+30 s", "+45 s"),
+        hub=_hub(page),
     )
     return mark_safe(drawing)  # noqa: S308 - every text is escaped
 

@@ -19,6 +19,7 @@ class Moment:
     #: None: the present
     asked_ms: int | None
     at_ms: int | None
+    broker: str = ""
     previous_ms: int | None = None
     next_ms: int | None = None
     #: the oldest one that is kept; None: there is none at all
