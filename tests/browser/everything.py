@@ -11,9 +11,11 @@ from django.utils import timezone
 from console.operations import desk
 from console.operations.actor import Actor
 from console.operations.rows import Operation
+from console.saved_views.addresses import address_of
+from console.saved_views.keeping import keep
 from console.snapshots import keeping
 from tests.browser import test_dashboards, test_timers, test_transactions
-from tests.console.stage import Stage
+from tests.console.stage import HOSTILE, Stage
 from tests.console.test_dead_letters import bury
 
 
@@ -47,6 +49,11 @@ def fill(stage: Stage) -> dict[str, str]:
     changed = desk.draft("topics.change", {"name": "orders", "settings": {"read_queues": 1}}, actor)
     deleted = desk.draft("groups.delete", {"name": "billing"}, actor)
     keeping.take()
+    owner = get_user_model().objects.get(username="operator")
+    for number, address in enumerate(("/groups/?search=bil", "/topics/?kind=normal", "/groups/?search=" + "x" * 500)):
+        found = address_of(address)
+        assert found is not None
+        keep(owner, found, f"{number} {HOSTILE[number]}"[:60], is_shared=True)
     half, parked, decided = (stage.admin.transactions(state).items[0] for state in ("open", "parked", "decided"))
     return {
         "overview": "/", "schedule": "/schedule/", "lane": "/schedule/17/", "empty lane": "/schedule/3/",
@@ -74,5 +81,7 @@ def fill(stage: Stage) -> dict[str, str]:
         "a draft for a topic": f"/operations/{changed.pk}/", "a deletion": f"/operations/{deleted.pk}/",
         "a reset": f"/operations/{reset.pk}/", "a cancel": f"/operations/{cancelled.pk}/",
         "taken back": f"/operations/{back.pk}/", "a second person": f"/operations/{waits.pk}/",
-        "a done operation": f"/operations/{done.pk}/", "nothing there": "/topics/there-is-none/",
+        "a done operation": f"/operations/{done.pk}/", "saved views": "/views/",
+        "a saved view": "/groups/?search=bil", "components": "/design/",
+        "nothing there": "/topics/there-is-none/",
     }  # fmt: skip

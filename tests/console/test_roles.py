@@ -25,8 +25,8 @@ DRAFTS = {
     "timers": "/operations/draft/", "delayed_queues": "/redisson/draft/", "transactions": "/transactions/draft/",
     "dead_letters": "/dead-letters/draft/", "groups": "/groups/billing/move/", "settings": "/settings/draft/",
 }  # fmt: skip
-#: addresses that only act: who may not act is told so before the method is looked at
-ACTS = {"dashboards_run", "dashboards_cancel", "alert_silence", "alert_silence_end"}
+#: addresses that only act, or are for staff: who may not is told so before the method is looked at
+ACTS = {"dashboards_run", "dashboards_cancel", "alert_silence", "alert_silence_end", "design"}
 SEE_OTHER, DENIED, NOT_FOUND, NOT_ALLOWED = 303, 403, 404, 405
 
 
