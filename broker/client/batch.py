@@ -23,6 +23,8 @@ def body(messages: Sequence[Outgoing]) -> bytes:
     """The request's body; raises InvalidArgument for an empty batch, delayed messages, or more than 4 MiB."""
     if not messages:
         raise InvalidArgument("A batch needs at least one message.", field="messages")
+    if len({(message.queue_id, message.sharding_key) for message in messages}) > 1:
+        raise InvalidArgument("Messages of a batch go to one queue; these ask for several.", field="messages")
     parts: list[bytes] = []
     for message in messages:
         if any(mark in message.properties for mark in _DELAYS):

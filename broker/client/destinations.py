@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import cycle
 
+from ..engine.message import string_hash
 from ..remoting.codec import encode_fields
-from .errors import BrokerRefused, InvalidArgument, RouteNotFound
+from .errors import BrokerRefused, NoSuchQueue, RouteNotFound
+from .outgoing import Outgoing
 from .session import ROUTE_AGE_S, Session
 from .types import MessageQueue, Route, RouteQueues
 
@@ -64,6 +66,17 @@ class Destinations:
         """Whether a broker's refusal may be different on another one."""
         return len({each.queue.broker for each in self.all}) > 1
 
+    def of(self, message: Outgoing, queue_id: int | None, avoid: Destination | None) -> Destination:
+        """Where a message goes: where it is told to, else to the next queue in turn. Raises NoSuchQueue."""
+        if queue_id is None:
+            queue_id = message.queue_id
+        if queue_id is not None:
+            return self.of_queue(queue_id)
+        if message.sharding_key is not None:
+            # SelectMessageQueueByHash: Java's remainder has the sign of the hash, which is dropped
+            return self.all[abs(string_hash(message.sharding_key)) % len(self.all)]
+        return self.next(avoid=avoid)
+
     def next(self, *, avoid: Destination | None = None) -> Destination:
         """The next queue in turn; a retry avoids the broker that failed, or at least the queue."""
         chosen = next(self._turn)
@@ -78,13 +91,11 @@ class Destinations:
         return chosen
 
     def of_queue(self, queue_id: int) -> Destination:
-        """The queue with this number, on the first broker that has it; raises InvalidArgument."""
+        """The queue with this number, on the first broker that has it; raises NoSuchQueue."""
         for each in self.all:
             if each.queue.queue_id == queue_id:
                 return each
-        raise InvalidArgument(
-            f"Topic {self.all[0].queue.topic} has no queue {queue_id} that can be written.", field="queue_id"
-        )
+        raise NoSuchQueue(self.all[0].queue.topic, queue_id)
 
 
 def _destination(group: str, queue: MessageQueue, address: str) -> Destination:

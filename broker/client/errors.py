@@ -41,6 +41,13 @@ class InvalidArgument(ClientError):
         self.field = field
 
 
+class NoSuchQueue(InvalidArgument):
+    """The topic has no queue of this number that can be written; nothing was sent."""
+
+    def __init__(self, topic: str, queue_id: int) -> None:
+        super().__init__(f"Topic {topic} has no queue {queue_id} that can be written.", field="queue_id")
+
+
 class RouteNotFound(ClientError):
     """The name server knows no such topic."""
 

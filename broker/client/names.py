@@ -120,6 +120,22 @@ def check_delay_level(level: int) -> None:
         raise InvalidArgument(f"delay_level {level!r} is not valid: a whole number from 0 up.", field="delay_level")
 
 
+def check_queue_id(queue_id: int) -> None:
+    """Queues are counted from 0; whether a topic has this one, its route tells."""
+    if isinstance(queue_id, bool) or not isinstance(queue_id, int) or queue_id < 0:
+        raise InvalidArgument(f"queue_id {queue_id!r} is not valid: a whole number from 0 up.", field="queue_id")
+
+
+def check_sharding_key(key: str, queue_id: int | None) -> None:
+    """A text that chooses the queue, so there is no other choice beside it."""
+    if not isinstance(key, str) or not key or _SEPARATORS.search(key):
+        raise InvalidArgument(
+            f"sharding_key {key!r:.140} is not valid: text without \\x01 and \\x02.", field="sharding_key"
+        )
+    if queue_id is not None:
+        raise InvalidArgument("Give a queue or a sharding_key, not both.", field="sharding_key")
+
+
 def check_body(body: bytes) -> None:
     """A body has at most 4 MiB; an empty one is allowed."""
     if len(body) > MAX_BODY_BYTES:

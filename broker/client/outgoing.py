@@ -16,13 +16,16 @@ from .uniqueids import unique_ids
 class Outgoing(msgspec.Struct, frozen=True):
     """One message ready to be sent; `properties` is RocketMQ's stored form (name \\x01 value \\x02).
 
-    `group`: the producer group it is sent for, if that is another than the producer's own.
+    `group`: the producer group it is sent for, if that is another than the producer's own. It goes to the queue
+    `queue_id`, or the one that its `sharding_key` leads to; with neither to any.
     """
 
     body: bytes
     properties: str
     unique_id: str
     group: str | None = None
+    queue_id: int | None = None
+    sharding_key: str | None = None
 
 
 def prepare(
@@ -34,9 +37,15 @@ def prepare(
     delay_level: int = 0,
     wait_for_disk: bool = True,
     group: str | None = None,
+    queue_id: int | None = None,
+    sharding_key: str | None = None,
     **timing: Unpack[Timing],
 ) -> Outgoing:
-    """Check everything a caller gives and make the message; `timing` is explained there. Raises InvalidArgument."""
+    """Check everything a caller gives and make the message; `timing` is explained there. Raises InvalidArgument.
+
+    Messages with one `sharding_key` go to one queue, as long as the topic has as many: the one that RocketMQ's
+    SelectMessageQueueByHash takes for it. Consumers see the key as the property __SHARDINGKEY.
+    """
     raw = _body(body)
     unique_id = unique_ids.next_id()
     parts = [f"UNIQ_KEY\x01{unique_id}\x02WAIT\x01{'true' if wait_for_disk else 'false'}\x02"]
@@ -48,6 +57,11 @@ def prepare(
     if delay_level:
         names.check_delay_level(delay_level)
         parts.append(f"DELAY\x01{delay_level}\x02")
+    if queue_id is not None:
+        names.check_queue_id(queue_id)
+    if sharding_key is not None:
+        names.check_sharding_key(sharding_key, queue_id)
+        parts.append(f"__SHARDINGKEY\x01{sharding_key}\x02")
     if timing:
         parts.append(timing_properties(timing, delay_level))
     if properties:
@@ -57,7 +71,7 @@ def prepare(
     _check_size(stored)
     if group is not None:
         names.check_group(group)
-    return Outgoing(raw, stored, unique_id, group)
+    return Outgoing(raw, stored, unique_id, group, queue_id, sharding_key)
 
 
 def _body(body: bytes | str) -> bytes:

@@ -42,13 +42,17 @@ class Producer(Closing):
         properties: Mapping[str, str] | None = None,
         delay_level: int = 0,
         queue_id: int | None = None,
+        sharding_key: str | None = None,
         timeout_ms: int = 3000,
         **timing: Unpack[Timing],
     ) -> SendResult:
-        """Send one message and wait until the broker has it; `timing` says when it is delivered (see Timing)."""
+        """Send one message and wait until the broker has it; `prepare` and `Timing` say what can be given."""
         check_plain_send()
-        message = prepare(body, tag=tag, keys=keys, properties=properties, delay_level=delay_level, **timing)
-        return event_loop_thread.run(self._core.send_prepared(topic, message, queue_id=queue_id, timeout_ms=timeout_ms))
+        message = prepare(
+            body, tag=tag, keys=keys, properties=properties, delay_level=delay_level, queue_id=queue_id,
+            sharding_key=sharding_key, **timing,
+        )  # fmt: skip
+        return event_loop_thread.run(self._core.send_prepared(topic, message, timeout_ms=timeout_ms))
 
     def request(
         self, topic: str, body: bytes | str, *, tag: str | None = None, keys: Iterable[str] = (),
@@ -94,12 +98,16 @@ class Producer(Closing):
         properties: Mapping[str, str] | None = None,
         delay_level: int = 0,
         queue_id: int | None = None,
+        sharding_key: str | None = None,
         **timing: Unpack[Timing],
     ) -> None:
         """Send without waiting for an answer: whether it arrived is not told."""
         check_plain_send()
-        message = prepare(body, tag=tag, keys=keys, properties=properties, delay_level=delay_level, **timing)
-        event_loop_thread.run(self._core.send_oneway(topic, message, queue_id=queue_id))
+        message = prepare(
+            body, tag=tag, keys=keys, properties=properties, delay_level=delay_level, queue_id=queue_id,
+            sharding_key=sharding_key, **timing,
+        )  # fmt: skip
+        event_loop_thread.run(self._core.send_oneway(topic, message))
 
     def recall(self, topic: str, handle: str, *, timeout_ms: int = 3000) -> str:
         """Take back a timer that was not delivered yet; returns its unique id. See AsyncProducer.recall."""

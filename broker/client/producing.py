@@ -13,11 +13,12 @@ from . import batch, names
 from .closing import AsyncClosing
 from .credentials import Access
 from .destinations import Destination, Destinations, find_destinations
-from .errors import BrokerRefused, BrokerUnreachable, ClientClosed, ClientError, InvalidArgument
+from .errors import BrokerRefused, BrokerUnreachable, ClientClosed, ClientError, InvalidArgument, NoSuchQueue
 from .heartbeat import Heartbeat
-from .line import Answered, Lines, Outcome
+from .line import Lines, Outcome
 from .outgoing import Outgoing, prepare
 from .replies import Replies, answer_of, reply_to, send_reply
+from .sendingeach import SEND, ask_each, fields_of
 from .sendresults import STORED, result_of
 from .session import Session
 from .telling import SendWatch
@@ -31,7 +32,6 @@ RETRIED = frozenset({Answer.SYSTEM_ERROR, Answer.SYSTEM_BUSY, Answer.SERVICE_NOT
 RETRY_PAUSE_S = 0.1
 MAX_KNOWN_DESTINATIONS = 4096
 DEFAULT_GROUP = "ESCAPEMENT_PRODUCER"
-SEND = int(Request.SEND_MESSAGE_V2)
 
 
 class AsyncProducer(AsyncClosing):
@@ -67,15 +67,19 @@ class AsyncProducer(AsyncClosing):
         properties: Mapping[str, str] | None = None,
         delay_level: int = 0,
         queue_id: int | None = None,
+        sharding_key: str | None = None,
         timeout_ms: int = 3000,
         **timing: Unpack[Timing],
     ) -> SendResult:
-        """Send one message and wait until the broker has it; `timing` says when it is delivered (see Timing).
+        """Send one message and wait until the broker has it; `prepare` and `Timing` say what can be given.
 
         Raises ClientError, of a timer also ScheduleKeyTaken, TimerTooFar, TimerPast and TimerLimit.
         """
-        message = prepare(body, tag=tag, keys=keys, properties=properties, delay_level=delay_level, **timing)
-        return await self.send_prepared(topic, message, queue_id=queue_id, timeout_ms=timeout_ms)
+        message = prepare(
+            body, tag=tag, keys=keys, properties=properties, delay_level=delay_level, queue_id=queue_id,
+            sharding_key=sharding_key, **timing,
+        )  # fmt: skip
+        return await self.send_prepared(topic, message, timeout_ms=timeout_ms)
 
     async def send_prepared(
         self, topic: str, message: Outgoing, *, queue_id: int | None = None, timeout_ms: int = 3000
@@ -92,7 +96,7 @@ class AsyncProducer(AsyncClosing):
         failed: Destination | None = None
         for attempt in range(self._retries + 1):
             try:
-                destination = await self._destination(topic, message.group, queue_id, avoid=failed)
+                destination = await self._destination(topic, message, queue_id, avoid=failed)
                 failed = destination
                 return await self._send_to(destination, message, max(1, int((deadline - loop.time()) * 1000)))
             except (BrokerUnreachable, BrokerRefused) as error:
@@ -125,7 +129,7 @@ class AsyncProducer(AsyncClosing):
             else:
                 answer.set_result(result)
 
-        line.ask(SEND, _fields(destination, message), message.body, timeout_ms, answered)
+        line.ask(SEND, fields_of(destination, message), message.body, timeout_ms, answered)
         return await answer
 
     async def send_each(
@@ -144,32 +148,11 @@ class AsyncProducer(AsyncClosing):
     async def _send_at_once(
         self, topic: str, messages: Sequence[Outgoing], queue_id: int | None, timeout_ms: int
     ) -> list[SendResult | ClientError]:
-        ways = [await self._destination(topic, message.group, queue_id) for message in messages]
-        results: list[SendResult | ClientError | None] = [None] * len(messages)
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        left = len(messages)
-
-        def answer_to(nth: int) -> Answered:
-            def answered(outcome: Outcome) -> None:
-                nonlocal left
-                results[nth] = result_of(ways[nth], messages[nth], outcome)
-                left -= 1
-                if not left and not done.done():
-                    done.set_result(None)
-
-            return answered
-
-        lines = {way.address: await self._lines.to(way.address) for way in set(ways)}
-        for line in lines.values():
-            await line.room()
-        for nth, (way, message) in enumerate(zip(ways, messages, strict=True)):
-            lines[way.address].ask(SEND, _fields(way, message), message.body, timeout_ms, answer_to(nth))
-        for line in lines.values():
-            line.flush()  # the broker works on these while the next batch is read here
-        await done
+        ways = [await self._way(topic, message, queue_id) for message in messages]
+        results = await ask_each(self._lines, ways, messages, timeout_ms)
         if any(isinstance(result, ClientError) for result in results):
             self._forget(topic)
-        return [result for result in results if result is not None]
+        return results
 
     async def send_batch(
         self, topic: str, messages: Sequence[Outgoing], *, queue_id: int | None = None, timeout_ms: int = 5000
@@ -183,7 +166,7 @@ class AsyncProducer(AsyncClosing):
         self, topic: str, messages: Sequence[Outgoing], queue_id: int | None, timeout_ms: int
     ) -> list[SendResult]:
         body = batch.body(messages)
-        destination = await self._destination(topic, None, queue_id)
+        destination = await self._destination(topic, messages[0], queue_id)
         ext = batch.header(self.group, destination.queue, time.time_ns() // 1_000_000, messages[0].unique_id)
         answer = await self._session.ask(
             destination.address, Request.SEND_BATCH_MESSAGE, ext, body, timeout_ms=timeout_ms, accept=tuple(STORED)
@@ -195,10 +178,10 @@ class AsyncProducer(AsyncClosing):
         await self._watch.around(topic, [message], lambda each: self._tell(topic, each[0], queue_id))
 
     async def _tell(self, topic: str, message: Outgoing, queue_id: int | None) -> None:
-        destination = await self._destination(topic, message.group, queue_id)
+        destination = await self._destination(topic, message, queue_id)
         line = await self._lines.to(destination.address)
         await line.room()
-        line.tell(SEND, _fields(destination, message), message.body)
+        line.tell(SEND, fields_of(destination, message), message.body)
 
     async def recall(self, topic: str, handle: str, *, timeout_ms: int = 3000) -> str:
         """Take back a timer by the handle that its send was answered with; returns its unique id.
@@ -231,7 +214,7 @@ class AsyncProducer(AsyncClosing):
         """
         began_s = asyncio.get_running_loop().time()
         message = prepare(body, tag=tag, keys=keys, properties=properties)
-        destination = await self._destination(topic, None, queue_id)
+        destination = await self._destination(topic, message, queue_id)
         if self._replies is None:
             self._replies = Replies(self._session, self._heartbeat)
         await self._replies.introduce(destination.address)
@@ -251,16 +234,24 @@ class AsyncProducer(AsyncClosing):
         await send_reply(self._session, self.group, topic, message, timeout_ms)
 
     async def _destination(
-        self, topic: str, group: str | None, queue_id: int | None = None, *, avoid: Destination | None = None
+        self, topic: str, message: Outgoing, queue_id: int | None, *, avoid: Destination | None = None
     ) -> Destination:
-        known = self._destinations.get((topic, group or self.group))
+        if queue_id is not None:
+            names.check_queue_id(queue_id)
+        group = message.group or self.group
+        known = self._destinations.get((topic, group))
         if known is None or known.expires_s <= time.monotonic():
-            known = await self._find(topic, group or self.group)
-        if queue_id is None:
-            return known.next(avoid=avoid)
-        if isinstance(queue_id, bool) or not isinstance(queue_id, int) or queue_id < 0:
-            raise InvalidArgument(f"queue_id {queue_id!r} is not valid: a whole number from 0 up.", field="queue_id")
-        return known.of_queue(queue_id)
+            known = await self._find(topic, group)
+        return known.of(message, queue_id, avoid)
+
+    async def _way(self, topic: str, message: Outgoing, queue_id: int | None) -> Destination | NoSuchQueue:
+        """As above; a queue that one message alone asks for and that is not there harms no other."""
+        try:
+            return await self._destination(topic, message, queue_id)
+        except NoSuchQueue as error:
+            if queue_id is not None:
+                raise
+            return error
 
     async def _find(self, topic: str, group: str) -> Destinations:
         if self._closed:
@@ -286,10 +277,6 @@ class AsyncProducer(AsyncClosing):
         await self._heartbeat.stop()
         self._lines.close()
         await self._session.close()
-
-
-def _fields(destination: Destination, message: Outgoing) -> bytes:
-    return destination.fields(time.time_ns() // 1_000_000, message.properties)
 
 
 def trace_writer(trace: bool | str, group: str, namesrv: str, access: Access) -> TraceWriter | None:

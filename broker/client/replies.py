@@ -13,6 +13,8 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
+import msgspec
+
 from ..remoting.codec import Command
 from ..remoting.codes import Answer, Request
 from ..remoting.errors import RequestRefused
@@ -84,7 +86,7 @@ class Replies:
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._waiting[correlation] = answer
         answer.add_done_callback(lambda _: self._waiting.pop(correlation, None))
-        return Outgoing(message.body, properties, message.unique_id, message.group), answer
+        return msgspec.structs.replace(message, properties=properties), answer
 
     def _came(self, _: str, request: Command) -> Command:
         try:

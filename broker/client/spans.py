@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
+import msgspec
 from opentelemetry import context, propagate, trace
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 
@@ -180,4 +181,4 @@ def _carrying(message: Outgoing, properties: Mapping[str, str], carried: Mapping
         added = f"{name}\x01{value}\x02"
         if fits and name not in properties and len((stored + added).encode()) <= WITH_CONTEXT_BYTES:
             stored += added
-    return message if stored is message.properties else Outgoing(message.body, stored, message.unique_id, message.group)
+    return message if stored is message.properties else msgspec.structs.replace(message, properties=stored)

@@ -18,7 +18,8 @@ from .destinations import Destination
 from .errors import BadAnswer, BrokerUnreachable, ClientClosed, ClientError, InvalidArgument, NotSupported
 from .line import Line, Outcome
 from .outgoing import Outgoing
-from .producing import RETRY_PAUSE_S, SEND, AsyncProducer
+from .producing import RETRY_PAUSE_S, AsyncProducer
+from .sendingeach import SEND
 from .sendresults import result_of
 from .transaction import Checker, Decision, Half, HalfNotSafe, TransactionListener, TransactionResult, as_half
 from .transaction_checks import WORKERS, Checks, Confirmed
@@ -135,7 +136,7 @@ class AsyncTransactionProducer(AsyncProducer):
         for attempt in range(self._retries + 1):
             pause_s = RETRY_PAUSE_S * 2**attempt
             try:
-                failed = destination = await self._destination(topic, half.group, queue_id, avoid=failed)
+                failed = destination = await self._destination(topic, half, queue_id, avoid=failed)
                 line = await self._lines.to(destination.address)
                 await line.room()
                 return destination, line

@@ -118,6 +118,9 @@ RULES: dict[type[Exception], Rule] = {
     ),
     TokensUnreadable: Rule(503, "tokens_unreadable", "Tokens unreadable", "Try again; check the database.", 2),
     Unexpected: Rule(500, "internal_error", "Internal error", "Try again; if it stays, look into the web log."),
+    client.NoSuchQueue: Rule(
+        400, "queue_not_found", "No such queue", "Send to a queue that the topic has, or name none."
+    ),
     client.InvalidArgument: Rule(400, "invalid_message", "Invalid message", "Correct the field that is named."),
     HalfNotSafe: Rule(503, "half_not_safe", "Half not safe", "Send again; look at the broker's disk and slave.", 1),
     PlainSendRefused: Rule(409, "plain_send", "Inside a transaction", "Send with the producer of the block."),
@@ -202,4 +205,6 @@ def problem_for(error: Exception) -> tuple[Rule, Problem]:
     known = isinstance(error, RequestError | client.ClientError)
     detail = str(error) if known else str(Unexpected())
     about = {name: getattr(error, name, None) if known else None for name in ("field", "due_ms", "delivered_ms")}
+    if isinstance(error, client.NoSuchQueue):
+        about["field"] = "queue"  # as requests here name it
     return rule, Problem(f"/api/docs#{rule.code}", rule.title, rule.status, rule.code, detail, rule.remedy, **about)

@@ -35,6 +35,10 @@ class NewMessage(Later, forbid_unknown_fields=True, kw_only=True):
     keys: Annotated[list[Key], Meta(max_length=64, description="Words to find the message by.")] = []
     properties: Annotated[dict[PropertyName, str], Meta(max_length=1024)] = {}
     group: Annotated[Text, Meta(description="Producer group; stored nowhere, shown while connected.")] | None = None
+    queue: (
+        Annotated[int, Meta(ge=0, le=2**31 - 1, description="The queue to send to; else they take turns.")] | None
+    ) = None
+    sharding_key: Annotated[Text, Meta(description="Messages of one key go to one queue, in order.")] | None = None
     delay_level: Annotated[int, Meta(ge=0, le=2**31 - 1, description="0 at once, 1 to 18 the broker's levels.")] = 0
     deliver_at: DeliverAt | None = None
     delay_ms: DelayMs | None = None

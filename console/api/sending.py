@@ -103,6 +103,8 @@ def outgoing(wanted: NewMessage) -> Outgoing:
         delay_level=wanted.delay_level,
         wait_for_disk=wanted.durability == "sync",
         group=wanted.group,
+        queue_id=wanted.queue,
+        sharding_key=wanted.sharding_key,
         **_timing(wanted),
     )
 

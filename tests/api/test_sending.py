@@ -64,6 +64,27 @@ async def test_each_message_of_a_batch_has_its_own_answer(api: httpx.AsyncClient
         assert (await admin.pull("orders", sent["queue"], sent["queue_offset"], 1))[0].body == body
 
 
+async def test_a_send_may_name_its_queue_or_a_key_that_leads_to_one(api: httpx.AsyncClient, admin: AsyncAdmin) -> None:
+    assert [(await api.post(ONE, json={"body": "x", "queue": 1})).json()["queue"] for _ in range(2)] == [1, 1]
+    keyed = [(await api.post(ONE, json={"body": "x", "sharding_key": "4711"})).json() for _ in range(3)]
+    assert len({sent["queue"] for sent in keyed}) == 1
+    stored = (await admin.pull("orders", keyed[0]["queue"], keyed[0]["queue_offset"], 1))[0]
+    assert stored.properties["__SHARDINGKEY"] == "4711"
+    before = await stored_count(admin)
+    for place, code, field in (
+        ({"queue": 99}, "queue_not_found", "queue"),
+        ({"queue": 0, "sharding_key": "4711"}, "invalid_message", "sharding_key"),
+    ):
+        refused = await api.post(ONE, json={"body": "x"} | place)
+        told = refused.json()
+        assert (refused.status_code, told["code"], told["field"]) == (400, code, field)
+    assert (await api.post(ONE, json={"body": "x", "queue": -1})).json()["code"] == "invalid_request"
+    assert await stored_count(admin) == before
+    told = (await api.post(MANY, json={"messages": [{"body": "a", "queue": 0}, {"body": "b", "queue": 99}]})).json()
+    assert [each["status"] for each in told["results"]] == [201, 400]
+    assert (told["results"][0]["sent"]["queue"], told["results"][1]["problem"]["field"]) == (0, "queue")
+
+
 async def test_a_thousand_messages_are_taken_and_one_more_is_not(api: httpx.AsyncClient, admin: AsyncAdmin) -> None:
     full = await api.post(MANY, json={"messages": [{"body": str(number)} for number in range(1000)]})
     assert full.json()["stored"] == 1000

@@ -54,6 +54,40 @@ async def test_a_message_is_stored_as_it_was_sent(producer: AsyncProducer, admin
     assert sent.due_ms is None
 
 
+async def test_a_key_leads_to_the_queue_that_java_takes_for_it(producer: AsyncProducer, admin: AsyncAdmin) -> None:
+    """SelectMessageQueueByHash: "4711".hashCode() is 1603555, and that of "polygenelubricants" the lowest of all."""
+    await admin.create_topic("keyed", queues=5)
+    for key, queue_id in (("4711", 1603555 % 5), ("polygenelubricants", 2**31 % 5), ("订单", 1129459 % 5)):
+        sent = [await producer.send("keyed", b"", sharding_key=key) for _ in range(2)]
+        assert {each.queue_id for each in sent} == {queue_id}
+        stored = (await admin.pull("keyed", queue_id, sent[0].queue_offset, 1))[0]
+        assert stored.properties["__SHARDINGKEY"] == key
+
+
+async def test_a_queue_that_is_not_there_is_refused_alone(producer: AsyncProducer, admin: AsyncAdmin) -> None:
+    await admin.create_topic("turns", queues=2)
+    messages = [prepare(b"0", queue_id=0), prepare(b"2", queue_id=2), prepare(b"1", queue_id=1)]
+    stored, refused, other = await producer.send_each("turns", messages)
+    assert isinstance(stored, SendResult)
+    assert isinstance(other, SendResult)
+    assert (stored.queue_id, other.queue_id) == (0, 1)
+    assert isinstance(refused, InvalidArgument)
+    assert refused.field == "queue_id"
+    assert [isinstance(each, InvalidArgument) for each in await producer.send_each("turns", messages[1:2])] == [True]
+    with pytest.raises(InvalidArgument):
+        await producer.send("turns", b"", queue_id=2)
+    with pytest.raises(InvalidArgument):
+        await producer.send_batch("turns", [messages[0], messages[2]])
+    assert [queue.max_offset for queue in (await admin.topic_stats("turns")).queues] == [1, 1]
+
+
+@pytest.mark.parametrize("place", [{"queue_id": -1}, {"queue_id": True}, {"sharding_key": ""},
+                                   {"sharding_key": "a\x01b"}, {"sharding_key": "a", "queue_id": 0}])  # fmt: skip
+def test_a_place_that_is_none_is_refused(place: dict[str, object]) -> None:
+    with pytest.raises(InvalidArgument):
+        prepare(b"", **place)  # type: ignore[arg-type]  # that is what is tried
+
+
 async def test_queues_take_turns(producer: AsyncProducer, admin: AsyncAdmin) -> None:
     await admin.create_topic("turns", queues=4)
     used = [(await producer.send("turns", b"")).queue_id for _ in range(8)]

@@ -171,8 +171,8 @@ async def test_failures_are_told(service: BrokerService, producer: AsyncProducer
     with pytest.raises(ClientError):
         await producer.send("t", "body", queue_id=99)
     refused = recorded.named("send t")[-1]
-    assert refused.attributes["error.type"] == "broker.client.errors.InvalidArgument"
-    assert [type(error).__name__ for error in refused.errors] == ["InvalidArgument"]
+    assert refused.attributes["error.type"] == "broker.client.errors.NoSuchQueue"
+    assert [type(error).__name__ for error in refused.errors] == ["NoSuchQueue"]
 
 
 async def test_polls_and_receives_are_linked_to_what_they_gave(
