@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from struct import Struct
 from zlib import crc32
 
 from .errors import InvalidProperties
@@ -17,9 +18,11 @@ from .layout import (
     MIN_RECORD_SIZE,
     U16,
     U32,
-    crc_property,
 )
 from .properties import parse_properties
+
+#: Total size, magic, queue id, queue offset, position.
+_PLACE = Struct(">II4xi4xqq").unpack_from
 
 
 def is_sound(record: bytes, position: int) -> str | None:
@@ -33,7 +36,7 @@ def is_sound(record: bytes, position: int) -> str | None:
     if total != size:
         return "its size is not the one expected"
     if record[size - CRC_SIZE : size - 11] == CRC_NAME:
-        if record[size - CRC_SIZE :] != crc_property(crc32(memoryview(record)[: size - CRC_SIZE])):
+        if not has_its_checksum(record):
             return "the checksum of the record differs"
         return None if own_position == position else "it says it belongs elsewhere"
     if own_position != position:
@@ -57,12 +60,19 @@ def stands_here(record: bytes, position: int, queue_id: int, offset: int) -> boo
     size = len(record)
     if size < MIN_RECORD_SIZE:
         return False
-    total, magic, _, own_queue_id, _, own_offset, own_position, _, _ = HEAD.unpack_from(record)
-    if own_queue_id != queue_id or own_offset != offset or own_position != position or total != size:
+    total, magic, *place = _PLACE(record)
+    if place != [queue_id, offset, position] or total != size:
         return False
     if magic == MAGIC_V1 and record[size - CRC_SIZE : size - 11] == CRC_NAME:
-        return record[size - CRC_SIZE :] == crc_property(crc32(memoryview(record)[: size - CRC_SIZE]))
+        return has_its_checksum(record)
     return is_sound(record, position) is None
+
+
+def has_its_checksum(record: bytes) -> bool:
+    """Tell whether a record that ends with ``__CRC32#`` is as it was when that was made."""
+    digits = record[-2:-12:-1]  # written lowest first
+    checked = memoryview(record)[: len(record) - CRC_SIZE]
+    return digits.isdigit() and int(digits) == crc32(checked) & MASK31 and record[-1] == 2
 
 
 def _almost_has_checksum(record: bytes) -> bool:

@@ -9,9 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import NamedTuple
 
 from ..engine.transaction.checking import Check
 from .clients import Member
+from .moulds import Mould, Place
 from .questions import Questions
 from .server import Connection
 from .state import BrokerState
@@ -24,6 +27,14 @@ _SLICE = 64
 _HELD_PAUSE_S = 0.005
 _IDLE_PAUSE_S = 0.1
 _WRITE_INTERVAL_S = 0.1
+
+
+class _Desk(NamedTuple):
+    """A producer, what casts the questions about one place for him, and those he is asked now."""
+
+    connection: Connection
+    mould: Mould
+    frames: list[bytes]
 
 
 class CheckRounds:
@@ -92,27 +103,29 @@ class CheckRounds:
         asked: list[int] = []
         not_asked: list[int] = []
         refused: set[str] = set()
-        members: dict[tuple[str, str], list[Member]] = {}
-        written: dict[Member, list[bytes]] = {}
+        desks: dict[tuple[str, Place], list[_Desk]] = {}
         questions = self._questions
+        last: tuple[str, Place] | None = None
+        open_desks: list[_Desk] = []
         for check in checks:
             place = questions.place(check)
-            known = members.get((check.group, place.topic))
-            if known is None:
-                known = members[check.group, place.topic] = self._members(check.group, place.topic)
-            if not known:
+            if last is None or place is not last[1] or check.group != last[0]:
+                last = check.group, place
+                found = desks.get(last)
+                open_desks = desks[last] = self._desks(*last) if found is None else found
+            if not open_desks:
                 not_asked.append(check.offset)
                 refused.add(check.group)
                 continue
             self._turn += 1
-            member = known[self._turn % len(known)]
-            frame = questions.frame(check, place, member.connection.serialization)
-            written.setdefault(member, []).append(frame)
+            connection, mould, frames = open_desks[self._turn % len(open_desks)]
+            frames.append(questions.frame(check, mould, connection.serialization))
             asked.append(check.offset)
         for group in refused:
             self._refused[group] = self._present(group)
-        for member, frames in written.items():
-            member.connection.write(b"".join(frames))
+        for connection, _, frames in chain.from_iterable(desks.values()):
+            if frames:
+                connection.write(b"".join(frames))
         return asked, not_asked
 
     def _is_alive(self, group: str) -> bool:
@@ -127,11 +140,14 @@ class CheckRounds:
         producers = self._state.clients.producers(group)
         return [(member.connection, _listens(member)) for member in producers if member.connection.is_open]
 
-    def _members(self, group: str, topic: str) -> list[Member]:
-        """Return the producers of the group that read what they are sent, and may see it."""
+    def _desks(self, group: str, place: Place) -> list[_Desk]:
+        """Return where the producers of the group are asked that read what they are sent, and may see it."""
         may_send = self._state.may_send
-        producers = self._state.clients.producers(group)
-        return [each for each in producers if _listens(each) and may_send(each.connection, topic)]
+        mould = self._questions.mould
+        connections = [each.connection for each in self._state.clients.producers(group) if _listens(each)]
+        return [
+            _Desk(each, mould(place, each.serialization), []) for each in connections if may_send(each, place.topic)
+        ]
 
 
 def _listens(member: Member) -> bool:

@@ -19,7 +19,7 @@ from ..engine.transaction.checking import Check
 from .codec import BINARY, LANGUAGES, Command, encode_fields
 from .codec import encode as encode_frame
 from .codes import ONEWAY_FLAG, PROTOCOL_VERSION, Request
-from .moulds import MORE, Mould, Place, escaped, tail_of
+from .moulds import MORE, Mould, Place, escaped
 
 #: serialisation and header length, code, language, version, opaque, flag, remark length, ext length
 _START = Struct(">IhbhiiiI").pack
@@ -31,7 +31,7 @@ _WHERE = f"\x02{REAL_TOPIC}\x01".encode()
 _QUEUE = f"\x02{REAL_QUEUE_ID}\x01".encode()
 _NAMES = ("tranStateTableOffset", "commitLogOffset", "msgId", "transactionId", "offsetMsgId")
 #: Places and moulds remembered.
-_MOST, _MOST_MOULDS = 10_000, 256
+_MOST = 10_000
 
 
 class Questions:
@@ -39,8 +39,7 @@ class Questions:
 
     def __init__(self, broker_name: str) -> None:
         self._places: dict[bytes, Place | None] = {}
-        #: by length of what follows the body, and serialisation
-        self._moulds: dict[tuple[int, int], Mould] = {}
+        self._moulds: dict[tuple[bytes, int, int], Mould] = {}
         self._constant = {"topic": HALF_TOPIC, "bname": broker_name}
 
     def place(self, check: Check) -> Place:
@@ -55,21 +54,20 @@ class Questions:
             known = self._places[ending] = _place_of(ending)
         return known or _place_in(check.half)
 
-    def frame(self, check: Check, place: Place, serialization: int) -> bytes:
-        """Return the whole frame of one question."""
-        tail = tail_of(check.record)
-        kind = len(tail), serialization
+    def mould(self, place: Place, serialization: int) -> Mould:
+        """Return what casts the questions about halves of one place."""
+        kind = place.name, place.queue_id, serialization
         mould = self._moulds.get(kind)
-        frame = mould.cast(check, tail) if mould is not None and mould.place == place else None
-        if frame is None:
-            mould = Mould.of(check, tail, place, self._binary_header if serialization == BINARY else self._json_header)
-            frame = mould and mould.cast(check, tail)
-            if mould is None or frame is None:
-                return encode_frame(self._slow(check, place, serialization))
-            if len(self._moulds) >= _MOST_MOULDS:
+        if mould is None:
+            if len(self._moulds) >= _MOST:
                 self._moulds.clear()
-            self._moulds[kind] = mould
-        return frame
+            header = self._binary_header if serialization == BINARY else self._json_header
+            mould = self._moulds[kind] = Mould(place, header)
+        return mould
+
+    def frame(self, check: Check, mould: Mould, serialization: int) -> bytes:
+        """Return the whole frame of one question."""
+        return mould.cast(check) or encode_frame(self._slow(check, mould.place, serialization))
 
     def _binary_header(self, lengths: Sequence[int]) -> tuple[bytes, int]:
         named = zip(_NAMES, lengths, strict=True)

@@ -40,7 +40,7 @@ def assert_says_all(check: Check, serialization: int) -> None:
     """The frame names the half, and its body is the half but for topic, queue and two properties."""
     half = check.half
     place = QUESTIONS.place(check)
-    frame = QUESTIONS.frame(check, place, serialization)
+    frame = QUESTIONS.frame(check, QUESTIONS.mould(place, serialization), serialization)
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     command = decode(frame[4:])
     assert (command.code, command.is_oneway, command.serialization) == (39, True, serialization)
@@ -82,10 +82,12 @@ def test_a_half_of_apache_rocketmq_is_asked_about_too() -> None:
     assert_says_all(check, JSON)
 
 
-def test_the_usual_half_takes_the_short_way() -> None:
-    for serialization in (JSON, BINARY):
-        check = check_of(USUAL | {"REAL_TOPIC": "orders", "REAL_QID": "3"})
-        assert QUESTIONS._quick(check, QUESTIONS.place(check), serialization) is not None
+def test_the_usual_half_takes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(Questions, "_slow")
+    for number, body in enumerate((b"pay", b"", b"pay more" * 100)):
+        for serialization in (JSON, BINARY):
+            halves = USUAL | {"KEYS": f"order-{number:04}", "REAL_TOPIC": "orders", "REAL_QID": "3"}
+            assert_says_all(check_of(halves, body=body, count=9), serialization)
 
 
 names = st.sampled_from(["UNIQ_KEY", "REAL_TOPIC", "REAL_QID", "WAIT", "KEYS", "TRANSACTION_CHECK_TIMES"])

@@ -114,20 +114,25 @@ class Checker:
     def _questions(self, offsets: Sequence[int], group: str, now_ms: int) -> list[Check]:
         book = self._book
         number = book.halves.groups.number(group)
-        rows = [
-            (offset, chunk.positions[at], chunk.checks[at])
-            for offset, chunk, at in book.halves.places(offsets)
-            if chunk.flags[at] == DUE and chunk.groups[at] == number
+        due: list[int] = []
+        positions: list[int] = []
+        counts: list[int] = []
+        for offset, chunk, at in book.halves.places(offsets):
+            if chunk.flags[at] == DUE and chunk.groups[at] == number:
+                due.append(offset)
+                positions.append(chunk.positions[at])
+                counts.append(chunk.checks[at])
+        records = read_halves(book.store, due, positions)
+        checks = [
+            Check(offset, position, record, group, count)
+            for offset, position, record, count in zip(due, positions, records, counts, strict=True)
+            if record is not None
         ]
-        checks: list[Check] = []
-        records = read_halves(book.store, [row[:2] for row in rows])
-        for (offset, position, count), record in zip(rows, records, strict=True):
+        for offset, position, record in zip(due, positions, records, strict=True):
             if record is None:
                 # it cannot be asked about; those behind it can
                 book.store.note_damage(position, position + 1)
                 book.plan(offset, now_ms + book.interval_ms)
-            else:
-                checks.append(Check(offset, position, record, group, count))
         return checks
 
     def come(self, group: str) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from struct import Struct
 
 from ..errors import CorruptRecord, RecordNotFound
-from ..layout import HEAD_V4, MAGIC_V1, NOT_IPV6, PREFIX, U32
+from ..layout import CRC_NAME, CRC_SIZE, HEAD_V4, MAGIC_V1, MIN_RECORD_SIZE, NOT_IPV6
 from ..message import decode
-from ..soundness import stands_here
+from ..soundness import has_its_checksum
 from ..store.store import Store
 from ..store.topics import HALF_TOPIC
 
@@ -15,27 +16,36 @@ from ..store.topics import HALF_TOPIC
 _READ_BYTES = 128 << 10
 #: Read for one half that stands alone.
 _ALONE_BYTES = 4 << 10
-_SYS_FLAG_AT = 36
-_BODY_LENGTH_AT = HEAD_V4.size - 4
+#: Of a record with IPv4 addresses: size, magic, queue id, queue offset, position, sysFlag, body length.
+_LOOK = Struct(">II4xI4xqqI44xI").unpack_from
+_NOTHING = (0,) * 7
 _NAME = bytes([len(HALF_TOPIC)]) + HALF_TOPIC.encode()
 
 
-def read_halves(store: Store, places: Sequence[tuple[int, int]]) -> list[bytes | None]:
-    """Return the record of each (offset, position), in order of position; None where none stands that is sound."""
+def read_halves(store: Store, offsets: Sequence[int], positions: Sequence[int]) -> list[bytes | None]:
+    """Return the record of each half, in order of position; None where none stands that is sound."""
     records: list[bytes | None] = []
     buffer, base, end = b"", 0, 0
-    last = places[-1][1] if places else 0
-    for offset, position in places:
+    last = positions[-1] if positions else 0
+    for offset, position in zip(offsets, positions, strict=True):
         at = position - base
-        if not base <= position <= end - PREFIX.size:
+        if not base <= position <= end - HEAD_V4.size:
             buffer, base, end = _read(store, position, last)
             at = 0
-        size, magic = PREFIX.unpack_from(buffer, at) if len(buffer) - at >= PREFIX.size else (0, 0)
-        if position + size > end and magic == MAGIC_V1 and at:
+        size, *place, flags, body_length = _LOOK(buffer, at) if end - position >= HEAD_V4.size else _NOTHING
+        if position + size > end and at and place[0] == MAGIC_V1:
             buffer, base, end = _read(store, position, last)
             at = 0
         record = buffer[at : at + size]
-        records.append(record if _is_half(record, offset, position) else _read_slowly(store, offset, position))
+        is_usual = (
+            place == [MAGIC_V1, 0, offset, position]
+            and len(record) == size >= MIN_RECORD_SIZE
+            and not flags & ~NOT_IPV6
+            and record.startswith(_NAME, HEAD_V4.size + body_length)
+            and record.startswith(CRC_NAME, size - CRC_SIZE)
+            and has_its_checksum(record)
+        )
+        records.append(record if is_usual else _read_slowly(store, offset, position))
     return records
 
 
@@ -48,13 +58,6 @@ def _read(store: Store, position: int, last: int) -> tuple[bytes, int, int]:
     except RecordNotFound:
         buffer = b""
     return buffer, position, position + len(buffer)
-
-
-def _is_half(record: bytes, offset: int, position: int) -> bool:
-    if not stands_here(record, position, 0, offset) or U32.unpack_from(record, _SYS_FLAG_AT)[0] & ~NOT_IPV6:
-        return False
-    at = HEAD_V4.size + U32.unpack_from(record, _BODY_LENGTH_AT)[0]
-    return record[at : at + len(_NAME)] == _NAME
 
 
 def _read_slowly(store: Store, offset: int, position: int) -> bytes | None:
