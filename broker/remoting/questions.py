@@ -1,7 +1,6 @@
 """Questions to producers about their halves (request 39). The body is the half with its real topic and queue.
 
-A million halves may be due at once, so a question is made from the bytes of the half's record where these are as our
-broker writes them:
+A million halves may be due at once, so a question is made from the bytes of the half's record:
 
     | size, magic | body crc | queue id | flag .. body | topic | properties | __CRC32# |
       new          as it was   new        as it was      new     + two        left out (clients check the body's alone)
@@ -9,57 +8,30 @@ broker writes them:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
-from typing import NamedTuple
 
-from ..engine.layout import (
-    CRC_NAME,
-    CRC_SIZE,
-    FLAG_BORN_IPV6,
-    FLAG_STORE_IPV6,
-    HEAD_V4,
-    MAGIC_V1,
-    MAGIC_V2,
-    NOT_IPV6,
-    U16,
-    U32,
-)
+from ..engine.layout import CRC_NAME, CRC_SIZE, FLAG_BORN_IPV6, FLAG_STORE_IPV6, HEAD_V4, MAGIC_V1, U16, U32
 from ..engine.message import Message
-from ..engine.properties import CHECK_TIMES, REAL_QUEUE_ID, REAL_TOPIC, UNIQUE_KEY, WAIT
+from ..engine.properties import REAL_QUEUE_ID, REAL_TOPIC
 from ..engine.store.topics import HALF_TOPIC
 from ..engine.transaction.checking import Check
 from .codec import BINARY, LANGUAGES, Command, encode_fields
 from .codec import encode as encode_frame
 from .codes import ONEWAY_FLAG, PROTOCOL_VERSION, Request
+from .moulds import MORE, Mould, Place, escaped
 
-#: frame length, serialisation and header length, code, language, version, opaque, flag, remark length, ext length
-_START = Struct(">IIhbhiiii").pack
+#: serialisation and header length, code, language, version, opaque, flag, remark length, ext length
+_START = Struct(">IhbhiiiI").pack
 _HEADER_OWN_BYTES = 21
 _LANGUAGE = LANGUAGES.index("PYTHON")
-_PREFIX, _PREFIX_BYTES = Struct(">II").pack, 8
-_PLACE = Struct(">II4si").pack
-#: Of a record with IPv4 addresses: magic, body crc, sys flag, store host, body length.
-_LOOK = Struct(">4xI4s24xI24x8s12xI").unpack_from
+_PREFIX_BYTES = 8
 _SYS_FLAG_AT = 36
-_NAMED = len(HALF_TOPIC) + 1
 _WHERE = f"\x02{REAL_TOPIC}\x01".encode()
 _QUEUE = f"\x02{REAL_QUEUE_ID}\x01".encode()
-_UNIQUE = f"{UNIQUE_KEY}\x01".encode()
-_MORE = f"{CHECK_TIMES}\x01%d\x02{WAIT}\x01false\x02".encode()
 _NAMES = ("tranStateTableOffset", "commitLogOffset", "msgId", "transactionId", "offsetMsgId")
-_FIELDS = b"".join(len(name).to_bytes(2, "big") + name.encode() + b"\0\0\0%c%b" for name in _NAMES)
-#: The longest topic of the first form, with its length.
-_NARROW = 128
-#: Places and store hosts remembered.
+#: Places and moulds remembered.
 _MOST = 10_000
-
-
-class Place(NamedTuple):
-    """Where a half belongs; ``name``: the topic as it stands in a record, its length first."""
-
-    topic: str
-    name: bytes
-    queue_id: int
 
 
 class Questions:
@@ -67,15 +39,8 @@ class Questions:
 
     def __init__(self, broker_name: str) -> None:
         self._places: dict[bytes, Place | None] = {}
-        self._hosts: dict[bytes, bytes] = {}
+        self._moulds: dict[tuple[bytes, int, int], Mould] = {}
         self._constant = {"topic": HALF_TOPIC, "bname": broker_name}
-        self._constant_fields = encode_fields(self._constant)
-        marks = {name: f"@{name}@" for name in _NAMES}
-        command = Command(Request.CHECK_TRANSACTION_STATE, self._constant | marks, flag=ONEWAY_FLAG)
-        header = encode_frame(command)[_PREFIX_BYTES:].replace(b"%", b"%%")
-        for mark in marks.values():
-            header = header.replace(mark.encode(), b"%b")
-        self._json = header
 
     def place(self, check: Check) -> Place:
         """Return where a half belongs."""
@@ -89,45 +54,41 @@ class Questions:
             known = self._places[ending] = _place_of(ending)
         return known or _place_in(check.half)
 
-    def frame(self, check: Check, place: Place, serialization: int) -> bytes:
+    def mould(self, place: Place, serialization: int) -> Mould:
+        """Return what casts the questions about halves of one place."""
+        kind = place.name, place.queue_id, serialization
+        mould = self._moulds.get(kind)
+        if mould is None:
+            if len(self._moulds) >= _MOST:
+                self._moulds.clear()
+            header = self._binary_header if serialization == BINARY else self._json_header
+            mould = self._moulds[kind] = Mould(place, header)
+        return mould
+
+    def frame(self, check: Check, mould: Mould, serialization: int) -> bytes:
         """Return the whole frame of one question."""
-        return self._quick(check, place, serialization) or encode_frame(self._slow(check, place, serialization))
+        return mould.cast(check) or encode_frame(self._slow(check, mould.place, serialization))
 
-    def _quick(self, check: Check, place: Place, serialization: int) -> bytes | None:
-        offset, position, record, _, checks = check
-        magic, body_crc, sys_flag, store_host, body_length = _LOOK(record)
-        if magic != MAGIC_V1 or sys_flag & ~NOT_IPV6 or record[-CRC_SIZE:-11] != CRC_NAME:
-            return None
-        body_end = HEAD_V4.size + body_length
-        begin = body_end + _NAMED + 2
-        at = record.rfind(_UNIQUE, begin)
-        if at < begin or (at > begin and record[at - 1] != 2):
-            return None
-        key = record[at + len(_UNIQUE) : record.find(b"\x02", at)]
-        if not key.isalnum() or len(key) > 255:
-            return None
-        body = _patched(record, body_crc, body_end, record[begin:-CRC_SIZE] + _MORE % (checks + 1), place)
-        message_id = b"%b%016X" % (self._hosts.get(store_host) or self._host(store_host), position)
-        offset_digits, position_digits = b"%d" % offset, b"%d" % position
-        if serialization == BINARY:
-            fields = self._constant_fields + _FIELDS % (
-                len(offset_digits), offset_digits, len(position_digits), position_digits, len(key), key, len(key), key,
-                len(message_id), message_id,
-            )  # fmt: skip
-            header_length = _HEADER_OWN_BYTES + len(fields)
-            start = _START(
-                4 + header_length + len(body), header_length | BINARY << 24, Request.CHECK_TRANSACTION_STATE, _LANGUAGE,
-                PROTOCOL_VERSION, 0, ONEWAY_FLAG, 0, len(fields),
-            )  # fmt: skip
-            return start + fields + body
-        header = self._json % (offset_digits, position_digits, key, key, message_id)
-        return _PREFIX(4 + len(header) + len(body), len(header)) + header + body
+    def _binary_header(self, lengths: Sequence[int]) -> tuple[bytes, int]:
+        named = zip(_NAMES, lengths, strict=True)
+        fields = b"".join(U16.pack(len(name)) + name.encode() + U32.pack(length) + b"%b" for name, length in named)
+        constant = encode_fields(self._constant)
+        fields_bytes = len(constant) + len(fields) + sum(lengths) - len(b"%b") * len(lengths)
+        start = _START(
+            (_HEADER_OWN_BYTES + fields_bytes) | BINARY << 24, Request.CHECK_TRANSACTION_STATE, _LANGUAGE,
+            PROTOCOL_VERSION, 0, ONEWAY_FLAG, 0, fields_bytes,
+        )  # fmt: skip
+        return escaped(start + constant) + fields, len(start) + fields_bytes
 
-    def _host(self, store_host: bytes) -> bytes:
-        if len(self._hosts) >= _MOST:
-            self._hosts.clear()
-        host = self._hosts[store_host] = store_host.hex().upper().encode()
-        return host
+    def _json_header(self, lengths: Sequence[int]) -> tuple[bytes, int]:
+        marks = {name: f"@{name}@" for name in _NAMES}
+        command = Command(Request.CHECK_TRANSACTION_STATE, self._constant | marks, flag=ONEWAY_FLAG)
+        header = encode_frame(command)[_PREFIX_BYTES:]
+        length = len(header) + sum(lengths) - sum(map(len, marks.values()))
+        header = escaped(header)
+        for mark in marks.values():
+            header = header.replace(mark.encode(), b"%b")
+        return escaped(U32.pack(length)) + header, U32.size + length
 
     def _slow(self, check: Check, place: Place, serialization: int) -> Command:
         half = check.half
@@ -151,7 +112,7 @@ def question_body(check: Check, place: Place) -> bytes:
         properties = properties[:-CRC_SIZE]
     if properties and properties[-1] != 2:
         properties += b"\x02"
-    return _patched(record, record[8:12], body_end, properties + _MORE % (check.checks + 1), place)
+    return _patched(record, record[8:12], body_end, properties + MORE % (check.checks + 1), place)
 
 
 def _patched(record: bytes, body_crc: bytes, body_end: int, properties: bytes, place: Place) -> bytes:
@@ -159,8 +120,8 @@ def _patched(record: bytes, body_crc: bytes, body_end: int, properties: bytes, p
     _, name, queue_id = place
     length = len(properties)
     size = body_end + len(name) + 2 + length
-    head = _PLACE(size, MAGIC_V1 if len(name) <= _NARROW else MAGIC_V2, body_crc, queue_id)
-    return b"".join((head, record[16:body_end], name, U16.pack(length), properties))
+    head = U32.pack(size), U32.pack(place.magic), body_crc, U32.pack(queue_id)
+    return b"".join((*head, record[16:body_end], name, U16.pack(length), properties))
 
 
 def _place_of(ending: bytes) -> Place | None:
