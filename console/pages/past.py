@@ -12,9 +12,10 @@ from django.http import HttpRequest
 from django.utils.http import urlencode
 from django.utils.timezone import get_current_timezone
 
+from console import queries
 from console.operations.moments import bound_ms
 from console.queries.clock import now_ms
-from console.queries.shapes.past import Moment
+from console.queries.shapes.past import Moment, Sums
 
 FIELD = "as_of"
 TEXT_LENGTH = 64
@@ -38,6 +39,8 @@ class Past:
     #: parameters that the moment does not change
     kept: tuple[tuple[str, str], ...]
     moment: Moment | None = None
+    #: what is kept, to choose a moment from
+    sums: tuple[Sums, ...] = ()
 
     @property
     def is_on(self) -> bool:
@@ -57,12 +60,12 @@ class Past:
     @property
     def previous(self) -> str:
         """The snapshot before; empty: there is none."""
-        return self._to(self.moment.previous_ms if self.moment else None)
+        return self.to(self.moment.previous_ms if self.moment else None)
 
     @property
     def next(self) -> str:
         """The snapshot behind."""
-        return self._to(self.moment.next_ms if self.moment else None)
+        return self.to(self.moment.next_ms if self.moment else None)
 
     @property
     def compare(self) -> str:
@@ -75,7 +78,8 @@ class Past:
         gap_ms = self.moment.gap_ms if self.moment else None
         return gap_ms is not None and gap_ms > 2_000 * max(settings.SNAPSHOT_EVERY_S, 60)
 
-    def _to(self, at_ms: int | None) -> str:
+    def to(self, at_ms: int | None) -> str:
+        """The same page at another moment."""
         return f"?{urlencode([*self.kept, (FIELD, at_ms)])}" if at_ms is not None else ""
 
 
@@ -93,8 +97,9 @@ def asked_of(request: HttpRequest, field: str = FIELD) -> Asked:
 
 def past_of(request: HttpRequest, asked: Asked, moment: Moment | None, *kept: str) -> Past:
     """What stands around a page; `kept` names parameters that go along."""
+    sums = queries.kept_sums() if asked.text else ()
     given = ((name, request.GET.get(name, "")[:255]) for name in kept)
-    return Past(asked, tuple((name, text) for name, text in given if text), moment)
+    return Past(asked, tuple((name, text) for name, text in given if text), moment, sums)
 
 
 def status_of(*asked: Asked) -> int:

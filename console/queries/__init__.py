@@ -22,7 +22,7 @@ from console.queries.limited import (
     topic,
     topics,
 )
-from console.queries.limited_past import compared, groups_at, lanes_at, timers_at
+from console.queries.limited_past import compared, groups_at, kept_sums, lanes_at, timers_at
 from console.queries.limited_waiting import (
     delayed_queue,
     delayed_queues,
@@ -49,6 +49,7 @@ __all__ = [
     "groups",
     "groups_at",
     "highest_level",
+    "kept_sums",
     "lane",
     "lanes",
     "lanes_at",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from console.queries.mirrored import mirrored
 from console.queries.shapes.evidence import StaleReason
 from console.queries.shapes.lanes import Lanes
-from console.queries.shapes.past import Moment
+from console.queries.shapes.past import Moment, Sums
 from console.queries.shapes.transactions import TransactionFigures
 from console.snapshots.packing import unpack
 from console.snapshots.rows import Snapshot
@@ -16,16 +16,6 @@ from console.snapshots.shapes import PARTS, GroupsKept, Taken, TimersKept
 
 Shape = TypeVar("Shape")
 _KINDS = {"lanes": Lanes, "timers": TimersKept, "transactions": TransactionFigures, "groups": GroupsKept}
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """Sums of kept snapshots, oldest first."""
-
-    at_ms: int
-    lanes_pending: int | None
-    timers_pending: int | None
-    lag: int | None
 
 
 def moment_of(asked_ms: int) -> Moment:
@@ -73,10 +63,10 @@ def all_at(asked_ms: int) -> tuple[Moment, Taken | None]:
     return replace(moment, is_known=known, why=None if known else _reason(why, "lanes")), taken
 
 
-def lines(most: int = 240) -> list[Line]:
+def sums(most: int = 240) -> list[Sums]:
     """Sums over all that is kept, at most so many moments evenly apart."""
     rows = Snapshot.objects.filter(broker=mirrored().name).order_by("at_ms")
-    found = [Line(*row) for row in rows.values_list("at_ms", "lanes_pending", "timers_pending", "lag")]
+    found = [Sums(*row) for row in rows.values_list("at_ms", "lanes_pending", "timers_pending", "lag")]
     step = max(1, -(-len(found) // most))
     return found[::-step][::-1]
 

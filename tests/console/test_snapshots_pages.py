@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +14,7 @@ import redis
 from django.test import Client, RequestFactory
 
 from broker.models import MirrorState
+from console.charts.kept import Column, kept_svg
 from console.pages import past
 from console.pages.past import asked_of
 from console.snapshots.keeping import take
@@ -153,3 +155,30 @@ def test_a_moment_is_understood(monkeypatch: pytest.MonkeyPatch, text: str, expe
 
 def test_the_palette_leads_to_the_comparison(operator: Client) -> None:
     assert "/compare/" in text_of(operator, "/find/?q=compare&part=1")
+
+
+def test_a_moment_is_chosen_from_all_that_is_kept(filled: Stage, operator: Client) -> None:
+    row = taken()
+    for minutes in (3, 2, 1):
+        earlier = Snapshot.objects.get(pk=row.pk)
+        earlier.pk, earlier.slot_ms, earlier.at_ms = None, row.slot_ms - minutes * 60_000, row.at_ms - minutes * 60_000
+        earlier.lanes_pending = None if minutes == 2 else 5
+        earlier.save()
+    page = text_of(operator, f"/timers/?as_of={row.at_ms}&zoom=1d")
+    links = re.findall(r'<a href="([^"]*)" tabindex="-1"><title>([^<]*)</title><rect', page)
+    assert [address for address, _ in links] == [
+        f"?zoom=1d&amp;as_of={row.at_ms - minutes * 60_000}" for minutes in (3, 2, 1, 0)
+    ]
+    assert [words.partition(": ")[2] for _, words in links] == [
+        f"{waiting} waiting, lag {row.lag}" for waiting in ("7", "\u2013", "7", "4")
+    ]
+    anna = browser_of(limited_person("anna", "ord"))
+    assert f"lag {row.lag}" not in text_of(anna, f"/timers/?as_of={row.at_ms}")
+
+
+def test_what_is_unknown_breaks_a_line() -> None:
+    columns = [Column(waiting, 0, "", "") for waiting in (4, 8, None, 2, None, 1, 1)]
+    drawn = kept_svg(columns, chosen=1, label="", ticks=())
+    assert drawn.count('<polyline class="ls"') == 2
+    assert drawn.count('<circle class="ls"') == 1
+    assert drawn.count('<polyline class="lb"') == 1

@@ -36,6 +36,23 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
+class Sums:
+    """What waited in all at the moment of one snapshot; None is unknown."""
+
+    at_ms: int
+    lanes_pending: int | None
+    timers_pending: int | None
+    lag: int | None
+
+    @property
+    def waiting(self) -> int | None:
+        """On lanes and as timers."""
+        if self.lanes_pending is None or self.timers_pending is None:
+            return None
+        return self.lanes_pending + self.timers_pending
+
+
+@dataclass(frozen=True, slots=True)
 class PastGroups:
     """As console.queries.shapes.groups.Groups, of a snapshot."""
 
