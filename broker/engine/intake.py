@@ -7,18 +7,24 @@ one that a consumer gave back goes the same way to its group's retry topic, or t
 from __future__ import annotations
 
 from .admission import STORED_LIMIT_BYTES, Admission
-from .errors import InvalidMessage, PropertiesTooLarge
+from .errors import InvalidMessage, PropertiesTooLarge, TimerFlowControl
 from .halfintake import HalfIntake
 from .layout import CRC_SIZE, FLAG_TRANSACTION_MASK
 from .message import Message, decode, pack_host
 from .properties import (
     DELAY,
+    DUE_MS,
     KEYS,
     ORIGIN_MESSAGE_ID,
     REAL_QUEUE_ID,
     REAL_TOPIC,
     RETRY_TOPIC,
+    SCHEDULE_KEY,
     TAGS,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+    TIMER_OUT_MS,
     TRANSACTION_PREPARED,
     UNIQUE_KEY,
     WAIT,
@@ -28,6 +34,7 @@ from .schedule import Schedule
 from .store.batch import append_batch
 from .store.facts import Facts, facts_of, plain_facts, value_in
 from .store.groups import check_group_name
+from .store.retrypolicy import retry_delay_ms
 from .store.store import Store
 from .store.ticket import Ticket
 from .store.topics import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, Topic
@@ -37,6 +44,8 @@ from .transaction.service import Transactions
 
 #: What a release adds to the properties (ESC_SOURCE and its position), and the record's checksum.
 _RESERVE_BYTES = CRC_SIZE + 32
+#: What a timer says of its own moment; the next try has another.
+_MOMENTS = (DELAY, DUE_MS, SCHEDULE_KEY, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, TIMER_OUT_MS)
 
 
 class Intake:
@@ -214,12 +223,44 @@ class Intake:
             kept[DELAY] = str(delay_level or 3 + message.reconsume_times)
         if self._store.topics.get(topic) is None:
             self._store.topics.put(Topic(topic, 1, 1))
+        sent = Sent(message.flag, message.sys_flag, message.born_ms, pack_host(*message.born_host), times)
+        if not delay_level and topic.startswith(RETRY_PREFIX):
+            delay_ms = retry_delay_ms(self._store.groups.get(group), message.reconsume_times)
+            if delay_ms is not None:
+                return self._rest(message, topic, kept, sent, delay_ms, now_ms, owner)
         level = int(kept[DELAY])
-        facts = Facts(format_properties(kept), kept.get(UNIQUE_KEY), kept.get(TAGS), kept.get(KEYS), level)
+        facts = _facts(kept, level)
         if not level:
             return self._put_again(message, topic, 0, facts, now_ms, times, owner)
-        sent = (message.flag, message.sys_flag, message.born_ms, pack_host(*message.born_host), times)
         return self._park(topic, 0, message.body, facts, sent, now_ms, owner)
+
+    def _rest(
+        self, message: Message, topic: str, kept: dict[str, str], sent: Sent, delay_ms: int, now_ms: int, owner: object
+    ) -> Ticket:
+        """Park a message for the time that its group's policy says: at the level of that delay, else as a timer.
+
+        Where no more timers may wait it gets the next longer level.
+        """
+        delay_ms = min(delay_ms, self._store.config.timer_max_delay_ms)
+        levels = sorted((level.delay_ms, level.number) for level in self._schedule.levels)
+        longer = next(((each_ms, number) for each_ms, number in levels if each_ms >= delay_ms), levels[-1])
+        if longer[0] != delay_ms:
+            try:
+                self._parking.check_room(now_ms + delay_ms)
+            except TimerFlowControl:
+                pass
+            else:
+                timer = {name: text for name, text in kept.items() if name not in _MOMENTS}
+                return self._parking.append(
+                    topic, 0, message.body, _facts(timer, 0), sent, now_ms + delay_ms, now_ms, owner
+                )
+        level = longer[1]
+        return self._park(topic, 0, message.body, _facts({**kept, DELAY: str(level)}, level), sent, now_ms, owner)
+
+
+def _facts(properties: dict[str, str], level: int) -> Facts:
+    keys = (properties.get(name) for name in (UNIQUE_KEY, TAGS, KEYS))
+    return Facts(format_properties(properties), *keys, level)
 
 
 def _is_half(topic: str, facts: Facts, reconsume_times: int) -> bool:
