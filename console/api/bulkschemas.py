@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from .choiceschemas import ChosenTimer, Look
 from .schemas import DeliverAt, Text
 
 BulkReason = Annotated[str, Meta(min_length=1, max_length=500, description="Kept in the audit.")]
@@ -22,15 +23,21 @@ class TimerFilter(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class ManyTimers(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Up to 10,000 waiting messages, and why. `all: true` is needed for a filter without any condition."""
+    """Up to 1,000 waiting messages that are chosen (`timers`), or up to 10,000 that match (`filter`), and why.
 
-    filter: TimerFilter
+    `all: true` is needed for a filter without any condition.
+    """
+
+    filter: TimerFilter | None = None
+    timers: Annotated[list[ChosenTimer], Meta(min_length=1, max_length=1_000)] | None = None
     reason: BulkReason
     all: bool = False
+    preview: Look = False
 
 
 class ManyMoved(ManyTimers, forbid_unknown_fields=True, kw_only=True):
-    """As ManyTimers, and where to: `deliver_at` for all, or `shift_ms` later (earlier if negative) each."""
+    """As ManyTimers, and where to: `deliver_at` for all, or `shift_ms` later (earlier if negative) each; chosen ones
+    may each have their own `deliver_at` instead."""
 
     deliver_at: DeliverAt | None = None
     shift_ms: Annotated[int, Meta(ge=-(2**53) + 1, le=2**53 - 1)] | None = None

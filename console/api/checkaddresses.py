@@ -14,7 +14,8 @@ from console.credentials import ADMIN, Grant
 from console.operations.actor import Actor
 
 from .answer import json_answer
-from .bulk import MAX_BODY_BYTES, in_thread
+from .beginning import in_thread
+from .bulk import MAX_BODY_BYTES
 from .checkaddressschemas import CheckAddressChange, CheckAddressRows, CheckAddressShown, NewCheckAddress
 from .errors import CheckAddressTaken, CheckAddressUnknown, OperationRefused, ScopeMissing
 from .grants import require, require_somewhere

@@ -28,7 +28,7 @@ from console.queries.shapes.delayed_queues import QueueRow
 from console.queries.shapes.evidence import Evidence
 
 from .answer import json_answer
-from .bulk import begun
+from .beginning import begun
 from .delayedschemas import (
     DelayedQueueList,
     DelayedQueueRow,

@@ -142,10 +142,10 @@ def require_overview(grant: Grant, action: str) -> None:
         raise PolicyDenies(grant.policies.refusal("figures of the whole cluster (Get on it)"))
 
 
-def require_everywhere(grant: Grant) -> None:
-    """Raise ScopeMissing or PolicyDenies unless the token may publish to every topic."""
-    if not grant.scopes_allow(PUBLISH, ""):
-        raise ScopeMissing(f"The token {grant.name!r} does not allow {PUBLISH!r} on every topic.")
+def require_everywhere(grant: Grant, action: str = PUBLISH) -> None:
+    """Raise ScopeMissing or PolicyDenies unless the token allows the action on every topic."""
+    if not grant.scopes_allow(action, ""):
+        raise ScopeMissing(f"The token {grant.name!r} does not allow {action!r} on every topic.")
     if grant.policies is not None and not grant.policies.allows_everything():
         raise PolicyDenies(grant.policies.refusal("what concerns every topic (Update on the cluster)"))
 

@@ -9,6 +9,7 @@ from . import (
     checkoperations,
     consumingoperations,
     delayedoperations,
+    groupoperations,
     looking,
     scheduling,
     sending,
@@ -17,6 +18,7 @@ from . import (
     waiting,
 )
 from .bulkschemas import ManyMoved, ManyTimers, OperationShown, SwitchReason, TakenBack
+from .choiceschemas import OperationPreview
 from .operation import Operation as Operation
 from .schemas import FoundMessage, GroupList, LevelList, NewMessage, NewMessages, Sent, SentBatch, TopicList
 from .timerschemas import Forecast, NewMoment, ScheduleChange, TimerRows, TimerTotals, Wheel
@@ -29,6 +31,7 @@ _STEP = ("step_ms", "Length of a step, 1,000 or more; at most 2,000 steps.")
 
 _WAITS = (202, "It waits for a second person: Location says where to look.", OperationShown)
 _BEGUN = ((202, "It runs, or has run already if it is small; Location says where to look.", OperationShown),)
+_MANY = (*_BEGUN, (200, "Asked for a preview: what it would touch.", OperationPreview))
 
 #: The busiest comes first: addresses are looked through in order.
 OPERATIONS: tuple[Operation, ...] = (
@@ -95,15 +98,16 @@ OPERATIONS: tuple[Operation, ...] = (
         None, ((200, "Steps that hold something, and herds.", Forecast),), (_FROM, _TO, _STEP),
     ),
     Operation(
-        "POST", "/timers:cancel", "Cancel all waiting messages that match", PUBLISH, bulk.cancel, ManyTimers, _BEGUN,
+        "POST", "/timers:cancel", "Cancel chosen waiting messages, or all that match", PUBLISH, bulk.cancel,
+        ManyTimers, _MANY,
     ),
     Operation(
-        "POST", "/timers:reschedule", "Move all waiting messages that match", PUBLISH, bulk.reschedule, ManyMoved,
-        _BEGUN,
+        "POST", "/timers:reschedule", "Move chosen waiting messages, or all that match", PUBLISH, bulk.reschedule,
+        ManyMoved, _MANY,
     ),
     Operation(
-        "POST", "/timers:deliver-now", "Deliver all waiting messages that match now", PUBLISH, bulk.deliver_now,
-        ManyTimers, _BEGUN,
+        "POST", "/timers:deliver-now", "Deliver chosen waiting messages now, or all that match", PUBLISH,
+        bulk.deliver_now, ManyTimers, _MANY,
     ),
     Operation("POST", "/timers:pause", "Release no timers any more", PUBLISH, bulk.pause, SwitchReason, _BEGUN),
     Operation("POST", "/timers:resume", "Release timers again", PUBLISH, bulk.resume, SwitchReason, _BEGUN),
@@ -115,6 +119,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST", "/operations/{id}:take-back", "Take back what an operation cancelled or moved", PUBLISH,
         bulk.take_back, TakenBack, _BEGUN,
     ),
+    *groupoperations.OPERATIONS,
     *settingoperations.OPERATIONS,
     Operation(
         "GET", "/operations/{id}", "How far an operation is", PUBLISH, bulk.operation, None,

@@ -20,7 +20,8 @@ from console.operations.recording import ONE
 from console.operations.steering import result_of
 
 from .answer import json_answer
-from .bulk import actor_of, begun
+from .beginning import begun
+from .bulk import actor_of
 from .errors import (
     AlreadyCancelled,
     AlreadyDelivered,

@@ -23,7 +23,8 @@ from console.operations.registry import kind_of
 from console.operations.rows import OperationItem
 
 from .answer import json_answer
-from .bulk import MAX_BODY_BYTES, actor_of, begun, in_thread
+from .beginning import begun, in_thread
+from .bulk import MAX_BODY_BYTES, actor_of
 from .errors import GroupUnknown, OperationRefused, TopicUnknown
 from .grants import require
 from .looking import only_parameters

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -14,41 +15,73 @@ from broker.client.names import check_topic
 from broker.client.transactions_admin import Action
 from console.credentials import PUBLISH, Grant
 
-from .bulk import MAX_BODY_BYTES, actor_of, begun
+from .beginning import Allow, allowed, begun
+from .bulk import MAX_BODY_BYTES, actor_of
+from .choiceschemas import ChosenTransaction
+from .errors import SchemaViolated
 from .grants import require, require_everywhere
 from .looking import only_parameters
 from .moments import moment_ms
 from .reading import decode, read_body
 from .room import Room
+from .transactions import named
 from .transactionschemas import ManyTransactions, TransactionFilter
 
+#: halves that are asked for at a time
+_AT_ONCE = 32
 Handler = Callable[[Request, Grant, Room], Awaitable[Response]]
 _many = msgspec.json.Decoder(ManyTransactions)
 
 
 def operation(action: Action) -> Handler:
-    """The handler of one action on all that match."""
+    """The handler of one action on all that match, or on those that are chosen."""
 
     async def handler(request: Request, grant: Grant, room: Room) -> Response:
         only_parameters(request)
         wanted = decode(await read_body(request, MAX_BODY_BYTES), _many)
-        chosen = wanted.filter
-        if chosen.topic is not None:
-            check_topic(chosen.topic)
-            require(grant, PUBLISH, chosen.topic)
+        if (wanted.filter is None) == (wanted.transactions is None):
+            raise SchemaViolated("Give filter or transactions, and not both.")
+        allow: Allow | None = None
+        if wanted.transactions is not None:
+            parameters: dict[str, Any] = {"targets": await _targets(wanted.transactions, grant, room)}
+            allow = None if all(each.id is not None for each in wanted.transactions) else allowed(grant)
         else:
-            require_everywhere(grant)
-        parameters: dict[str, Any] = {
-            "filter": {
-                "state": chosen.state, "topic": chosen.topic or "", "group": chosen.producer_group or "",
-                "before_ms": _before_ms(chosen),
-            },
-            "is_all": wanted.all,
-        }  # fmt: skip
-        return await begun(f"transactions.{action}", parameters, wanted.reason, actor_of(grant))
+            parameters = {"filter": _filter(wanted.filter, grant), "is_all": wanted.all}
+        return await begun(
+            f"transactions.{action}", parameters, wanted.reason, actor_of(grant), allow=allow, is_look=wanted.preview
+        )  # fmt: skip
 
-    handler.__doc__ = f"Do {action} to all that match."
+    handler.__doc__ = f"Do {action} to all that match, or to those that are chosen."
     return handler
+
+
+async def _targets(chosen: Sequence[ChosenTransaction], grant: Grant, room: Room) -> list[dict[str, int]]:
+    """Where their halves are: asked of the broker for those that are named by an id, a few at a time."""
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def target(each: ChosenTransaction) -> dict[str, int]:
+        if each.id is not None and each.offset is None and each.position is None:
+            async with gate:
+                return (await named(each.id, grant, room)).place
+        if each.id is not None or each.offset is None or each.position is None:
+            raise SchemaViolated("A transaction is named by id, or by offset and position.")
+        return {"offset": each.offset, "position": each.position}
+
+    return await asyncio.gather(*map(target, chosen))
+
+
+def _filter(chosen: TransactionFilter | None, grant: Grant) -> dict[str, Any]:
+    """As operations have it; the token has to allow its topic, or all of them."""
+    chosen = chosen or TransactionFilter()
+    if chosen.topic is not None:
+        check_topic(chosen.topic)
+        require(grant, PUBLISH, chosen.topic)
+    else:
+        require_everywhere(grant)
+    return {
+        "state": chosen.state, "topic": chosen.topic or "", "group": chosen.producer_group or "",
+        "before_ms": _before_ms(chosen),
+    }  # fmt: skip
 
 
 def _before_ms(chosen: TransactionFilter) -> int | None:

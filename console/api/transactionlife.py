@@ -16,7 +16,7 @@ from console.queries.shapes.transactions import TransactionRow
 from console.queries.transactions_polled import read_newest
 
 from .answer import json_answer
-from .bulk import in_thread
+from .beginning import in_thread
 from .errors import MessageNotFound
 from .grants import require
 from .identifiers import MessageIdentifier, parse

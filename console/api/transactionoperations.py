@@ -9,6 +9,7 @@ from console.credentials import PUBLISH, READ
 
 from . import transactionbulk, transactionlife, transactions
 from .bulkschemas import OperationShown
+from .choiceschemas import OperationPreview
 from .operation import Operation
 from .transactionschemas import (
     Decided,
@@ -21,12 +22,13 @@ from .transactionschemas import (
 )
 
 _BEGUN = ((202, "It runs, or has run already if it is small; Location says where to look.", OperationShown),)
+_BEGUN_MANY = (*_BEGUN, (200, "Asked for a preview: what it would touch.", OperationPreview))
 _WAITS = (202, "It waits for a second person: Location says where to look.", OperationShown)
 _MANY: tuple[tuple[Action, str], ...] = (
-    ("commit", "Commit all half messages that match"),
-    ("rollback", "Roll all half messages that match back"),
-    ("check", "Have the producers of all that match asked"),
-    ("resume", "Ask about all parked half messages that match again"),
+    ("commit", "Commit chosen half messages, or all that match"),
+    ("rollback", "Roll chosen half messages back, or all that match"),
+    ("check", "Have the producers of chosen ones, or of all that match, asked"),
+    ("resume", "Ask about chosen parked half messages again, or all that match"),
 )
 
 
@@ -34,7 +36,7 @@ def _many() -> Iterator[Operation]:
     for action, summary in _MANY:
         yield Operation(
             "POST", f"/transactions:{action}", summary, PUBLISH, transactionbulk.operation(action), ManyTransactions,
-            _BEGUN,
+            _BEGUN_MANY,
         )  # fmt: skip
 
 

@@ -26,7 +26,8 @@ from console.queries import asking
 from console.queries.transactions_polled import read_newest
 
 from .answer import json_answer
-from .bulk import actor_of, begun, in_thread
+from .beginning import begun, in_thread
+from .bulk import actor_of
 from .errors import InvalidParameter, MessageNotFound
 from .grants import require, require_somewhere
 from .identifiers import parse, written
@@ -60,8 +61,8 @@ _why = msgspec.json.Decoder(DecisionReason)
 
 
 @dataclass(frozen=True, slots=True)
-class _Half:
-    """The half that a request names."""
+class Half:
+    """A half that a request names."""
 
     broker: str
     address: str | None
@@ -129,7 +130,7 @@ def steering(action: Action) -> Handler:
     async def handler(request: Request, grant: Grant, room: Room) -> Response:
         only_parameters(request)
         why = decode(await read_body(request, MAX_REASON_BYTES), _why) if _has_body(request) else DecisionReason()
-        half = await _named(request.path_params["id"], grant, room)
+        half = await named(request.path_params["id"], grant, room)
         if why.producer_group not in (None, half.group):
             raise BrokerRefused(_WRONG_GROUP, f"The half belongs to another producer group than {why.producer_group}.")
         kind, parameters = f"transactions.{action}", {"targets": [half.place]}
@@ -188,7 +189,7 @@ async def _check_message(message: NewMessage, room: Room) -> None:
         await room.admin.transaction_status()
 
 
-async def _named(text: str, grant: Grant, room: Room) -> _Half:
+async def named(text: str, grant: Grant, room: Room) -> Half:
     """The half that the id names; raises MessageNotFound, also for one of a topic that the token must not touch."""
     if not text.startswith("m1"):
         half = _half_of(await _found(room, transaction_id=text), (await room.admin.brokers())[0].name, None)
@@ -213,16 +214,16 @@ async def _found(
     return await room.admin.transaction(transaction_id, position=position, address=address)
 
 
-def _half_of(found: Transaction, broker: str, address: str | None) -> _Half:
+def _half_of(found: Transaction, broker: str, address: str | None) -> Half:
     if found.position is None:
         raise MessageNotFound
-    return _Half(
+    return Half(
         broker, address, found.topic, found.group, found.offset, found.position, found.transaction_id, found.store_ms,
         found.checks,
     )  # fmt: skip
 
 
-async def _pulled(position: int, broker: str, address: str, room: Room) -> _Half:
+async def _pulled(position: int, broker: str, address: str, room: Room) -> Half:
     """The half's own record, on an Apache RocketMQ broker."""
     try:
         record = await room.admin.message_at(position, topic=HALF_TOPIC, address=address)
@@ -231,13 +232,13 @@ async def _pulled(position: int, broker: str, address: str, room: Room) -> _Half
     if record.topic != HALF_TOPIC:
         raise MessageNotFound
     named = record.properties
-    return _Half(
+    return Half(
         broker, address, named.get("REAL_TOPIC", ""), named.get("PGROUP", ""), record.queue_offset, position,
         record.unique_key,
     )  # fmt: skip
 
 
-async def _steer(action: Action, half: _Half, who: str, reason: str, room: Room) -> bool:
+async def _steer(action: Action, half: Half, who: str, reason: str, room: Room) -> bool:
     """Do it; True if it was so before. Raises BrokerRefused (604: the opposite was decided, by whom and when)."""
     target = TransactionTarget(half.offset, half.position)
     try:
@@ -259,7 +260,7 @@ async def _steer(action: Action, half: _Half, who: str, reason: str, room: Room)
     return result.outcome == "already"
 
 
-async def _resume(half: _Half) -> bool:
+async def _resume(half: Half) -> bool:
     """On an Apache RocketMQ broker, by its request 323 for the parked copy; the half may be one of several copies."""
 
     def work() -> ItemResult:

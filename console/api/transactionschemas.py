@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from .bulkschemas import BulkReason
+from .choiceschemas import ChosenTransaction, Look
 from .schemas import NewMessage, Text
 
 Group = Annotated[str, Meta(min_length=1, max_length=255, description="Whose producers are asked what became of it.")]
@@ -45,11 +46,16 @@ class TransactionFilter(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class ManyTransactions(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Up to 10,000 transactions, and why. `all: true` is needed for a filter without any condition but a state."""
+    """Up to 1,000 that are chosen (`transactions`), or up to 10,000 that match (`filter`), and why.
 
-    filter: TransactionFilter
+    `all: true` is needed for a filter without any condition but a state.
+    """
+
+    filter: TransactionFilter | None = None
+    transactions: Annotated[list[ChosenTransaction], Meta(min_length=1, max_length=1_000)] | None = None
     reason: BulkReason
     all: bool = False
+    preview: Look = False
 
 
 class DecisionReason(Struct, forbid_unknown_fields=True, kw_only=True):

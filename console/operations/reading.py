@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from console.access.masking import Masks, masks
 from console.access.topics import Eyes, eyes
@@ -81,7 +82,7 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
     items = row.items.filter(number__gt=after)
     found = list((items.filter(outcome=outcome) if outcome else items)[: ITEMS + 1])
     kind = KINDS[row.kind]
-    hide = masks() if row.kind.startswith(_OF_MESSAGES) else Masks()
+    hide = _masks_of(row.kind)
     return OperationPage(
         row=row,
         now_ms=now_ms(),
@@ -110,13 +111,24 @@ def operation_list(offset: int = 0) -> OperationList:
 
 
 def _masked_preview(row: Operation, hide: Masks) -> Preview:
-    """Examples are named by a key or a value."""
     shown = Preview.of_row(row.preview)
-    examples = [
-        each if (name := hide.name(each.get("topic"))) is None or "name" not in each else {**each, "name": name}
-        for each in shown.examples
+    return replace(shown, examples=_masked_examples(shown.examples, hide))
+
+
+def masked_examples(kind: str, examples: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Those of a preview, as they may be seen: where they are messages, they are named by a key or a value."""
+    return _masked_examples(examples, _masks_of(kind))
+
+
+def _masked_examples(examples: Iterable[Mapping[str, Any]], hide: Masks) -> list[dict[str, Any]]:
+    return [
+        dict(each) if (name := hide.name(each.get("topic"))) is None or "name" not in each else {**each, "name": name}
+        for each in examples
     ]
-    return replace(shown, examples=examples)
+
+
+def _masks_of(kind: str) -> Masks:
+    return masks() if kind.startswith(_OF_MESSAGES) else Masks()
 
 
 def _masked_item(item: OperationItem, hide: Masks) -> OperationItem:

@@ -1,8 +1,4 @@
-"""An operation as the REST interface is asked for it: method, address behind /api/v1/, body; None where it has none.
-
-REST has none for chosen timers and transactions, which it names one by one by their own ids, and none for dead letters
-and offsets of groups.
-"""
+"""An operation as the REST interface is asked for it: method, address behind /api/v1/, body; None where it has none."""
 
 from __future__ import annotations
 
@@ -15,6 +11,12 @@ _SETTINGS = frozenset(f"{family}.{verb}" for family in ("topics", "groups") for 
 #: names of a filter's fields here and there
 _TIMERS = {"topic": "topic", "key": "key", "from_ms": "due_from", "to_ms": "due_before"}
 _TRANSACTIONS = {"state": "state", "topic": "topic", "group": "producer_group", "before_ms": "stored_before"}
+_LETTERS = {"topic": "topic", "key": "key", "from_ms": "died_from", "to_ms": "died_before"}
+#: names by which one of them is chosen
+_TARGETS = {
+    "position": "position", "offset": "offset", "queueId": "queue", "topic": "topic", "scheduleKey": "schedule_key",
+    "uniqueKey": "message_id", "handle": "id", "messageId": "id", "dueMs": "deliver_at",
+}  # fmt: skip
 _VALUES = {"from_ms": "due_from", "to_ms": "due_before"}
 _MOVED = {"due_ms": "deliver_at", "shift_ms": "shift_ms"}
 
@@ -28,13 +30,33 @@ def rest_call(kind: str, parameters: Mapping[str, Any]) -> Call | None:
     if kind == "timers.take_back":
         items = {"items": parameters["items"]} if "items" in parameters else {}
         return "POST", f"operations/{parameters['operation']}:take-back", {**items, **_REASON}
-    if family in ("timers", "transactions") and "targets" not in parameters:
-        names = _TIMERS if family == "timers" else _TRANSACTIONS
-        chosen = {"filter": _renamed(parameters["filter"], names), **_all(parameters)} if "filter" in parameters else {}
+    if family in ("timers", "transactions"):
+        chosen = _chosen(family, parameters, _TIMERS if family == "timers" else _TRANSACTIONS)
         return "POST", f"{family}:{act}", {**chosen, **_renamed(parameters, _MOVED), **_REASON}
+    if family == "dead_letters":
+        path = f"groups/{quote(parameters['group'], safe='')}/dead-letters:{act}"
+        return "POST", path, {**_chosen("letters", parameters, _LETTERS), **_REASON}
+    if kind == "groups.reset_offsets":
+        return _of_offsets(parameters)
     if family == "redisson":
         return _of_queue(act, parameters)
     return _of_settings(family, act, parameters) if kind in _SETTINGS else None
+
+
+def _chosen(named: str, parameters: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """All that match, or those that were chosen."""
+    if "targets" in parameters:
+        return {named: [_renamed(target, _TARGETS) for target in parameters["targets"]]}
+    if "filter" in parameters:
+        return {"filter": _renamed(parameters["filter"], names), **_all(parameters)}
+    return {}
+
+
+def _of_offsets(parameters: Mapping[str, Any]) -> Call:
+    """A group set back or forward."""
+    topic, group = (quote(parameters[name], safe="") for name in ("topic", "group"))
+    body = _renamed(parameters, {"to": "to", "at_ms": "at", "offsets": "offsets"})
+    return "POST", f"topics/{topic}/groups/{group}:reset-offsets", {**body, **_REASON}
 
 
 def _of_queue(act: str, parameters: Mapping[str, Any]) -> Call:

@@ -16,7 +16,7 @@ register = template.Library()
 
 @register.simple_tag(takes_context=True)
 def same_call(context: template.Context, row: Operation) -> str:
-    """The REST call that does the same, for a shell; empty for chosen ones, which REST names by their own addresses."""
+    """The REST call that does the same, for a shell; empty where there is none."""
     call = rest_call(row.kind, row.parameters)
     return _curl(context, *call) if call is not None else ""
 

@@ -9,7 +9,7 @@ import pytest
 
 from broker.client import AsyncAdmin
 from console import credentials
-from console.api.bulk import in_thread
+from console.api.beginning import in_thread
 from console.checkback import registry, signing
 from console.checkback.rows import CheckAddress
 from console.operations.rows import AuditEntry

@@ -19,7 +19,7 @@ from broker.client import AsyncAdmin, AsyncProducer, prepare
 from broker.client.transaction import as_half
 from broker.client.transactions_admin import TransactionTarget
 from broker.remoting.service import BrokerService
-from console.api.bulk import in_thread
+from console.api.beginning import in_thread
 from console.checkback import registry, worker
 from console.checkback.answering import Answerer
 from console.checkback.rows import CheckAddress

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -16,8 +17,11 @@ ALL = {"filter": {"from_ms": None, "to_ms": None}, "is_all": True}
 SOME = {"filter": {"from_ms": 5, "to_ms": None}, "is_all": False}
 HALVES = {"filter": {"state": "parked", "topic": "", "group": "shop", "before_ms": 7}, "is_all": False}
 TIMERS = {"filter": {"topic": "orders", "key": "a b", "from_ms": 1, "to_ms": 2}, "is_all": False}
-#: kinds that REST does not have
-WITHOUT = {"dead_letters.send_back", "dead_letters.send_as_new", "groups.reset_offsets"}
+LETTERS = {"group": "g", "filter": {"topic": "orders", "key": "", "from_ms": 1, "to_ms": None}, "is_all": False}
+NAMED = [
+    {"position": 1}, {"topic": "orders", "scheduleKey": "a b", "dueMs": 5}, {"topic": "orders", "uniqueKey": "AB"},
+    {"handle": "h"}, {"messageId": "m"},
+]  # fmt: skip
 CALLS: list[tuple[str, dict[str, Any]]] = [
     ("timers.cancel", TIMERS), ("timers.reschedule", {**TIMERS, "shift_ms": -60_000}),
     ("timers.reschedule", {**TIMERS, "due_ms": 1_795_247_527_000}), ("timers.deliver_now", ALL), ("timers.pause", {}),
@@ -35,6 +39,13 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("topics.change", {"name": "t", "settings": {"read_queues": 4}, "expected": {"read_queues": 8}}),
     ("groups.create", {"name": "g", "settings": {}}), ("groups.delete", {"name": "g"}),
     ("groups.change", {"name": "g", "settings": {"orderly": True}}),
+    ("timers.cancel", {"targets": NAMED}), ("timers.reschedule", {"targets": NAMED, "shift_ms": 5}),
+    ("transactions.commit", {"targets": [{"offset": 0, "position": 7}]}), ("dead_letters.send_back", LETTERS),
+    ("dead_letters.send_back", {"group": "g", "filter": {}, "is_all": True}),
+    ("dead_letters.send_as_new", {"group": "g", "targets": [{"queueId": 0, "offset": 12}]}),
+    ("groups.reset_offsets", {"group": "g", "topic": "t", "to": "time", "at_ms": 5}),
+    ("groups.reset_offsets", {"group": "g", "topic": "t", "to": "last"}),
+    ("groups.reset_offsets", {"group": "g", "topic": "t", "to": "offsets", "offsets": [[0, 0], [1, 7]]}),
 ]  # fmt: skip
 
 
@@ -45,9 +56,9 @@ def test_rest_takes_the_call(kind: str, parameters: dict[str, Any]) -> None:
     method, path, body = call
     plain = "/" + path.partition("?")[0].replace(NUMBER, "{id}").replace("a%2Fb%20%7Bc%7D", "{queue}")
     shapes = {plain, plain.replace("/queues/q", "/queues/{queue}"), *(
-        plain.replace(f"/{family}/{name}", f"/{family}/{{{word}}}")
-        for family, name in (("topics", "t"), ("groups", "g"))
-        for word in ("topic", "group", "name")
+        re.sub(r"/topics/t\b", f"/topics/{{{topic}}}", re.sub(r"/groups/g\b", f"/groups/{{{group}}}", plain))
+        for topic in ("topic", "name")
+        for group in ("group", "name")
     )}  # fmt: skip
     (found,) = [each for each in OPERATIONS if each.method == method and each.path in shapes]
     assert (found.takes is None) == (body is None)
@@ -55,8 +66,17 @@ def test_rest_takes_the_call(kind: str, parameters: dict[str, Any]) -> None:
         msgspec.json.decode(msgspec.json.encode(body), type=found.takes)
 
 
-def test_every_kind_has_its_call_or_is_known_to_have_none() -> None:
-    assert {kind for kind, _ in CALLS} | WITHOUT == set(KINDS)
-    for kind in WITHOUT:
-        assert rest_call(kind, {"group": "g", "topic": "t"}) is None
-    assert rest_call("timers.cancel", {"targets": [{"position": 1}]}) is None
+def test_every_kind_has_its_call() -> None:
+    assert {kind for kind, _ in CALLS} == set(KINDS)
+
+
+def test_what_is_chosen_is_named_as_it_was() -> None:
+    call = rest_call("timers.cancel", {"targets": NAMED})
+    assert call is not None
+    assert call[2] == {
+        "timers": [
+            {"position": 1}, {"topic": "orders", "schedule_key": "a b", "deliver_at": 5},
+            {"topic": "orders", "message_id": "AB"}, {"id": "h"}, {"id": "m"},
+        ],
+        "reason": "...",
+    }  # fmt: skip

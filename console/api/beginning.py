@@ -1,0 +1,132 @@
+"""An operation asked for by REST: previewed, or begun, by the console's own code, in a thread that may wait.
+
+What a token may touch is known before, where the request names topics; where it names records, by what the preview
+finds them to be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from django.db import connection
+from starlette.responses import Response
+
+from broker.client import ClientError
+from console.credentials import PUBLISH, Grant
+from console.operations import desk, errors
+from console.operations.actor import Actor
+from console.operations.reach import reach_of
+from console.operations.reading import masked_examples
+from console.operations.registry import kind_of
+from console.operations.rows import Operation
+
+from .answer import json_answer
+from .bulkschemas import OperationShown
+from .choiceschemas import OperationPreview
+from .errors import OperationRefused, RequestError, TooManyMatch
+from .grants import require, require_everywhere
+
+#: raises ScopeMissing or PolicyDenies; is given the topics that are touched, None: not bounded
+Allow = Callable[[frozenset[str] | None], None]
+Result = TypeVar("Result")
+_threads = ThreadPoolExecutor(2, thread_name_prefix="api-operations")
+
+
+async def begun(
+    kind: str, parameters: Mapping[str, Any], reason: str, actor: Actor, *, allow: Allow | None = None,
+    is_look: bool = False,
+) -> Response:  # fmt: skip
+    """Begin an operation and say where to look (a small one has run by then), or say what it would touch."""
+    if is_look:
+        return json_answer(await in_thread(lambda: _looked(kind, parameters, allow)))
+    shown = await in_thread(lambda: shown_of(_begun(kind, parameters, reason, actor, allow)))
+    answer = json_answer(shown, 202)
+    answer.headers["location"] = f"/api/v1/operations/{shown.id}"
+    return answer
+
+
+def allowed(grant: Grant, *actions: str) -> Allow:
+    """The token has to allow these actions on every topic that is touched; on all, where that is not known."""
+
+    def allow(topics: frozenset[str] | None) -> None:
+        for action in actions or (PUBLISH,):
+            if not topics:
+                require_everywhere(grant, action)
+            for topic in topics or ():
+                require(grant, action, topic)
+
+    return allow
+
+
+def touched(kind: str, parameters: Mapping[str, Any], preview: Mapping[str, Any]) -> frozenset[str] | None:
+    """Topics that such an operation touches, and no others; None: that is not bounded."""
+    if kind.startswith("dead_letters."):
+        if "filter" in parameters:
+            named = parameters["filter"]["topic"]
+            return frozenset({named}) if named else None
+        counted = preview.get("topics", ())
+        is_whole = sum(count for _, count in counted) == len(parameters["targets"])
+        return frozenset(str(topic) for topic, _ in counted) if is_whole else None
+    return reach_of(kind, parameters, preview).topics or None
+
+
+def _begun(kind: str, parameters: Mapping[str, Any], reason: str, actor: Actor, allow: Allow | None) -> Operation:
+    row = desk.draft(kind, parameters, actor)
+    if allow is not None:
+        try:
+            allow(touched(row.kind, row.parameters, row.preview))
+        except RequestError:
+            row.delete()
+            raise
+    return desk.confirm(row.pk, actor, reason=reason, is_typing_needed=False)
+
+
+def _looked(name: str, parameters: Mapping[str, Any], allow: Allow | None) -> OperationPreview:
+    kind = kind_of(name)
+    checked = kind.checked(parameters)
+    preview = kind.preview(checked).as_row()
+    if allow is not None:
+        allow(touched(name, checked, preview))
+    return OperationPreview(kind=name, preview=_masked(name, preview))
+
+
+def shown_of(row: Operation) -> OperationShown:
+    """As the console keeps it; names of what it touches as the masks leave them."""
+    return OperationShown(
+        id=str(row.pk),
+        kind=row.kind,
+        state=row.state,
+        reason=row.reason,
+        total=row.total,
+        done=row.done,
+        results=row.results,
+        error=row.error or None,
+        created_ms=round(row.created_at.timestamp() * 1000),
+        finished_ms=round(row.finished_at.timestamp() * 1000) if row.finished_at is not None else None,
+        preview=_masked(row.kind, row.preview),
+    )
+
+
+def _masked(kind: str, preview: Mapping[str, Any]) -> dict[str, Any]:
+    return {**preview, "examples": masked_examples(kind, preview.get("examples", ()))}
+
+
+async def in_thread(work: Callable[[], Result]) -> Result:
+    """What `work` gives, which waits for the database or the broker; errors of operations become those of REST."""
+    return await asyncio.get_running_loop().run_in_executor(_threads, _with_database, work)
+
+
+def _with_database(work: Callable[[], Result]) -> Result:
+    try:
+        return work()
+    except (RequestError, ClientError):
+        raise
+    except errors.TooMany as error:
+        raise TooManyMatch(str(error)) from None
+    except errors.OperationError as error:
+        raise OperationRefused(str(error), error.field) from None
+    finally:
+        connection.close()
