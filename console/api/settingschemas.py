@@ -10,6 +10,7 @@ from .bulkschemas import BulkReason
 from .schemas import Text
 
 Queues = Annotated[int, Meta(ge=1, le=1_024)]
+Delay = Annotated[str, Meta(max_length=20, pattern="^[1-9][0-9]*(ms|s|m|h|d)$")]
 Expected = Meta(description="The change is refused unless these are the settings now.")
 OnlyLook = Annotated[bool, Meta(description="Answer what would be changed, or lost, and change nothing.")]
 
@@ -38,6 +39,14 @@ class GroupSettings(Struct, forbid_unknown_fields=True, kw_only=True):
     orderly: Annotated[bool, Meta(description="5.x clients get the messages of a queue in order.")] | UnsetType = UNSET
     retry_max_times: Annotated[int, Meta(ge=0, le=10_000)] | UnsetType = UNSET
     retry_policy: Literal["CUSTOMIZED", "EXPONENTIAL"] | UnsetType = UNSET
+    retry_delays: (
+        Annotated[str, Meta(description="CUSTOMIZED: 10s 30s 1m; empty: the broker's levels.")] | UnsetType
+    ) = UNSET
+    retry_first_delay: Annotated[Delay, Meta(description="EXPONENTIAL: of the first try.")] | UnsetType = UNSET
+    retry_longest_delay: Annotated[Delay, Meta(description="EXPONENTIAL: no try waits longer.")] | UnsetType = UNSET
+    retry_multiplier: Annotated[int, Meta(ge=1, description="EXPONENTIAL: from one try to the next.")] | UnsetType = (
+        UNSET
+    )
 
 
 class NewTopic(Struct, forbid_unknown_fields=True, kw_only=True):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from console.operations import retry_delays as delays
 from console.operations.errors import InvalidParameter
 
 #: 4 read, 2 write
@@ -20,7 +21,8 @@ Value = int | bool | str
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting: `choices`, or a whole number from `low` to `high`, or (neither) yes and no."""
+    """One setting: `choices`, a whole number from `low` to `high`, a text that `form` puts in its one form, or (none of
+    these) yes and no."""
 
     name: str
     read: Callable[[Fields], Value]
@@ -28,6 +30,12 @@ class Setting:
     choices: tuple[Value, ...] = ()
     low: int | None = None
     high: int | None = None
+    form: Callable[[str, Any], str] | None = None
+
+    @property
+    def is_text(self) -> bool:
+        """It is written."""
+        return self.form is not None
 
     @property
     def is_number(self) -> bool:
@@ -39,6 +47,8 @@ class Setting:
         value: Any = given
         if isinstance(given, str) and (self.is_number or isinstance(next(iter(self.choices), None), int)):
             value = int(given) if given.isascii() and given.isdigit() and len(given) < 10 else None
+        if self.form is not None:
+            return self.form(self.name, given)
         if self.choices:
             if isinstance(value, bool) or value not in self.choices:
                 listed = ", ".join(repr(each) for each in self.choices)
@@ -68,7 +78,16 @@ def _read_type(found: Fields) -> str:
 
 
 def _read_policy(found: Fields) -> str:
-    return str((found.get("groupRetryPolicy") or {}).get("type", "CUSTOMIZED"))
+    return str(delays.policy_of(found).get("type", "CUSTOMIZED"))
+
+
+def _growing_delay(name: str, part: str) -> Setting:
+    return Setting(
+        name,
+        lambda found: delays.text_of(delays.growth_of(found, part, delays.USUAL_GROWTH[part])),
+        lambda found, value: delays.with_growth(found, part, delays.delays_of(name, value)[0]),
+        form=delays.checked_delay,
+    )
 
 
 TOPIC = (
@@ -85,8 +104,18 @@ GROUP = (
     _plain("retry_max_times", "retryMaxTimes", 16, low=0, high=10_000),
     Setting(
         "retry_policy", _read_policy,
-        lambda found, value: {"groupRetryPolicy": {**(found.get("groupRetryPolicy") or {}), "type": value}},
-        choices=RETRY_POLICIES,
+        lambda found, value: {delays.POLICY: delays.policy_of(found) | {"type": value}}, choices=RETRY_POLICIES,
+    ),
+    Setting(
+        "retry_delays", delays.own_delays, lambda found, value: delays.with_own_delays(found, str(value)),
+        form=delays.checked_delays,
+    ),
+    _growing_delay("retry_first_delay", "initial"),
+    _growing_delay("retry_longest_delay", "max"),
+    Setting(
+        "retry_multiplier",
+        lambda found: delays.growth_of(found, "multiplier", delays.USUAL_GROWTH["multiplier"]),
+        lambda found, value: delays.with_growth(found, "multiplier", int(value)), low=1, high=100,
     ),
 )  # fmt: skip
 
@@ -114,5 +143,5 @@ def written(settings: tuple[Setting, ...], found: Fields, wanted: Mapping[str, V
     known = {each.name: each for each in settings}
     fields: dict[str, Any] = {}
     for name, value in wanted.items():
-        fields |= known[name].write(found, value)
+        fields |= known[name].write({**found, **fields}, value)
     return fields

@@ -24,6 +24,10 @@ def setting_title(name: str) -> str:
         "orderly": _("In order"),
         "retry_max_times": _("Tries again at most"),
         "retry_policy": _("Retry policy"),
+        "retry_delays": _("Customized: the delays"),
+        "retry_first_delay": _("Exponential: the first delay"),
+        "retry_longest_delay": _("Exponential: the longest delay"),
+        "retry_multiplier": _("Exponential: the multiplier"),
     }
     return words.get(name, name)
 
@@ -40,6 +44,7 @@ def setting_words(name: str, value: object) -> str:
         ("permission", 4): _("read only"),
         ("permission", 2): _("write only"),
         ("message_type", ""): _("not said"),
+        ("retry_delays", ""): _("the broker's levels"),
     }
     return words.get((name, value), str(value))
 

@@ -110,8 +110,14 @@ async def test_a_topic_and_a_group_are_made_and_deleted(api: httpx.AsyncClient, 
     assert (await api.request("PATCH", f"{BILLING}/settings", json=slower)).json()["results"] == {"changed": 1}
     shown = (await api.get(f"{BILLING}/settings")).json()["settings"]
     assert (shown["retry_max_times"], shown["retry_policy"], shown["consume_enabled"]) == (3, "EXPONENTIAL", True)
+    own = {"settings": {"retry_policy": "CUSTOMIZED", "retry_delays": "700ms 10s"}, "reason": "x"}
+    assert (await api.request("PATCH", f"{BILLING}/settings", json=own)).json()["results"] == {"changed": 1}
+    assert (await api.get(f"{BILLING}/settings")).json()["settings"]["retry_delays"] == "700ms 10s"
     assert (await api.delete(BILLING, params={"reason": "x"})).json()["results"] == {"deleted": 1}
     assert (await api.get(f"{BILLING}/settings")).json()["code"] == "group_not_found"
+
+
+SOON = {"name": "billing", "settings": {"retry_delays": "soon"}, "reason": "x"}
 
 
 @pytest.mark.parametrize(
@@ -120,6 +126,7 @@ async def test_a_topic_and_a_group_are_made_and_deleted(api: httpx.AsyncClient, 
         ("PATCH", SETTINGS, {"settings": {"write_queues": 0}, "reason": "x"}, 400, "invalid_request"),
         ("PATCH", SETTINGS, {"settings": {"permission": 7}, "reason": "x"}, 400, "invalid_request"),
         ("PATCH", SETTINGS, {"settings": {"size": 1}, "reason": "x"}, 400, "invalid_request"),
+        ("POST", "/api/v1/groups", SOON, 422, "operation_refused"),
         ("PATCH", SETTINGS, {"settings": {"order": True}}, 400, "invalid_request"),
         ("PATCH", "/api/v1/topics/order-x/settings", {"settings": {}, "reason": "x"}, 404, "topic_not_found"),
         ("PATCH", "/api/v1/topics/invoice/settings", {"settings": {}, "reason": "x"}, 403, "scope_missing"),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from console.operations import desk
+from console.operations import desk, setting_fields
 from console.operations.actor import CHANGE_SETTINGS, PERMISSIONS, Actor
 from console.operations.errors import InvalidParameter, NameNotTyped, NotAllowed, NotPossible
 from console.operations.rows import AuditEntry, Operation
@@ -144,6 +144,45 @@ def test_a_group_is_made_changed_put_back_and_deleted(stage: Stage, operator: Cl
         desk.confirm(desk.draft("groups.delete", {"name": "mail"}, ACTOR).pk, ACTOR, reason="because")
     do("groups.delete", name="mail")
     assert stage.admin.group_settings("mail") is None
+
+
+def test_the_delays_of_a_group_are_changed_and_put_back(stage: Stage, operator: Client) -> None:
+    do("groups.create", name="mail", settings={})
+    stage.mirror.run_once()
+    assert 'placeholder="10s 30s 1m"' in operator.get("/groups/mail/").content.decode()
+    wanted = {
+        "retry_delays": " 10s 90s",
+        "retry_policy": "EXPONENTIAL",
+        "retry_first_delay": "60s",
+        "retry_multiplier": "3",
+    }
+    row = do("groups.change", name="mail", settings=wanted)
+    found = stage.admin.group_settings("mail")
+    assert found is not None
+    assert found["groupRetryPolicy"] == {
+        "type": "EXPONENTIAL",
+        "customizedRetryPolicy": {"next": [10_000, 10_000, 10_000, 90_000]},
+        "exponentialRetryPolicy": {"initial": 60_000, "max": 7_200_000, "multiplier": 3},
+    }
+    shown = setting_fields.shown(setting_fields.GROUP, found)
+    assert (shown["retry_delays"], shown["retry_first_delay"], shown["retry_longest_delay"]) == ("10s 90s", "1m", "2h")
+    answer = operator.post(f"/settings/undo/{row.pk}/")
+    confirmed(operator, str(answer.headers["Location"]))
+    found = stage.admin.group_settings("mail")
+    assert found is not None
+    assert "customizedRetryPolicy" not in found["groupRetryPolicy"]
+    assert setting_fields.shown(setting_fields.GROUP, found)["retry_first_delay"] == "5s"
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [("retry_delays", "10"), ("retry_delays", "10s,1m"), ("retry_delays", "1s " * 101), ("retry_delays", 5),
+     ("retry_first_delay", ""), ("retry_first_delay", "1s 2s"), ("retry_longest_delay", "400d"),
+     ("retry_longest_delay", "0s"), ("retry_multiplier", "0")],
+)  # fmt: skip
+def test_delays_that_are_none_are_refused(name: str, wrong: object) -> None:
+    with pytest.raises(InvalidParameter):
+        setting_fields.checked(setting_fields.GROUP, {name: wrong})
 
 
 def test_deleting_a_group_says_that_its_consumers_bring_it_back(stage: Stage, operator: Client) -> None:
