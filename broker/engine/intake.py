@@ -259,8 +259,8 @@ class Intake:
 
 
 def _facts(properties: dict[str, str], level: int) -> Facts:
-    keys = (properties.get(name) for name in (UNIQUE_KEY, TAGS, KEYS))
-    return Facts(format_properties(properties), *keys, level)
+    said = properties.get
+    return Facts(format_properties(properties), said(UNIQUE_KEY), said(TAGS), said(KEYS), level)
 
 
 def _is_half(topic: str, facts: Facts, reconsume_times: int) -> bool:

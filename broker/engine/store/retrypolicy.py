@@ -45,7 +45,8 @@ def _exponential(said: Mapping[str, Any], step: int) -> int | None:
     )
     if initial is None or longest is None or multiplier is None:
         return None
-    return min(longest, initial * multiplier**step)
+    grown: int = initial * multiplier**step
+    return min(longest, grown)
 
 
 def _positive(value: object) -> int | None:
