@@ -9,16 +9,20 @@ from __future__ import annotations
 import json
 import types
 import zlib
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from console.queries.shapes.evidence import Evidence
 from console.queries.shapes.timers import Stretch, WheelSlot
 
 Shape = TypeVar("Shape")
+Reader = Callable[[Any], Any]
 _UNSAID = Evidence("", None, True)
+#: what is JSON already: most of all values
+_JSON = frozenset((int, str, float, bool, type(None)))
 
 
 def pack(shape: Any) -> bytes:
@@ -33,6 +37,8 @@ def unpack(kind: type[Shape], packed: bytes) -> Shape:
 
 
 def _plain(value: Any) -> Any:
+    if type(value) in _JSON:
+        return value
     if isinstance(value, Evidence):
         return None
     if isinstance(value, Stretch):
@@ -76,38 +82,57 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def _shape(kind: Any, value: Any) -> Any:
+    reader = _reader(kind)
+    return value if reader is None else reader(value)
+
+
+@cache
+def _reader(kind: Any) -> Reader | None:
+    """What makes a value of this kind from its JSON; None: it is one already."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
-        return None if value is None else _shape(next(each for each in inner if each is not type(None)), value)
+        reader = _reader(next(each for each in inner if each is not type(None)))
+        return None if reader is None else lambda value: None if value is None else reader(value)
     if kind is Evidence:
-        return _UNSAID
+        return lambda value: _UNSAID
     if kind is Stretch:
-        return _stretch(*value)
+        return lambda value: _stretch(*value)
     if origin is tuple:
-        return _tuple(inner, value)
+        return partial(_tuple, inner)
     if origin is frozenset:
-        return frozenset(value or ())
+        return lambda value: frozenset(value or ())
     if is_dataclass(kind):
-        return _row(kind, value or {})
-    return kind(value) if isinstance(kind, type) and issubclass(kind, Enum) else value
+        return lambda value: _table(kind, value or {}, [(value or {}).values()])[0]
+    return kind if isinstance(kind, type) and issubclass(kind, Enum) else None
 
 
 def _tuple(inner: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
     if inner[1:] != (Ellipsis,):
         return tuple(_shape(each, part) for each, part in zip(inner, value, strict=True))
     if isinstance(value, dict):
-        return tuple(_row(inner[0], dict(zip(value["f"], row, strict=True))) for row in value["r"])
+        return tuple(_table(inner[0], value["f"], value["r"]))
     return tuple(_shape(inner[0], part) for part in value or ())
 
 
-def _row(kind: Any, given: dict[str, Any]) -> Any:
-    hints, found = _hints(kind), {}
-    for each in fields(kind):
-        if each.name in given:
-            found[each.name] = _shape(hints[each.name], given[each.name])
-        elif each.default is MISSING and each.default_factory is MISSING:
-            found[each.name] = _shape(hints[each.name], None)
-    return kind(**found)
+def _table(kind: Any, names: Iterable[str], rows: Iterable[Iterable[Any]]) -> list[Any]:
+    """Rows of one kind, each with values for these fields; the others have their defaults, or are unknown."""
+    hints = _hints(kind)
+    known, said = {each.name: each for each in fields(kind)}, set(names)
+    columns = [(name, _reader(hints[name]) if name in known else None) for name in names]
+    blank = {
+        name: _shape(hints[name], None)
+        for name, each in known.items()
+        if name not in said and each.default is MISSING and each.default_factory is MISSING
+    }  # fmt: skip
+    found = []
+    for row in rows:
+        given = {
+            name: value if reader is None else reader(value)
+            for (name, reader), value in zip(columns, row, strict=True)
+            if name in known
+        }  # fmt: skip
+        found.append(kind(**{**blank, **given}))
+    return found
 
 
 def _stretch(start_ms: int, step_ms: int, length: int, counts: list[int]) -> Stretch:
