@@ -40,20 +40,12 @@ def fill(stage: Stage) -> dict[str, str]:
     last = stage.admin.timers(test_timers.now_ms(), 2**62).items[-1]
     cancelled = desk.start("timers.cancel", {"targets": [{"position": last.position}]}, actor, reason="to show")
     back = desk.start("timers.take_back", {"operation": str(cancelled.pk)}, actor, reason="to show")
-    waits = desk.draft("timers.pause", {}, actor)
-    Operation.objects.filter(pk=waits.pk).update(
-        state=Operation.State.WAITING, waits_until=timezone.now() + timedelta(hours=1), reason="to show", actor="anna",
-        created_by=None,
-    )  # fmt: skip
+    waits = waiting(actor)
     committed = desk.draft("transactions.commit", {"filter": {}, "is_all": True}, actor)
     changed = desk.draft("topics.change", {"name": "orders", "settings": {"read_queues": 1}}, actor)
     deleted = desk.draft("groups.delete", {"name": "billing"}, actor)
     keeping.take()
-    owner = get_user_model().objects.get(username="operator")
-    for number, address in enumerate(("/groups/?search=bil", "/topics/?kind=normal", "/groups/?search=" + "x" * 500)):
-        found = address_of(address)
-        assert found is not None
-        keep(owner, found, f"{number} {HOSTILE[number]}"[:60], is_shared=True)
+    save_views()
     half, parked, decided = (stage.admin.transactions(state).items[0] for state in ("open", "parked", "decided"))
     return {
         "overview": "/", "schedule": "/schedule/", "lane": "/schedule/17/", "empty lane": "/schedule/3/",
@@ -85,3 +77,22 @@ def fill(stage: Stage) -> dict[str, str]:
         "a saved view": "/groups/?search=bil", "components": "/design/",
         "nothing there": "/topics/there-is-none/",
     }  # fmt: skip
+
+
+def waiting(actor: Actor) -> Operation:
+    """An operation of somebody else that waits for a second person."""
+    row = desk.draft("timers.pause", {}, actor)
+    Operation.objects.filter(pk=row.pk).update(
+        state=Operation.State.WAITING, waits_until=timezone.now() + timedelta(hours=1), reason="to show", actor="anna",
+        created_by=None,
+    )  # fmt: skip
+    return row
+
+
+def save_views() -> None:
+    """Views with hostile names, one with a long filter."""
+    owner = get_user_model().objects.get(username="operator")
+    for number, address in enumerate(("/groups/?search=bil", "/topics/?kind=normal", "/groups/?search=" + "x" * 500)):
+        found = address_of(address)
+        assert found is not None
+        keep(owner, found, f"{number} {HOSTILE[number]}"[:60], is_shared=True)
