@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export DJANGO_SETTINGS_MODULE := console.settings
 
-.PHONY: help run dashboards test check bench interop soak format pins database-url redis-url needs interop-needs bench-needs
+.PHONY: help run dashboards test check bench interop soak screens format pins database-url redis-url needs interop-needs bench-needs
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /: /' | awk -F': ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -32,6 +32,9 @@ bench: .venv/.dev bench-needs  ## side by side with Apache RocketMQ, printed as 
 
 soak: .venv/.dev  ## the long form of the crash and property tests
 	$(BIN)/python -m pytest -m soak
+
+screens: .venv/.dev needs  ## take the pictures of docs/screens again
+	$(BIN)/python -m pytest -q tests/browser/screens.py
 
 format: .venv/.dev  ## put the code into its form
 	$(BIN)/ruff format .
