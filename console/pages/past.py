@@ -89,9 +89,9 @@ def asked_of(request: HttpRequest, field: str = FIELD) -> Asked:
     if not text:
         return Asked()
     errors: dict[str, str] = {}
-    at_ms = _time_of_day(text)
-    if at_ms is None:
-        at_ms = bound_ms(text, field, errors)
+    zone: Any = get_current_timezone()
+    moment = last_time_of_day(text, datetime.fromtimestamp(now_ms() / 1000, UTC).astimezone(zone))
+    at_ms = bound_ms(text, field, errors) if moment is None else round(moment.timestamp() * 1000)
     return Asked(text, at_ms, errors.get(field, ""))
 
 
@@ -107,13 +107,11 @@ def status_of(*asked: Asked) -> int:
     return 422 if any(each.error for each in asked) else 200
 
 
-def _time_of_day(text: str) -> int | None:
-    """02:30 is the last time that it was half past two on the console's clock."""
+def last_time_of_day(text: str, now: datetime) -> datetime | None:
+    """02:30 is the last time that it was half past two; None for what is no time of day."""
     match = _CLOCK.fullmatch(text)
     if match is None:
         return None
     hour, minute, second = (int(part or 0) for part in match.groups())
-    zone: Any = get_current_timezone()
-    now = datetime.fromtimestamp(now_ms() / 1000, UTC).astimezone(zone)
     moment = now.replace(hour=hour, minute=minute, second=second, microsecond=0)
-    return round((moment if moment <= now else moment - timedelta(days=1)).timestamp() * 1000)
+    return moment if moment <= now else moment - timedelta(days=1)
