@@ -5,7 +5,6 @@ Words do not count, so that a better sentence needs no new pictures; elements, c
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
 import re
@@ -19,17 +18,15 @@ COMMAND = "make screens"
 
 _SENTENCE = re.compile(r"{%\s*(blocktranslate)\b.*?{%\s*endblocktranslate\s*%}|{%\s*(translate)\b[^%]*%}", re.DOTALL)
 _COMMENT = re.compile(r"{#.*?#}|/\*.*?\*/", re.DOTALL)
+_IN_CODE = re.compile(r'"""(?s:.*?)"""|^\s*#.*$', re.MULTILINE)
 _BLANKS = re.compile(r"\s+")
 
 
 def structure(path: Path) -> str:
     """What of a file is seen in a picture: a template without its sentences, a style without its comments, code
-    without its docstrings.
+    without its docstrings and comments. By its text, which every Python reads alike.
     """
-    text = path.read_text(encoding="utf-8")
-    if path.suffix == ".py":
-        return ast.dump(_without_docstrings(ast.parse(text)))
-    text = _COMMENT.sub("", text)
+    text = (_IN_CODE if path.suffix == ".py" else _COMMENT).sub("", path.read_text(encoding="utf-8"))
     if path.suffix == ".html":
         text = _SENTENCE.sub(lambda found: found[1] or found[2], text)
     return _BLANKS.sub(" ", text).strip()
@@ -62,16 +59,3 @@ def write_manifest(pictures: dict[str, dict[str, Any]]) -> None:
 def digest(path: Path) -> str:
     """Of a picture."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _without_docstrings(tree: ast.Module) -> ast.Module:
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if (
-            isinstance(body, list)
-            and body
-            and isinstance(body[0], ast.Expr)
-            and isinstance(body[0].value, ast.Constant)
-        ):
-            del body[0]
-    return tree

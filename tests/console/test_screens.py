@@ -50,7 +50,7 @@ def test_every_page_of_the_rail_has_a_picture() -> None:
         ("a.html", "{% if a %}<b></b>{% endif %}", "{% if b %}<b></b>{% endif %}", False),
         ("a.css", "a { color: red } /* why */", "a {\n  color: red }", True),
         ("a.css", "a { color: red }", "a { color: blue }", False),
-        ("a.py", '"""One."""\nx = 1', '"""Two."""\nx = 1  # why', True),
+        ("a.py", '"""One."""\nx = 1', '"""Two,\nand more."""\n# why\nx = 1', True),
         ("a.py", "x = 1", "x = 2", False),
     ],
 )
