@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import admin, messages
+from django.contrib.admin.views.main import ChangeList
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -13,12 +16,14 @@ from broker.client import ClientError
 from broker.models import ConsumerGroup, HalfMessage
 from console import credentials
 from console.access.admin import MaskRuleAdmin, TopicPermissionAdmin
+from console.access.masking import Masks, masks
 from console.alerts.admin import AlertAdmin, AlertRuleAdmin, SilenceAdmin
 from console.checkback.admin import CheckAddressAdmin
 from console.models import ApiToken, AuditEntry
 from console.operations import desk
 from console.operations.actor import RESEND_DEAD_LETTERS, STEER_TRANSACTIONS, Actor
 from console.operations.errors import OperationError
+from console.operations.masked import masked_result
 
 __all__ = [
     "AlertAdmin", "AlertRuleAdmin", "ApiTokenAdmin", "AuditEntryAdmin", "CheckAddressAdmin", "HalfMessageAdmin",
@@ -62,6 +67,13 @@ class AuditEntryAdmin(admin.ModelAdmin):
     search_fields = ("actor", "reason", "operation")
     date_hierarchy = "at"
 
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> AuditEntry | None:
+        """As the masks leave it."""
+        row = super().get_object(request, object_id, from_field)
+        if row is not None:
+            row.result = masked_result(row.kind, row.result)
+        return row
+
     def has_add_permission(self, request: HttpRequest) -> bool:
         """The operations write them."""
         return False
@@ -73,6 +85,25 @@ class AuditEntryAdmin(admin.ModelAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: AuditEntry | None = None) -> bool:
         """Never."""
         return False
+
+
+class MaskedList(ChangeList):
+    """Rows of messages without what rules of masks hide."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        """One page."""
+        super().get_results(request)
+        hide = masks()
+        self.result_list = [_masked(row, hide) for row in self.result_list]
+
+
+def _masked(row: HalfMessage, hide: Masks) -> HalfMessage:
+    """Never saved: these pages change nothing."""
+    masked = hide.of(row.topic)
+    row.keys = [masked["KEYS"]] if row.keys and "KEYS" in masked else row.keys
+    row.tag = masked.get("TAGS", row.tag) if row.tag else row.tag
+    row.transaction_id = masked.get("UNIQ_KEY", row.transaction_id) if row.transaction_id else row.transaction_id
+    return row
 
 
 @admin.register(HalfMessage)
@@ -88,6 +119,15 @@ class HalfMessageAdmin(ReadOnlyAdmin):
     search_fields = ("transaction_id", "topic", "group")
     ordering = ("-offset",)
     actions = ("commit", "roll_back", "check_now", "resume")
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> HalfMessage | None:
+        """As the masks leave it."""
+        row = super().get_object(request, object_id, from_field)
+        return None if row is None else _masked(row, masks())
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        """The list as the masks leave it."""
+        return MaskedList
 
     def has_steer_permission(self, request: HttpRequest) -> bool:
         """Who may decide transactions."""

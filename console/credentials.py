@@ -33,7 +33,9 @@ CONSUME = "consume"
 SETTINGS = "settings"
 #: to delete one: the same to a token, another action to policies
 DELETE = "settings.delete"
-ACTIONS = (PUBLISH, READ, ADMIN, CONSUME, SETTINGS)
+#: to read what rules of masks hide: of topics, by their beginning; needs `read`, too
+UNMASK = "unmask"
+ACTIONS = (PUBLISH, READ, ADMIN, CONSUME, SETTINGS, UNMASK)
 #: How often the time of last use is written.
 USED_INTERVAL = timedelta(minutes=1)
 
@@ -97,6 +99,10 @@ class Grant:
         own = action.partition(".")[0]
         return any(own in scope.actions and name.startswith(scope.prefix) for scope in self.scopes)
 
+    def unmasks(self, topic: str) -> bool:
+        """Whether it sees what is masked of the topic; only what its own scopes say, policies know no masks."""
+        return any(UNMASK in scope.actions and topic.startswith(scope.prefix) for scope in self.scopes)
+
     def scopes_allow_somewhere(self, action: str) -> bool:
         """Whether the token's own scopes allow the action on any name."""
         if not self.scopes:
@@ -110,6 +116,7 @@ def scope_rows(
     admin: Iterable[str] = (),
     consume: Iterable[str] = (),
     settings: Iterable[str] = (),
+    unmask: Iterable[str] = (),
 ) -> list[dict[str, Any]]:
     """Scopes as they are stored, from prefixes of topics, for `admin` of producer groups (``*``: every one).
 
@@ -118,7 +125,9 @@ def scope_rows(
     Raises ValueError.
     """
     allowed: dict[str, list[str]] = {}
-    given_of = {PUBLISH: publish, READ: read, ADMIN: admin, CONSUME: consume, SETTINGS: settings}
+    given_of = {
+        PUBLISH: publish, READ: read, ADMIN: admin, CONSUME: consume, SETTINGS: settings, UNMASK: unmask,
+    }  # fmt: skip
     for action, prefixes in given_of.items():
         for given in prefixes:
             prefix = "" if given == "*" else given.removesuffix("*")

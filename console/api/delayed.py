@@ -117,12 +117,13 @@ async def values(request: Request, grant: Grant, room: Room) -> Response:
     except ValueError:
         raise InvalidParameter("This is no cursor of a page before.") from None
     _there(data.evidence)
+    hiding = await room.grants.hiding(grant)
     rows = [
         DelayedValue(
             handle=row.handle, due_ms=row.due_ms, value=row.text, codec=row.codec, packing=row.packing or None,
             size_bytes=row.size_bytes, is_hex=row.is_hex, is_whole=row.is_whole, is_poison=row.is_poison,
         )
-        for row in data.values
+        for row in (hiding.row(each, name) for each in data.values)
     ]  # fmt: skip
     return json_answer(DelayedValues(now_ms=data.now_ms, values=rows, cursor=data.cursor))
 

@@ -24,12 +24,14 @@ from starlette.requests import Request
 
 from broker.client import AsyncAdmin
 from console import credentials
+from console.access.masking import Masks, masks
 from console.access.policies import PoliciesOfUser
 from console.credentials import PUBLISH, Grant
 
 from .boundusers import BoundUsers
 from .database import close_connection, with_database
 from .errors import PolicyDenies, ScopeMissing, TokenInvalid, TokenMissing, TokensUnreadable, TooManyRequests
+from .hiding import Hiding
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +50,7 @@ class Grants:
         self._users = BoundUsers(admin)
         self._known: dict[bytes, tuple[float, Grant | None]] = {}
         self._checking: dict[bytes, asyncio.Task[Grant | None]] = {}
+        self._masks: tuple[float, Masks] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="api-grants")
 
     async def of(self, request: Request) -> Grant:
@@ -100,6 +103,14 @@ class Grants:
             self._known.clear()
         self._known[key] = (asked + CACHE_S, grant)
         return grant
+
+    async def hiding(self, grant: Grant) -> Hiding:
+        """What the rules of masks hide from the token; raises TokensUnreadable where they cannot be read."""
+        known = self._masks
+        if known is None or known[0] <= time.monotonic():
+            asked = time.monotonic()
+            known = self._masks = (asked + CACHE_S, await self._in_thread(masks))
+        return Hiding(known[1], grant)
 
     async def signed_in(self, request: Request, cookie: str) -> bool:
         """Whether the request comes with the session of somebody who is signed in to the console."""

@@ -17,9 +17,9 @@ from starlette.responses import Response
 
 from broker.client import BrokerUnreachable
 from broker.client.names import check_group, check_topic
-from console import queries
 from console.credentials import CONSUME, PUBLISH, READ, SETTINGS, Grant
 from console.operations.actor import RESEND_DEAD_LETTERS, RESET_OFFSETS
+from console.queries.dead_letters import dead_letters as letters_of
 from console.queries.shapes.dead_letters import DeadLetter, DeadLetterFilter, DeadLetterPage
 from console.queries.shapes.evidence import StaleReason
 
@@ -47,10 +47,11 @@ async def dead_letters(request: Request, grant: Grant, room: Room) -> Response:
     bounds = [parameter_ms(given[name], name) if name in given else None for name in ("from", "to")]
     wanted = DeadLetterFilter(given.get("topic", "")[:255], given.get("key", "")[:255], *bounds)
     after = _after(given.get("cursor"))
-    found: DeadLetterPage = await in_thread(lambda: queries.dead_letters(group, wanted, after))
+    found: DeadLetterPage = await in_thread(lambda: letters_of(group, wanted, after))
     if found.evidence.stale_reason not in (None, StaleReason.NOT_THERE):
         raise BrokerUnreachable(found.evidence.source, found.evidence.detail)
-    rows = [_letter(row) for row in found.rows if grant.allows(READ, row.topic)]
+    hiding = await room.grants.hiding(grant)
+    rows = [_letter(hiding.row(row, row.topic)) for row in found.rows if grant.allows(READ, row.topic)]
     cursor = None if found.following is None else "{}-{}".format(*found.following)
     return json_answer(DeadLetterRows(letters=rows, cursor=cursor))
 

@@ -59,7 +59,8 @@ async def message(request: Request, grant: Grant, room: Room) -> Response:
     topic = real_topic(found)
     if not grant.allows(READ, topic):
         raise MessageNotFound
-    return json_answer(await _shown(found, topic, broker or await _broker_of(found, room), room))
+    hiding = await room.grants.hiding(grant)
+    return json_answer(hiding.message(await _shown(found, topic, broker or await _broker_of(found, room), room)))
 
 
 async def _by_identifier(wanted: MessageIdentifier, grant: Grant, room: Room) -> tuple[str, Message]:
@@ -71,7 +72,7 @@ async def _by_identifier(wanted: MessageIdentifier, grant: Grant, room: Room) ->
         if error.code in _NOT_THERE:
             raise MessageNotFound from None
         raise
-    if found.unique_key != wanted.unique_key or real_topic(found) != wanted.topic:
+    if wanted.unique_key not in ("", found.unique_key) or real_topic(found) != wanted.topic:
         raise MessageNotFound
     return wanted.broker, found
 

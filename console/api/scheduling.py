@@ -10,6 +10,7 @@ from msgspec import to_builtins
 from starlette.requests import Request
 from starlette.responses import Response
 
+from broker.client import BrokerRefused
 from broker.client.names import check_topic
 from broker.client.timers import Action, BadHandle, Steered, TimerTarget, read_handle
 from broker.client.timing import check_schedule_key
@@ -33,7 +34,8 @@ from .errors import (
     TimerUnknown,
 )
 from .grants import require
-from .identifiers import parse, written
+from .identifiers import MessageIdentifier, parse, written
+from .life import TIMER_TOPIC
 from .looking import by_offset_id, is_offset_id, only_parameters, real_topic
 from .moments import moment_ms, written_moment
 from .reading import decode, read_body
@@ -103,7 +105,10 @@ async def _named(request: Request, grant: Grant, room: Room, *parameters: str) -
     if text.startswith("m1"):
         wanted = parse(text)
         require(grant, PUBLISH, wanted.topic)
-        return _target(wanted.topic, wanted.unique_key, wanted.position), await room.admin.address_of(wanted.broker)
+        address = await room.admin.address_of(wanted.broker)
+        if not wanted.unique_key:
+            await _check_topic_at(wanted, address, room)
+        return _target(wanted.topic, wanted.unique_key, wanted.position), address
     if is_offset_id(text):
         found = await by_offset_id(text.upper(), room)
         require(grant, PUBLISH, real_topic(found))
@@ -116,6 +121,16 @@ async def _named(request: Request, grant: Grant, room: Room, *parameters: str) -
     return TimerTarget(handle=text), await room.admin.address_of(handle.broker)
 
 
+async def _check_topic_at(wanted: MessageIdentifier, address: str, room: Room) -> None:
+    """Raise TimerUnknown unless the record is of the topic that the id says: anybody can write an id."""
+    try:
+        found = await room.admin.message_at(wanted.position, topic=TIMER_TOPIC, address=address)
+    except BrokerRefused:
+        raise TimerUnknown("No waiting message with this id is known.") from None
+    if real_topic(found) != wanted.topic:
+        raise TimerUnknown("No waiting message with this id is known.")
+
+
 def _target(topic: str, unique_key: str | None, position: int) -> TimerTarget:
     """By its unique key, which it keeps when it is rescheduled; by its position if it has none."""
     return TimerTarget(topic=topic, unique_key=unique_key) if unique_key else TimerTarget(position=position)
@@ -126,9 +141,9 @@ async def _steer(
     due_ms: int | None = None,
 ) -> Response:  # fmt: skip
     kind = f"timers.{action}"
-    parameters = {"targets": [to_builtins(target)], **({"due_ms": due_ms} if due_ms is not None else {})}
+    moment = {"due_ms": due_ms} if due_ms is not None else {}
     if second_person.is_needed(kind, ONE):
-        return await begun(kind, parameters, reason, actor_of(grant))
+        return await begun(kind, {"targets": [to_builtins(target)], **moment}, reason, actor_of(grant))
     answer = await room.admin.steer_timers(
         action, [target], reason=reason, due_ms=due_ms, reference=f"token {grant.name}", address=address
     )
@@ -138,7 +153,9 @@ async def _steer(
     operation = None
     if steered.outcome != "already_cancelled":
         item = Target({"position": steered.position}, _label(steered))
-        operation = await room.recorder.keep(kind, parameters, item, result_of(steered), grant, reason)
+        operation = await room.recorder.keep(
+            kind, {"targets": [item.target], **moment}, item, result_of(steered), grant, reason
+        )  # fmt: skip
     return json_answer(await _told(steered, address, room, operation))
 
 

@@ -33,15 +33,21 @@ async def transaction(request: Request, grant: Grant, room: Room) -> Response:
     named = parse(text) if text.startswith("m1") else None
     if named is not None:
         require(grant, READ, named.topic)
+    hiding = await room.grants.hiding(grant)
     try:
         found = await _found(named, text, room)
     except NotSupported:
-        return json_answer(await _polled(named, text, grant))
-    is_named = named is None or (found.topic, found.transaction_id) == (named.topic, named.unique_key)
+        polled = await _polled(named, text, grant)
+        hiding.transaction(polled.transaction)
+        return json_answer(polled)
+    is_named = named is None or (
+        found.topic == named.topic and named.unique_key in ("", found.transaction_id)
+    )  # fmt: skip
     if not is_named or not grant.allows(READ, found.topic):
         raise MessageNotFound
     broker = named.broker if named is not None else (await room.admin.brokers())[0].name
-    return json_answer(TransactionLifeShown(now_ms=found.now_ms, transaction=shown(found, broker), life=_life(found)))
+    told = hiding.transaction(shown(found, broker))
+    return json_answer(TransactionLifeShown(now_ms=found.now_ms, transaction=told, life=_life(found)))
 
 
 async def _found(named: MessageIdentifier | None, text: str, room: Room) -> TransactionLife:

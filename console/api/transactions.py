@@ -174,7 +174,8 @@ async def transactions(request: Request, grant: Grant, room: Room) -> Response:
         older_than_ms=_whole(request, "older_than_ms", 0, 2**53),
     )
     broker = (await room.admin.brokers())[0].name
-    rows = [shown(each, broker) for each in page.items if grant.allows(READ, each.topic)]
+    hiding = await room.grants.hiding(grant)
+    rows = [hiding.transaction(shown(each, broker)) for each in page.items if grant.allows(READ, each.topic)]
     following = None if page.following is None else str(page.following)
     return json_answer(TransactionRows(now_ms=page.now_ms, transactions=rows, cursor=following))
 
@@ -203,7 +204,7 @@ async def named(text: str, grant: Grant, room: Room) -> Half:
         half = _half_of(await _found(room, position=wanted.position, address=address), wanted.broker, address)
     except NotSupported:
         half = await _pulled(wanted.position, wanted.broker, address, room)
-    if half.topic != wanted.topic or half.transaction_id != wanted.unique_key:
+    if half.topic != wanted.topic or wanted.unique_key not in ("", half.transaction_id):
         raise MessageNotFound
     return half
 

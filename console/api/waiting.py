@@ -51,7 +51,8 @@ async def timers(request: Request, grant: Grant, room: Room) -> Response:
         limit=_whole(request, "limit", 100, 1, MOST_ROWS), cursor=given.get("cursor"),
     )  # fmt: skip
     broker = (await room.admin.brokers())[0].name
-    rows = [_row(each, broker) for each in page.items if grant.allows(READ, each.topic)]
+    hiding = await room.grants.hiding(grant)
+    rows = [hiding.timer(_row(each, broker)) for each in page.items if grant.allows(READ, each.topic)]
     return json_answer(TimerRows(now_ms=page.now_ms, timers=rows, cursor=page.cursor))
 
 

@@ -82,7 +82,7 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
     items = row.items.filter(number__gt=after)
     found = list((items.filter(outcome=outcome) if outcome else items)[: ITEMS + 1])
     kind = KINDS[row.kind]
-    hide = _masks_of(row.kind)
+    hide = masks_of(row.kind)
     return OperationPage(
         row=row,
         now_ms=now_ms(),
@@ -117,7 +117,7 @@ def _masked_preview(row: Operation, hide: Masks) -> Preview:
 
 def masked_examples(kind: str, examples: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Those of a preview, as they may be seen: where they are messages, they are named by a key or a value."""
-    return _masked_examples(examples, _masks_of(kind))
+    return _masked_examples(examples, masks_of(kind))
 
 
 def _masked_examples(examples: Iterable[Mapping[str, Any]], hide: Masks) -> list[dict[str, Any]]:
@@ -127,8 +127,9 @@ def _masked_examples(examples: Iterable[Mapping[str, Any]], hide: Masks) -> list
     ]
 
 
-def _masks_of(kind: str) -> Masks:
-    return masks() if kind.startswith(_OF_MESSAGES) else Masks()
+def masks_of(kind: str, rules: Masks | None = None) -> Masks:
+    """The rules for what operations of this kind are about; none where that has no names of messages."""
+    return (masks() if rules is None else rules) if kind.startswith(_OF_MESSAGES) else Masks()
 
 
 def _masked_item(item: OperationItem, hide: Masks) -> OperationItem:

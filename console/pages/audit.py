@@ -12,8 +12,10 @@ from django.shortcuts import render
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
+from console.access.masking import masks
 from console.access.topics import eyes
 from console.live import number
+from console.operations.masked import masked_result
 from console.operations.moments import bound_ms
 from console.operations.reading import seen_operations
 from console.operations.registry import KINDS
@@ -65,10 +67,12 @@ def data(request: HttpRequest, form: str) -> HttpResponse | StreamingHttpRespons
 
 
 def _rows(entries: QuerySet[AuditEntry]) -> Iterator[Mapping[str, object]]:
+    rules = masks()
     for entry in entries.iterator(2_000):
         yield {
             "at": entry.at.isoformat(), "actor": entry.actor, "what": entry.what, "kind": entry.kind,
-            "operation": str(entry.operation or ""), "reason": entry.reason, "result": entry.result,
+            "operation": str(entry.operation or ""), "reason": entry.reason,
+            "result": masked_result(entry.kind, entry.result, rules),
         }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from django import template
 
+from console.operations.masked import masked_parameters
 from console.operations.rest_calls import rest_call
 from console.operations.rows import Operation
 
@@ -17,7 +18,7 @@ register = template.Library()
 @register.simple_tag(takes_context=True)
 def same_call(context: template.Context, row: Operation) -> str:
     """The REST call that does the same, for a shell; empty where there is none."""
-    call = rest_call(row.kind, row.parameters)
+    call = rest_call(row.kind, masked_parameters(row.kind, row.parameters))
     return _curl(context, *call) if call is not None else ""
 
 
@@ -33,14 +34,15 @@ def _curl(context: template.Context, method: str, path: str, body: dict[str, Any
 @register.filter
 def shell_call(row: Operation) -> str:
     """The same in a shell of the machine that runs the console."""
-    given = json.dumps(row.parameters, ensure_ascii=False)
+    given = json.dumps(masked_parameters(row.kind, row.parameters), ensure_ascii=False)
     return f"manage.py operate {row.kind} {shlex.quote(given)} \\\n  --reason ... --run"
 
 
 @register.filter
 def python_call(row: Operation) -> str:
     """The same in Python, where Django is set up; `user` is who does it."""
+    given = masked_parameters(row.kind, row.parameters)
     return (
         "from console.operations import desk\nfrom console.operations.actor import Actor\n\n"
-        f"desk.start({row.kind!r}, {row.parameters!r},\n           Actor.of(user), reason=...)"
+        f"desk.start({row.kind!r}, {given!r},\n           Actor.of(user), reason=...)"
     )

@@ -13,7 +13,9 @@ import pytest
 from django.db import DatabaseError, connection
 
 from broker.remoting.service import BrokerService
+from console import credentials
 from console.api import recorder
+from console.api.identifiers import parse, written
 from console.operations import desk
 from console.operations.actor import Actor
 from console.operations.rows import AuditEntry, Operation
@@ -109,6 +111,23 @@ async def test_a_cancel_and_a_move_are_taken_back(api: httpx.AsyncClient) -> Non
     back = await api.post(cancelled.json()["operation"] + ":take-back", json={"reason": "a mistake"})
     assert back.json()["results"] == {"taken_back": 1}
     assert await waiting(api) == before
+
+
+async def test_an_id_that_somebody_wrote_reaches_no_topic_but_its_own(api: httpx.AsyncClient) -> None:
+    sent = await send(api, schedule_key="order-1")
+    real = parse(sent["id"])
+    scopes = credentials.scope_rows(["pay"], [])
+    own = (await in_database(lambda: credentials.create("pay", scopes)))[1]
+    forged = written(real.broker, "pay", real.position, "")
+    for method, tail in (("DELETE", "/schedule"), ("PATCH", "/schedule"), ("POST", ":deliver-now")):
+        answer = await api.request(
+            method, f"/api/v1/messages/{forged}{tail}", headers={"authorization": f"Bearer {own}"},
+            json={"delay_ms": 5} if method == "PATCH" else None,
+        )  # fmt: skip
+        assert (answer.status_code, answer.json()["code"]) == (404, "timer_unknown"), answer.text
+    assert await waiting(api) == [("order-1", sent["due_ms"])]
+    right = written(real.broker, "orders", real.position, "")
+    assert (await api.delete(f"/api/v1/messages/{right}/schedule")).json()["outcome"] == "cancelled"
 
 
 @pytest.mark.parametrize(("action", "outcome"), [("commit", "committed"), ("rollback", "rolled_back")])

@@ -37,6 +37,10 @@ class Command(BaseCommand):
             help="topics and consumer groups to make, change and delete; * all",
         )  # fmt: skip
         create.add_argument(
+            "--unmask", action="append", default=[], metavar="PREFIX",
+            help="topics of which it reads what rules of masks hide, as well; * all",
+        )  # fmt: skip
+        create.add_argument(
             "--access-user", default="", metavar="USER",
             help="user of the brokers' access control whose policies decide, too (alone, if no prefix is given)",
         )  # fmt: skip
@@ -53,8 +57,9 @@ class Command(BaseCommand):
     def _create(self, options: dict[str, Any]) -> None:
         try:
             scopes = credentials.scope_rows(
-                options["publish"], options["read"], options["admin"], options["consume"], options["setting_prefixes"]
-            )
+                options["publish"], options["read"], options["admin"], options["consume"], options["setting_prefixes"],
+                options["unmask"],
+            )  # fmt: skip
         except ValueError as error:
             raise CommandError(str(error)) from None
         if not scopes and not options["access_user"]:

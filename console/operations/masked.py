@@ -1,0 +1,39 @@
+"""Parameters of operations as others may see them: the names of what they are about may be masked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from console.access.masking import Masks
+from console.operations.reading import masks_of
+
+#: names in a target, and the property that each is
+_NAMES = {"scheduleKey": "ESC_SCHEDULE_KEY", "uniqueKey": "UNIQ_KEY", "handle": "UNIQ_KEY"}
+
+
+def masked_parameters(kind: str, parameters: Mapping[str, Any], rules: Masks | None = None) -> dict[str, Any]:
+    """The same, but for keys by which it names messages that are masked; `rules`: those that were read already."""
+    hide, shown = masks_of(kind, rules), dict(parameters)
+    if not hide.rules:
+        return shown
+    if isinstance(shown.get("targets"), list):
+        shown["targets"] = [_target(target, hide) for target in shown["targets"]]
+    chosen = shown.get("filter")
+    if isinstance(chosen, Mapping) and chosen.get("key"):
+        shown["filter"] = {**chosen, "key": hide.name(chosen.get("topic") or None) or chosen["key"]}
+    return shown
+
+
+def _target(target: Any, hide: Masks) -> Any:
+    if not isinstance(target, Mapping):
+        return target
+    masked = hide.of(target.get("topic"))
+    return {name: masked.get(_NAMES.get(name, ""), given) for name, given in target.items()}
+
+
+def masked_result(kind: str, result: Mapping[str, Any], rules: Masks | None = None) -> dict[str, Any]:
+    """What an entry of the audit keeps, which may be parameters."""
+    if not isinstance(result.get("parameters"), Mapping):
+        return dict(result)
+    return {**result, "parameters": masked_parameters(kind, result["parameters"], rules)}
