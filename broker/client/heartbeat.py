@@ -23,6 +23,8 @@ INTERVAL_S = 30.0
 #: After a beat that did not reach every broker.
 RETRY_S = 3.0
 GOODBYE_TIMEOUT_MS = 1000
+#: How the tasks that beat are named; the group and the client follow.
+TASK_NAME = "heartbeat of "
 #: PASSIVELY is called with messages, ACTIVELY fetches them.
 ConsumeType = Literal["CONSUME_PASSIVELY", "CONSUME_ACTIVELY"]
 
@@ -65,7 +67,8 @@ class Heartbeat:
         """Beat now: a subscription changed, or a broker came back."""
         self._nudge.set()
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._beat())
+            name = f"{TASK_NAME}{self._producer_group or self._consumer_group} {self.client_id}"
+            self._task = asyncio.get_running_loop().create_task(self._beat(), name=name)
 
     async def _beat(self) -> None:
         while self._task is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,9 +15,17 @@ from broker.client import AsyncAdmin
 from broker.remoting.service import BrokerService
 from console import credentials
 from console.api.app import Rooms, create_application
+from tests.client.leftovers import no_client_left
 from tests.client.running import small_store
+from tests.console.kept import hang_up
 
 MakeToken = Callable[..., str]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def clients() -> Iterator[None]:
+    """No client is left open."""
+    yield from no_client_left()
 
 
 @pytest.fixture
@@ -44,6 +53,7 @@ async def service(tmp_path: Path) -> AsyncIterator[BrokerService]:
     running = BrokerService(small_store(tmp_path), broker_port=0, namesrv_port=0)
     await running.start()
     yield running
+    await asyncio.to_thread(hang_up)
     await running.stop()
 
 

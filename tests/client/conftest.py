@@ -10,7 +10,14 @@ import pytest
 from broker.client import AsyncAdmin, AsyncProducer
 from broker.engine.config import EngineConfig
 from broker.remoting.service import BrokerService
+from tests.client.leftovers import no_client_left
 from tests.client.running import BrokerThread, small_store
+
+
+@pytest.fixture(scope="module", autouse=True)
+def clients() -> Iterator[None]:
+    """No client is left open."""
+    yield from no_client_left()
 
 
 @pytest.fixture

@@ -14,8 +14,15 @@ from django.test import Client
 from broker.redisson import DelayedQueue
 from console.operations.actor import Actor
 from console.queries.redis_asking import hang_up as hang_up_redis
+from tests.client.leftovers import no_client_left
 from tests.console.delayed_stage import MINUTE
 from tests.console.stage import Stage, staged
+
+
+@pytest.fixture(scope="module", autouse=True)
+def clients() -> Iterator[None]:
+    """No client is left open."""
+    yield from no_client_left()
 
 
 @pytest.fixture

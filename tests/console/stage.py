@@ -10,7 +10,7 @@ from typing import Any
 
 from broker.client import Admin, Consumer, Producer
 from broker.mirror import Mirror
-from console.queries.asking import hang_up
+from tests.console.kept import hang_up
 from tests.mirror.running import RunningBroker, running_broker
 
 #: what a browser must never run, whatever field it stands in
@@ -77,7 +77,7 @@ def staged(root: Path, settings: Any, **broker_settings: Any) -> Iterator[Stage]
             made = Stage(broker, admin, producer)
             yield made
             made.close()
-        hang_up()
+            hang_up()
 
 
 def one_word(text: str) -> str:
