@@ -85,9 +85,18 @@ def _timers(here: Mirrored, zooms: tuple[str, ...], why: dict[str, str]) -> Time
     if page.evidence.stale_reason is not None:
         why["timers"] = page.evidence.stale_reason.value
         return None
-    # what fires next has keys: they are not kept, nor are the bars of single topics
-    nothing = TimerList(page.evidence, page.now_ms, TimerFilter(), ())
-    topics = tuple(replace(row, lateness=row.lateness and replace(row.lateness, histogram=())) for row in page.topics)
+    return timers_kept(here, page, zooms)
+
+
+def timers_kept(here: Mirrored, page: TimersPage, zooms: tuple[str, ...] = KEPT_ZOOMS) -> TimersKept:
+    """The page with its zooms; what fires next has keys and is not kept, nor are the bars of single topics."""
+    first = page.first
+    nothing = TimerList(
+        page.evidence, page.now_ms, TimerFilter(), (), newest_read=first.newest_read, records=first.records
+    )  # fmt: skip
+    topics = tuple(
+        replace(row, lateness=row.lateness and replace(row.lateness, histogram=())) for row in page.topics
+    )  # fmt: skip
     page = replace(page, first=nothing, topics=topics, forecast=None)
     return TimersKept(page, _pulled(here, page, zooms) if page.polled else _forecasts(here, page, zooms))
 

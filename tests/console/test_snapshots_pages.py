@@ -16,8 +16,13 @@ from django.test import Client, RequestFactory
 from broker.models import MirrorState
 from console.charts.kept import Column, kept_svg
 from console.pages.past import Asked, asked_of, last_time_of_day
-from console.snapshots.keeping import take
+from console.queries import timers_pulled
+from console.queries.mirrored import mirrored
+from console.queries.timer_zoom import window_of
+from console.snapshots.keeping import keep, take
 from console.snapshots.rows import Snapshot
+from console.snapshots.shapes import Taken
+from console.snapshots.taking import timers_kept
 from tests.console.people import browser_of
 from tests.console.stage import Stage
 from tests.console.test_limited import FOREIGN, limited_person
@@ -65,6 +70,18 @@ def test_pages_show_the_snapshot_and_nothing_to_do(filled: Stage, operator: Clie
     assert (zoomed.zoom, zoomed.figures.pending, zoomed.wheel.strip.total) == ("1d", 2, 2)
     listed = json.loads(text_of(operator, f"/groups/?as_of={row.at_ms}&as=json"))
     assert {each["name"]: each["lag"] for each in listed} == {each.name: each.lag for each in groups_at(operator, row)}
+
+
+def test_a_broker_that_tells_no_forecast_is_kept_as_its_page_is(filled: Stage, operator: Client) -> None:
+    here = mirrored()
+    page = timers_pulled.timers(here, window_of("1d", None, here.now_ms))
+    kept = timers_kept(here, page)
+    keep(Taken("broker-a", here.now_ms, None, kept, None, None, {}))
+    answer = operator.get("/timers/", {"as_of": here.now_ms, "zoom": "1d"})
+    data = answer.context["data"]
+    assert (data.polled, data.figures.pending) == (True, 2)
+    assert (data.wheel.strip.total, data.zoom, data.forecast) == (2, "1d", None)
+    assert "Not told by this broker" in answer.content.decode()
 
 
 def groups_at(browser: Client, row: Snapshot) -> Any:
