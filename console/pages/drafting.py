@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
@@ -19,6 +19,7 @@ from console.operations.actor import Actor
 from console.operations.errors import NotAllowed, OperationError, OutOfReach
 from console.operations.reading import number_of
 from console.operations.registry import KINDS
+from console.operations.rows import Operation
 from console.pages.refusals import words
 
 #: the page from which each family's operations are begun
@@ -63,6 +64,15 @@ def draft(
         context = {"here": family, "error": words(error), "list_page": reverse(LISTS[family])}
         return render(request, "operations/refused.html", context, status=422)
     return see_operation(row.pk)
+
+
+def operation_of(text: str, kinds: Collection[str]) -> Operation:
+    """The operation that is to be undone, by its id in an address; 404 for one that is not of these kinds."""
+    number = number_of(text)
+    row = Operation.objects.filter(pk=number, kind__in=kinds).first() if number else None
+    if row is None:
+        raise Http404(_("There is no such operation."))
+    return row
 
 
 def see_operation(number: uuid.UUID) -> HttpResponse:

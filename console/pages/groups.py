@@ -17,8 +17,7 @@ from console.live import number
 from console.operations.moments import is_shift, moment_ms, shift_ms
 from console.operations.reading import number_of
 from console.operations.resetting import ResetOffsets, undo_parameters
-from console.operations.rows import Operation
-from console.pages.drafting import draft
+from console.pages.drafting import draft, operation_of
 from console.pages.exporting import Answer, next_offset, page_or_file
 from console.pages.past import Asked, asked_of, past_of, status_of
 from console.pages.setting_forms import group_form, new_group_form
@@ -101,10 +100,7 @@ def move(request: HttpRequest, name: str) -> HttpResponse:
 @require_POST
 def undo(request: HttpRequest, operation_id: str) -> HttpResponse:
     """Preview going back to where the group was before an operation."""
-    found = number_of(operation_id)
-    row = Operation.objects.filter(pk=found, kind=ResetOffsets.name).first() if found else None
-    if row is None:
-        raise Http404(_("There is no such operation."))
+    row = operation_of(operation_id, (ResetOffsets.name,))
     labels = list(row.items.exclude(outcome="").values_list("label", flat=True))
     return draft(request, "groups", ResetOffsets.name, lambda: undo_parameters(row.parameters, labels))
 

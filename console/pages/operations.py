@@ -25,7 +25,7 @@ from console.operations.reading import LISTED, number_of, operation_list, operat
 from console.operations.rows import Operation
 from console.operations.taking_back import TAKEN_BACK, TakeBack
 from console.pages.drafting import draft as drafted
-from console.pages.drafting import draft_of_form, see_operation
+from console.pages.drafting import draft_of_form, operation_of, see_operation
 from console.pages.exporting import Answer, page_or_file
 from console.pages.refusals import words
 
@@ -120,10 +120,7 @@ def decline(request: HttpRequest, operation_id: str) -> HttpResponse:
 @require_POST
 def undo(request: HttpRequest, operation_id: str) -> HttpResponse:
     """Preview taking back what it did to timers: all of it, or one item."""
-    found = number_of(operation_id)
-    row = Operation.objects.filter(pk=found, kind__in=TAKEN_BACK).first() if found else None
-    if row is None:
-        raise Http404(_("There is no such operation."))
+    row = operation_of(operation_id, TAKEN_BACK)
     wanted: dict[str, Any] = {"operation": str(row.pk)}
     item = number(request.POST.get("item"))
     if item is not None:

@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict
-from django.utils.translation import gettext as _
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.views.decorators.http import require_POST
 
-from console.operations.reading import number_of
-from console.operations.rows import Operation
 from console.operations.setting_fields import GROUP, TOPIC
 from console.operations.settings import ChangeGroup, ChangeTopic, undo_parameters
 from console.pages.drafting import draft as drafted
-from console.pages.drafting import draft_of_form
+from console.pages.drafting import draft_of_form, operation_of
 
 _CHANGES = (ChangeTopic.name, ChangeGroup.name)
 
@@ -30,10 +27,7 @@ def draft(request: HttpRequest) -> HttpResponse:
 @require_POST
 def undo(request: HttpRequest, operation_id: str) -> HttpResponse:
     """Preview putting settings back as they were before an operation."""
-    found = number_of(operation_id)
-    row = Operation.objects.filter(pk=found, kind__in=_CHANGES).first() if found else None
-    if row is None:
-        raise Http404(_("There is no such operation."))
+    row = operation_of(operation_id, _CHANGES)
     labels = list(row.items.filter(outcome="changed").values_list("label", flat=True))
     return drafted(request, "settings", row.kind, lambda: undo_parameters(labels))
 

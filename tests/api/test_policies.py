@@ -276,6 +276,9 @@ class Told(AccessQuestions):
             raise BrokerRefused(self._refused, "The authenticationMetadataProvider is not configured")
         return Command(code, body=self._config)
 
+    async def close(self) -> None:
+        """Nothing is open."""
+
 
 async def test_apache_rocketmq_without_access_control_is_known_by_its_configuration() -> None:
     """It answers the question for a user with SYSTEM_ERROR then; where it has access control that is a failure."""
