@@ -80,7 +80,7 @@ def _stored(user: Any, row: SavedView, name: str, is_shared: bool, is_default: b
         # one after the other for each person: what is counted here is still true when the row is written
         get_user_model().objects.select_for_update().get(pk=row.owner_id)
         others = SavedView.objects.filter(owner=row.owner_id).exclude(pk=row.pk)
-        if row.pk is None and others.count() >= MOST:
+        if row._state.adding and others.count() >= MOST:
             raise TooManyViews(_("You have %(most)s views, as many as there may be: delete one.") % {"most": MOST})
         if others.filter(page=row.page, name=row.name).exists():
             raise NameRefused(_("You have a view of this name on this page already."))
