@@ -36,9 +36,9 @@ LONGEST_REMARK = 4096
 MOST_FRAMES_A_TURN = 128
 """Frames of one connection handled before others have their turn."""
 
-LONGEST_CORKED_BYTES = 4096
-"""Answers up to this size wait for the others of the same read; larger ones are written at once, so that a peer that
-asks much in one read is stopped by its own unread answers."""
+MOST_CORKED_BYTES = 128 * 1024
+"""Answers wait for the others of the same read until they are so many: one call to the system instead of many. Then
+they are written, so that a peer that asks much in one read is stopped by its own unread answers."""
 
 
 class Server:
@@ -145,6 +145,7 @@ class Connection(asyncio.Protocol):
         self._frames = FrameBuffer(server.limits.max_frame_bytes)
         self._backlog: deque[bytes] = deque()
         self._corked: list[bytes] | None = None
+        self._corked_bytes = 0
         self._last_read_ms = self._frame_begun_ms = server.clock()
         self._transport: asyncio.Transport | None = None
 
@@ -209,9 +210,8 @@ class Connection(asyncio.Protocol):
                 if express is None or not express(self, frame, now_ms):
                     self._handle_one(decode(frame), now_ms)
         finally:
-            waiting, self._corked = self._corked, None
-            if waiting:
-                self.write(b"".join(waiting))
+            self._uncork()
+            self._corked = None
 
     def _go_on(self) -> None:
         """The next slice of what was read: disk, answers and other clients had their turn in between."""
@@ -239,10 +239,18 @@ class Connection(asyncio.Protocol):
         frame = encode(command)
         if command.asked_ms:
             self.server.times.answered(command, self.server.clock(), is_later=self._corked is None)
-        if self._corked is not None and len(frame) <= LONGEST_CORKED_BYTES:
-            self._corked.append(frame)
-        else:
+        if self._corked is None:
             self.write(frame)
+            return
+        self._corked.append(frame)
+        self._corked_bytes += len(frame)
+        if self._corked_bytes > MOST_CORKED_BYTES:
+            self._uncork()
+
+    def _uncork(self) -> None:
+        waiting, self._corked, self._corked_bytes = self._corked, [], 0
+        if waiting:
+            self.write(b"".join(waiting) if len(waiting) > 1 else waiting[0])
 
     def write(self, data: bytes) -> None:
         """Writes whole frames; what has nowhere to go is dropped, as its connection is."""

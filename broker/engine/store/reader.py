@@ -67,6 +67,8 @@ class Reader:
             return Pulled(status, high, low, high, [])
         first = offset
         entries = queue.entries(offset, max_count if tags_codes is None else _SCAN_ENTRIES)
+        if tags_codes is None and (run := self._run(entries, offset, queue_id, max_bytes)):
+            return Pulled(PullStatus.FOUND, offset + len(run), low, high, run)
         size = 0
         wanted: list[QueueEntry] = []
         offsets: list[int] = []
@@ -89,6 +91,26 @@ class Reader:
                     self._store.note_damage(entry.position, entry.position + entry.size)
         status = PullStatus.FOUND if records else PullStatus.NO_MATCH
         return Pulled(status, offset, low, high, records)
+
+    def _run(self, entries: list[QueueEntry], offset: int, queue_id: int, max_bytes: int) -> list[bytes]:
+        """Return the records of all these entries in the usual case: they lie near each other, are sound and not too
+        many; nothing in any other."""
+        size_bytes = sum([size for _, size, _ in entries])
+        if not 0 < size_bytes <= max_bytes:
+            return []
+        start, (last, last_size, _) = entries[0][0], entries[-1]
+        end = last + last_size
+        chain = self._store.log.chain
+        most_bytes = min(_RUN_BYTES, size_bytes + len(entries) * _GAP_BYTES)
+        if not start < end <= min(start + most_bytes, chain.segment_start(start) + chain.segment_size):
+            return []
+        data = self._read(start, end)
+        records = [data[position - start : position - start + size] for position, size, _ in entries]
+        for record, (position, _, _) in zip(records, entries, strict=True):
+            if not stands_here(record, position, queue_id, offset):
+                return []
+            offset += 1
+        return records
 
     def _records_of(
         self, entries: list[QueueEntry], offsets: list[int], queue_id: int
