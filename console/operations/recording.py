@@ -60,8 +60,8 @@ def _statement() -> str:
         table = model._meta.db_table
         columns = ", ".join(f'"{column}"' for column in _defaults(model))
         given = f'json_populate_recordset(NULL::"{table}", %s::json)'
-        # names of tables and columns are the models' own
-        inserts.append(f'INSERT INTO "{table}" ({columns}) SELECT {columns} FROM {given}')  # noqa: S608
+        insert = f'INSERT INTO "{table}" ({columns}) SELECT {columns} FROM {given}'  # noqa: S608 - names of our models
+        inserts.append(insert)
     operations, items, audit = inserts
     return f"WITH operations AS ({operations}), items AS ({items}) {audit}"
 

@@ -97,7 +97,7 @@ async def planted(api: httpx.AsyncClient, admin: AsyncAdmin, service: BrokerServ
     record = await admin.message_by_offset_id(dead.offset_message_id)
     await admin.send_back("billing", record, delay_level=-1, max_reconsume_times=0)
     DelayedQueue("orders", server).offer(BODY, delay=HOUR_MS / 1000)
-    moved = await api.patch(f"/api/v1/topics/orders/schedule/{SCHEDULED}", json={"delay_ms": HOUR_MS})
+    moved = await api.request("PATCH", f"/api/v1/topics/orders/schedule/{SCHEDULED}", json={"delay_ms": HOUR_MS})
     chosen = {"timers": [{"topic": "orders", "schedule_key": SCHEDULED}], "shift_ms": 1, "reason": "x"}
     many = await api.post("/api/v1/timers:reschedule", json=chosen)
     paths = {

@@ -265,8 +265,7 @@ class Told(AccessQuestions):
     """A broker that answers as it is told to here."""
 
     def __init__(self, *, refused: int, config: bytes) -> None:
-        self._refused = refused
-        self._config = config
+        self._refused, self._config = refused, config
 
     async def _chosen(self) -> tuple[Broker, ...]:
         return (Broker("broker-a", "DefaultCluster", "127.0.0.1:10911"),)
@@ -276,17 +275,15 @@ class Told(AccessQuestions):
             raise BrokerRefused(self._refused, "The authenticationMetadataProvider is not configured")
         return Command(code, body=self._config)
 
-    async def close(self) -> None:
-        """Nothing is open."""
+    async def close(self) -> None: ...
 
 
 async def test_apache_rocketmq_without_access_control_is_known_by_its_configuration() -> None:
     """It answers the question for a user with SYSTEM_ERROR then; where it has access control that is a failure."""
-    error = Answer.SYSTEM_ERROR
-    assert await Told(refused=error, config=b"a=1\nauthorizationEnabled=false\n").access_of("alice") == ()
+    assert await Told(refused=Answer.SYSTEM_ERROR, config=b"a=1\nauthorizationEnabled=false\n").access_of("alice") == ()
     for config in (b"a=1\nauthorizationEnabled=true\n", b""):
         with pytest.raises(BrokerRefused):
-            await Told(refused=error, config=config).access_of("alice")
+            await Told(refused=Answer.SYSTEM_ERROR, config=config).access_of("alice")
 
 
 async def test_without_access_control_the_prefixes_decide(tmp_path: Path, tokens: dict[str, str]) -> None:

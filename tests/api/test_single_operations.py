@@ -59,7 +59,7 @@ async def test_each_is_an_operation_with_its_audit_and_page(api: httpx.AsyncClie
     moved_ms = sent[1]["due_ms"] + HOUR_MS
     answers = [
         await api.delete(f"/api/v1/messages/{sent[0]['id']}/schedule", params={"reason": "paid"}),
-        await api.patch(KEYED + "order-1", json={"deliver_at": moved_ms, "reason": "paid"}),
+        await api.request("PATCH", KEYED + "order-1", json={"deliver_at": moved_ms, "reason": "paid"}),
         await api.post(f"/api/v1/messages/{sent[2]['recall_handle']}:deliver-now", params={"reason": "paid"}),
     ]
     kinds = ("timers.cancel", "timers.reschedule", "timers.deliver_now")
@@ -95,14 +95,14 @@ async def test_what_changed_nothing_leaves_no_operation(api: httpx.AsyncClient) 
     first, again = [await api.delete(KEYED + "order-1") for _ in range(2)]
     assert first.json()["operation"] is not None
     assert (again.json()["outcome"], again.json()["operation"]) == ("already_cancelled", None)
-    assert (await api.patch(KEYED + "order-1", json={"delay_ms": 1})).status_code == 409
+    assert (await api.request("PATCH", KEYED + "order-1", json={"delay_ms": 1})).status_code == 409
     assert await in_database(Operation.objects.count) == 1
 
 
 async def test_a_cancel_and_a_move_are_taken_back(api: httpx.AsyncClient) -> None:
     await send(api, schedule_key="order-1")
     before = await waiting(api)
-    moved = await api.patch(KEYED + "order-1", json={"delay_ms": 2 * HOUR_MS})
+    moved = await api.request("PATCH", KEYED + "order-1", json={"delay_ms": 2 * HOUR_MS})
     assert await waiting(api) != before
     back = await api.post(moved.json()["operation"] + ":take-back", json={"reason": "a mistake"})
     assert (back.status_code, back.json()["results"]) == (202, {"moved_back": 1})
