@@ -37,8 +37,7 @@ MOST_FRAMES_A_TURN = 128
 """Frames of one connection handled before others have their turn."""
 
 MOST_CORKED_BYTES = 128 * 1024
-"""Answers wait for the others of the same read until they are so many: one call to the system instead of many. Then
-they are written, so that a peer that asks much in one read is stopped by its own unread answers."""
+"""So much waits for the other answers of the same read; a peer that asks more is stopped by what it does not read."""
 
 
 class Server:
@@ -111,8 +110,7 @@ class Server:
                 self.check(connection, request)
             return handler(connection, request)
         except EngineError as error:
-            remark = str(error)[:LONGEST_REMARK]
-            return request.answer(refusal_fields(error), code=refusal_code(error), remark=remark)
+            return request.answer(refusal_fields(error), code=refusal_code(error), remark=str(error)[:LONGEST_REMARK])
         except RequestRefused as error:
             return request.answer(code=error.code, remark=error.remark[:LONGEST_REMARK])
         except OSError as error:
@@ -138,10 +136,8 @@ class Connection(asyncio.Protocol):
         self.user = ""  # whose signature its requests carry, where they must carry one
         self.is_noted = False  # whether it was logged that it asks for what it may not
         self.born_host = b"\0" * 8
-        self.is_open = False
-        self.is_paused = False
+        self.is_open = self.is_paused = self._is_stopped = False
         self.serialization = 0
-        self._is_stopped = False
         self._frames = FrameBuffer(server.limits.max_frame_bytes)
         self._backlog: deque[bytes] = deque()
         self._corked: list[bytes] | None = None
@@ -157,7 +153,7 @@ class Connection(asyncio.Protocol):
         server = self.server
         if len(server.connections) >= server.limits.max_connections:
             logger.error(
-                "%s: refusing %s, there are %d connections", server.name, self.address, len(server.connections)
+                "%s: refusing %s, %d connections there", server.name, self.address, len(server.connections)
             )
             self._transport.abort()
             return
@@ -216,13 +212,15 @@ class Connection(asyncio.Protocol):
     def _go_on(self) -> None:
         """The next slice of what was read: disk, answers and other clients had their turn in between."""
         if self._backlog and self.is_open and not self.is_paused:
-            frames = list(self._backlog)
-            self._backlog.clear()
-            try:
-                self._handle(frames, self.server.clock())
-            except BadFrame as error:
-                self.close_because(str(error))
+            self._handle_backlog()
             self.server.after_read()
+
+    def _handle_backlog(self) -> None:
+        frames, self._backlog = list(self._backlog), deque()
+        try:
+            self._handle(frames, self.server.clock())
+        except BadFrame as error:
+            self.close_because(str(error))
 
     def _handle_one(self, command: Command, now_ms: int) -> None:
         if command.is_response:
@@ -241,16 +239,16 @@ class Connection(asyncio.Protocol):
             self.server.times.answered(command, self.server.clock(), is_later=self._corked is None)
         if self._corked is None:
             self.write(frame)
-            return
-        self._corked.append(frame)
-        self._corked_bytes += len(frame)
-        if self._corked_bytes > MOST_CORKED_BYTES:
-            self._uncork()
+        else:
+            self._corked.append(frame)
+            self._corked_bytes += len(frame)
+            if self._corked_bytes > MOST_CORKED_BYTES:
+                self._uncork()
 
     def _uncork(self) -> None:
         waiting, self._corked, self._corked_bytes = self._corked, [], 0
         if waiting:
-            self.write(b"".join(waiting) if len(waiting) > 1 else waiting[0])
+            self.write(b"".join(waiting))
 
     def write(self, data: bytes) -> None:
         """Writes whole frames; what has nowhere to go is dropped, as its connection is."""
@@ -267,12 +265,7 @@ class Connection(asyncio.Protocol):
         """The peer reads again: first what it asked before."""
         self.is_paused = False
         while self._backlog and not self.is_paused:
-            frames = list(self._backlog)
-            self._backlog.clear()
-            try:
-                self._handle(frames, self.server.clock())
-            except BadFrame as error:
-                self.close_because(str(error))
+            self._handle_backlog()
         if self._transport is not None and self.is_open and not self.is_paused and not self._is_stopped:
             self._transport.resume_reading()
         self.server.after_read()
