@@ -152,9 +152,7 @@ class Connection(asyncio.Protocol):
         self.address, self.host = f"{host}:{port}", host
         server = self.server
         if len(server.connections) >= server.limits.max_connections:
-            logger.error(
-                "%s: refusing %s, %d connections there", server.name, self.address, len(server.connections)
-            )
+            logger.error("%s: refusing %s, %d connections there", server.name, self.address, len(server.connections))
             self._transport.abort()
             return
         if server.admit is not None and not server.admit(self):
