@@ -216,6 +216,16 @@ if SNAPSHOT_EVERY_S > 0:
         "options": {"expires": SNAPSHOT_EVERY_S},
     }
 
+# --- operations -------------------------------------------------------------------------------------------------------
+OPERATIONS_KEEP_DAYS = float(os.environ.get("ESCAPEMENT_OPERATIONS_KEEP_DAYS", "90"))
+FORGET_EVERY_S = 600.0
+if OPERATIONS_KEEP_DAYS > 0:
+    CELERY_BEAT_SCHEDULE["operations"] = {
+        "task": "console.forget_operations",
+        "schedule": FORGET_EVERY_S,
+        "options": {"expires": FORGET_EVERY_S},
+    }
+
 # --- people and safety ------------------------------------------------------------------------------------------------
 LOGIN_URL = "/login/"
 LOGIN_REDIRECT_URL = "/"

@@ -8,7 +8,7 @@ from celery import shared_task
 
 from console.alerts import readings, telling, watching
 from console.dashboards import starting
-from console.operations import runner
+from console.operations import forgetting, runner
 from console.snapshots import keeping
 
 
@@ -41,3 +41,9 @@ def watch_alerts() -> None:
 def take_snapshot() -> None:
     """Keep what the pages show now, for looking back."""
     keeping.take()
+
+
+@shared_task(name="console.forget_operations")
+def forget_operations() -> None:
+    """Let operations go that were over long ago."""
+    forgetting.forget()

@@ -61,7 +61,10 @@ class Operation(models.Model):
         verbose_name = _("operation")
         verbose_name_plural = _("operations")
         ordering = ["-created_at"]
-        indexes = [models.Index(fields=["-created_at"], name="operation_newest")]
+        indexes = [
+            models.Index(fields=["-created_at"], name="operation_newest"),
+            models.Index(fields=["created_at"], condition=models.Q(state="draft"), name="operation_drafts"),
+        ]
         permissions = [
             ("steer_timers", _("Can cancel, move and deliver timers")),
             ("pause_timers", _("Can pause and resume all timers")),
