@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -37,7 +38,7 @@ def forget() -> int:
 def _batch(old: str) -> int:
     now = timezone.now()
     until = now - timedelta(days=settings.OPERATIONS_KEEP_DAYS)
-    asked = {"over": list(OVER), "until": until, "drafted": now - DRAFT_KEPT, "batch": BATCH}
+    asked: dict[str, Any] = {"over": list(OVER), "until": until, "drafted": now - DRAFT_KEPT, "batch": BATCH}
     items = f"""DELETE FROM "{_ITEM_TABLE}" WHERE id IN (
         SELECT id FROM "{_ITEM_TABLE}" WHERE operation_id IN ({old}) LIMIT %(batch)s)"""  # noqa: S608
     operations = f"""DELETE FROM "{_TABLE}" WHERE id IN ({old}) AND NOT EXISTS (
