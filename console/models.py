@@ -12,6 +12,7 @@ from console.checkback.rows import CheckAddress
 from console.dashboards.rows import DashboardPoint, DashboardRun
 from console.operations.rows import AuditEntry, Operation, OperationItem
 from console.saved_views.rows import SavedView
+from console.sign_on.rows import Identity
 from console.snapshots.rows import Snapshot
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "CheckAddress",
     "DashboardPoint",
     "DashboardRun",
+    "Identity",
     "MaskRule",
     "Operation",
     "OperationItem",

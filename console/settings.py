@@ -6,7 +6,7 @@ Broker: ESCAPEMENT_BROKER (its name), ESCAPEMENT_CLUSTER, ESCAPEMENT_BROKER_HOST
     ESCAPEMENT_TIMER_PENDING, ESCAPEMENT_TIMER_PER_SLOT.
 Access: ESCAPEMENT_ACCESS, ESCAPEMENT_ACCESS_KEY, ESCAPEMENT_SECRET_KEY, ESCAPEMENT_TLS and what begins with it.
 Alerts: ESCAPEMENT_ALERTS_S, ESCAPEMENT_ALERT_ORIGINS, ESCAPEMENT_MAIL and what begins with it.
-Second person: ESCAPEMENT_SECOND_PERSON_ABOVE, ESCAPEMENT_SECOND_PERSON_KINDS, ESCAPEMENT_SECOND_PERSON_HOURS.
+Second person: ESCAPEMENT_SECOND_PERSON_ABOVE and what begins so. Sign-on: ESCAPEMENT_OIDC_ISSUER and what begins so.
 Rest: ESCAPEMENT_VAR, ESCAPEMENT_ENV, ESCAPEMENT_DEBUG, ESCAPEMENT_HTTPS, SECRET_KEY.
 """
 
@@ -24,6 +24,7 @@ from django.utils.translation import gettext_lazy as _
 from console.house.addresses import database_settings, database_url, house_host, redis_url, var_directory
 from console.house.certificates import client_access, server_certificates
 from console.house.secrets import kept_secret
+from console.sign_on.configured import check_provider, groups_of
 
 ROOT = Path(__file__).resolve().parents[1]
 VAR = var_directory()
@@ -218,13 +219,8 @@ if SNAPSHOT_EVERY_S > 0:
 
 # --- operations -------------------------------------------------------------------------------------------------------
 OPERATIONS_KEEP_DAYS = float(os.environ.get("ESCAPEMENT_OPERATIONS_KEEP_DAYS", "90"))
-FORGET_EVERY_S = 600.0
 if OPERATIONS_KEEP_DAYS > 0:
-    CELERY_BEAT_SCHEDULE["operations"] = {
-        "task": "console.forget_operations",
-        "schedule": FORGET_EVERY_S,
-        "options": {"expires": FORGET_EVERY_S},
-    }
+    CELERY_BEAT_SCHEDULE["operations"] = {"task": "console.forget_operations", "schedule": 600.0}
 
 # --- people and safety ------------------------------------------------------------------------------------------------
 LOGIN_URL = "/login/"
@@ -238,6 +234,15 @@ AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_RESET_ON_SUCCESS = True
 AXES_LOCKOUT_TEMPLATE = "registration/locked.html"
 AXES_VERBOSE = False
+# Signing in by an OpenID Connect provider: none without an issuer.
+OIDC_ISSUER = os.environ.get("ESCAPEMENT_OIDC_ISSUER", "")
+OIDC_CLIENT_ID = os.environ.get("ESCAPEMENT_OIDC_CLIENT_ID", "")
+OIDC_CLIENT_SECRET = os.environ.get("ESCAPEMENT_OIDC_CLIENT_SECRET", "")
+OIDC_NAME = os.environ.get("ESCAPEMENT_OIDC_NAME", "single sign-on")
+OIDC_SCOPES = os.environ.get("ESCAPEMENT_OIDC_SCOPES", "openid profile email")
+OIDC_GROUPS_CLAIM = os.environ.get("ESCAPEMENT_OIDC_GROUPS_CLAIM", "groups")
+OIDC_GROUPS = groups_of(os.environ.get("ESCAPEMENT_OIDC_GROUPS", ""))
+check_provider(OIDC_ISSUER, OIDC_CLIENT_ID)
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")

@@ -17,11 +17,12 @@ DRAFT_KEPT = timedelta(days=1)
 BATCH, BATCHES = 5_000, 100
 OVER = tuple(str(state) for state in Operation.State if Operation(state=state).is_over)
 
-_TABLE, _ITEM_TABLE = Operation._meta.db_table, OperationItem._meta.db_table
+_TABLE, _ITEMS = Operation._meta.db_table, OperationItem._meta.db_table
 #: what was over by then was made before, which is what the index knows
 _OVER = f"""SELECT id FROM "{_TABLE}" WHERE created_at < %(until)s AND state = ANY(%(over)s)
-    AND coalesce(finished_at, created_at) < %(until)s ORDER BY created_at LIMIT %(batch)s"""  # noqa: S608 - our table
-_DRAFTS = f"""SELECT id FROM "{_TABLE}" WHERE created_at < %(drafted)s AND state = 'draft' LIMIT %(batch)s"""  # noqa: S608
+    AND coalesce(finished_at, created_at) < %(until)s ORDER BY created_at LIMIT %(batch)s"""  # noqa: S608 - our names
+_DRAFTS = f"""SELECT id FROM "{_TABLE}" WHERE created_at < %(drafted)s AND state = 'draft'
+    LIMIT %(batch)s"""  # noqa: S608 - our names
 
 
 def forget() -> int:
@@ -39,10 +40,10 @@ def _batch(old: str) -> int:
     now = timezone.now()
     until = now - timedelta(days=settings.OPERATIONS_KEEP_DAYS)
     asked: dict[str, Any] = {"over": list(OVER), "until": until, "drafted": now - DRAFT_KEPT, "batch": BATCH}
-    items = f"""DELETE FROM "{_ITEM_TABLE}" WHERE id IN (
-        SELECT id FROM "{_ITEM_TABLE}" WHERE operation_id IN ({old}) LIMIT %(batch)s)"""  # noqa: S608
+    items = f"""DELETE FROM "{_ITEMS}" WHERE id IN (
+        SELECT id FROM "{_ITEMS}" WHERE operation_id IN ({old}) LIMIT %(batch)s)"""  # noqa: S608 - our names
     operations = f"""DELETE FROM "{_TABLE}" WHERE id IN ({old}) AND NOT EXISTS (
-        SELECT 1 FROM "{_ITEM_TABLE}" WHERE operation_id = "{_TABLE}".id)"""  # noqa: S608
+        SELECT 1 FROM "{_ITEMS}" WHERE operation_id = "{_TABLE}".id)"""  # noqa: S608 - our names
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(items, asked)
         gone = cursor.rowcount

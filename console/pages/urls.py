@@ -24,11 +24,13 @@ from console.pages import (
     saved_views,
     schedule,
     settings,
+    sign_on,
     timers,
     topics,
     transactions,
 )
 from console.pages.names import Name
+from console.sign_on.provider import label
 
 register_converter(Name, "name")
 
@@ -93,7 +95,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("views/<int:view_id>/", saved_views.change, name="saved_view"),
     path("views/<int:view_id>/delete/", saved_views.delete, name="saved_view_delete"),
     path("find/", jumping.find, name="find"),
-    path("login/", LoginView.as_view(redirect_authenticated_user=True), name="login"),
+    path(
+        "login/", LoginView.as_view(redirect_authenticated_user=True, extra_context={"provider": label}), name="login"
+    ),
+    path("login/provider/", sign_on.leave, name="sign_on"),
+    path("login/provider/back/", sign_on.back, name="sign_on_back"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),

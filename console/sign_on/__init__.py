@@ -1,0 +1,1 @@
+"""Signing in by an OpenID Connect provider: off unless its settings are given (docs/CONSOLE.md)."""
