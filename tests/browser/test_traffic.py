@@ -70,7 +70,7 @@ def test_a_topic_is_made_changed_put_back_and_deleted(
     stage: Stage, web: Web, context: BrowserContext, shots: Path | None
 ) -> None:
     page, complaints = opened(context, web.address + "/topics/")
-    page.get_by_label("Name", exact=True).fill("bills")
+    page.get_by_role("textbox", name="Name", exact=True).fill("bills")
     page.get_by_role("button", name="Look at it").click()
     page.get_by_label("Reason").fill("a new service")
     page.get_by_role("button", name="Make it").click()

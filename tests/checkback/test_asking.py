@@ -7,6 +7,7 @@ import ipaddress
 import ssl
 import subprocess
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -36,17 +37,27 @@ class Names:
 
 
 @pytest.fixture
-async def canary() -> AsyncIterator[Server]:
-    """Nobody may come here: 127.0.0.1, on the same port."""
-    async with Server(always(RIGHT), "127.0.0.1") as running:
-        yield running
+async def both() -> AsyncIterator[tuple[Server, Server]]:
+    """Two on the same port, one that is free at both addresses."""
+    for _ in range(20):
+        async with Server(always(RIGHT), "127.0.0.1") as closed:
+            with suppress(OSError):
+                async with Server(always(RIGHT), port=closed.port) as allowed:
+                    yield closed, allowed
+                    return
+    raise AssertionError("no port is free at 127.0.0.1 and 127.0.0.2")
 
 
 @pytest.fixture
-async def server(canary: Server) -> AsyncIterator[Server]:
-    """The one that is allowed: 127.0.0.2, where nobody else takes ports."""
-    async with Server(always(RIGHT), port=canary.port) as running:
-        yield running
+def canary(both: tuple[Server, Server]) -> Server:
+    """Nobody may come here: 127.0.0.1."""
+    return both[0]
+
+
+@pytest.fixture
+def server(both: tuple[Server, Server]) -> Server:
+    """The one that is allowed: 127.0.0.2."""
+    return both[1]
 
 
 def asker(server: Server, names: Names, *, limits: HttpLimits = LIMITS, tls: ssl.SSLContext | None = None) -> Asker:
