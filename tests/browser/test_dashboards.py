@@ -89,15 +89,12 @@ def test_a_dense_series_is_plotted_under_the_strict_policy(
 def test_a_plot_leads_to_a_range_and_to_messages(web: Web, context: BrowserContext) -> None:
     fill_densely()
     page, complaints = opened(context, f"{web.address}/dashboards/flow/?topic=orders")
+    page.wait_for_load_state("networkidle")  # each plot takes a drawing's place when its own data is there
     over = page.locator("[data-plot] .u-over").first
-    over.scroll_into_view_if_needed()
-    box = over.bounding_box()
-    assert box is not None
-    middle = box["y"] + box["height"] / 2
-    page.mouse.click(box["x"] + box["width"] / 2, middle)  # the plot has had no time to follow the mouse
+    over.click()  # the plot has had no time to follow the mouse
     page.wait_for_url(re.compile(r"series=sent&at=\d+&step=60000#behind"))
     expect(page.locator("#behind")).to_contain_text("Behind one bar of Sent")
-    expect(page.locator("[data-plot]:not([hidden]) canvas").first).to_be_visible()
+    page.wait_for_load_state("networkidle")
     over.scroll_into_view_if_needed()
     box = over.bounding_box()
     assert box is not None
