@@ -58,8 +58,6 @@ def _new(claims: Mapping[str, Any], subject: str) -> Any:
     while users.filter(username__iexact=name).exists():
         number += 1
         name = f"{wanted}-{number}"
-    user = users.create_user(name)
-    user.set_unusable_password()
-    user.save(update_fields=["password"])
+    user = users.create_user(name)  # without a password: none is right
     Identity.objects.create(issuer=settings.OIDC_ISSUER, subject=subject, user=user)
     return user
