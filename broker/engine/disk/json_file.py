@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from json.encoder import encode_basestring
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from zlib import crc32
 
 from . import atomic
@@ -66,6 +66,28 @@ class Row(str):
     whenever one of its rows has changed."""
 
     __slots__ = ()
+
+
+class Written(Protocol):
+    """What is never changed, only replaced."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return its fields."""
+
+
+class Rows:
+    """The rows of one table, each written out when it is new and not again while the same stands there."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Written, Row]] = {}
+
+    def of(self, table: Mapping[str, Written]) -> dict[str, Row]:
+        """Return the whole table for ``dump``."""
+        known, self._known = self._known, {}
+        for name, value in table.items():
+            last = known.get(name)
+            self._known[name] = last if last is not None and last[0] is value else (value, row(value.to_json()))
+        return {name: text for name, (_, text) in self._known.items()}
 
 
 def row(value: Any) -> Row:

@@ -74,7 +74,7 @@ class Groups:
         self._path = path
         self._touched = touched
         self._groups: dict[str, Group] = {}
-        self._rows: dict[str, tuple[Group, json_file.Row]] = {}
+        self._rows = json_file.Rows()
         self._rest: dict[str, Any] = {}
         self._forbidden: dict[str, dict[str, int]] = {}
         self.data_version = 0
@@ -162,18 +162,10 @@ class Groups:
             **self._rest,
             "forbiddenTable": self._forbidden,
             "dataVersion": {"counter": self.data_version, "stateVersion": 0, "timestamp": 0},
-            "subscriptionGroupTable": {name: self._row(group) for name, group in self._groups.items()},
+            "subscriptionGroupTable": self._rows.of(self._groups),
         }
         try:
             atomic.save(self._files, self._path, json_file.dump(value))
         except OSError:
             self._groups = before
             raise
-        if len(self._rows) > len(self._groups):
-            self._rows = {name: row for name, row in self._rows.items() if name in self._groups}
-
-    def _row(self, group: Group) -> json_file.Row:
-        known = self._rows.get(group.name)
-        if known is None or known[0] is not group:
-            known = self._rows[group.name] = group, json_file.row(group.to_json())
-        return known[1]

@@ -125,7 +125,7 @@ class Topics:
         self._path = path
         self._touched = touched
         self._topics: dict[str, Topic] = {}
-        self._rows: dict[str, tuple[Topic, json_file.Row]] = {}
+        self._rows = json_file.Rows()
         self._deleted: dict[str, int] = {}
         self.data_version = 0
         self.changed_ms = 0
@@ -206,16 +206,8 @@ class Topics:
         self.data_version += 1
         value: dict[str, Any] = {
             "dataVersion": {"counter": self.data_version, "stateVersion": 0, "timestamp": self.changed_ms},
-            "topicConfigTable": {name: self._row(topic) for name, topic in self._topics.items()},
+            "topicConfigTable": self._rows.of(self._topics),
         }
         if self._deleted:
             value[_DELETED_KEY] = self._deleted
         atomic.save(self._files, self._path, json_file.dump(value))
-        if len(self._rows) > len(self._topics):
-            self._rows = {name: row for name, row in self._rows.items() if name in self._topics}
-
-    def _row(self, topic: Topic) -> json_file.Row:
-        known = self._rows.get(topic.name)
-        if known is None or known[0] is not topic:
-            known = self._rows[topic.name] = topic, json_file.row(topic.to_json())
-        return known[1]
