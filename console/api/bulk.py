@@ -10,8 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from broker.client.names import check_topic
-from console.credentials import PUBLISH, Grant
+from console.credentials import Grant
 from console.operations import desk
 from console.operations.actor import PAUSE_TIMERS, STEER_TIMERS, STEER_TRANSACTIONS, Actor
 from console.operations.rows import Operation
@@ -21,7 +20,7 @@ from .beginning import Allow, allowed, begun, in_thread, shown_of
 from .bulkschemas import ManyMoved, ManyTimers, SwitchReason, TakenBack, TimerFilter
 from .chosen import chosen_timers
 from .errors import InvalidMoment, NoOperation, SchemaViolated
-from .grants import require, require_everywhere
+from .grants import require_everywhere, require_where
 from .looking import only_parameters
 from .moments import moment_ms
 from .reading import decode, read_body
@@ -120,11 +119,7 @@ async def _start(
 def _filter(chosen: TimerFilter | None, grant: Grant) -> dict[str, Any]:
     """As operations have it; the token has to allow its topic, or all of them."""
     chosen = chosen or TimerFilter()
-    if chosen.topic is not None:
-        check_topic(chosen.topic)
-        require(grant, PUBLISH, chosen.topic)
-    else:
-        require_everywhere(grant)
+    require_where(grant, chosen.topic)
     bounds = {"from_ms": ("due_from", chosen.due_from), "to_ms": ("due_before", chosen.due_before)}
     moments = {name: None if given is None else moment_ms(given, field) for name, (field, given) in bounds.items()}
     return {"topic": chosen.topic or "", "key": chosen.key or "", **moments}

@@ -23,6 +23,7 @@ from django.http import HttpRequest
 from starlette.requests import Request
 
 from broker.client import AsyncAdmin
+from broker.client.names import check_topic
 from console import credentials
 from console.access.masking import Masks, masks
 from console.access.policies import PoliciesOfUser
@@ -159,6 +160,16 @@ def require_everywhere(grant: Grant, action: str = PUBLISH) -> None:
         raise ScopeMissing(f"The token {grant.name!r} does not allow {action!r} on every topic.")
     if grant.policies is not None and not grant.policies.allows_everything():
         raise PolicyDenies(grant.policies.refusal("what concerns every topic (Update on the cluster)"))
+
+
+def require_where(grant: Grant, topic: str | None) -> None:
+    """Raise ScopeMissing or PolicyDenies unless the token may act on this topic, on every one if none is named; raises
+    InvalidArgument for what is no topic's name."""
+    if topic is None:
+        require_everywhere(grant)
+    else:
+        check_topic(topic)
+        require(grant, PUBLISH, topic)
 
 
 def _is_signed_in(session_key: str) -> bool:

@@ -11,15 +11,14 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from broker.client.names import check_topic
 from broker.client.transactions_admin import Action
-from console.credentials import PUBLISH, Grant
+from console.credentials import Grant
 
 from .beginning import Allow, allowed, begun
 from .bulk import MAX_BODY_BYTES, actor_of
 from .choiceschemas import ChosenTransaction
 from .errors import SchemaViolated
-from .grants import require, require_everywhere
+from .grants import require_where
 from .looking import only_parameters
 from .moments import moment_ms
 from .reading import decode, read_body
@@ -73,11 +72,7 @@ async def _targets(chosen: Sequence[ChosenTransaction], grant: Grant, room: Room
 def _filter(chosen: TransactionFilter | None, grant: Grant) -> dict[str, Any]:
     """As operations have it; the token has to allow its topic, or all of them."""
     chosen = chosen or TransactionFilter()
-    if chosen.topic is not None:
-        check_topic(chosen.topic)
-        require(grant, PUBLISH, chosen.topic)
-    else:
-        require_everywhere(grant)
+    require_where(grant, chosen.topic)
     return {
         "state": chosen.state, "topic": chosen.topic or "", "group": chosen.producer_group or "",
         "before_ms": _before_ms(chosen),
