@@ -9,6 +9,7 @@ from django.conf import settings
 
 from .remoting.access.errors import InvalidAccess
 from .remoting.access.users import User, check_name
+from .remoting.clock import Simulation
 from .remoting.tls import TlsConfig
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,22 @@ def refuse_open_listening() -> None:
             " and said again. Set ESCAPEMENT_TLS_CERT and ESCAPEMENT_TLS_KEY.",
             host,
         )
+
+
+def simulation() -> Simulation | None:
+    """How the broker's clock is simulated, if it is; raises HostingRefused."""
+    if not settings.SIMULATED_CLOCK:
+        return None
+    if not is_loopback(settings.BROKER_HOST):
+        raise HostingRefused(
+            f"A simulated clock is for demonstrations on one machine, and the broker would listen on"
+            f" {settings.BROKER_HOST}: set ESCAPEMENT_BROKER_HOST to a loopback address, or leave"
+            " ESCAPEMENT_SIMULATED_CLOCK out."
+        )
+    try:
+        return Simulation.read(settings.SIMULATED_CLOCK)
+    except ValueError as error:
+        raise HostingRefused(f"ESCAPEMENT_SIMULATED_CLOCK: {error}.") from None
 
 
 def inner_user() -> User | None:

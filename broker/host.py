@@ -29,7 +29,7 @@ from django.conf import settings
 
 from .engine.config import EngineConfig
 from .engine.errors import EngineError
-from .exposure import HostingRefused, inner_user, refuse_open_listening, tls_config
+from .exposure import HostingRefused, inner_user, refuse_open_listening, simulation, tls_config
 from .mirror import follow
 from .redisson.hosted import transfer_service
 from .remoting.service import BrokerService
@@ -108,6 +108,7 @@ class EngineGuest(Guest):
                 inner_user=inner_user(),
                 tls=tls_config(),
                 metrics_token=settings.METRICS_TOKEN,
+                simulation=simulation(),
             )
             await service.start()
         except (EngineError, OSError) as error:
@@ -116,7 +117,8 @@ class EngineGuest(Guest):
         except HostingRefused as refusal:
             self._started.set_exception(refusal)
             return
-        self._started.set_result(f"broker {service.address}, name service {service.namesrv_address}")
+        clock = f", clock {settings.SIMULATED_CLOCK} simulated" if settings.SIMULATED_CLOCK else ""
+        self._started.set_result(f"broker {service.address}, name service {service.namesrv_address}{clock}")
         await self._stopping.wait()
         await service.stop(STOP_TIMEOUT_S)
 

@@ -19,6 +19,7 @@ from .client import Admin
 from .client.errors import ClientError, NotSupported
 from .mirroring.announcer import Announcer
 from .mirroring.changes import Changes, UnreadableChangesError, read_changes
+from .mirroring.clockline import broker_now_ms, clock_file
 from .mirroring.halves import HalfFollower
 from .mirroring.lock import MirrorBusyError, session, try_lock, unlock
 from .mirroring.marks import Mark
@@ -31,7 +32,9 @@ from .models import Broker, MirrorState
 logger = logging.getLogger(__name__)
 
 #: pause between two rounds: our own broker, and one that is polled
-FOLLOW_INTERVAL_S = 0.5
+FOLLOW_INTERVAL_S = 0.2
+#: a round that writes much is followed by a pause of so many times its length
+PAUSE_RATIO = 3
 POLL_INTERVAL_S = 1.0
 #: pause after a failed round, and while another mirror has the lock
 RETRY_INTERVAL_S = 1.0
@@ -50,11 +53,6 @@ class Round:
     polling: bool
     #: everything was read, not only changes
     full: bool
-
-
-def epoch_ms() -> int:
-    """The wall clock."""
-    return time.time_ns() // 1_000_000
 
 
 def follow(namesrv: str, stop: threading.Event) -> None:
@@ -77,7 +75,7 @@ class Mirror:
         *,
         announcer: Announcer | None = None,
         database: str = "default",
-        clock: Callable[[], int] = epoch_ms,
+        clock: Callable[[], int] = broker_now_ms,
     ) -> None:
         self._source = source
         self._announcer = announcer
@@ -135,6 +133,7 @@ class Mirror:
 
     def _attempt(self) -> float:
         """One round with its errors handled; the pause after it in seconds."""
+        begin_s = time.monotonic()
         try:
             done = self.run_once()
         except MirrorBusyError:
@@ -148,19 +147,22 @@ class Mirror:
             self._locked_by = None
             connections[self._database].close()
             return RETRY_INTERVAL_S
-        return POLL_INTERVAL_S if done.polling else FOLLOW_INTERVAL_S
+        if done.polling:
+            return POLL_INTERVAL_S
+        return max(FOLLOW_INTERVAL_S, min(PAUSE_RATIO * (time.monotonic() - begin_s), POLL_INTERVAL_S))
 
     def _round(self) -> Round:
-        begin_ms = self._clock()
+        begin_ms, begin_s = self._clock(), time.monotonic()
         known, state, watch = self._resume(begin_ms)
         changes = self._read(known, state, watch)
+        self._hear_clock(changes)
         samples = {level: self._sample(level, missing) for level, missing in watch.unmarked(changes).items()}
         with transaction.atomic(using=self._database):
             with connections[self._database].cursor() as cursor:
                 # rows and token go together; losing the last of them in a power cut only repeats
                 cursor.execute("SET LOCAL synchronous_commit TO off")
             histories = watch.observe(changes, samples)
-            self._advance(state, watch, changes, begin_ms)
+            self._advance(state, watch, changes, begin_s)
             moved = watch.without_still_levels(changes)
             kinds = write(moved, state, histories, watch.meet(moved))
         if not changes.polling and self._halves.look(known.name, begin_ms):
@@ -194,6 +196,13 @@ class Mirror:
                 self._poller = Poller(self._source)
         return self._poller.read(known, self._clock())
 
+    def _hear_clock(self, changes: Changes) -> None:
+        """Have every process here know how the broker's clock runs."""
+        try:
+            clock_file().write(changes.clock)
+        except OSError as error:
+            logger.warning("How the broker's clock runs cannot be written: %s", error)
+
     def _sample(self, level: int, missing: Range) -> list[Mark]:
         """Due times of some entries of a lane, from its queue."""
         begin, end = missing
@@ -207,7 +216,7 @@ class Mirror:
         read = (self._source.queue_entries(SCHEDULE_TOPIC, level - 1, probe, count) for probe in probes)
         return [(entry.offset, entry.tags_code) for page in read for entry in page.entries]
 
-    def _advance(self, state: MirrorState, watch: Watch, changes: Changes, begin_ms: int) -> None:
+    def _advance(self, state: MirrorState, watch: Watch, changes: Changes, begin_s: float) -> None:
         state.token = changes.token
         state.sequence += 1
         state.polling = changes.polling
@@ -215,7 +224,7 @@ class Mirror:
         state.following_since_ms = watch.following_since_ms()
         if "queues" in changes.complete:
             state.full_ms = changes.as_of_ms
-        state.took_ms = float(self._clock() - begin_ms)
+        state.took_ms = (time.monotonic() - begin_s) * 1000
         state.error = ""
 
     def _record(self, error: Exception) -> None:

@@ -71,14 +71,14 @@ class Admission:
         self,
         topic: str,
         queue_id: int,
-        parts: Sequence[tuple[bytes, bytes, int]],
+        bodies: Sequence[bytes],
+        properties: Sequence[bytes],
+        flags: Sequence[int],
         sys_flag: int,
         born_ms: int,
         born_host: bytes,
     ) -> None:
-        """Raise as ``check`` if one of these (body, properties, flag) may not be stored: the extremes are looked at."""
-        if parts:
-            bodies, properties, flags = zip(*parts, strict=True)
-            longest = max(bodies, key=len), max(properties, key=len)
-            for flag in (min(flags), max(flags)):
-                self.check(topic, queue_id, *longest, flag, sys_flag, born_ms, born_host, 0)
+        """Raise as ``check`` if one of these may not be stored: the extremes are looked at."""
+        longest = max(bodies, key=len), max(properties, key=len)
+        for flag in {min(flags), max(flags)}:
+            self.check(topic, queue_id, *longest, flag, sys_flag, born_ms, born_host, 0)

@@ -30,6 +30,9 @@ class EngineConfig:
     host: str = "127.0.0.1"
     port: int = 10911
 
+    # a demonstration: the moments that come in are a simulated clock's
+    is_simulated: bool = False
+
     # durability
     flush: Literal["sync", "async"] = "sync"
     flush_interval_ms: int = 500

@@ -28,8 +28,9 @@ from .store.derived import Derived
 from .store.mending import Mender
 from .store.reader import Reader
 from .store.retention import expire, oldest_expired
+from .store.simulation import admit
 from .store.store import Store
-from .store.ticket import SyncJob, Ticket
+from .store.ticket import BatchTicket, SyncJob, Ticket
 from .store.upkeep import NO_ROOM, Upkeep, UpkeepJob
 from .timer.doors import TimerDoors
 from .timer.service import Timers
@@ -75,6 +76,7 @@ class Engine(Readable, TimerDoors, Changeable):
         files.make_directory(config.root)
         lock = files.lock(join(config.root, "lock"))
         try:
+            admit(files, config.root, now_ms, is_simulated=config.is_simulated)
             engine = cls(config, files, lock, now_ms)
             engine._records_recovered = open_store(engine._store, engine._services, now_ms)
         except BaseException:
@@ -119,7 +121,7 @@ class Engine(Readable, TimerDoors, Changeable):
         born_host: bytes,
         now_ms: int,
         owner: object = None,
-    ) -> list[Ticket]:
+    ) -> BatchTicket:
         """Take all of (body, properties, flag), or none of them. Raises as ``append``."""
         self._check_room()
         return self._intake.take_batch(topic, queue_id, parts, sys_flag, born_ms, born_host, now_ms, owner)

@@ -31,12 +31,12 @@ from .properties import (
     format_properties,
 )
 from .schedule import Schedule
-from .store.batch import append_batch
-from .store.facts import Facts, facts_of, plain_facts, value_in
+from .store.batch import Parts, Together, append_batch
+from .store.facts import Facts, facts_of, plain_facts, plain_keys, value_in
 from .store.groups import check_group_name
 from .store.retrypolicy import retry_delay_ms
 from .store.store import Store
-from .store.ticket import Ticket
+from .store.ticket import BatchTicket, Ticket
 from .store.topics import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, Topic
 from .timer.parked import Sent
 from .timer.parking import Parking
@@ -46,6 +46,7 @@ from .transaction.service import Transactions
 _RESERVE_BYTES = CRC_SIZE + 32
 #: What a timer says of its own moment; the next try has another.
 _MOMENTS = (DELAY, DUE_MS, SCHEDULE_KEY, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, TIMER_OUT_MS)
+_NO_HALVES = "Messages of a batch cannot be half messages; send them one by one."
 
 
 class Intake:
@@ -106,22 +107,29 @@ class Intake:
         born_host: bytes,
         now_ms: int,
         owner: object,
-    ) -> list[Ticket]:
+    ) -> BatchTicket:
         """Take all messages or none. Raises as ``take``; a batch cannot be delayed."""
-        self._admission.check_batch(topic, queue_id, parts, sys_flag, born_ms, born_host)
-        checked: list[tuple[bytes, Facts, int]] = []
-        for body, properties, flag in parts:
-            facts = plain_facts(properties) or facts_of(properties)
-            if facts.delay_level or facts.timer:
-                raise InvalidMessage("Messages of a batch cannot be delayed; send them one by one.")
-            if sys_flag & FLAG_TRANSACTION_MASK or (b"TRAN_MSG\x01" in properties and _is_half(topic, facts, 0)):
-                raise InvalidMessage("Messages of a batch cannot be half messages; send them one by one.")
-            checked.append((body, facts, flag))
-        if not checked:
-            return []
-        store = self._store
-        store.make_room(sum([len(body) + len(facts.stored) + len(topic) + 128 for body, facts, _ in checked]))
-        return append_batch(store, topic, queue_id, checked, sys_flag, born_ms, born_host, now_ms, owner)
+        if not parts:
+            raise InvalidMessage("The batch holds no message.")
+        bodies, properties, flags = zip(*parts, strict=True)
+        self._admission.check_batch(topic, queue_id, bodies, properties, flags, sys_flag, born_ms, born_host)
+        if sys_flag & FLAG_TRANSACTION_MASK:
+            raise InvalidMessage(_NO_HALVES)
+        batch = Parts(bodies, properties, flags, plain_keys(properties) or (), ())
+        if not batch.keys:
+            facts = [self._facts_in_batch(topic, each) for each in properties]
+            batch = Parts(bodies, [each.stored for each in facts], flags, (), facts)
+        size = sum(map(len, bodies)) + sum(map(len, batch.properties)) + len(parts) * (len(topic) + 128)
+        self._store.make_room(size)
+        return append_batch(self._store, topic, queue_id, batch, Together(sys_flag, born_ms, born_host, now_ms), owner)
+
+    def _facts_in_batch(self, topic: str, properties: bytes) -> Facts:
+        facts = plain_facts(properties) or facts_of(properties)
+        if facts.delay_level or facts.timer:
+            raise InvalidMessage("Messages of a batch cannot be delayed; send them one by one.")
+        if b"TRAN_MSG\x01" in properties and _is_half(topic, facts, 0):
+            raise InvalidMessage(_NO_HALVES)
+        return facts
 
     def _park(
         self,

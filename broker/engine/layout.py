@@ -15,6 +15,7 @@ Properties are ``name \\x01 value \\x02`` in UTF-8. The last one may be ``__CRC3
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 MAGIC_V1 = 0xDAA320A7
 MAGIC_V2 = 0xDAA320AB
@@ -35,6 +36,8 @@ COMPRESSION_MASK = 0x7
 CRC_PROPERTY = "__CRC32#"
 CRC_NAME = b"__CRC32#\x01"
 CRC_SIZE = 20
+#: ``__CRC32#`` from its last byte to its first.
+_CRC_REVERSED = b"\x02%010d" + CRC_NAME[::-1]
 MASK31 = 0x7FFFFFFF
 
 #: total, magic, body crc, queue id, flag, queue offset, position, sysFlag, born time
@@ -56,3 +59,8 @@ BYTES = tuple(bytes((value,)) for value in range(128))
 def crc_property(value: int) -> bytes:
     """Return the 20 bytes of ``__CRC32#`` for a record's CRC32: ten digits, lowest first."""
     return CRC_NAME + (b"%010d" % (value & MASK31))[::-1] + b"\x02"
+
+
+def crc_properties(values: Sequence[int]) -> bytes:
+    """Return ``crc_property`` of each, one after the other: many are made in one piece."""
+    return (_CRC_REVERSED * len(values) % tuple([value & MASK31 for value in reversed(values)]))[::-1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import repeat
 from struct import Struct
 from zlib import crc32
 
@@ -18,6 +20,7 @@ from .layout import (
     MIN_RECORD_SIZE,
     U16,
     U32,
+    crc_properties,
 )
 from .properties import parse_properties
 
@@ -66,6 +69,21 @@ def stands_here(record: bytes, position: int, queue_id: int, offset: int) -> boo
     if magic == MAGIC_V1 and record[size - CRC_SIZE : size - 11] == CRC_NAME:
         return has_its_checksum(record)
     return is_sound(record, position) is None
+
+
+def all_stand_here(
+    records: Sequence[bytes], positions: Sequence[int], sizes: Sequence[int], queue_id: int, offset: int
+) -> bool:
+    """Tell whether ``stands_here`` holds for all of these, one after the other in a queue from ``offset`` on; False,
+    too, where one is sound in another way than most are."""
+    count = len(records)
+    if min(sizes) < MIN_RECORD_SIZE or list(map(len, records)) != list(sizes):
+        return False
+    places = zip(sizes, repeat(MAGIC_V1), repeat(queue_id), range(offset, offset + count), positions, strict=False)
+    if list(map(_PLACE, records)) != list(places):
+        return False
+    ends = crc_properties([crc32(record[:-CRC_SIZE]) for record in records])
+    return ends == b"".join([record[-CRC_SIZE:] for record in records])
 
 
 def has_its_checksum(record: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Tells open pages that the mirror has moved: one small event to the Channels layer, at most four in a second.
+"""Tells open pages that the mirror has moved: one small event to the Channels layer, at most ten in a second.
 
 Its own thread and event loop: a slow or lost Valkey holds up nobody, what it missed is told with the next event.
 """
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 GROUP = "mirror"
 EVENT = "mirror.changed"
 #: events closer together than this are merged
-SPACING_S = 0.25
+SPACING_S = 0.1
 #: a layer that takes longer is treated as lost
 SEND_TIMEOUT_S = 2.0
 
@@ -96,7 +96,7 @@ class Announcer:
         if not self._lost:
             self._lost = True
             logger.warning("The Channels layer is lost, pages do not change in place until it is back: %s", error)
-        # asked again by the next announcement; the mirror makes one twice a second while anything moves
+        # asked again by the next announcement; the mirror makes some in each second while anything moves
 
     def _note_found(self) -> None:
         if self._lost:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..models import Broker, ConsumerGroup, ConsumerOffset, Queue, ScheduleLevel, Topic
+from .clockline import ClockLine
 
 #: kinds of rows, as announced to the pages
 KINDS = ("topics", "queues", "groups", "offsets", "levels")
@@ -36,6 +37,8 @@ class Changes:
     deleted_offsets: tuple[tuple[str, str, int], ...] = ()
     #: connected consumers of every group that has any; None: the broker does not tell
     members: Mapping[str, int] | None = None
+    #: how its clock is simulated; None: it is not
+    clock: ClockLine | None = None
 
 
 def read_changes(body: Mapping[str, Any], broker: Broker, as_of_ms: int) -> Changes:
@@ -66,6 +69,7 @@ def _changes(body: Mapping[str, Any], broker: Broker, as_of_ms: int) -> Changes:
         deleted_topics=tuple(map(str, body.get("deletedTopics", ()))),
         deleted_groups=tuple(map(str, body.get("deletedGroups", ()))),
         deleted_offsets=tuple((str(row["group"]), str(row["topic"]), int(row["queueId"])) for row in removed),
+        clock=ClockLine.read(facts.get("simulatedClock")),
         members=None if members is None else {str(group): int(count) for group, count in members.items()},
     )
 

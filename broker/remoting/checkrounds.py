@@ -9,12 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from itertools import chain
-from typing import NamedTuple
 
-from ..engine.transaction.checking import Check
+from ..engine.transaction.checks import Checks
 from .clients import Member
-from .moulds import Mould, Place
 from .questions import Questions
 from .server import Connection
 from .state import BrokerState
@@ -22,19 +19,11 @@ from .state import BrokerState
 logger = logging.getLogger(__name__)
 
 #: Questions in one slice: about a millisecond.
-_SLICE = 64
+_SLICE = 128
 #: A producer that does not read what it was sent is looked at again after so long.
 _HELD_PAUSE_S = 0.005
 _IDLE_PAUSE_S = 0.1
 _WRITE_INTERVAL_S = 0.1
-
-
-class _Desk(NamedTuple):
-    """A producer, what casts the questions about one place for him, and those he is asked now."""
-
-    connection: Connection
-    mould: Mould
-    frames: list[bytes]
 
 
 class CheckRounds:
@@ -88,45 +77,41 @@ class CheckRounds:
         for group in [group for group, seen in self._refused.items() if self._present(group) != seen]:
             del self._refused[group]
             transactions.come(group)
-        checks = transactions.take_checks(now_ms, self._is_alive, count)
-        if checks:
-            transactions.checked(*self._send(checks), now_ms)
+        taken = transactions.take_checks(now_ms, self._is_alive, count)
+        if taken:
+            transactions.checked(*self._send(taken), now_ms)
         now_s = self._loop.time()
-        if not checks or now_s - self._written_s >= _WRITE_INTERVAL_S:
+        if not taken or now_s - self._written_s >= _WRITE_INTERVAL_S:
             # each of its own would keep the disk from those who send
             self._written_s = now_s
             self._kick()
-        return len(checks)
+        return sum(map(len, taken))
 
-    def _send(self, checks: Sequence[Check]) -> tuple[list[int], list[int]]:
+    def _send(self, taken: Sequence[Checks]) -> tuple[list[int], list[int]]:
         """Send questions; return the offsets of halves that somebody was asked about, and of the others."""
         asked: list[int] = []
         not_asked: list[int] = []
         refused: set[str] = set()
-        desks: dict[tuple[str, Place], list[_Desk]] = {}
+        written: dict[Connection, list[bytes]] = {}
         questions = self._questions
-        last: tuple[str, Place] | None = None
-        open_desks: list[_Desk] = []
-        for check in checks:
-            place = questions.place(check)
-            if last is None or place is not last[1] or check.group != last[0]:
-                last = check.group, place
-                found = desks.get(last)
-                open_desks = desks[last] = self._desks(*last) if found is None else found
-            if not open_desks:
-                not_asked.append(check.offset)
-                refused.add(check.group)
+        for alike in questions.alike(taken):
+            offsets = alike.checks.offsets
+            connections = self._listeners(alike.group, alike.topic)
+            if not connections:
+                not_asked += offsets
+                refused.add(alike.group)
                 continue
-            self._turn += 1
-            connection, mould, frames = open_desks[self._turn % len(open_desks)]
-            frames.append(questions.frame(check, mould, connection.serialization))
-            asked.append(check.offset)
+            asked += offsets
+            for part in alike.shares(len(connections)):
+                self._turn += 1
+                connection = connections[self._turn % len(connections)]
+                written.setdefault(connection, []).append(questions.frames(part, connection.serialization))
         for group in refused:
             self._refused[group] = self._present(group)
-        for connection, _, frames in chain.from_iterable(desks.values()):
-            if frames:
-                connection.write(b"".join(frames))
-        return asked, not_asked
+        for connection, frames in written.items():
+            connection.write(b"".join(frames))
+        # in the order in which they stand, which is how they are found again quickly
+        return sorted(asked), not_asked
 
     def _is_alive(self, group: str) -> bool:
         members = self._state.clients.producers(group)
@@ -140,14 +125,11 @@ class CheckRounds:
         producers = self._state.clients.producers(group)
         return [(member.connection, _listens(member)) for member in producers if member.connection.is_open]
 
-    def _desks(self, group: str, place: Place) -> list[_Desk]:
-        """Return where the producers of the group are asked that read what they are sent, and may see it."""
+    def _listeners(self, group: str, topic: str) -> list[Connection]:
+        """Return the producers of the group that read what they are sent, and may see what goes to this topic."""
         may_send = self._state.may_send
-        mould = self._questions.mould
         connections = [each.connection for each in self._state.clients.producers(group) if _listens(each)]
-        return [
-            _Desk(each, mould(place, each.serialization), []) for each in connections if may_send(each, place.topic)
-        ]
+        return [each for each in connections if may_send(each, topic)]
 
 
 def _listens(member: Member) -> bool:

@@ -30,8 +30,12 @@ LONGEST_SLEEP_MS = 1_000
 """A tick at least this often: the clock may be set forward, and what is due then must not wait for long."""
 
 
+LEAST_SLEEP_S = 0.001
+"""Others have their turn between two ticks, however quick the broker's clock is."""
+
+
 class Pump:
-    """Drives one engine from the event loop."""
+    """Drives one engine from the event loop, by the broker's clock, which runs `speed` times as fast as time."""
 
     def __init__(
         self,
@@ -42,6 +46,7 @@ class Pump:
         arrived: Callable[[set[tuple[str, int]]], None],
         failed: Callable[[str, list[Ticket]], None],
         is_inline: bool,
+        speed: float = 1.0,
     ) -> None:
         self._engine = engine
         self._clock = clock
@@ -49,6 +54,7 @@ class Pump:
         self._arrived = arrived
         self._failed = failed
         self._is_inline = is_inline
+        self._per_s = 1000 * speed
         self._loop = asyncio.get_running_loop()
         self._syncs: JobThread[SyncJob] = JobThread("sync", self._loop, self._synced)
         self._upkeeps: JobThread[UpkeepJob] = JobThread("upkeep", self._loop, self._upkept)
@@ -161,7 +167,7 @@ class Pump:
         now_ms = self._clock()
         wait_ms = min(max(moment_ms - now_ms, 1), LONGEST_SLEEP_MS)
         self._tick_ms = now_ms + wait_ms
-        self._tick_timer = self._loop.call_later(wait_ms / 1000, self._tick)
+        self._tick_timer = self._loop.call_later(max(wait_ms / self._per_s, LEAST_SLEEP_S), self._tick)
 
     def _upkeep(self) -> None:
         if self._is_stopped:

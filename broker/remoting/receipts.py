@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from ..engine.message import Message, decode, encode, format_properties, pack_host, record_size
@@ -24,6 +25,8 @@ from .errors import RequestRefused
 ORDER_QUEUE = 999
 """POP_ORDER_REVIVE_QUEUE of KeyBuilder."""
 PLAIN, RETRY, RETRY_V2 = "0", "1", "2"
+
+_HANDLE = re.compile(r"([0-9]{1,18}) ([0-9]{1,18}) ([0-9]{1,18}) [0-9]{1,18}(?: |\Z)").match
 
 
 def retry_mark(topic: str, asked_topic: str) -> str:
@@ -68,10 +71,10 @@ def order_counts(taken: Iterable[Taken], asked_topic: str) -> str:
 
 def read_handle(extra_info: str, group: str, topic: str, queue_id: int) -> Handle:
     """The handle of a message of a queue; refused if it cannot be read."""
-    parts = extra_info.split(" ")
-    if len(parts) < 4 or not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts[:4]):
+    found = _HANDLE(extra_info)
+    if found is None:
         raise RequestRefused(Answer.INVALID_PARAMETER, f"The handle {extra_info[:120]!r} cannot be read.")
-    return Handle((group, topic, queue_id), int(parts[0]), int(parts[1]), int(parts[2]))
+    return Handle((group, topic, queue_id), int(found[1]), int(found[2]), int(found[3]))
 
 
 def as_of_topic(record: bytes, topic: str, start: int, pop_ms: int, invisible_ms: int, broker: str) -> bytes:

@@ -6,7 +6,7 @@ On a message's way there is one `list.append`; the rest is done for all messages
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from ..engine.histogram import LATENCY_BOUNDS_MS, Histogram
 from ..engine.store.ticket import Ticket
@@ -26,6 +26,8 @@ class Sends:
         self.latencies = Histogram(LATENCY_BOUNDS_MS)
         #: to be called with the bytes of each record that is taken
         self.took = self._taken.append
+        #: to be called with the bytes of all records of a batch
+        self.took_all = self._taken.extend
 
     @property
     def sizes(self) -> Histogram:
@@ -33,14 +35,21 @@ class Sends:
         self._count_sizes()
         return self._sizes
 
-    def stored(self, tickets: Iterable[Ticket], now_ms: int) -> None:
+    def stored(self, tickets: Sequence[Ticket], now_ms: int) -> None:
         """These are durable: who waits for one message of theirs is answered now. Batches are not looked at."""
         self._count_sizes()
+        if len(tickets) == 1:  # mostly so, unless the broker is busy
+            if type(tickets[0].owner) is tuple:
+                self.latencies.add(max(0, now_ms - tickets[0].store_ms))
+            return
         taken = Counter([ticket.store_ms for ticket in tickets if type(ticket.owner) is tuple])
         for taken_ms, count in taken.items():
             self.latencies.add(max(0, now_ms - taken_ms), count)
 
     def _count_sizes(self) -> None:
-        for size_bytes, count in Counter(self._taken).items():
-            self._sizes.add(size_bytes, count)
+        if len(self._taken) == 1:
+            self._sizes.add(self._taken[0])
+        else:
+            for size_bytes, count in Counter(self._taken).items():
+                self._sizes.add(size_bytes, count)
         self._taken.clear()

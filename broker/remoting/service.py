@@ -6,7 +6,6 @@ import asyncio
 import gc
 import logging
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -18,6 +17,7 @@ from .access.doors import guard
 from .access.gate import Gate
 from .access.users import User
 from .checkrounds import CheckRounds
+from .clock import Simulation, wall_clock_ms
 from .codes import Request
 from .front import open_front
 from .limits import Limits
@@ -46,6 +46,7 @@ from .processors.transactions import TransactionProcessor
 from .pump import Pump
 from .sendreply import SendReplies
 from .server import Handler, Server
+from .simulating import Simulator
 from .state import BrokerState
 from .tls import Certificates, TlsConfig
 from .waiting import WaitingPulls
@@ -61,18 +62,14 @@ _SWITCH_INTERVAL_S = 0.0005
 a timer is to leave within one."""
 
 
-def wall_clock_ms() -> int:
-    """Milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
-
-
 class BrokerService:
     """Opens a store and serves it until it is stopped.
 
     A port of 0 takes a free one; `address` and `namesrv_address` say which. `on_failed` is called with the reason
     when the store has FAILED: the process is to end, recovery at the next start checks the end of the log. With an
     `inner_user` there is access control: only signed requests are taken, and that user may do everything. Metrics are
-    told to who brings the `metrics_token`, or, if it is empty, to this machine.
+    told to who brings the `metrics_token`, or, if it is empty, to this machine. A `simulation` has the
+    broker's clock simulated (clock.py); `live_clock` is `clock` if it is not given.
     """
 
     def __init__(
@@ -86,6 +83,8 @@ class BrokerService:
         on_failed: Callable[[str], None] | None = None,
         limits: Limits | None = None,
         clock: Callable[[], int] = wall_clock_ms,
+        live_clock: Callable[[], int] | None = None,
+        simulation: Simulation | None = None,
         inner_user: User | None = None,
         tls: TlsConfig | None = None,
         metrics_token: str = "",
@@ -98,6 +97,9 @@ class BrokerService:
         self._on_failed = on_failed
         self._limits = limits or Limits()
         self._clock = clock
+        self._live_clock = live_clock or clock
+        self._simulation = simulation
+        self._simulator: Simulator | None = None
         self._inner_user = inner_user
         self._gate: Gate | None = None
         self._tls = tls
@@ -153,14 +155,14 @@ class BrokerService:
         Raises OSError if a port is taken or certificates or users cannot be read, StoreLocked or StoreUnsupported if
         the store cannot be opened.
         """
-        certificates = None if self._tls is None else Certificates(self._tls, self._clock)
+        certificates = None if self._tls is None else Certificates(self._tls, self._live_clock)
         broker_socket = bound(self._listen_host, self._broker_port)
         namesrv_socket = bound(self._listen_host, self._namesrv_port)
         try:
             if self._broker_port == 0:
                 self.config = replace(self.config, port=broker_socket.getsockname()[1])
             self._namesrv_port = namesrv_socket.getsockname()[1]
-            engine = Engine.open(self.config, self._files or OsFiles(), self._clock())
+            engine = self._open()
         except BaseException:
             broker_socket.close()
             namesrv_socket.close()
@@ -179,12 +181,23 @@ class BrokerService:
         await namesrv.start(namesrv_socket)
         await broker.start(broker_socket)
         self._sweep()
+        if self._simulator is not None:
+            self._simulator.keep()
         logger.info("broker %s serves %s, name service %s", self.config.broker_name, self.address, self.namesrv_address)
 
+    def _open(self) -> Engine:
+        files = self._files or OsFiles()
+        if self._simulation is not None:
+            self._simulator = Simulator(self._simulation, files, self.config.root, self._live_clock)
+            self._clock = self._simulator.clock
+            self.config = replace(self.config, is_simulated=True)
+        return Engine.open(self.config, files, self._clock())
+
     def _assemble(self, engine: Engine) -> tuple[Server, Server]:
-        loop = asyncio.get_running_loop()
-        waiting = WaitingPulls(loop, self._clock)
-        state = self._state = BrokerState(engine, self.config, self._clock, waiting, self._clock())
+        loop, live = asyncio.get_running_loop(), self._live_clock
+        speed = None if self._simulation is None else self._simulation.speed
+        waiting = WaitingPulls(loop, live)
+        state = self._state = BrokerState(engine, self.config, self._clock, live, waiting, self._clock(), speed)
         state.statistics.begin(engine.topics.all(), engine.queue_growth)
         send, transactions, pop = SendProcessor(state), TransactionProcessor(state), PopProcessor(state, loop)
         send.instead[Request.END_TRANSACTION.to_bytes(2, "big")] = transactions.express
@@ -197,8 +210,10 @@ class BrokerService:
         handlers: dict[int, Handler] = {}
         for processor in processors:
             handlers.update(processor.handlers())
-        broker = Server("broker", handlers, self._clock, self._limits, express=send.express)
-        namesrv = Server("name service", NameService(state, self._namesrv_port).handlers(), self._clock, self._limits)
+        # the short way takes the moment of the read, which is the live clock's, for the store's
+        express = send.express if self._simulation is None else None
+        broker = Server("broker", handlers, live, self._limits, express=express)
+        namesrv = Server("name service", NameService(state, self._namesrv_port).handlers(), live, self._limits)
         namesrv.times = broker.times
         if self._inner_user is not None:
             self._gate = guard(state, self._files or OsFiles(), self._inner_user, (broker, namesrv))
@@ -208,7 +223,7 @@ class BrokerService:
         self._servers = [broker, namesrv]
         self._pump = Pump(
             engine, self._clock, stored=self._stored, arrived=self._arrived, failed=self._failed,
-            is_inline=self.config.flush == "async",
+            is_inline=self.config.flush == "async", speed=speed or 1.0,
         )  # fmt: skip
         broker.after_read = self._pump.kick
         state.hurry, state.kick = self._pump.hurry, self._pump.kick
@@ -225,7 +240,7 @@ class BrokerService:
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
 
     def _stored(self, tickets: list[Ticket]) -> None:
-        self._running.put_total += len(tickets)
+        self._running.put_total += sum([ticket.count for ticket in tickets])
         self._running.sends.stored(tickets, self._clock())
         self._replies.write(tickets)
 
@@ -245,9 +260,9 @@ class BrokerService:
         interval_ms = self._limits.sweep_interval_ms
         self._sweep_timer = asyncio.get_running_loop().call_later(interval_ms / 1000, self._sweep)
         for server in self._servers:
-            server.sweep(self._clock())
+            server.sweep(self._live_clock())
         if self._gate is not None:
-            self._gate.strangers.sweep(self._clock())
+            self._gate.strangers.sweep(self._live_clock())
 
     async def stop(self, timeout_s: float = 10) -> None:
         """Takes nothing new, answers what was asked, closes connections and store; stopping twice is fine."""
@@ -274,7 +289,10 @@ class BrokerService:
             server.close_connections()
         pump.stop()
         try:
-            state.engine.close(self._clock())
+            now_ms = self._clock()
+            if self._simulator is not None:
+                self._simulator.stop(now_ms)
+            state.engine.close(now_ms)
         finally:
             for server in self._servers:
                 server.abort_connections()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -25,8 +26,13 @@ class BrokerState:
     engine: Engine
     config: EngineConfig
     clock: Callable[[], int]
+    """The broker's clock: what is stored and falls due (clock.py)."""
+    live_clock: Callable[[], int]
+    """The live clock: what is between living processes."""
     waiting: WaitingPulls
     started_ms: int
+    speed: float | None = None
+    """How fast the broker's clock runs, if it is simulated."""
     clients: Clients = field(default_factory=Clients)
     locks: QueueLocks = field(default_factory=QueueLocks)
     rates: Rates = field(default_factory=Rates)
@@ -47,6 +53,14 @@ class BrokerState:
 
     def __post_init__(self) -> None:
         self.statistics = Statistics(self.config.cluster_name, self.started_ms)
+
+    @property
+    def live_ms(self) -> Callable[[int], int] | None:
+        """What says when by the live clock a moment of the broker's clock comes; None where they are the same."""
+        clock, live_clock, speed = self.clock, self.live_clock, self.speed
+        if speed is None:
+            return None
+        return lambda moment_ms: live_clock() + max(0, math.ceil((moment_ms - clock()) / speed))
 
     @property
     def address(self) -> str:

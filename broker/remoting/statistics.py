@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from ..engine.errors import TopicNotFound
 from ..engine.store.topics import SYSTEM_PREFIX, SYSTEM_TOPICS, Topic
@@ -32,6 +33,7 @@ MOST_COUNTERS = 50_000
 Growth = Callable[[str, int], tuple[int, int]]
 """Of a queue of a topic: its end, and the bytes of all records that it took (both only grow)."""
 
+_QUARTER_MS = 900_000
 #: length of a stretch in ms, stretches in the window
 _WINDOWS = ((10_000, 6), (600_000, 6), (3_600_000, 24))
 
@@ -47,20 +49,29 @@ class Sum:
 class Counter:
     """One number that only grows."""
 
-    __slots__ = ("_began_ms", "_stretches", "total")
+    __slots__ = ("_began_ms", "_shortest", "_stretches", "total")
 
     def __init__(self, now_ms: int) -> None:
         self.total = 0
         self._began_ms = now_ms
+        self._shortest = range(0)
         self._stretches: tuple[deque[tuple[int, int]], ...] = tuple(deque(maxlen=size + 1) for _, size in _WINDOWS)
 
     def add(self, count: int, now_ms: int) -> None:
         """Counts some more."""
+        if now_ms not in self._shortest:
+            self._begin(now_ms)
+        self.total += count
+
+    def _begin(self, now_ms: int) -> None:
+        """A stretch of the shortest window begins (or the clock was set), and one of others with it, maybe."""
         for (length_ms, _), stretches in zip(_WINDOWS, self._stretches, strict=True):
             stretch = now_ms // length_ms
             if not stretches or stretches[-1][0] != stretch:
                 stretches.append((stretch, self.total))
-        self.total += count
+        length_ms = _WINDOWS[0][0]
+        start_ms = now_ms - now_ms % length_ms
+        self._shortest = range(start_ms, start_ms + length_ms)
 
     def sums(self, now_ms: int) -> tuple[Sum, Sum, Sum]:
         """What was counted in the last minute, hour and day (the stretch that runs included)."""
@@ -173,4 +184,11 @@ class _Daily:
 
 def _day(now_ms: int) -> int:
     """Days since year 1, in the time zone of the machine."""
+    return _day_of_quarter(now_ms // _QUARTER_MS)
+
+
+@lru_cache(maxsize=4)
+def _day_of_quarter(quarter: int) -> int:
+    """No time zone begins a day, or changes, within a quarter of an hour."""
+    now_ms = quarter * _QUARTER_MS
     return datetime.fromtimestamp(now_ms / 1000, UTC).astimezone().toordinal()

@@ -42,7 +42,8 @@ class WaitingPop:
 
 
 class WaitingPops:
-    """All pops that wait."""
+    """All pops that wait. Their time is over by the live `clock`; `live_ms` says when by it a moment of the broker's
+    clock comes, where they are not the same."""
 
     def __init__(
         self,
@@ -51,11 +52,13 @@ class WaitingPops:
         looked: Callable[[], None],
         *,
         limit: int = MOST_WAITING,
+        live_ms: Callable[[int], int] | None = None,
     ) -> None:
         self._loop = loop
         self._clock = clock
         self._looked = looked
         self._limit = limit
+        self._live_ms = live_ms
         #: by group and topic, then by what they ask for, in order of arrival
         self._waiting: dict[GroupTopic, dict[Hashable, OrderedDict[WaitingPop, None]]] = {}
         self._by_topic: dict[str, set[GroupTopic]] = {}
@@ -154,6 +157,8 @@ class WaitingPops:
     # time
 
     def _look_at(self, pop: WaitingPop, again_ms: int | None) -> None:
+        if again_ms is not None and self._live_ms is not None:
+            again_ms = self._live_ms(again_ms)
         pop.again_ms = again_ms or 0
         if again_ms is not None and again_ms < pop.deadline_ms:
             self._plan(again_ms, pop)

@@ -9,6 +9,7 @@ from broker.engine.store.topics import HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
 from broker.engine.testing import Driver, ManualClock, PowerLoss, SimulatedFiles, open_engine
 from broker.engine.transaction.deciding import Ending
 from tests.crash import golden
+from tests.engine.transacting import questions
 
 GROUP = "payers"
 TIMES = {"transaction_timeout_ms": 6_000, "transaction_interval_ms": 30_000, "transaction_checks": 3}
@@ -34,8 +35,7 @@ def end(driver: Driver, half: Ticket, *, commit: bool, by: str = "producer") -> 
 
 def ask(driver: Driver) -> list[int]:
     driver.tick()
-    checks = driver.engine.transactions.take_checks(driver.clock.now_ms, lambda _: True, 999)
-    asked = [check.half.queue_offset for check in checks]
+    asked = [check.half.queue_offset for check in questions(driver, 999)]
     driver.engine.transactions.checked(asked, [], driver.clock.now_ms)
     driver.settle()
     return asked
@@ -67,8 +67,7 @@ def story(driver: Driver) -> list[Ticket]:
     assert ask(driver) == [2, 4]
     driver.clock.advance(30_100)
     driver.tick()
-    checks = driver.engine.transactions.take_checks(driver.clock.now_ms, lambda _: True, 1)
-    assert [check.half.queue_offset for check in checks] == [2]
+    assert [check.half.queue_offset for check in questions(driver, 1)] == [2]
     driver.engine.transactions.checked([2], [], driver.clock.now_ms)
     halves.append(begin(driver, "K5"))
     assert state(driver) == ({2: 2, 4: 1, 5: 0}, [3])

@@ -13,6 +13,7 @@ from broker.engine.store.ticket import Ticket
 from broker.engine.store.topics import HALF_TOPIC, SCHEDULE_TOPIC
 from broker.engine.testing import Driver, ManualClock, PowerLoss, SimulatedFiles, open_engine
 from broker.engine.transaction.deciding import Ending
+from tests.engine.transacting import questions
 
 GROUPS = ("payers", "shippers")
 TIMES = {"transaction_timeout_ms": 6_000, "transaction_interval_ms": 30_000, "transaction_checks": 2}
@@ -209,9 +210,9 @@ class Simulation:
         self.clock.advance(self.random.choice((500, 7_000, 31_000)) + self.random.randint(0, 200))
         self.driver.tick()
         alive = set(self.random.sample(GROUPS, self.random.randint(0, 2)))
-        transactions = self.driver.engine.transactions
-        checks = transactions.take_checks(self.clock.now_ms, alive.__contains__, 50)
+        checks = questions(self.driver, 50, alive=alive.__contains__)
         asked = [check.half.queue_offset for check in checks]
+        transactions = self.driver.engine.transactions
         transactions.checked(asked, [], self.clock.now_ms)
         for check in checks:
             key = check.half.unique_key or ""

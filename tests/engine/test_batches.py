@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.engine.properties import format_properties
-from broker.engine.store.facts import facts_of, plain_facts
+from broker.engine.store.facts import facts_of, plain_facts, plain_keys
 from broker.engine.testing import SimulatedFiles, open_engine
 
 KINDS = [{}, {"TAGS": "paid"}, {"KEYS": "4711 4712"}, {"TAGS": "späte", "KEYS": "k", "amount": "12"}, {"WAIT": "true"}]
@@ -72,3 +72,40 @@ def test_the_short_way_to_facts_says_the_same_or_nothing(raw: bytes) -> None:
     assert (found is not None) == (
         raw in {b"UNIQ_KEY\x01AB\x02", b"UNIQ_KEY\x01AB\x02WAIT\x01true\x02", b"WAIT\x01true\x02UNIQ_KEY\x01AB\x02"}
     )
+
+
+PLAIN = [b"UNIQ_KEY\x01%032X\x02WAIT\x01true\x02" % n for n in range(4)]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [b"UNIQ_KEY\x01%032X\x02WAIT\x01truE\x02" % 7, b"UNIQ_KEX\x01%032X\x02WAIT\x01true\x02" % 7,
+     b"UNIQ_KEY\x01%031X\xc3\x02WAIT\x01true\x02" % 7, b"UNIQ_KEY\x01%030X\x02\x01\x02WAIT\x01true\x02" % 7,
+     b"TAGS\x01%040X\x02WAIT\x01t\x02" % 7, b"UNIQ_KEY\x01%031X\x02WAIT\x01true\x02" % 7, b""],
+)  # fmt: skip
+def test_ids_are_read_together_only_where_nothing_else_is_said(other: bytes) -> None:
+    assert plain_keys(PLAIN) == [facts_of(raw).unique_key for raw in PLAIN]
+    for place in (0, 2, 4):
+        assert plain_keys([*PLAIN[:place], other, *PLAIN[place:]]) is None
+
+
+@pytest.mark.parametrize("length", [10, 90, 300])
+@pytest.mark.parametrize("host", [bytes(8), bytes(20)])
+def test_a_plain_batch_is_its_messages(length: int, host: bytes) -> None:
+    def disk_after(*, together: bool) -> dict[str, bytes]:
+        disk = SimulatedFiles()
+        driver = open_engine(disk, index_slots=5)
+        driver.engine.topics.ensure("orders", 1)
+        shared = {"sys_flag": 0, "born_ms": 7, "born_host": host, "now_ms": driver.clock.now_ms}
+        for number in range(9):
+            batch = [(b"x" * (length + n), b"UNIQ_KEY\x01%032X\x02" % (number + n), n % 2) for n in range(7)]
+            if together:
+                driver.engine.append_batch("orders", 0, batch, **shared)
+            else:
+                for body, properties, flag in batch:
+                    driver.engine.append("orders", 0, body, properties, flag=flag, **shared)
+            driver.flush()
+        driver.close()
+        return {path: data for path, data in disk.contents().items() if "/commitlog/" not in path or any(data)}
+
+    assert disk_after(together=True) == disk_after(together=False)

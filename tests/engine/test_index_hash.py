@@ -21,3 +21,8 @@ def test_the_hash_in_parts_is_the_hash_of_the_whole(key: str) -> None:
 def test_javas_lowest_number_has_no_absolute_value() -> None:
     assert string_hash("polygenelubricants") == -(1 << 31)
     assert INDEX.hash_of("polygenelubricants") == 0
+
+
+@given(st.lists(st.text("AB#019~", max_size=12), min_size=1, max_size=9), st.sampled_from(["T", "topic", "späte"]))
+def test_hashes_of_many_are_those_of_each(keys: list[str], topic: str) -> None:
+    assert INDEX.hashes_of(topic, keys) == [INDEX.hash_of(f"{topic}#{key}") for key in keys]

@@ -71,6 +71,27 @@ def test_derived_files_can_be_deleted(lost: str) -> None:
     assert picture(open_engine(files)) == before
 
 
+def test_what_was_written_behind_a_clean_stop_is_found() -> None:
+    """Apache RocketMQ leaves our checkpoint as it is when it writes to our store."""
+    files = SimulatedFiles()
+    worked(files).close()
+    path = "/store/escapement.checkpoint"
+    file = files.open(path)
+    mark = file.read(file.size(), 0)
+    again = open_engine(files)
+    again.send("orders", b"since", KEYS="fresh")
+    before = picture(again)
+    again.close()
+    files.load({path: mark})
+    once_more = open_engine(files)
+    assert once_more.engine.health().records_recovered == 1
+    assert picture(once_more) == before
+    found = once_more.engine.find(
+        "orders", "fresh", begin_ms=0, end_ms=once_more.clock.now_ms, max_count=5, now_ms=once_more.clock.now_ms
+    )
+    assert len(found) == 1
+
+
 def test_recovery_starts_at_the_checkpoint() -> None:
     files = SimulatedFiles()
     driver = worked(files)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from broker.engine.testing.clock import ManualClock
 from broker.engine.testing.driver import Driver, open_engine
 from broker.engine.testing.powerloss import PowerLoss
 from broker.engine.testing.simulated import SimulatedFiles
@@ -41,3 +44,46 @@ def test_the_life_of_a_far_timer_tells_each_roll() -> None:
     life = again.engine.timer_events(target, again.clock.now_ms)
     assert life["state"] == "released"
     assert [event["kind"] for event in life["events"]] == ["accepted", *["rolled"] * len(told), "released"]
+
+
+def test_the_wheel_tells_rolls_behind_thousands_of_seconds_in_use() -> None:
+    driver = open_engine(SimulatedFiles(), timer_slots=21_000, timer_max_delay_ms=10 * 24 * HOUR_MS)
+    driver.engine.topics.ensure("orders", 1)
+    now_ms, wheel = driver.clock.now_ms, driver.engine.timers.core.wheel
+    for second in range(now_ms // 1_000 + 10, now_ms // 1_000 + 5_100):
+        wheel.add(second, 0)
+    for hours in (8, 8, 9, 31):
+        driver.send("orders", b"far", TIMER_DELIVER_MS=str(now_ms + hours * HOUR_MS))
+    driver.tick()
+    placed = [[slot.second * 1_000, slot.rolls] for slot in sorted(wheel.used()) if slot.rolls]
+    told = driver.engine.timer_wheel(now_ms, now_ms + HOUR_MS, 60_000, now_ms)["rolls"]
+    assert told == placed
+    assert sum(count for _, count in told) == 4
+
+
+def test_a_list_from_the_start_of_an_hour_reads_no_other_hour() -> None:
+    driver = open_engine(SimulatedFiles(), timer_slots=21_000, timer_max_delay_ms=10 * 24 * HOUR_MS)
+    driver.engine.topics.ensure("orders", 1)
+    start_ms = (driver.clock.now_ms // HOUR_MS + 30) * HOUR_MS
+    dues = [start_ms - 5, start_ms, start_ms + 1, start_ms + 7_000, start_ms + HOUR_MS]
+    for due_ms in (*dues, *(start_ms - 1_000 * number for number in range(1, 50))):
+        driver.send("orders", b"far", TIMER_DELIVER_MS=str(due_ms))
+    page = driver.engine.timers_list(start_ms, start_ms + HOUR_MS - 1, limit=100, now_ms=driver.clock.now_ms)
+    assert [item["dueMs"] for item in page["items"]] == dues[1:4]
+    assert page["scanned"] == 3
+
+
+@pytest.mark.parametrize("wait_s", [90, 250])
+def test_a_far_timer_that_was_moved_within_its_hour_stays_in_the_list(wait_s: int) -> None:
+    driver = timers(SimulatedFiles(), clock=ManualClock(HOUR_MS * 490_000 - 800_000))
+    due_ms = driver.clock.now_ms + 1_000_001
+    driver.send("orders", b"x", TIMER_DELIVER_MS=str(due_ms), UNIQ_KEY="U1")
+    driver.advance(wait_s * 1_000)
+    moved_ms = due_ms + 120_000
+    target = Target(topic="orders", unique_key="U1")
+    driver.engine.steer_timer("reschedule", target, due_ms=moved_ms, now_ms=driver.clock.now_ms)
+    driver.settle()
+    while driver.clock.now_ms < moved_ms - 10_000:
+        driver.advance(10_000)
+        page = driver.engine.timers_list(0, 1 << 50, now_ms=driver.clock.now_ms)
+        assert [item["dueMs"] for item in page["items"]] == [moved_ms]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from zlib import crc32
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.engine.testing.simulated import SimulatedFiles
+from broker.engine.timer.log import MAGIC_DELETE, MAGIC_PLAIN, MAGIC_ROLL, UNIT, UNIT_SIZE
+from broker.engine.timer.tally import Tally
 from broker.engine.timer.wheel import SLOT_SIZE, Wheel, checksum_of
 from broker.engine.timer.zeros import over_zeros
 
@@ -38,6 +41,50 @@ def test_what_stands_where_and_what_comes_next(course: list[tuple[str, int]], be
     assert {slot.second: (slot.first, slot.last, slot.number) for slot in wheel.used()} == model
     assert wheel.next_used(begin, until) == min((each for each in model if begin <= each <= until), default=None)
     assert wheel.count(begin, until) == sum(each[2] for second, each in model.items() if begin <= second <= until)
+
+
+@given(steps, seconds, st.integers(0, 30_000))
+def test_the_used_seconds_of_a_stretch(course: list[tuple[str, int]], begin: int, length: int) -> None:
+    wheel, model = played(course)
+    assert wheel.used_between(begin, begin + length) == sorted(each for each in model if begin <= each < begin + length)
+
+
+rolled = st.lists(st.tuples(seconds, st.booleans()), max_size=40)
+
+
+@given(st.one_of(st.none(), st.integers(0, 2 * SLOTS - 1)), rolled, st.one_of(st.just(0), seconds))
+def test_the_tally_is_what_slots_say_one_by_one(
+    stretch: int | None, course: list[tuple[int, bool]], after: int
+) -> None:
+    wheel = Wheel(SLOTS)
+    if stretch is not None:  # most seconds of a turn, so that whole blocks are one stretch
+        for second in range(BEGIN + stretch, BEGIN + 2 * SLOTS):
+            wheel.add(second, second)
+    for unit, (second, rolls) in enumerate(course):
+        # some of another turn in between: they take the place of those of this one
+        wheel.add(second + (wheel.places if unit % 7 == 6 else 0), unit, rolls=int(rolls))
+    minutes, rolls = Counter[int](), Counter[int]()
+    slots = list(wheel.used())
+    for slot in slots:
+        if slot.second > after:
+            minutes[(slot.second + 1) // 60] += slot.number - slot.rolls
+            rolls[slot.second] += slot.rolls
+    tally = Tally(wheel, after)
+    assert {minute: count for minute, count in tally.minutes.items() if count} == dict(+minutes)
+    assert tally.rolls == dict(+rolls)
+    assert tally.furthest == max((slot.second for slot in slots), default=0)
+
+
+@given(st.lists(st.tuples(seconds, st.integers(0, 7)), max_size=40))
+def test_units_put_again_leave_the_same_wheel(course: list[tuple[int, int]]) -> None:
+    wheel, again, raw = Wheel(SLOTS), Wheel(SLOTS), b""
+    for number, (second, magic) in enumerate(course):
+        count = -1 if magic & MAGIC_DELETE else 1
+        wheel.add(second, number * UNIT_SIZE, count=count, rolls=count if magic & MAGIC_ROLL else 0)
+        raw += UNIT.pack(UNIT_SIZE, -1, magic | MAGIC_PLAIN, BEGIN * 1000, (second - BEGIN) * 1000, 0, 1, 0, 0)
+    assert again.put_units(0, raw)
+    assert list(again.used()) == list(wheel.used())
+    assert not again.put_units(0, bytes(UNIT_SIZE))
 
 
 @given(st.binary(max_size=64), st.one_of(st.integers(0, 1 << 22), st.sampled_from([0, 1, 8_191, 8_192, 1 << 20])))

@@ -9,7 +9,7 @@ from broker.engine.message import decode
 from broker.engine.store.ticket import Ticket
 from broker.engine.store.topics import CHECKS_TOPIC, HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
 from broker.engine.testing import Driver
-from tests.engine.transacting import GROUP, TIMES, ask, begin, checks_of, copies, end, transacting
+from tests.engine.transacting import GROUP, TIMES, ask, begin, checks_of, copies, end, questions, transacting
 
 #: An entry of the calendar is looked at up to so much late, never early.
 GRAIN_MS = 100
@@ -35,7 +35,7 @@ def test_the_question_carries_the_half() -> None:
     begin(driver, b"paid?")
     driver.clock.advance(6_100)
     driver.tick()
-    (check,) = driver.engine.transactions.take_checks(driver.clock.now_ms, lambda _: True, 9)
+    (check,) = questions(driver)
     assert (check.group, check.half.body, check.half.properties["REAL_TOPIC"]) == (GROUP, b"paid?", "orders")
 
 
@@ -68,9 +68,9 @@ def test_a_question_that_could_not_be_sent_does_not_count() -> None:
     driver.clock.advance(6_100)
     driver.tick()
     for _ in range(5):
-        (check,) = driver.engine.transactions.take_checks(driver.clock.now_ms, lambda _: True, 9)
+        (check,) = questions(driver)
         driver.engine.transactions.checked([], [check.half.queue_offset], driver.clock.now_ms)
-        assert driver.engine.transactions.take_checks(driver.clock.now_ms, lambda _: True, 9) == [], "not at once again"
+        assert questions(driver) == [], "not at once again"
         driver.clock.advance(30_100)
         driver.tick()
     assert checks_of(driver, half) == 0
@@ -83,13 +83,13 @@ def test_others_that_come_are_asked_at_once_about_what_the_first_might_not_see()
     driver.clock.advance(6_100)
     driver.tick()
     transactions, now_ms = driver.engine.transactions, driver.clock.now_ms
-    transactions.take_checks(now_ms, lambda _: True, 9)
+    questions(driver)
     transactions.checked([], [half.queue_offset], now_ms)
     assert transactions.book.due(GROUP) == 1
     transactions.come("others")
-    assert transactions.take_checks(now_ms, lambda _: True, 9) == []
+    assert questions(driver) == []
     transactions.come(GROUP)
-    (check,) = transactions.take_checks(now_ms, lambda _: True, 9)
+    (check,) = questions(driver)
     transactions.checked([check.offset], [], now_ms)
     assert checks_of(driver, half) == 1
     assert transactions.book.due(GROUP) == 0
@@ -247,9 +247,9 @@ def test_many_halves_are_looked_at_in_slices() -> None:
     transactions = driver.engine.transactions
     assert 0 < len(transactions.book.asking[GROUP]) < 1_200
     driver.tick()
-    first = transactions.take_checks(driver.clock.now_ms, lambda _: True, 1_000)
+    first = questions(driver, 1_000)
     assert len(first) == 1_000
-    assert len(transactions.take_checks(driver.clock.now_ms, lambda _: True, 1_000)) == 200
+    assert len(questions(driver, 1_000)) == 200
 
 
 def test_checks_and_decisions_may_cross() -> None:
@@ -258,7 +258,7 @@ def test_checks_and_decisions_may_cross() -> None:
     half = begin(driver)
     driver.clock.advance(6_100)
     driver.tick()
-    (check,) = driver.engine.transactions.take_checks(driver.clock.now_ms, lambda _: True, 9)
+    (check,) = questions(driver)
     end(driver, half, commit=True)
     driver.engine.transactions.checked([check.half.queue_offset], [], driver.clock.now_ms)
     driver.settle()

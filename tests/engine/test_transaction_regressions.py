@@ -15,7 +15,7 @@ import pytest
 from broker.engine.errors import TransactionDecided
 from broker.engine.store.topics import OP_TOPIC, PARKED_HALF_TOPIC
 from broker.engine.testing import PowerLoss, SimulatedFiles
-from tests.engine.transacting import TIMES, ask, begin, checks_of, copies, end, end_soon, transacting
+from tests.engine.transacting import GROUP, TIMES, ask, begin, checks_of, copies, end, end_soon, questions, transacting
 
 #: An entry of the calendar is looked at up to so much late, never early.
 GRAIN_MS = 100
@@ -125,3 +125,33 @@ def test_rmq_9500_a_half_that_cannot_be_read_holds_up_nobody() -> None:
         assert ask(driver) == [half.queue_offset]
     assert driver.engine.health().state == "DEGRADED"
     assert checks_of(driver, damaged) == 0, "it is there and shown, nobody was asked"
+
+
+@pytest.mark.parametrize("where", [100, -3, 4, 30], ids=["body", "checksum", "magic", "position"])
+def test_rmq_9500_one_that_cannot_be_read_among_many_alike_holds_up_nobody(where: int) -> None:
+    files = SimulatedFiles()
+    driver = transacting(files, **TIMES)
+    halves = [driver.append("orders", b"pay", UNIQ_KEY=f"A{n}", TRAN_MSG="true", PGROUP=GROUP) for n in range(10, 26)]
+    driver.settle()
+    size = halves[1].position - halves[0].position
+    assert [half.position for half in halves] == [halves[0].position + size * n for n in range(16)], "back to back"
+    file = files.open("/store/commitlog/00000000000000000000")
+    at = halves[9].position + where % size
+    file.write(bytes([file.read(1, at)[0] ^ 0x01]), at)
+    driver.clock.advance(30_100)
+    assert ask(driver) == [half.queue_offset for half in halves if half is not halves[9]]
+    assert driver.engine.health().state == "DEGRADED"
+
+
+def test_halves_of_many_sizes_are_asked_about_each_with_its_own_record() -> None:
+    driver = transacting(**TIMES)
+    bodies = [b"x" * (50 if number % 7 else number) for number in range(60)]
+    for number, body in enumerate(bodies):
+        driver.append("orders", body, UNIQ_KEY=f"A{number}", TRAN_MSG="true", PGROUP=GROUP)
+        if number % 20 == 19:
+            driver.append("orders", b"something else")
+    driver.settle()
+    driver.clock.advance(30_100)
+    driver.tick()
+    checks = questions(driver)
+    assert [(check.half.queue_offset, check.half.body) for check in checks] == list(enumerate(bodies))

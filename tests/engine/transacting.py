@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from broker.engine.message import Message
 from broker.engine.store.ticket import Ticket
 from broker.engine.testing import Driver, SimulatedFiles, open_engine
+from broker.engine.transaction.checks import Check
 from broker.engine.transaction.deciding import Ending
 
 #: Checks as a test wants them: three, with RocketMQ's times.
@@ -43,11 +46,16 @@ def copies(driver: Driver, queue_id: int = 0) -> list[Message]:
 def ask(driver: Driver, *, alive: tuple[str, ...] = (GROUP,), count: int = 99) -> list[int]:
     """Ask producers as the remoting server does; return the offsets asked about."""
     driver.tick()
-    checks = driver.engine.transactions.take_checks(driver.clock.now_ms, lambda group: group in alive, count)
-    asked = [check.half.queue_offset for check in checks]
+    asked = [check.half.queue_offset for check in questions(driver, count, alive=alive.__contains__)]
     driver.engine.transactions.checked(asked, [], driver.clock.now_ms)
     driver.settle()
     return asked
+
+
+def questions(driver: Driver, count: int = 99, *, alive: Callable[[str], bool] = lambda _: True) -> list[Check]:
+    """Return what is to be asked now, one by one, by offset."""
+    taken = driver.engine.transactions.take_checks(driver.clock.now_ms, alive, count)
+    return sorted(check for checks in taken for check in checks)
 
 
 def checks_of(driver: Driver, half: Ticket) -> int:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from array import array
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.engine.testing import SimulatedFiles
 from broker.engine.transaction import snapshot
 from broker.engine.transaction.calendar import Calendar
-from broker.engine.transaction.halves import OpenHalves
+from broker.engine.transaction.halves import OpenHalves, equal
 from broker.engine.transaction.notes import check_records, read_checks, read_decider, read_resumed, resume_record
 from broker.engine.transaction.ops import OP_BODY_BYTES, Decision, op_records, read_op
 from broker.engine.transaction.parked import Parked, ParkedHalves
@@ -92,9 +94,16 @@ def test_anything_can_be_read_as_an_op_record(body, properties):
     assert read_op(body, properties | {"TAGS": "x"}) == []
 
 
-@given(st.lists(st.tuples(numbers, st.integers(0, 300)), max_size=50), numbers, names, names, st.binary(max_size=40))
+@given(
+    st.lists(st.tuples(st.lists(numbers, max_size=9), st.integers(0, 300)), max_size=50),
+    numbers,
+    names,
+    names,
+    st.binary(max_size=40),
+)
 def test_note_records_say_what_happened(counts, offset, who, why, garbage):
-    assert [pair for record in check_records(counts) for pair in read_checks(record.body)] == counts
+    said = [(each, count) for offsets, count in counts for each in offsets]
+    assert [pair for record in check_records(counts) for pair in read_checks(record.body)] == said
     record = resume_record(offset, who, why)
     assert read_resumed(record.body) == [offset]
     assert read_decider(record.properties) == (who, why)
@@ -188,3 +197,16 @@ def test_several_moments_are_put_down_as_one_by_one(walls_ms, ahead_ms):
     for offset, planned_ms in enumerate(planned):
         one_by_one.put(offset, planned_ms)
     assert sorted(at_once.take(9_000, 99)) == sorted(one_by_one.take(9_000, 99))
+
+
+@given(st.sets(st.integers(0, 60)), st.lists(st.integers(-1, 61)), st.lists(st.integers(0, 2), max_size=9))
+def test_runs_are_those_that_are_open_in_the_order_asked_for(there, wanted, values):
+    halves = OpenHalves()
+    for offset in there:
+        halves.add(offset, 100 * offset, 0, 0, "payers")
+    wanted += sorted(there)
+    found = [chunk.offsets[at] for chunk, begin, end in halves.runs(array("q", wanted)) for at in range(begin, end)]
+    assert found == [offset for offset in wanted if offset in there]
+    parts = list(equal(array("H", values), slice(0, len(values))))
+    assert [value for part, value in parts for _ in values[part]] == values
+    assert all(set(values[part]) == {value} for part, value in parts)

@@ -6,8 +6,10 @@ import asyncio
 
 import pytest
 
+from broker.remoting import pullheader
 from broker.remoting.codec import Command
 from broker.remoting.codes import Answer, Request
+from broker.remoting.pullheader import PullHeaders
 from broker.remoting.service import BrokerService
 from tests.remoting.frames import recorded_exchanges
 from tests.remoting.peer import Peer, pull_ext, records
@@ -62,6 +64,30 @@ async def test_offsets_outside_the_queue(peer: Peer, offset: int, code: Answer, 
     await peer.send("T")
     answer = await peer.pull("T", offset)
     assert (answer.code, answer.remark, answer.ext["nextBeginOffset"]) == (code, remark, next_offset)
+
+
+async def test_what_a_pull_says_once_does_not_stand_for_another(peer: Peer) -> None:
+    for number in range(4):
+        await peer.send("T", b"%d" % number, "TAGS\x01even\x02" if number % 2 == 0 else "")
+    assert bodies(await peer.pull("T", maxMsgNums="2")) == [b"0", b"1"]
+    assert bodies(await peer.pull("T", 2, maxMsgNums="2")) == [b"2", b"3"]
+    assert bodies(await peer.pull("T", maxMsgNums="2", subscription="even")) == [b"0", b"2"]
+    assert bodies(await peer.pull("T", maxMsgNums="1")) == [b"0"]
+    assert (await peer.pull("T", maxMsgNums="1", queueOffset="x")).code == Answer.INVALID_PARAMETER
+    assert (await peer.pull("T", maxMsgNums="many")).code == Answer.INVALID_PARAMETER
+    assert bodies(await peer.pull("T", 3, maxMsgNums="1")) == [b"3"]
+
+
+def test_what_is_remembered_of_pulls_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pullheader, "_MOST_HEADERS", 3)
+    headers = PullHeaders()
+    long = pull_ext("g", "T", subscription="a || " * 200)
+    assert headers.read(long) is not headers.read(long)
+    few = [pull_ext("g", f"T{number}") for number in range(3)]
+    first = [headers.read(ext) for ext in few]
+    assert [headers.read(ext) for ext in few] == first
+    headers.read(pull_ext("g", "one more"))
+    assert headers.read(few[0]) is not first[0]
 
 
 async def test_an_empty_queue_begins_at_zero(peer: Peer) -> None:

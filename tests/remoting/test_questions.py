@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,8 +11,9 @@ from hypothesis import strategies as st
 from broker.engine.message import Message, encode, pack_host, record_size
 from broker.engine.message import decode as decode_record
 from broker.engine.store.topics import HALF_TOPIC
-from broker.engine.transaction.checking import Check
+from broker.engine.transaction.checks import Check, Checks, kind_of
 from broker.remoting.codec import BINARY, JSON, decode
+from broker.remoting.moulds import Mould
 from broker.remoting.questions import Questions
 
 NAME = 'broker "%d" é'
@@ -25,33 +28,53 @@ def check_of(
     born: str = "10.0.0.7",
     stored: str = "10.0.0.1",
     count: int = 0,
+    offset: int = 70_000,
+    position: int = 123_456_789,
 ) -> Check:
     text = "".join(f"{name}\x01{value}\x02" for name, value in properties.items()).encode()
     born_host, store_host = pack_host(born, 5000), pack_host(stored, 10911)
     size = record_size(HALF_TOPIC.encode(), body, text, born_host, store_host)
     record = encode(
-        HALF_TOPIC.encode(), 0, 70_000, 123_456_789, body, text, 3, 1, 1_795_000_000_001, born_host, 1_795_000_000_002,
+        HALF_TOPIC.encode(), 0, offset, position, body, text, 3, 1, 1_795_000_000_001, born_host, 1_795_000_000_002,
         store_host, 2, 0, size,
     )  # fmt: skip
-    return Check(70_000, 123_456_789, record, "payers", count)
+    return Check(offset, position, record, "payers", count)
+
+
+def together(checks: Iterable[Check]) -> list[Checks]:
+    """The checks by kind, as the engine hands them out."""
+    kinds: dict[tuple[object, ...], list[Check]] = {}
+    for check in checks:
+        kinds.setdefault((check.group, kind_of(check.checks, len(check.record), check.record)), []).append(check)
+    return [
+        Checks(
+            group, members[0].checks, [check.offset for check in members], [check.position for check in members],
+            b"".join(check.record for check in members),
+        )
+        for (group, _), members in kinds.items()
+    ]  # fmt: skip
 
 
 def assert_says_all(check: Check, serialization: int) -> None:
     """The frame names the half, and its body is the half but for topic, queue and two properties."""
+    (alike,) = QUESTIONS.alike(together([check]))
+    assert_is_said(check, alike.topic, QUESTIONS.frames(alike, serialization), serialization)
+
+
+def assert_is_said(check: Check, topic: str, frame: bytes, serialization: int) -> None:
     half = check.half
-    place = QUESTIONS.place(check)
-    frame = QUESTIONS.frame(check, QUESTIONS.mould(place, serialization), serialization)
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     command = decode(frame[4:])
     assert (command.code, command.is_oneway, command.serialization) == (39, True, serialization)
     key = half.unique_key or ""
     assert command.ext == {
-        "topic": HALF_TOPIC, "bname": NAME, "tranStateTableOffset": "70000", "commitLogOffset": "123456789",
+        "topic": HALF_TOPIC, "bname": NAME,
+        "tranStateTableOffset": str(check.offset), "commitLogOffset": str(check.position),
         "msgId": key, "transactionId": key, "offsetMsgId": half.offset_message_id,
     }  # fmt: skip
     message = decode_record(command.body)
     real = {"REAL_TOPIC": "", "REAL_QID": "0"} | half.properties
-    assert message.topic == real["REAL_TOPIC"] == place.topic
+    assert message.topic == real["REAL_TOPIC"] == topic
     assert message.queue_id == (int(real["REAL_QID"]) if real["REAL_QID"].isdigit() else 0)
     more = {"TRANSACTION_CHECK_TIMES": str(check.checks + 1), "WAIT": "false"}
     assert message.properties == half.properties | more
@@ -88,6 +111,46 @@ def test_the_usual_half_takes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> 
         for serialization in (JSON, BINARY):
             halves = USUAL | {"KEYS": f"order-{number:04}", "REAL_TOPIC": "orders", "REAL_QID": "3"}
             assert_says_all(check_of(halves, body=body, count=9), serialization)
+
+
+@pytest.mark.parametrize("serialization", [JSON, BINARY])
+def test_halves_alike_are_cast_together(serialization: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(Questions, "_slow")
+    usual = USUAL | {"KEYS": "order-1", "REAL_TOPIC": "orders"}
+    numbers = [0, 1, 9, 10, 11, 99, 100, 2**40, 2**62]
+    checks = [
+        check_of(
+            usual | {"KEYS": f"order-{number % 10}", "REAL_QID": str(number % 3), "UNIQ_KEY": f"B{number % 7}"},
+            offset=number, position=numbers[-1 - at], stored=f"37.37.37.{37 + at % 2}", count=at // 3,
+        )
+        for at, number in enumerate(numbers)
+    ]  # fmt: skip
+    parts = list(QUESTIONS.alike(together(checks)))
+    assert sorted(check.offset for part in parts for check in part.checks) == numbers
+    assert any(len(part.checks) > 1 for part in parts)
+    for part in parts:
+        frames = QUESTIONS.frames(part, serialization)
+        for check in part.checks:
+            end = 4 + int.from_bytes(frames[:4], "big")
+            assert_is_said(check, part.topic, frames[:end], serialization)
+            frames = frames[end:]
+        assert not frames
+
+
+def test_many_alike_are_cast_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(Questions, "_slow")
+    monkeypatch.delattr(Mould, "cast")
+    halves = USUAL | {"REAL_TOPIC": "orders%d", "REAL_QID": "3"}
+    checks = [
+        check_of(halves | {"UNIQ_KEY": f"B{number}"}, offset=number, position=9_000 + 300 * number)
+        for number in range(10, 70)
+    ]
+    for part in QUESTIONS.alike(together(checks)):
+        frames = QUESTIONS.frames(part, BINARY)
+        for check in part.checks:
+            end = 4 + int.from_bytes(frames[:4], "big")
+            assert_is_said(check, part.topic, frames[:end], BINARY)
+            frames = frames[end:]
 
 
 names = st.sampled_from(["UNIQ_KEY", "REAL_TOPIC", "REAL_QID", "WAIT", "KEYS", "TRANSACTION_CHECK_TIMES"])

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from broker.engine.message import decode as decode_record
 from broker.engine.store.ticket import Ticket
+from broker.remoting.batchbody import split_batch
 from broker.remoting.codec import BINARY, decode, encode
 from broker.remoting.codes import Answer, Request
+from broker.remoting.errors import RequestRefused
 from broker.remoting.sendreply import binary_reply, reply_command
 from broker.remoting.service import BrokerService
 from tests.remoting.peer import BORN_MS, Peer, records, send_ext
@@ -110,6 +112,16 @@ async def test_a_batch_is_stored_in_order_and_answered_once_with_all_ids(peer: P
     stored = records((await peer.pull("T")).body)
     assert [message.body for message in stored] == [b"item 0", b"item 1", b"item 2"]
     assert "MSG_REGION" not in stored[0].properties
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["", "a\x01b\x02"])), min_size=1, max_size=4))
+def test_a_batch_is_cut_alike_whether_its_messages_are(shapes: list[tuple[int, str]]) -> None:
+    body = b"".join(batch_item(b"x" * length, properties.encode()) for length, properties in shapes)
+    parts = split_batch(body)
+    assert parts == [(b"x" * length, properties.encode(), 0) for length, properties in shapes]
+    for wrong in (body[:1], body[:-1], body[:3] + bytes([body[3] + 1]) + body[4:], b"", bytes(len(body))):
+        with pytest.raises(RequestRefused):
+            split_batch(wrong)
 
 
 async def test_a_message_given_back_is_parked_for_its_group_and_then_dead(service: BrokerService, peer: Peer) -> None:

@@ -34,6 +34,15 @@ def test_each_window_sees_what_was_counted_in_it_and_no_more() -> None:
     assert [window.count for window in counter.sums(START_MS + 26 * HOUR_MS)] == [0, 0, 0]
 
 
+def test_a_clock_that_is_set_back_loses_nothing() -> None:
+    counter = Counter(START_MS)
+    counter.add(5, START_MS + 60_000)
+    counter.add(3, START_MS)
+    counter.add(2, START_MS + 1)
+    assert counter.total == 10
+    assert [window.count for window in counter.sums(START_MS + 1)] == [10, 10, 10]
+
+
 def test_a_rate_is_over_the_time_that_the_counter_has_been_there() -> None:
     counter = Counter(START_MS)
     counter.add(100, START_MS + 10_000)

@@ -71,9 +71,9 @@ class TimerCheck:
         return max(known[-1], kept.log_min)
 
     def _put_units(self, wheel: Wheel, log: TimerLog, begin: int) -> None:
-        for at, unit in log.units(begin):
-            second = (unit.write_ms + unit.delay_ms) // 1000
-            wheel.add(second, at, count=-1 if unit.magic & MAGIC_DELETE else 1)
+        for at, units in log.portions(begin):
+            if not wheel.put_units(at, units):
+                return
 
     def _follow(self, slot: Slot, log: TimerLog, reach: Reach) -> None:
         """Walk the chain of one second."""

@@ -87,7 +87,7 @@ class ConsumeQueue:
         self.end_offset = offset + 1
         return offset
 
-    def append_many(self, entries: bytearray, size_bytes: int) -> None:
+    def append_many(self, entries: bytes | bytearray, size_bytes: int) -> None:
         """Add packed entries that readers do not see yet, of records that have so many bytes in all."""
         self._tail += entries
         self.taken_bytes += size_bytes
@@ -105,6 +105,22 @@ class ConsumeQueue:
             return []
         raw = self._raw(offset, count)
         return [QueueEntry._make(entry) for entry in ENTRY.iter_unpack(raw[: len(raw) - len(raw) % ENTRY_SIZE])]
+
+    def last(self) -> QueueEntry | None:
+        """Return the last visible entry if it is so new that it was not written to a file yet."""
+        at = (self.max_offset - 1 - self._tail_offset) * ENTRY_SIZE
+        return QueueEntry._make(ENTRY.unpack_from(self._tail, at)) if at >= 0 else None
+
+    def columns(self, offset: int, count: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+        """Return positions and sizes of up to ``count`` visible entries from ``offset``, None without any."""
+        count = min(count, self.max_offset - offset)
+        if count <= 0 or offset < self.min_offset:
+            return None
+        raw = self._raw(offset, count)
+        if len(raw) < ENTRY_SIZE:
+            return None
+        positions, sizes, _ = zip(*ENTRY.iter_unpack(raw[: len(raw) - len(raw) % ENTRY_SIZE]), strict=True)
+        return positions, sizes
 
     def _raw(self, offset: int, count: int) -> bytes:
         if offset >= self._tail_offset:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from struct import iter_unpack
 from typing import NamedTuple
 
 from ..errors import InvalidDelayLevel, InvalidProperties
@@ -27,6 +28,7 @@ from .topics import TIMER_TOPIC
 
 _WELL_FORMED = re.compile("(?:[^\x01\x02]+\x01[^\x02]*+\x02)*+").fullmatch
 _PLAIN = re.compile(rb"(?:WAIT\x01true\x02)?UNIQ_KEY\x01([!-~]++)\x02(?:WAIT\x01true\x02)?").fullmatch
+_KEYS = re.compile(rb"[!-~]*+").fullmatch
 #: Marks of messages that wait for a moment; taken as ordinary ones they would be delivered too early.
 _MOMENTS = frozenset({TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELETE})
 #: How all of them begin.
@@ -81,6 +83,24 @@ def plain_facts(raw: bytes) -> Facts | None:
     """Return what ``facts_of`` would of properties that are an id and nothing else, as in most batches; else None."""
     found = _PLAIN(raw)
     return Facts(raw, found[1].decode(), None, None) if found else None
+
+
+def plain_keys(raws: Sequence[bytes]) -> list[str] | None:
+    """Return the ids of properties that are an id and nothing else, all of one form, as in most batches; else None."""
+    first, count = raws[0], len(raws)
+    found = _PLAIN(first)
+    if found is None:
+        return None
+    begin, end = found.span(1)
+    length, size = len(first), end - begin
+    if list(map(len, raws)).count(length) != count:
+        return None
+    befores, keys, afters = zip(*iter_unpack(f"{begin}s{size}s{length - end}s", b"".join(raws)), strict=True)
+    joined = b"".join(keys)
+    if befores.count(first[:begin]) != count or afters.count(first[end:]) != count or _KEYS(joined) is None:
+        return None
+    text = joined.decode()
+    return [text[at : at + size] for at in range(0, len(text), size)]
 
 
 def _asks_for_a_moment(text: str) -> bool:

@@ -6,6 +6,8 @@ Derived from the log: what is missing at the end is added again by recovery; a d
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
+from operator import add
 
 from ..disk.files import File, Files, directory_of, join
 from ..message import string_hash
@@ -43,7 +45,7 @@ class Index:
             newest = self._begin_file(store_ms)
         newest.add(self.hash_of(topic_and_key), position, store_ms)
 
-    def add_many(self, hashes: array[int], positions: list[int], store_ms: int) -> None:
+    def add_many(self, hashes: array[int] | list[int], positions: Sequence[int], store_ms: int) -> None:
         """Add entries by hash, in order of position."""
         done = 0
         while done < len(hashes):
@@ -73,6 +75,24 @@ class Index:
             end = _remembered(self._endings, text[-_ENDING:], _ENDINGS_LIMIT)
         value = (start * _LATTER_POWER + middle * _ENDING_POWER + end) & 0xFFFFFFFF
         return value if value < 0x8000_0000 else (0x1_0000_0000 - value) & 0x7FFF_FFFF
+
+    def hashes_of(self, topic: str, keys: Sequence[str]) -> list[int]:
+        """Return the index hashes of keys of one topic, ASCII letters only."""
+        beginnings = [key[:-_ENDING] for key in keys]
+        if not all(beginnings):
+            return [self.hash_of(f"{topic}#{key}") for key in keys]
+        endings = [key[-_ENDING:] for key in keys]
+        known = self._endings
+        known.update({end: string_hash(end) & 0xFFFFFFFF for end in set(endings).difference(known)})
+        starts = {start: string_hash(f"{topic}#{start}") * _ENDING_POWER for start in set(beginnings)}
+        sums = map(add, map(starts.__getitem__, beginnings), map(known.__getitem__, endings))
+        hashes = [
+            value if value < 0x8000_0000 else (0x1_0000_0000 - value) & 0x7FFF_FFFF
+            for value in [each & 0xFFFFFFFF for each in sums]
+        ]
+        if len(known) > _ENDINGS_LIMIT:
+            known.clear()
+        return hashes
 
     def _begin_file(self, store_ms: int) -> IndexFile:
         if self._row:
@@ -119,10 +139,11 @@ class Index:
             return "", 1
         return self._row[-1].path[len(self.directory) + 1 :], self._row[-1].next_number
 
-    def open(self, mark: tuple[str, int] | None) -> bool:
+    def open(self, mark: tuple[str, int] | None, *, clean: bool = False) -> bool:
         """Open the files up to a mark and drop what came after; False if they cannot be trusted and all is dropped.
 
-        Without a mark everything is dropped: the log is read again from its beginning.
+        Without a mark everything is dropped: the log is read again from its beginning. ``clean``: the store was
+        stopped right there, so that no slot leads to an entry behind the mark.
         """
         names = [name for name in self._files.list(self.directory) if name.isdigit()]
         self._row.clear()
@@ -136,7 +157,7 @@ class Index:
         last, number = mark
         self._drop([name for name in names if name > last])
         for name in [name for name in names if name <= last]:
-            if not self._open_one(join(self.directory, name), number if name == last else None):
+            if not self._open_one(join(self.directory, name), number if name == last else None, clean=clean):
                 self._row.clear()
                 self._drop(names)
                 return False
@@ -151,14 +172,14 @@ class Index:
             if not count:
                 self._files.sync_directory(self.directory)
 
-    def _open_one(self, path: str, next_number: int | None) -> bool:
+    def _open_one(self, path: str, next_number: int | None, *, clean: bool) -> bool:
         index_file = IndexFile(path, self._slots, self._entries)
         file = self._files.open(path)
         try:
             if file.size() != index_file.size_bytes or not index_file.read_header(file):
                 return False
             if next_number is not None and not (
-                next_number <= index_file.next_number and index_file.load_slots(file, next_number)
+                next_number <= index_file.next_number and index_file.load_slots(file, next_number, clean=clean)
             ):
                 return False
         finally:

@@ -14,6 +14,9 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import repeat
 
 from ..disk.files import File, Files
 
@@ -44,6 +47,8 @@ class IndexFile:
         self._tail = bytearray()
         self._tail_number = 1
         self._dirty_pages: set[int] = set()
+        #: what slots held that were changed while a job has still to copy them, see IndexWrite
+        self.before: dict[int, int] | None = None
         self._pack = ENTRY.pack
 
     @property
@@ -72,33 +77,38 @@ class IndexFile:
             self.used_slots += 1
         seconds = (store_ms - self.begin_ms) // 1000
         self._tail += self._pack(key_hash, position, min(max(seconds, 0), 0x7FFFFFFF), previous)
+        if (before := self.before) is not None:
+            before.setdefault(slot, previous)
         self._slots[slot] = number
         self._dirty_pages.add(slot // _PAGE_SLOTS)
         self.next_number = number + 1
         self.end_ms, self.end_position = store_ms, position
 
-    def add_many(self, hashes: array[int], positions: list[int], store_ms: int) -> None:
+    def add_many(self, hashes: Sequence[int], positions: Sequence[int], store_ms: int) -> None:
         """Add entries; the caller has checked that they fit."""
-        slots, slot_count, pack = self._slots, self.slot_count, self._pack
+        slots, slot_count, count = self._slots, self.slot_count, len(hashes)
         assert slots is not None
         number = self.next_number
         if number == 1 and positions:
             self.begin_ms, self.begin_position = store_ms, positions[0]
         seconds = min(max((store_ms - self.begin_ms) // 1000, 0), 0x7FFFFFFF)
-        parts: list[bytes] = []
-        touched: list[int] = []
-        for key_hash, position in zip(hashes, positions, strict=True):
-            slot = key_hash % slot_count
-            previous = slots[slot]
-            if not previous:
-                self.used_slots += 1
-            parts.append(pack(key_hash, position, seconds, previous))
-            slots[slot] = number
-            touched.append(slot // _PAGE_SLOTS)
-            number += 1
-        self._tail += b"".join(parts)
-        self._dirty_pages.update(touched)
-        self.next_number = number
+        places = [key_hash % slot_count for key_hash in hashes]
+        previous = [slots[place] for place in places]
+        if len(set(places)) < count:
+            # some follow one another in one slot
+            latest: dict[int, int] = {}
+            for at, place in enumerate(places):
+                previous[at] = latest.get(place, previous[at])
+                latest[place] = number + at
+        if (before := self.before) is not None:
+            for place, old in zip(places, previous, strict=True):
+                before.setdefault(place, old)
+        for newest, place in enumerate(places, number):
+            slots[place] = newest
+        self.used_slots += previous.count(0)
+        self._tail += b"".join(map(self._pack, hashes, positions, repeat(seconds), previous))
+        self._dirty_pages.update([place // _PAGE_SLOTS for place in places])
+        self.next_number = number + count
         self.end_ms, self.end_position = store_ms, positions[-1]
 
     def find(self, file: File | None, key_hash: int, count: int) -> list[tuple[int, int]]:
@@ -150,13 +160,17 @@ class IndexFile:
         self.used_slots, self.next_number, self._tail_number = used, number, number
         return True
 
-    def load_slots(self, file: File, next_number: int) -> bool:
-        """Make ready to take entries from ``next_number`` on, unlinking later ones. False if the chains do not hold."""
+    def load_slots(self, file: File, next_number: int, *, clean: bool = False) -> bool:
+        """Make ready to take entries from ``next_number`` on, unlinking later ones. False if the chains do not hold.
+
+        After a clean stop there are none: looking through millions of slots would take longer than all the rest.
+        """
         raw = file.read(4 * self.slot_count, HEADER_SIZE)
         slots = array("i", raw + bytes(4 * self.slot_count - len(raw)))
         if sys.byteorder == "little":
             slots.byteswap()
-        if slots and (max(slots) >= next_number or min(slots) < 0):
+        looks = not clean or self.next_number != next_number
+        if looks and slots and (max(slots) >= next_number or min(slots) < 0):
             for slot in [slot for slot, number in enumerate(slots) if not 0 <= number < next_number]:
                 number = slots[slot]
                 while number >= next_number:
@@ -177,29 +191,27 @@ class IndexFile:
         if not self._tail and not self._dirty_pages:
             return None
         assert self._slots is not None
-        slots = self._slots
-        # copied here, put into the file's byte order in the job: there it holds nothing up
-        pages = [
-            (HEADER_SIZE + first * _PAGE_SLOTS * 4, slots[first * _PAGE_SLOTS : last * _PAGE_SLOTS])
-            for first, last in _merged(self._dirty_pages)
-        ]
+        runs = _merged(self._dirty_pages)
+        # copied by the job: 20 MB at once would hold up whoever sends meanwhile
+        self.before = {}
         self._dirty_pages = set()
         header = HEADER.pack(
             self.begin_ms, self.end_ms, self.begin_position, self.end_position, self.used_slots, self.next_number
         )
-        return IndexWrite(self, self._entry_at(self._tail_number), bytes(self._tail), pages, header)
+        return IndexWrite(self, self._entry_at(self._tail_number), bytes(self._tail), self._slots, runs, header)
 
     def wrote(self, write: IndexWrite) -> None:
         """Forget entries that are on disk now."""
+        self.before = None
         count = len(write.entries) // ENTRY_SIZE
         del self._tail[: len(write.entries)]
         self._tail_number += count
 
     def failed(self, write: IndexWrite) -> None:
         """Take back what could not be written, to write it again later."""
-        for at, data in write.pages:
-            first = (at - HEADER_SIZE) // 4 // _PAGE_SLOTS
-            self._dirty_pages.update(range(first, first + (len(data) + _PAGE_SLOTS - 1) // _PAGE_SLOTS))
+        self.before = None
+        for first, last in write.runs:
+            self._dirty_pages.update(range(first, last))
 
     def rest(self) -> None:
         """Free the memory of a full file whose entries are all on disk."""
@@ -213,21 +225,45 @@ class IndexFile:
 
 
 class IndexWrite:
-    """What a job writes of one index file."""
+    """What a job writes of one index file: entries as they were when it was put together, and the slots as of then.
 
-    __slots__ = ("at", "entries", "file", "header", "pages")
+    It copies the slots itself, piece by piece, while more entries are added: what ``IndexFile.before`` says of a slot
+    is put back into the copy, so that it names no entry that is not written.
+    """
+
+    __slots__ = ("_slots", "at", "entries", "file", "header", "runs")
 
     def __init__(
-        self, file: IndexFile, at: int, entries: bytes, pages: list[tuple[int, array[int]]], header: bytes
+        self,
+        file: IndexFile,
+        at: int,
+        entries: bytes,
+        slots: array[int],
+        runs: list[tuple[int, int]],
+        header: bytes,
     ) -> None:
         self.file = file
         self.at = at
         self.entries = entries
-        self.pages = pages
+        self._slots = slots
+        #: pages that were touched: (first, behind the last)
+        self.runs = runs
         self.header = header
+
+    def _copy(self) -> list[array[int]]:
+        """Return the slots of all runs as they were. A slice is taken, and the dict's items are, at one stroke."""
+        copies = [self._slots[first * _PAGE_SLOTS : last * _PAGE_SLOTS] for first, last in self.runs]
+        before, self.file.before = self.file.before, None
+        starts = [first * _PAGE_SLOTS for first, _ in self.runs]
+        for slot, number in list((before or {}).items()):
+            run = bisect_right(starts, slot) - 1
+            if run >= 0 and slot - starts[run] < len(copies[run]):
+                copies[run][slot - starts[run]] = number
+        return copies
 
     def run(self, files: Files) -> None:
         """Write and sync. Safe in any thread; raises OSError."""
+        copies = self._copy()
         file = files.open(self.file.path, create=True)
         try:
             if file.size() < self.file.size_bytes:
@@ -235,10 +271,10 @@ class IndexWrite:
             if self.entries:
                 file.write(self.entries, self.at)
                 file.sync()
-            for at, slots in self.pages:
+            for (first, _), slots in zip(self.runs, copies, strict=True):
                 if sys.byteorder == "little":
                     slots.byteswap()
-                file.write(slots.tobytes(), at)
+                file.write(slots.tobytes(), HEADER_SIZE + first * _PAGE_SLOTS * 4)
             file.write(self.header, 0)
             file.sync()
         finally:

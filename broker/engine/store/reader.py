@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..errors import RecordNotFound, TopicNotFound
 from ..filter.expression import Filter
-from ..soundness import stands_here
+from ..soundness import all_stand_here, stands_here
 from .commitlog import MAX_RECORD_SIZE
 from .consumequeue import FILLER_SIZE, ConsumeQueue, QueueEntry
 from .mending import Mender
@@ -65,10 +65,12 @@ class Reader:
         if offset >= high:
             status = PullStatus.NO_MESSAGE if offset == high else PullStatus.OFFSET_OVERFLOW
             return Pulled(status, high, low, high, [])
+        if tags_codes is None and offset + 1 == high and (record := self._last(queue, max_bytes)):
+            return Pulled(PullStatus.FOUND, high, low, high, [record])
+        if tags_codes is None and (run := self._run(queue, offset, max_count, max_bytes)):
+            return Pulled(PullStatus.FOUND, offset + len(run), low, high, run)
         first = offset
         entries = queue.entries(offset, max_count if tags_codes is None else _SCAN_ENTRIES)
-        if tags_codes is None and (run := self._run(entries, offset, queue_id, max_bytes)):
-            return Pulled(PullStatus.FOUND, offset + len(run), low, high, run)
         size = 0
         wanted: list[QueueEntry] = []
         offsets: list[int] = []
@@ -92,25 +94,33 @@ class Reader:
         status = PullStatus.FOUND if records else PullStatus.NO_MATCH
         return Pulled(status, offset, low, high, records)
 
-    def _run(self, entries: list[QueueEntry], offset: int, queue_id: int, max_bytes: int) -> list[bytes]:
-        """Return the records of all these entries in the usual case: they lie near each other, are sound and not too
-        many; nothing in any other."""
-        size_bytes = sum([size for _, size, _ in entries])
+    def _last(self, queue: ConsumeQueue, max_bytes: int) -> bytes:
+        """Return a record that came just now, all that one who waited for it asks for; nothing unless it is sound and
+        not too much."""
+        entry = queue.last()
+        if entry is None or not 0 < entry.size <= max_bytes:
+            return b""
+        record = self._read(entry.position, entry.position + entry.size)
+        return record if stands_here(record, entry.position, queue.queue_id, queue.max_offset - 1) else b""
+
+    def _run(self, queue: ConsumeQueue, offset: int, count: int, max_bytes: int) -> list[bytes]:
+        """Return all that is asked for in the usual case: it lies near each other, is sound and not too much; nothing
+        in any other."""
+        columns = queue.columns(offset, count)
+        if columns is None:
+            return []
+        positions, sizes = columns
+        size_bytes = sum(sizes)
         if not 0 < size_bytes <= max_bytes:
             return []
-        start, (last, last_size, _) = entries[0][0], entries[-1]
-        end = last + last_size
+        start, end = positions[0], positions[-1] + sizes[-1]
         chain = self._store.log.chain
-        most_bytes = min(_RUN_BYTES, size_bytes + len(entries) * _GAP_BYTES)
+        most_bytes = min(_RUN_BYTES, size_bytes + len(sizes) * _GAP_BYTES)
         if not start < end <= min(start + most_bytes, chain.segment_start(start) + chain.segment_size):
             return []
         data = self._read(start, end)
-        records = [data[position - start : position - start + size] for position, size, _ in entries]
-        for record, (position, _, _) in zip(records, entries, strict=True):
-            if not stands_here(record, position, queue_id, offset):
-                return []
-            offset += 1
-        return records
+        records = [data[at - start : at - start + size] for at, size in zip(positions, sizes, strict=True)]
+        return records if all_stand_here(records, positions, sizes, queue.queue_id, offset) else []
 
     def _records_of(
         self, entries: list[QueueEntry], offsets: list[int], queue_id: int

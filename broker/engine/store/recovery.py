@@ -66,7 +66,8 @@ class Recovery:
             service.resume(kept.get(service.name), whole=checkpoint is None or start != checkpoint.position)
         if checkpoint is not None:
             store.damaged = [DamagedRange(a, b) for a, b in checkpoint.damaged if b > log.min_position]
-        end = self._walk(start, topics_known)
+        stopped_here = was_clean and checkpoint is not None and start == checkpoint.position
+        end = start if stopped_here and self._ends_at(start) else self._walk(start, topics_known)
         if checkpoint is not None and end < checkpoint.position:
             # durable once, so this is damage and not an unfinished end
             store.note_damage(end, checkpoint.position)
@@ -111,7 +112,7 @@ class Recovery:
         if usable and checkpoint is not None:
             store.queues.open_all(log, checkpoint.position, cut=not was_clean)
             if store.queues.used() == (checkpoint.queue_count, checkpoint.queue_total):
-                if store.index.open((checkpoint.index_name, checkpoint.index_number)):
+                if store.index.open((checkpoint.index_name, checkpoint.index_number), clean=was_clean):
                     return checkpoint.position
                 return log.min_position
             store.queues.forget()
@@ -245,12 +246,19 @@ class Recovery:
             if position == end or position == chain.segment_start(position):
                 file.sync()
 
+    def _ends_at(self, position: int) -> bool:
+        """Tell whether only zeros follow a place within its segment, as far as one look shows."""
+        chain = self._store.log.chain
+        if not chain.has(position):
+            return False
+        left = chain.segment_start(position) + chain.segment_size - position
+        return not chain.read(position, min(left, 4096)).strip(b"\0")
+
     def _zero_behind(self, end: int, *, was_clean: bool) -> None:
         chain = self._store.log.chain
         if not chain.has(end):
             return
-        left = chain.segment_start(end) + chain.segment_size - end
-        if was_clean and not chain.read(end, min(left, 4096)).strip(b"\0"):
+        if was_clean and self._ends_at(end):
             return
         later = [start for start in chain.segments() if start > end]
         position, dirty = end, False

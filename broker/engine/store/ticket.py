@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..message import offset_message_id
@@ -78,9 +79,65 @@ class Ticket:
         return other
 
     @property
+    def count(self) -> int:
+        """How many messages it is."""
+        return 1
+
+    def each(self) -> list[Ticket]:
+        """A ticket for each message."""
+        return [self]
+
+    @property
     def offset_message_id(self) -> str:
         """RocketMQ's offset message id of the record."""
         return offset_message_id(self.store_host, self.position)
+
+
+class BatchTicket(Ticket):
+    """The places of messages that were appended together, in order: durable, and answered, at once.
+
+    Position and queue offset are the first one's, ``size`` is that of all.
+    """
+
+    __slots__ = ("positions", "sizes")
+
+    def __init__(
+        self,
+        owner: object,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        positions: Sequence[int],
+        sizes: Sequence[int],
+        store_ms: int,
+        store_host: bytes,
+    ) -> None:
+        super().__init__(
+            owner, topic, queue_id, queue_offset, positions[0], sum(sizes), store_ms, store_host, None, None
+        )
+        self.positions = positions
+        self.sizes = sizes
+
+    @property
+    def count(self) -> int:
+        """How many messages it is."""
+        return len(self.positions)
+
+    def each(self) -> list[Ticket]:
+        """A ticket for each message."""
+        return [
+            Ticket(
+                self.owner, self.topic, self.queue_id, self.queue_offset + number, position, size, self.store_ms,
+                self.store_host, None, None,
+            )
+            for number, (position, size) in enumerate(zip(self.positions, self.sizes, strict=True))
+        ]  # fmt: skip
+
+    @property
+    def offset_message_id(self) -> str:
+        """RocketMQ's offset message ids of all records, joined by commas."""
+        each = f",{self.store_host.hex().upper()}%016X"
+        return (each * len(self.positions) % tuple(self.positions))[1:]
 
 
 class SyncJob:

@@ -62,14 +62,15 @@ class Driver:
         parts = [(body, format_properties(properties), 0) for body in bodies]
         return self.engine.append_batch(
             topic, queue_id, parts, sys_flag=0, born_ms=now_ms, born_host=BORN_HOST, now_ms=now_ms
-        )
+        ).each()
 
     def flush(self) -> list[Ticket] | None:
         """Run one sync job; return the tickets that became durable, None without a job. The engine hears of errors."""
         job = self.engine.take_sync(self.clock.now_ms)
         if job is None:
             return None
-        return self.engine.synced(job, _error_of(job), self.clock.now_ms)
+        tickets = self.engine.synced(job, _error_of(job), self.clock.now_ms)
+        return [one for ticket in tickets for one in ticket.each()]
 
     def settle(self) -> list[Ticket]:
         """Run sync jobs until none is left; return all tickets that became durable."""

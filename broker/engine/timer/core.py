@@ -20,6 +20,7 @@ from .due import Due
 from .log import MAGIC_DELETE, MAGIC_PLAIN, MAGIC_ROLL, UNIT, UNIT_SIZE, TimerLog, Unit
 from .moments import CHECK_SHIFT, PLAIN_CHECK, Reach, second_of
 from .parked import Parked, due_ms_of
+from .tally import Tally
 from .wheel import SLOT, SLOT_SIZE, Wheel
 
 
@@ -165,9 +166,10 @@ class Core:
         second, now_second = second_of(victim.due_ms), now_ms // 1000
         magic, rolls = MAGIC_PLAIN | MAGIC_DELETE, 0
         slot = self.wheel.get(second)
-        if slot is None or slot.number <= 0:
-            hour = victim.due_ms // 3_600_000
-            for other in reversed(self.reach.roll_seconds(hour, now_second, now_second + self.reach.slots)):
+        if slot is None or slot.number <= slot.rolls:
+            hour, begin = victim.due_ms // 3_600_000, min(now_second, self.due.read_second)
+            # the first of them: what is counted in none later than the victim's own hides nothing that waits behind it
+            for other in self.reach.roll_seconds(hour, begin, now_second + self.reach.slots):
                 found = self.wheel.get(other)
                 if found is not None and found.rolls > 0:
                     second, magic, rolls = other, magic | MAGIC_ROLL, -1
@@ -197,15 +199,11 @@ class Core:
 
     def count_wheel(self, after: int) -> None:
         """Count what stands in the wheel after a second."""
-        self.minutes.clear()
+        tally = Tally(self.wheel, after)
+        self.minutes, self.furthest = tally.minutes, tally.furthest
         self.roll_counts.clear()
-        self.furthest = 0
-        for second, _, _, number, rolls in self.wheel.used():
-            self.furthest = max(self.furthest, second)
-            if second > after:
-                self.count_near(second, number - rolls)
-                if rolls > 0:
-                    self.count_rolls(second, rolls)
+        for second, count in tally.rolls.items():
+            self.count_rolls(second, count)
 
     def roll_of(self, second: int, unit: Unit) -> tuple[int, int]:
         """Return (offset, due ms) of a roll unit, (-1, 0) if it is damaged or its record cannot be read."""

@@ -93,27 +93,29 @@ class Listing:
         second, until = max(second_of(from_ms), core.lowest_second()), second_of(to_ms)
         far_hours = self._far_hours(now_ms)
         near_end = core.furthest
+        # what is due as an hour begins stands in the second before, which is no reason to read the roll slots of that
+        first_hour = from_ms // HOUR_MS
         while True:
             near = core.wheel.next_used(second, min(until, near_end))
             # a second that is only passed through says nothing about what is due in it
             while near is not None and (slot := core.wheel.get(near)) is not None and slot.number == slot.rolls > 0:
                 near = core.wheel.next_used(near + 1, min(until, near_end))
             hour = second * 1000 // HOUR_MS
-            far_hour = next((h for h in far_hours if h >= hour), None)
+            far_hour = next((h for h in far_hours if h >= max(hour, first_hour)), None)
             near_hour = None if near is None else near * 1000 // HOUR_MS
             hours = [h for h in (far_hour, near_hour) if h is not None]
             if not hours or min(hours) * _SECONDS_PER_HOUR > until:
                 return
             hour = min(hours)
             second = max(second, hour * _SECONDS_PER_HOUR)
-            yield from self._hour(hour, second, until, now_ms)
+            yield from self._hour(hour, second, until, now_ms if hour >= first_hour else None)
             second = (hour + 1) * _SECONDS_PER_HOUR
 
-    def _hour(self, hour: int, second: int, until: int, now_ms: int) -> Iterator[Portion]:
-        """Yield the timers of one hour (from a second on), second by second."""
+    def _hour(self, hour: int, second: int, until: int, now_ms: int | None) -> Iterator[Portion]:
+        """Yield the timers of one hour (from a second on), second by second; without a moment none of roll slots."""
         core = self._core
         far: list[tuple[int, int, int, int, int]] = []
-        for portion in self._far_of(hour, now_ms):
+        for portion in self._far_of(hour, now_ms) if now_ms is not None else ():
             yield len(portion), []
             far += portion
         far.sort()
@@ -151,16 +153,18 @@ class Listing:
     def _far_of(self, hour: int, now_ms: int) -> Iterator[list[tuple[int, int, int, int, int]]]:
         """Yield the timers of an hour that still wait in roll slots, in portions."""
         core, now_second = self._core, now_ms // 1000
+        begin_ms, end_ms, roll_of = hour * HOUR_MS, (hour + 1) * HOUR_MS, core.reach.roll_of
         for second in core.reach.roll_seconds(hour, now_second - _LOOK_BACK, core.furthest + 1):
             slot = core.wheel.get(second)
             portion: list[tuple[int, int, int, int, int]] = []
             if slot is None or second < core.due.read_second:
                 continue
             for _, unit in core.log.chain(slot.first, slot.last):
-                if unit.magic & MAGIC_ROLL and not unit.magic & MAGIC_DELETE:
-                    known = core.roll_of(second, unit)
-                    if known[1] // HOUR_MS == hour and known[0] >= 0 and core.waits(known[0]):
-                        portion.append((known[1], known[0], unit.position, unit.record_size, unit.topic_hash))
+                _, _, magic, _, _, position, size, topic_hash, own = unit
+                if magic & MAGIC_ROLL and not magic & MAGIC_DELETE:
+                    offset, due_ms = roll_of(second, own, position) if own else core.roll_of(second, unit)
+                    if begin_ms <= due_ms < end_ms and offset >= 0 and core.waits(offset):
+                        portion.append((due_ms, offset, position, size, topic_hash))
                 if len(portion) == _PORTION:
                     yield portion
                     portion = []

@@ -135,7 +135,7 @@ class TimerLog:
         """Yield (position, unit) from the last unit of a second back to the first; stops where it makes no sense."""
         at = last
         base, raw, reach = 0, b"", _SMALL_READ
-        unpack = UNIT.unpack_from
+        unpack, new = UNIT.unpack_from, tuple.__new__  # Unit._make looks at the length once more
         while at >= self.min_position and at >= first >= 0:
             inside = at - base
             if inside < 0 or inside + UNIT_SIZE > len(raw):
@@ -149,7 +149,7 @@ class TimerLog:
             found = unpack(raw, inside)
             if found[0] != UNIT_SIZE or found[1] >= at:
                 return
-            yield at, Unit._make(found)
+            yield at, new(Unit, found)
             at = found[1]
 
     def read(self, at: int, size: int) -> bytes:
@@ -170,8 +170,8 @@ class TimerLog:
             parts.append(bytes(self._tail[at - self._tail_at : at - self._tail_at + size]))
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def units(self, begin: int) -> Iterator[tuple[int, Unit]]:
-        """Yield (position, unit) from a place to the end, oldest first; stops where it makes no sense."""
+    def portions(self, begin: int) -> Iterator[tuple[int, bytes]]:
+        """Yield (position, bytes of units that lie together) from a place to the end; stops where bytes are missing."""
         at = begin
         while at < self.end_position:
             start = at - at % self.file_size
@@ -183,11 +183,8 @@ class TimerLog:
             raw = self.read(at, count * UNIT_SIZE)
             if len(raw) < count * UNIT_SIZE:
                 return
-            for found in UNIT.iter_unpack(raw):
-                if found[0] != UNIT_SIZE:
-                    return
-                yield at, Unit._make(found)
-                at += UNIT_SIZE
+            yield at, raw
+            at += len(raw)
 
     def is_blank(self, at: int) -> bool:
         """Tell whether no unit fits at a place, so that its file ends with a blank there."""

@@ -44,6 +44,7 @@ class Reach:
         self.rolls = max(1, slots // 7)
         #: a roll slot comes at least so much before the moment itself
         self._slack = self.rolls // 12
+        self._turns_of, self._turns = -1, [0] * 4
         #: whether a unit alone can tell which turn of hours is meant
         self._tells_due = max_delay_ms < 3 * self.rolls * HOUR_MS
 
@@ -104,12 +105,15 @@ class Reach:
         offset, rest = own >> _OFFSET_SHIFT, own & (1 << _ROLL_CHECK_SHIFT) - 1
         if own >> _ROLL_CHECK_SHIFT & 15 != (offset + position + rest) % _ROLL_CHECK:
             return -1, 0
-        turn = rest >> _HOUR_BITS
+        if second != self._turns_of:
+            self._turns, self._turns_of = self._hours_of_turns(second), second
+        return offset, self._turns[rest >> _HOUR_BITS] + (rest & (1 << _HOUR_BITS) - 1)
+
+    def _hours_of_turns(self, second: int) -> list[int]:
+        """Return the hour, in ms, that each of the four turns means in a roll second."""
         low = second * 1000 // HOUR_MS
-        base, within = low // self.rolls, second % self.rolls
-        hour = next(
-            hour
-            for turns in range(base, base + 5)
-            if turns & 3 == turn and (hour := turns * self.rolls + within) >= low
-        )
-        return offset, hour * HOUR_MS + (rest & (1 << _HOUR_BITS) - 1)
+        first = low + (second - low) % self.rolls
+        hours = [0] * 4
+        for hour in range(first, first + 4 * self.rolls, self.rolls):
+            hours[hour // self.rolls & 3] = hour * HOUR_MS
+        return hours

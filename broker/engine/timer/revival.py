@@ -17,7 +17,6 @@ from .core import Core
 from .due import NEVER, Due
 from .foreigner import Foreigner
 from .keys import Keys
-from .log import MAGIC_DELETE, MAGIC_ROLL
 from .parked import Parked, number_of, parked_of
 from .state import Kept, Paths, check_of_rocketmq, is_foreign, load_state
 from .wheel import Slot
@@ -99,16 +98,12 @@ class Revival:
 
     def _put_units_again(self, position: int) -> bool:
         """Put the units behind the wheel's file into the wheel; False if they are not all there."""
-        core = self._core
-        add, at = core.wheel.add, position
-        for at, unit in core.log.units(position):
-            second = (unit.write_ms + unit.delay_ms) // 1000
-            if unit.magic & MAGIC_DELETE:
-                add(second, at, count=-1, rolls=-1 if unit.magic & MAGIC_ROLL else 0)
-            else:
-                add(second, at, rolls=1 if unit.magic & MAGIC_ROLL else 0)
-            at += unit.size
-        return at >= core.log.end_position or core.log.is_blank(at)
+        core, end = self._core, position
+        for at, raw in core.log.portions(position):
+            if not core.wheel.put_units(at, raw):
+                return False
+            end = at + len(raw)
+        return end >= core.log.end_position or core.log.is_blank(end)
 
     def walked(self, message: Message) -> None:
         """Hear of a record of ``rmq_sys_wheel_timer``."""
@@ -289,8 +284,8 @@ class Revival:
 
 def set_overdue(core: Core, begin: int, end: int) -> None:
     """Let what is overdue be read beside what comes next, so that neither waits for the other."""
-    seconds = sorted(slot.second for slot in core.wheel.used() if begin <= slot.second < end)
     core.overdue = None
+    seconds = core.wheel.used_between(begin, end)
     if seconds:
         core.overdue = Due(core, begin, end)
         core.overdue.only(seconds)

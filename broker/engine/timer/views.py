@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .clock import ClockWatch
@@ -14,6 +15,8 @@ MOST_BUCKETS = 2_000
 #: Next rolls shown, herds named, units of a herd looked at for its topics.
 _ROLLS_SHOWN, _HERDS_SHOWN, _HERD_SAMPLE = 20, 20, 2_000
 _USED_LOOKED_AT = 5_000
+#: Hours beyond reach whose roll slots are looked at one by one, on each of seven days.
+_RESTS_LOOKED_AT = 1_000
 #: Timers whose bytes are added up for one answer: one unit is read for each.
 _ADDED_UP = 1_000
 
@@ -30,10 +33,10 @@ class Views:
         core = self._core
         counts: Counter[int] = Counter()
         if step_ms % 60_000 == 0 and from_ms % 60_000 == 0:
-            this = now_ms // 60_000
-            for minute, count in core.minutes.items():
-                if minute > this:
-                    counts[(minute * 60_000 - from_ms) // step_ms] += count
+            this, steps = now_ms // 60_000, (to_ms - 1 - from_ms) // step_ms + 1
+            end = (from_ms + steps * step_ms) // 60_000
+            for minute, count in _between(core.minutes, max(this + 1, from_ms // 60_000), end):
+                counts[(minute * 60_000 - from_ms) // step_ms] += count
             self._count_seconds(counts, max(from_ms, now_ms), min(to_ms, (this + 1) * 60_000), from_ms, step_ms)
         else:
             end_ms = min(to_ms, (core.furthest + 2) * 1000)
@@ -60,7 +63,9 @@ class Views:
         buckets = self.buckets(from_ms, to_ms, step_ms, now_ms)
         sizes = self._sizes(buckets, from_ms, to_ms, step_ms, now_ms)
         near = to_ms // 60_000
-        far = sum(count for minute, count in core.minutes.items() if minute >= near)
+        far = sum(core.minutes.values()) - sum(
+            count for _, count in _between(core.minutes, min(core.minutes, default=near), near)
+        )
         low = now_ms // HOUR_MS
         for rest, count in core.roll_counts.items():
             if (low + (rest - low) % core.reach.rolls) * HOUR_MS >= to_ms:
@@ -108,10 +113,30 @@ class Views:
         return sum(found.values())
 
     def _rolls(self, now_ms: int) -> list[list[int]]:
+        """Return the next seconds with roll units, and how many each has: looked for only where hours that are known to
+        be far have their roll slots, as a wheel full of timers has hundreds of thousands of used seconds."""
+        core = self._core
+        rests, begin = core.roll_counts, core.due.read_second
+        if len(rests) > _RESTS_LOOKED_AT:
+            return self._rolls_among_all(now_ms)
+        found: list[list[int]] = []
+        turn, until = core.reach.rolls, now_ms // 1000 + core.reach.slots
+        ahead = sorted((rest - begin) % turn for rest in rests)
+        for start in range(begin, until + 1, turn):
+            for rest in ahead:
+                slot = core.wheel.get(start + rest)
+                if slot is not None and slot.rolls > 0 and start + rest <= until:
+                    found.append([(start + rest) * 1000, slot.rolls])
+                    if len(found) >= _ROLLS_SHOWN:
+                        return found
+        return found
+
+    def _rolls_among_all(self, now_ms: int) -> list[list[int]]:
+        """The same, second by second: where so many hours are far, most days have one in every few seconds."""
         core = self._core
         found: list[list[int]] = []
         until = now_ms // 1000 + core.reach.slots
-        second = core.wheel.next_used(core.due.read_second, until) if core.roll_counts else None
+        second = core.wheel.next_used(core.due.read_second, until)
         for _ in range(_USED_LOOKED_AT):
             if second is None or len(found) >= _ROLLS_SHOWN:
                 break
@@ -198,3 +223,11 @@ class Views:
             "enqueueOffset": core.done.end,
             "queueMaxOffset": queue.max_offset,
         }
+
+
+def _between(minutes: Mapping[int, int], begin: int, end: int) -> Iterable[tuple[int, int]]:
+    """Return (minute, count) of what is known of ``begin``..``end`` (not included): days of minutes may be known, and
+    an hour of them asked for."""
+    if end - begin < len(minutes):
+        return [(minute, minutes[minute]) for minute in range(begin, end) if minute in minutes]
+    return [each for each in minutes.items() if begin <= each[0] < end]

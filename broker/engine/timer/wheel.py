@@ -24,15 +24,18 @@ from typing import NamedTuple
 from zlib import crc32
 
 from ..disk.files import File, Files
+from .log import MAGIC_DELETE, MAGIC_PLAIN, MAGIC_ROLL, UNIT, UNIT_SIZE
 from .zeros import over_zeros
 
 SLOT = struct.Struct(">qqqii")
 SLOT_SIZE = SLOT.size
-#: Bytes compared with zero at once when looking for the next used slot.
-_BLOCK_BYTES = 1 << 14
-_ZERO_BLOCK = bytes(_BLOCK_BYTES)
+#: Bytes compared with zero at once when looking for the next used slot, 512 slots.
+BLOCK_BYTES = 1 << 14
+_ZERO_BLOCK = bytes(BLOCK_BYTES)
 #: Slots added up at most: more are told as "at least so many".
 _COUNTED_SLOTS = 5_000
+#: So many seconds are looked through one used one after the other; for more, all of the wheel once.
+_SHORT_SECONDS = 20_000
 _NOT_ZERO = re.compile(b"[^\0]").search
 
 
@@ -55,7 +58,7 @@ class Wheel:
         self.places = 2 * slots
         self.raw = mmap(-1, self.places * SLOT_SIZE)
         #: a byte for each block of `raw`, 0 where nothing was written: blocks that nobody used are never looked at
-        self._written = bytearray(-(-len(self.raw) // _BLOCK_BYTES))
+        self._written = bytearray(-(-len(self.raw) // BLOCK_BYTES))
         self.displaced: dict[int, Slot] = {}
         self._pack_into = SLOT.pack_into
         self._unpack_from = SLOT.unpack_from
@@ -80,9 +83,30 @@ class Wheel:
             if own:
                 self.displaced[own] = Slot(own, first, last, number, rolling)
             first, last, number, rolling = unit, -1, 0, 0
-            self._written[at // _BLOCK_BYTES] = 1
+            self._written[at // BLOCK_BYTES] = 1
         self._pack_into(self.raw, at, second, first, unit, number + count, rolling + rolls)
         return int(last)
+
+    def put_units(self, at: int, units: bytes) -> bool:
+        """Put units that stand at ``at`` of the timer log where they belong; False at one that makes no sense."""
+        raw, places, add = self.raw, self.places, self.add
+        slot_of, slot_into = self._unpack_from, self._pack_into
+        for size, _, magic, write_ms, delay_ms, _, _, _, _ in UNIT.iter_unpack(units):
+            if size != UNIT_SIZE:
+                return False
+            second = (write_ms + delay_ms) // 1000
+            if magic == MAGIC_PLAIN:
+                place = second % places * SLOT_SIZE
+                own, first, _, number, rolls = slot_of(raw, place)
+                if own == second:
+                    slot_into(raw, place, second, first, at, number + 1, rolls)
+                else:
+                    add(second, at)
+            else:
+                count = -1 if magic & MAGIC_DELETE else 1
+                add(second, at, count=count, rolls=count if magic & MAGIC_ROLL else 0)
+            at += UNIT_SIZE
+        return True
 
     def _add_displaced(self, second: int, unit: int, count: int, rolls: int) -> int:
         was = self.displaced[second]
@@ -123,11 +147,11 @@ class Wheel:
     def _next_nonzero(self, at: int, end: int) -> int | None:
         raw, written = self.raw, self._written
         while at < end:
-            number = written.find(1, at // _BLOCK_BYTES, -(-end // _BLOCK_BYTES))
+            number = written.find(1, at // BLOCK_BYTES, -(-end // BLOCK_BYTES))
             if number < 0:
                 return None
-            at = max(at, number * _BLOCK_BYTES)
-            stop = min((number + 1) * _BLOCK_BYTES, end)
+            at = max(at, number * BLOCK_BYTES)
+            stop = min((number + 1) * BLOCK_BYTES, end)
             if raw[at:stop] != _ZERO_BLOCK[: stop - at]:
                 match = _NOT_ZERO(raw, at, stop)
                 if match is not None:
@@ -153,24 +177,36 @@ class Wheel:
 
     def used(self) -> Iterator[Slot]:
         """Yield every used slot of the wheel, in no order of time, and then the displaced ones."""
-        for _, block in self._blocks():
+        for _, block in self.blocks():
             for found in SLOT.iter_unpack(block):
                 if found[0]:
                     yield Slot._make(found)
         yield from list(self.displaced.values())
 
+    def used_between(self, begin: int, end: int) -> list[int]:
+        """Return the used seconds in ``begin``..``end`` (not included), ascending."""
+        if end - begin > _SHORT_SECONDS:
+            return sorted(slot.second for slot in self.used() if begin <= slot.second < end)
+        found: list[int] = []
+        second = self.next_used(begin, end - 1) if begin < end else None
+        while second is not None:
+            found.append(second)
+            second = self.next_used(second + 1, end - 1) if second + 1 < end else None
+        return found
+
     # keeping
 
     def pages(self) -> list[tuple[int, bytes]]:
         """Return a copy of everything that is not zero, as (place in the file, bytes)."""
-        return list(self._blocks())
+        return list(self.blocks())
 
-    def _blocks(self) -> Iterator[tuple[int, bytes]]:
+    def blocks(self) -> Iterator[tuple[int, bytes]]:
+        """Yield a copy of every block that is not all zero, as (place in the file, bytes)."""
         raw, number = memoryview(self.raw), -1
         try:
             while (number := self._written.find(1, number + 1)) >= 0:
-                at = number * _BLOCK_BYTES
-                block = bytes(raw[at : at + _BLOCK_BYTES])
+                at = number * BLOCK_BYTES
+                block = bytes(raw[at : at + BLOCK_BYTES])
                 if block != _ZERO_BLOCK[: len(block)]:
                     yield at, block
         finally:
@@ -193,12 +229,12 @@ class Wheel:
 
     def _take(self, file: File) -> int:
         checksum = 0
-        for at in range(0, len(self.raw), _BLOCK_BYTES):
-            block = file.read(min(_BLOCK_BYTES, len(self.raw) - at), at)
+        for at in range(0, len(self.raw), BLOCK_BYTES):
+            block = file.read(min(BLOCK_BYTES, len(self.raw) - at), at)
             checksum = crc32(block, checksum)
             if block != _ZERO_BLOCK[: len(block)]:
                 self.raw[at : at + len(block)] = block
-                self._written[at // _BLOCK_BYTES] = 1
+                self._written[at // BLOCK_BYTES] = 1
         return checksum
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ longer: ``planned`` turns a moment of the wall clock into one of the calendar's,
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from heapq import heappop, heappush
 
@@ -68,10 +69,10 @@ class Calendar:
             self.put(offsets[0], planned_ms)
             self._pages[planned_ms // _PAGE_MS].extend(offsets[1:])
 
-    def take(self, now_ms: int, count: int) -> list[int]:
+    def take(self, now_ms: int, count: int) -> array[int]:
         """Return up to ``count`` offsets whose moment has come, oldest first."""
         over = self.see(now_ms) // _PAGE_MS
-        taken: list[int] = []
+        taken = array("q")
         while self._order and self._order[0] < over and len(taken) < count:
             page = self._pages[self._order[0]]
             taken += page.take(count - len(taken))

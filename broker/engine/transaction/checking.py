@@ -10,17 +10,19 @@ The engine says whom to ask about what (``take``); whoever can reach producers a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 
 from ..errors import CorruptRecord, EngineError, StoreRefused
-from ..message import Message, decode, pack_host
+from ..message import Message, pack_host
 from ..properties import CHECK_TIMES, KEYS, PARKED_HALF, TAGS, UNIQUE_KEY, format_properties
 from ..store.derived import Derived
 from ..store.facts import Facts
 from ..store.topics import CHECKS_TOPIC, PARKED_HALF_TOPIC
 from .book import Book
-from .halves import DUE, ENDING, PARKING
+from .checks import Checks, Kind, kind_of
+from .halves import DUE, ENDING, PARKING, equal
 from .line import Line
 from .notes import CHECK_TAG, NoteRecord, check_records
 from .parked import Parked
@@ -36,29 +38,14 @@ _DECIDED_IN_LINE = 1_000
 _REFUSED_PAUSE_MS = 1_000
 
 
-class Check(NamedTuple):
-    """One question: about which half (its whole record), whose producers to ask, and how often they were asked."""
-
-    offset: int
-    position: int
-    record: bytes
-    group: str
-    checks: int
-
-    @property
-    def half(self) -> Message:
-        """The half, decoded."""
-        return decode(self.record, verify=False)
-
-
 class Checker:
     """Finds out what is due, and keeps count."""
 
     def __init__(self, book: Book, service: Derived) -> None:
         self._book = book
         self._service = service
-        #: (half offset, count) that is not written down yet
-        self._counts: list[tuple[int, int]] = []
+        #: (half offsets, count of each) that are not written down yet
+        self._counts: list[tuple[Sequence[int], int]] = []
 
     def tick(self, now_ms: int) -> int | None:
         """Look at what the calendar has for now; return when it has more."""
@@ -66,17 +53,29 @@ class Checker:
         taken = book.calendar.take(now_ms, LOOKED_AT_PER_TICK)
         planned_ms = book.calendar.planned(now_ms)
         over: list[int] = []
-        due: dict[int, list[int]] = {}
-        for offset, chunk, at in book.halves.places(taken):
-            if chunk.flags[at] or chunk.next_ms[at] > planned_ms:
-                continue  # it is seen to already, or stands in the calendar once more
-            if chunk.checks[at] < book.most_checks:
-                chunk.flags[at] = DUE
-                due.setdefault(chunk.groups[at], []).append(offset)
-            else:
-                over.append(offset)
+        due: dict[int, array[int]] = {}
+        for chunk, begin, end in book.halves.runs(taken):
+            for part, number in equal(chunk.groups, slice(begin, end)):
+                offsets = due.setdefault(number, array("q"))
+                if (
+                    not any(chunk.flags[part])
+                    and max(chunk.next_ms[part]) <= planned_ms
+                    and max(chunk.checks[part]) < book.most_checks
+                ):
+                    chunk.flags[part] = bytes((DUE,)) * (part.stop - part.start)
+                    offsets += chunk.offsets[part]
+                    continue
+                for at in range(part.start, part.stop):
+                    if chunk.flags[at] or chunk.next_ms[at] > planned_ms:
+                        continue  # it is seen to already, or stands in the calendar once more
+                    if chunk.checks[at] < book.most_checks:
+                        chunk.flags[at] = DUE
+                        offsets.append(chunk.offsets[at])
+                    else:
+                        over.append(chunk.offsets[at])
         for number, offsets in due.items():
-            self._wait(book.halves.groups.name(number), offsets)
+            if offsets:
+                self._wait(book.halves.groups.name(number), offsets)
         if over:
             self._park_all(over, now_ms)
         return book.calendar.next_ms()
@@ -89,51 +88,62 @@ class Checker:
             line = asking[group] = Line()
         line.extend(offsets)
         if len(line) > 2 * halves.groups.count(group) + _DECIDED_IN_LINE:
-            waiting = halves.places(line.take(len(line)))
-            asking[group] = Line(offset for offset, chunk, at in waiting if chunk.flags[at] == DUE)
+            waiting = Line()
+            for chunk, begin, end in halves.runs(line.take(len(line))):
+                for part in chunk.stretches(begin, end, DUE):
+                    waiting.extend(chunk.offsets[part])
+            asking[group] = waiting
 
     # asking
 
-    def take(self, now_ms: int, is_alive: Callable[[str], bool], count: int) -> list[Check]:
+    def take(self, now_ms: int, is_alive: Callable[[str], bool], count: int) -> list[Checks]:
         """Return up to ``count`` questions for producers that are there; each must be given to ``checked``."""
         book = self._book
-        checks: list[Check] = []
+        taken: list[Checks] = []
         past_ms = book.calendar.planned(now_ms) - book.interval_ms
         for group in [group for group, (_, since_ms) in book.unasked.items() if since_ms <= past_ms]:
             self.come(group)
         for group in [group for group in book.asking if is_alive(group)]:
             waiting = book.asking[group]
-            offsets = waiting.take(count - len(checks))
+            offsets = waiting.take(count)
             if not len(waiting):
                 del book.asking[group]
-            checks += self._questions(offsets, group, now_ms)
-            if len(checks) >= count:
+            for checks in self._questions(offsets, group, now_ms):
+                taken.append(checks)
+                count -= len(checks)
+            if count <= 0:
                 break
-        return checks
+        return taken
 
-    def _questions(self, offsets: Sequence[int], group: str, now_ms: int) -> list[Check]:
+    def _questions(self, offsets: array[int], group: str, now_ms: int) -> Iterator[Checks]:
         book = self._book
         number = book.halves.groups.number(group)
-        due: list[int] = []
-        positions: list[int] = []
-        counts: list[int] = []
-        for offset, chunk, at in book.halves.places(offsets):
-            if chunk.flags[at] == DUE and chunk.groups[at] == number:
-                due.append(offset)
-                positions.append(chunk.positions[at])
-                counts.append(chunk.checks[at])
-        records = read_halves(book.store, due, positions)
-        checks = [
-            Check(offset, position, record, group, count)
-            for offset, position, record, count in zip(due, positions, records, counts, strict=True)
-            if record is not None
-        ]
-        for offset, position, record in zip(due, positions, records, strict=True):
-            if record is None:
+        due, positions, counts = array("q"), array("q"), array("H")
+        for chunk, begin, end in book.halves.runs(offsets):
+            for stretch in chunk.stretches(begin, end, DUE):
+                for part, owner in equal(chunk.groups, stretch):
+                    if owner == number:
+                        due += chunk.offsets[part]
+                        positions += chunk.positions[part]
+                        counts += chunk.checks[part]
+        kinds: dict[Kind, list[tuple[array[int], array[int], bytes]]] = {}
+        for part, records in read_halves(book.store, due, positions):
+            if records is None:
                 # it cannot be asked about; those behind it can
-                book.store.note_damage(position, position + 1)
-                book.plan(offset, now_ms + book.interval_ms)
-        return checks
+                book.store.note_damage(positions[part.start], positions[part.start] + 1)
+                book.plan(due[part.start], now_ms + book.interval_ms)
+                continue
+            size = len(records) // (part.stop - part.start)
+            for same, checks in equal(counts, part):
+                cut = records[(same.start - part.start) * size : (same.stop - part.start) * size]
+                kinds.setdefault(kind_of(checks, size, cut), []).append((due[same], positions[same], cut))
+        for (checks, _, _), alike in kinds.items():
+            if len(alike) == 1:
+                yield Checks(group, checks, *alike[0])
+            else:
+                offsets_of, positions_of, parts = zip(*alike, strict=True)
+                at = array("q", chain.from_iterable(offsets_of)), array("q", chain.from_iterable(positions_of))
+                yield Checks(group, checks, *at, b"".join(parts))
 
     def come(self, group: str) -> None:
         """Hear that other producers of a group are there: what the last ones might not see is due at once."""
@@ -146,29 +156,32 @@ class Checker:
         who are there may not see them, wait for others (``come``) or the interval; that counts nothing."""
         book = self._book
         planned_ms = book.calendar.planned(now_ms + book.interval_ms)
-        planned: list[int] = []
-        for offset, chunk, at in book.halves.places(asked):
-            if chunk.flags[at] == DUE:
-                chunk.checks[at] = count = chunk.checks[at] + 1
-                chunk.flags[at] = 0
-                chunk.next_ms[at] = planned_ms
-                self._counts.append((offset, count))
-                planned.append(offset)
+        planned = array("q")
+        for chunk, begin, end in book.halves.runs(array("q", asked)):
+            for stretch in chunk.stretches(begin, end, DUE):
+                for part, count in equal(chunk.checks, stretch):
+                    length = part.stop - part.start
+                    chunk.checks[part] = array("H", (count + 1,)) * length
+                    chunk.flags[part] = bytes(length)
+                    chunk.next_ms[part] = array("q", (planned_ms,)) * length
+                    self._counts.append((chunk.offsets[part], count + 1))
+                    planned += chunk.offsets[part]
         book.calendar.put_many(planned, planned_ms)
         book.check_total += len(planned)
         book.changes += len(planned)
-        for offset, chunk, at in book.halves.places(not_asked):
-            if chunk.flags[at] == DUE:
-                group = book.halves.groups.name(chunk.groups[at])
-                if group not in book.unasked:
-                    book.unasked[group] = Line(), book.calendar.planned(now_ms)
-                book.unasked[group][0].append(offset)
+        for chunk, begin, end in book.halves.runs(array("q", not_asked)):
+            for stretch in chunk.stretches(begin, end, DUE):
+                for part, number in equal(chunk.groups, stretch):
+                    group = book.halves.groups.name(number)
+                    if group not in book.unasked:
+                        book.unasked[group] = Line(), book.calendar.planned(now_ms)
+                    book.unasked[group][0].extend(chunk.offsets[part])
 
     def restart(self, offset: int, now_ms: int) -> None:
         """Begin to count the checks of an open half anew."""
         if (found := self._book.halves.place(offset)) is not None:
             found[0].checks[found[1]] = 0
-            self._counts.append((offset, 0))
+            self._counts.append(((offset,), 0))
             self._book.plan(offset, now_ms)
 
     def write(self, now_ms: int) -> None:

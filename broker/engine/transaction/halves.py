@@ -58,6 +58,13 @@ class Chunk:
         """Return all columns, offsets first."""
         return self.offsets, self.positions, self.store_ms, self.next_ms, self.checks, self.groups, self.flags
 
+    def stretches(self, begin: int, end: int, flags: int) -> Iterator[slice]:
+        """Yield which of some rows have these flags: all in one, or each by itself."""
+        if self.flags.count(flags, begin, end) == end - begin:
+            yield slice(begin, end)
+        else:
+            yield from (slice(at, at + 1) for at in range(begin, end) if self.flags[at] == flags)
+
     def insert(self, at: int, row: Iterable[int]) -> None:
         """Put a row in at an index."""
         for column, value in zip(self.columns(), row, strict=True):
@@ -71,6 +78,19 @@ class Chunk:
             other.extend(column[middle:])
             del column[middle:]
         return upper
+
+
+def equal(column: array[int], part: slice) -> Iterator[tuple[slice, int]]:
+    """Cut a part of a column where the value changes; yield each stretch and its value."""
+    begin: int = part.start
+    while begin < part.stop:
+        end, value = part.stop, column[begin]
+        if column[begin:end].count(value) != end - begin:
+            end = begin + 1
+            while column[end] == value:
+                end += 1
+        yield slice(begin, end), value
+        begin = end
 
 
 class OpenHalves:
@@ -163,20 +183,23 @@ class OpenHalves:
         at = bisect_left(chunk.offsets, offset)
         return (chunk, at) if at < len(chunk.offsets) and chunk.offsets[at] == offset else None
 
-    def places(self, offsets: Iterable[int]) -> Iterator[tuple[int, Chunk, int]]:
-        """Yield (offset, chunk, index) of those that are open; quick where one stands behind the other. Nothing may be
-        added or removed meanwhile."""
-        chunk: Chunk | None = None
-        at = 0
-        for offset in offsets:
-            at += 1
-            if chunk is None or at >= len(chunk.offsets) or chunk.offsets[at] != offset:
-                found = self.place(offset)
-                if found is None:
-                    chunk = None
-                    continue
-                chunk, at = found
-            yield offset, chunk, at
+    def runs(self, offsets: array[int]) -> Iterator[tuple[Chunk, int, int]]:
+        """Yield (chunk, begin, end) of those that are open: rows that follow one another as these offsets do, in one.
+        Nothing may be added or removed meanwhile."""
+        at, count = 0, len(offsets)
+        while at < count:
+            found = self.place(offsets[at])
+            if found is None:
+                at += 1
+                continue
+            chunk, begin = found
+            length = min(len(chunk.offsets) - begin, count - at)
+            if chunk.offsets[begin : begin + length] != offsets[at : at + length]:
+                length = 1
+                while chunk.offsets[begin + length] == offsets[at + length]:
+                    length += 1
+            yield chunk, begin, begin + length
+            at += length
 
     def get(self, offset: int) -> Half | None:
         """Return an open half, or None."""

@@ -10,7 +10,7 @@ One record holds the checks of one moment. The store time of the record is when 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..properties import TAGS, WAIT
@@ -30,11 +30,25 @@ class NoteRecord(NamedTuple):
     properties: dict[str, str]
 
 
-def check_records(counts: Sequence[tuple[int, int]]) -> Iterator[NoteRecord]:
-    """Yield records that say how often each of these halves (offset, count) was asked about."""
-    for at in range(0, len(counts), _MOST_NAMES):
-        body = "".join([f"{offset}:{count}," for offset, count in counts[at : at + _MOST_NAMES]])
-        yield NoteRecord(body.encode(), {WAIT: "true", TAGS: CHECK_TAG})
+def check_records(counts: Iterable[tuple[Sequence[int], int]]) -> Iterator[NoteRecord]:
+    """Yield records that say how often halves were asked about: (offsets, count of each of them)."""
+    parts: list[str] = []
+    free = _MOST_NAMES
+    for offsets, count in counts:
+        end = f":{count},"
+        for at in range(0, len(offsets), _MOST_NAMES):
+            part = offsets[at : at + _MOST_NAMES]
+            if len(part) > free:
+                yield _check_record(parts)
+                parts, free = [], _MOST_NAMES
+            parts.append(end.join(map(str, part)) + end)
+            free -= len(part)
+    if parts:
+        yield _check_record(parts)
+
+
+def _check_record(parts: Iterable[str]) -> NoteRecord:
+    return NoteRecord("".join(parts).encode(), {WAIT: "true", TAGS: CHECK_TAG})
 
 
 def resume_record(offset: int, by: str, reason: str) -> NoteRecord:

@@ -25,7 +25,8 @@ from ..store.topics import CHECKS_TOPIC, HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
 from . import snapshot
 from .beginning import Begun
 from .book import Book
-from .checking import Check, Checker
+from .checking import Checker
+from .checks import Checks
 from .deciding import Decider, Ending
 from .fresh import Fresh
 from .halves import ENDING
@@ -95,8 +96,8 @@ class Transactions:
         """Carry out a decision (see Decider.end)."""
         return self._decider.end(asked, now_ms, owner)
 
-    def take_checks(self, now_ms: int, is_alive: Callable[[str], bool], count: int) -> list[Check]:
-        """Return up to ``count`` halves to ask producers about now (see Checker.take)."""
+    def take_checks(self, now_ms: int, is_alive: Callable[[str], bool], count: int) -> list[Checks]:
+        """Return up to ``count`` questions for producers about their halves now (see Checker.take)."""
         return self._checker.take(now_ms, is_alive, count)
 
     def checked(self, asked: list[int], not_asked: list[int], now_ms: int) -> None:

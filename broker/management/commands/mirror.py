@@ -9,8 +9,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ...client import Admin
 from ...client.errors import ClientError
-from ...mirror import Mirror, epoch_ms
+from ...mirror import Mirror
 from ...mirroring.changes import UnreadableChangesError
+from ...mirroring.clockline import broker_now_ms
 from ...mirroring.lock import MirrorBusyError
 from ...models import MirrorState
 
@@ -41,7 +42,8 @@ class Command(BaseCommand):
 
     def _status(self) -> None:
         for state in MirrorState.objects.all():
-            lag = "never read" if state.as_of_ms is None else f"{(epoch_ms() - state.as_of_ms) / 1000:.1f} s behind"
+            behind_ms = None if state.as_of_ms is None else broker_now_ms() - state.as_of_ms
+            lag = "never read" if behind_ms is None else f"{behind_ms / 1000:.1f} s behind"
             self.stdout.write(
                 f"{state.broker_id}: sequence {state.sequence}, {lag}{f', {state.error}' * bool(state.error)}"
             )

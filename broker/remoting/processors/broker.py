@@ -74,6 +74,7 @@ class BrokerProcessor:
             "remainHowManyDataToFlush": "0 B",
             "runtime": _lasting(now_ms - state.started_ms),
             **self._totals(now_ms),
+            **({} if state.speed is None else {"simulatedClockSpeed": state.speed, "simulatedClockMs": now_ms}),
             **self._timers(now_ms),
         }
         for level in self._engine.schedule.status(now_ms):

@@ -151,7 +151,7 @@ class HeartbeatProcessor:
             member.client_id: [self._clients.since_ms(member.connection), member.seen_ms]
             for member in group.members.values()
         }
-        locks = self._state.locks.held(group.name, self._state.clock())
+        locks = self._state.locks.held(group.name, self._state.live_clock())
         return {"escSeen": seen, "escLocks": [[topic, queue, owner] for (topic, queue), owner in locks]}
 
     def _producer_connections(self, _: Connection, request: Command) -> Command:

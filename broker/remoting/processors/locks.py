@@ -48,7 +48,7 @@ class LockProcessor:
     def _lock(self, _: Connection, request: Command) -> Command:
         body = body_as(LockBody, request.body)
         queues = [queue for queue in body.queues(self._broker_name) if self._exists(*queue)]
-        granted = self._state.locks.lock(body.consumer_group, body.client_id, queues, self._state.clock())
+        granted = self._state.locks.lock(body.consumer_group, body.client_id, queues, self._state.live_clock())
         held = [message_queue(self._broker_name, topic, queue_id) for topic, queue_id in granted]
         return request.answer(body=json_body({"lockOKMQSet": held}))
 

@@ -46,7 +46,7 @@ class PopProcessor:
         self._state = state
         self._engine = state.engine
         self._pops: Pops = state.engine.pops
-        self.waiting = WaitingPops(loop, state.clock, self._looked)
+        self.waiting = WaitingPops(loop, state.live_clock, self._looked, live_ms=state.live_ms)
         self._has_hurry = False
 
     def handlers(self) -> Mapping[int, Handler]:
@@ -178,7 +178,7 @@ class PopProcessor:
         def look(is_last: bool) -> tuple[bool, int | None]:
             return self._look_again(connection, request, asked, is_last)
 
-        deadline_ms = self._state.clock() + min(asked.poll_ms, LONGEST_POLL_MS)
+        deadline_ms = self._state.live_clock() + min(asked.poll_ms, LONGEST_POLL_MS)
         alike = (wanted.tags_codes, wanted.in_order, wanted.attempt if wanted.in_order else "")
         pop = WaitingPop(connection, wanted.group, wanted.topic, wanted.queue_id, deadline_ms, alike, look)
         self.waiting.add(pop, again_ms)
@@ -236,7 +236,7 @@ class PopProcessor:
                 connection.send(_notified(request, found))
             return found or is_last, later_ms
 
-        deadline_ms = self._state.clock() + min(poll_ms, LONGEST_POLL_MS)
+        deadline_ms = self._state.live_clock() + min(poll_ms, LONGEST_POLL_MS)
         # each is told by itself: none takes anything away from another
         pop = WaitingPop(connection, group, topic.name, queue_id, deadline_ms, look, look)
         self.waiting.add(pop, again_ms)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ...engine.errors import EngineError, TopicNotFound, TopicNotReadable
 from ...engine.store.pulled import Pulled, PullStatus, Selection
@@ -12,20 +11,13 @@ from ..clients import Subscription
 from ..codec import Command
 from ..codes import Answer, Request
 from ..errors import RequestRefused
-from ..fields import INT_MAX, text, whole
+from ..fields import whole
+from ..pullheader import PullHeader, PullHeaders
 from ..refusals import refusal_code
 from ..server import Connection, Handler
 from ..state import BrokerState
-from ..subscription import build_subscription
 from ..waiting import WaitingPull
 
-COMMIT_OFFSET = 1
-SUSPEND = 2
-HAS_SUBSCRIPTION = 4
-
-MOST_MESSAGES = 1024
-MOST_BYTES = 4 * 1024 * 1024
-"""A pull's answer holds at least one message and, beyond that, at most this."""
 LONGEST_SUSPEND_MS = 120_000
 
 #: status of the engine -> response code and remark (GetMessageStatus)
@@ -39,25 +31,13 @@ _ANSWERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What one pull asks for, checked."""
-
-    group: str
-    topic: str
-    queue_id: int
-    most_messages: int
-    most_bytes: int
-    selection: Selection
-    suspend_ms: int
-
-
 class PullProcessor:
     """Gives consumers what they ask for."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
         self._engine = state.engine
+        self._headers = PullHeaders()
 
     def handlers(self) -> Mapping[int, Handler]:
         """Request code -> handler."""
@@ -65,31 +45,21 @@ class PullProcessor:
 
     def _pull(self, connection: Connection, request: Command) -> Command | None:
         ext = request.ext
-        group, topic = text(ext, "consumerGroup"), text(ext, "topic")
-        sys_flag = whole(ext, "sysFlag", 0, low=0, high=INT_MAX)
-        queue_id = whole(ext, "queueId", low=0, high=INT_MAX)
+        wanted = self._headers.read(ext)
+        group, topic, queue_id = wanted.group, wanted.topic, wanted.queue_id
         self._check_group(group, topic)
         self._check_queue(topic, queue_id)
-        wanted = _Wanted(
-            group,
-            topic,
-            queue_id,
-            # none is one, as at RocketMQ: pull consumers of the Go client ask for 0 unless they are told otherwise
-            min(max(whole(ext, "maxMsgNums", 32, low=0, high=INT_MAX), 1), MOST_MESSAGES),
-            min(whole(ext, "maxMsgBytes", MOST_BYTES, low=0, high=INT_MAX), MOST_BYTES),
-            self._subscription(group, topic, sys_flag, ext).selection,
-            whole(ext, "suspendTimeoutMillis", 0, low=0) if sys_flag & SUSPEND else 0,
-        )
+        selection = (wanted.subscription() if wanted.brings_subscription else self._subscription(wanted)).selection
         offset = whole(ext, "queueOffset")
         moved = self._moved(request, wanted)
         if moved is not None:
             return moved
         committed = whole(ext, "commitOffset", -1)
-        if sys_flag & COMMIT_OFFSET and committed >= 0 and self._engine.groups.get(group) is not None:
+        if wanted.commits and committed >= 0 and self._engine.groups.get(group) is not None:
             self._engine.offsets.commit(group, topic, queue_id, committed)
-        pulled = self._engine.pull(topic, queue_id, offset, wanted.most_messages, wanted.most_bytes, wanted.selection)
+        pulled = self._engine.pull(topic, queue_id, offset, wanted.most_messages, wanted.most_bytes, selection)
         if self._may_wait(pulled, offset, wanted.suspend_ms):
-            self._hold(connection, request, wanted, pulled.next_offset)
+            self._hold(connection, request, wanted, selection, pulled.next_offset)
             return None
         return self._answer(request, wanted, pulled, offset)
 
@@ -100,7 +70,7 @@ class PullProcessor:
         if self._engine.groups.is_forbidden(name, topic):
             raise RequestRefused(Answer.NO_PERMISSION, f"the consumer group[{name}] is forbidden for topic[{topic}]")
 
-    def _moved(self, request: Command, wanted: _Wanted) -> Command | None:
+    def _moved(self, request: Command, wanted: PullHeader) -> Command | None:
         """The answer to a group that an administrator has put elsewhere, if it was not told yet."""
         offset = self._state.resets.take(wanted.group, (wanted.topic, wanted.queue_id))
         if offset is None:
@@ -120,20 +90,15 @@ class PullProcessor:
                 f"queueId[{queue_id}] is illegal, topic {name!r} has {topic.read_queues} queues.",
             )
 
-    def _subscription(self, group: str, topic: str, sys_flag: int, ext: Mapping[str, str]) -> Subscription:
-        """The pull's own subscription if it carries one (and a newer version than the group's is welcome), else the
-        group's, which must be as new as the pull says."""
-        version = whole(ext, "subVersion", 0)
-        if sys_flag & HAS_SUBSCRIPTION:
-            kind = ext.get("expressionType") or "TAG"
-            return build_subscription(topic, ext.get("subscription") or "*", kind, version)
-        consumers = self._state.clients.consumers(group)
+    def _subscription(self, wanted: PullHeader) -> Subscription:
+        """What the group's heartbeats say of the topic: it must be as new as the pull says."""
+        consumers = self._state.clients.consumers(wanted.group)
         if consumers is None:
             raise RequestRefused(Answer.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
-        subscription = consumers.subscriptions.get(topic)
+        subscription = consumers.subscriptions.get(wanted.topic)
         if subscription is None:
             raise RequestRefused(Answer.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
-        if subscription.version < version:
+        if subscription.version < wanted.version:
             raise RequestRefused(Answer.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
         if subscription.flaw:
             raise RequestRefused(Answer.SUBSCRIPTION_PARSE_FAILED, subscription.flaw)
@@ -144,22 +109,24 @@ class PullProcessor:
             return False
         return pulled.status is PullStatus.NO_MESSAGE or (pulled.status is PullStatus.EMPTY_QUEUE and offset == 0)
 
-    def _hold(self, connection: Connection, request: Command, wanted: _Wanted, offset: int) -> None:
+    def _hold(
+        self, connection: Connection, request: Command, wanted: PullHeader, selection: Selection, offset: int
+    ) -> None:
         def look(pull: WaitingPull, is_last: bool) -> bool:
-            return self._look_again(pull, wanted, is_last)
+            return self._look_again(pull, wanted, selection, is_last)
 
-        deadline_ms = self._state.clock() + min(wanted.suspend_ms, LONGEST_SUSPEND_MS)
+        deadline_ms = self._state.live_clock() + min(wanted.suspend_ms, LONGEST_SUSPEND_MS)
         key = (wanted.topic, wanted.queue_id)
         self._state.waiting.add(WaitingPull(connection, request, key, offset, deadline_ms, look))
 
-    def _look_again(self, pull: WaitingPull, wanted: _Wanted, is_last: bool) -> bool:
+    def _look_again(self, pull: WaitingPull, wanted: PullHeader, selection: Selection, is_last: bool) -> bool:
         """Answers a pull that waited, unless there is still nothing for it and time left."""
         connection, request = pull.connection, pull.request
         if connection.is_paused and not is_last:
             return False
         try:
             pulled = self._engine.pull(
-                wanted.topic, wanted.queue_id, pull.offset, wanted.most_messages, wanted.most_bytes, wanted.selection
+                wanted.topic, wanted.queue_id, pull.offset, wanted.most_messages, wanted.most_bytes, selection
             )
         except (EngineError, OSError) as error:
             code = refusal_code(error) if isinstance(error, EngineError) else Answer.SYSTEM_ERROR
@@ -176,7 +143,7 @@ class PullProcessor:
         connection.send(self._answer(request, wanted, pulled, pull.offset))
         return True
 
-    def _answer(self, request: Command, wanted: _Wanted, pulled: Pulled, offset: int) -> Command:
+    def _answer(self, request: Command, wanted: PullHeader, pulled: Pulled, offset: int) -> Command:
         code, remark = _ANSWERS[pulled.status]
         if pulled.status is PullStatus.EMPTY_QUEUE and offset != 0:
             code, remark = Answer.PULL_OFFSET_MOVED, "NO_MESSAGE_IN_QUEUE"

@@ -43,9 +43,16 @@ class ScheduleProcessor:
         changes = self._engine.changes_since(request.ext.get("token", ""), now_ms)
         if not self._looked_ms <= now_ms < self._looked_ms + _LOOK_INTERVAL_MS:
             self._looked_ms, self._rss_bytes = now_ms, anonymous_bytes()
-        broker = {**changes["broker"], "version": VERSION, "rssBytes": self._rss_bytes}
+        broker = {**changes["broker"], "version": VERSION, "rssBytes": self._rss_bytes, **self._simulated(now_ms)}
         members = self._state.clients.consumer_counts()
         return request.answer(body=json_body({**changes, "broker": broker, "members": members}))
+
+    def _simulated(self, now_ms: int) -> dict[str, object]:
+        """How its clock is simulated, where it is: what it shows at which real moment, and how fast it runs."""
+        speed, real_ms = self._state.speed, self._state.live_clock()
+        if speed is None:
+            return {}
+        return {"simulatedClock": {"speed": speed, "simulatedMs": now_ms, "realMs": real_ms}}
 
     def _status(self, _: Connection, request: Command) -> Command:
         return request.answer(body=json_body(self._engine.schedule_json(self._state.clock())))

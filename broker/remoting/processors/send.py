@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from struct import Struct
 
 from ...engine.errors import EngineError, TopicNotFound
 from ...engine.message import pack_host
 from ...engine.properties import format_properties, parse_properties
 from ...engine.store.ticket import Ticket
 from ..answered import AnsweredOwner
+from ..batchbody import split_batch
 from ..codec import BINARY, Command
 from ..codec import decode as decode_frame
 from ..codes import Answer, Request
@@ -27,9 +27,6 @@ RETRY_PREFIX = "%RETRY%"
 DEAD_PREFIX = "%DLQ%"
 
 _SEND_V2 = Request.SEND_MESSAGE_V2.to_bytes(2, "big")
-_BATCH_ITEM = Struct(">IIIiI").unpack_from
-_BATCH_ITEM_BYTES = 20
-_MOST_BATCH_ITEMS = 100_000
 
 
 class SendProcessor:
@@ -148,7 +145,7 @@ class SendProcessor:
         properties = parse_properties(header.properties)
         topic, queue_id = header.topic, header.queue_id
         now_ms = self._state.clock()
-        if topic.startswith(RETRY_PREFIX) and self._is_dead(header, now_ms):
+        if topic.startswith(RETRY_PREFIX) and self._is_dead(header):
             topic, queue_id = DEAD_PREFIX + topic[len(RETRY_PREFIX) :], 0
             self._engine.topics.ensure(topic, 1)
             properties["DELAY"] = "0"
@@ -172,14 +169,14 @@ class SendProcessor:
             # goes its way all the same
             self._replies.write([ticket.answered_to(owner)])
 
-    def _is_dead(self, header: SendHeader, now_ms: int) -> bool:
+    def _is_dead(self, header: SendHeader) -> bool:
         """True if a consumer gives back what it may not try any more (SendMessageProcessor.handleRetryAndDLQ)."""
         name = header.topic[len(RETRY_PREFIX) :]
         group = self._engine.groups.get(name)
         most = header.most_reconsume_times
         if most is None:
             most = group.retry_max_times if group is not None else 16
-        return header.reconsume_times > most or self._state.locks.has_live_locks(name, now_ms)
+        return header.reconsume_times > most or self._state.locks.has_live_locks(name, self._state.live_clock())
 
     def _append_batch(self, connection: Connection, request: Command, header: SendHeader) -> None:
         if header.topic.startswith(RETRY_PREFIX):
@@ -189,13 +186,12 @@ class SendProcessor:
         parts = split_batch(request.body)
         now_ms = self._state.clock()
         outer = parse_properties(header.properties)
-        owner = None if request.is_oneway else _BatchOwner(connection, request, len(parts), outer.get("UNIQ_KEY", ""))
-        tickets = self._engine.append_batch(
+        owner = None if request.is_oneway else _BatchOwner(connection, request, outer.get("UNIQ_KEY", ""))
+        ticket = self._engine.append_batch(
             header.topic, header.queue_id, parts, sys_flag=header.sys_flag, born_ms=header.born_ms,
             born_host=connection.born_host, now_ms=now_ms, owner=owner,
         )  # fmt: skip
-        for ticket in tickets:
-            self._took(ticket.size)
+        self._state.sends.took_all(ticket.sizes)
 
     def _send_back(self, connection: Connection, request: Command) -> Command | None:
         ext = request.ext
@@ -216,29 +212,23 @@ class SendProcessor:
 
 
 class _BatchOwner:
-    """Waits until all messages of a batch are durable, then answers once."""
+    """Answers a batch once it is durable."""
 
-    __slots__ = ("_connection", "_request", "_size", "_tickets", "_unique_key")
+    __slots__ = ("_connection", "_request", "_unique_key")
 
-    def __init__(self, connection: Connection, request: Command, size: int, unique_key: str) -> None:
+    def __init__(self, connection: Connection, request: Command, unique_key: str) -> None:
         self._connection = connection
         self._request = request
-        self._size = size
         self._unique_key = unique_key
-        self._tickets: list[Ticket] = []
 
     def stored(self, ticket: Ticket) -> None:
-        self._tickets.append(ticket)
-        if len(self._tickets) == self._size:
-            request = self._request
-            answer = reply_command(self._tickets, request.opaque, request.serialization, self._unique_key)
-            answer.asked_code, answer.asked_ms = Request.SEND_BATCH_MESSAGE, request.asked_ms
-            self._connection.send(answer)
+        request = self._request
+        answer = reply_command([ticket], request.opaque, request.serialization, self._unique_key)
+        answer.asked_code, answer.asked_ms = Request.SEND_BATCH_MESSAGE, request.asked_ms
+        self._connection.send(answer)
 
     def refused(self, code: int, remark: str) -> None:
-        if self._size:
-            self._size = 0
-            self._connection.send(self._request.answer(code=code, remark=remark))
+        self._connection.send(self._request.answer(code=code, remark=remark))
 
 
 def _owner(connection: Connection, request: Command) -> object:
@@ -248,34 +238,3 @@ def _owner(connection: Connection, request: Command) -> object:
 def _is_plain_half(properties: bytes) -> bool:
     """Tell whether this is a half message that says all it must, and nothing that the broker says."""
     return b"TRACE" not in properties and b"TRAN_MSG\x01true\x02" in properties and b"PGROUP\x01" in properties
-
-
-def split_batch(body: bytes) -> list[tuple[bytes, bytes, int]]:
-    """(body, properties, flag) of each message in a batch (MessageDecoder.encodeMessages).
-
-    | size 4 | magic 4 | CRC 4 | flag 4 | body length 4 | body | properties length 2 | properties |
-    """
-    parts: list[tuple[bytes, bytes, int]] = []
-    position, end = 0, len(body)
-    while position < end:
-        if end - position < _BATCH_ITEM_BYTES or len(parts) >= _MOST_BATCH_ITEMS:
-            raise RequestRefused(Answer.MESSAGE_ILLEGAL, "The batch is cut off, or holds too many messages.")
-        size, _, _, flag, length = _BATCH_ITEM(body, position)
-        body_at = position + _BATCH_ITEM_BYTES
-        properties_at = body_at + length + 2
-        item_end = position + size
-        if item_end > end or properties_at > item_end:
-            raise RequestRefused(Answer.MESSAGE_ILLEGAL, "A message of the batch reaches beyond its end.")
-        properties_length = int.from_bytes(body[properties_at - 2 : properties_at], "big")
-        if properties_at + properties_length != item_end:
-            raise RequestRefused(
-                Answer.MESSAGE_ILLEGAL, "The properties of a message of the batch do not fit its size."
-            )
-        properties = body[properties_at:item_end]
-        if properties and properties[-1] != 2:
-            properties += b"\x02"
-        parts.append((body[body_at : properties_at - 2], properties, flag))
-        position = item_end
-    if not parts:
-        raise RequestRefused(Answer.MESSAGE_ILLEGAL, "The batch holds no message.")
-    return parts
