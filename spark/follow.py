@@ -20,9 +20,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from .jobs import JOBS
 from .points import Question
-from .priority import give_way
+from .priority import FOLLOWER_NICENESS
 from .records import OPTIONS
-from .run import Order, placed
+from .run import Order, settled
 from .session import open_session
 from .sink import Coverage, Sink
 from .view import view_of
@@ -99,8 +99,7 @@ def main() -> int:
     """Do what standard input says."""
     said = json.load(sys.stdin)
     checkpoint = said.pop("checkpoint")
-    order = placed(Order(**said))
-    give_way()
+    order = settled(Order(**said), FOLLOWER_NICENESS)
     try:
         session = open_session(cores=order.cores, memory_mb=order.memory_mb, scratch=order.scratch, **SMALL)
         Follower(order, session, checkpoint).run()

@@ -1,8 +1,8 @@
 """Computes dashboards in a process of its own: ``python -m spark.run`` with one JSON object on standard input.
 
     {"store": path, "database_url": …, "broker": name, "runs": {dashboard: id of its row}, "window": "all" | "24h" | …,
-     "end_position": n | null, "as_of_ms": n, "levels": "1s 5s …", "cores": n, "memory_mb": n, "retention_hours": n,
-     "scratch": directory or "", "disk": directory to be used where memory does not do (scratch.py),
+     "end_position": n | null, "as_of_ms": n, "levels": "1s 5s …", "cores": n (0: cores.py), "memory_mb": n,
+     "retention_hours": n, "scratch": directory or "", "disk": directory if memory does not do (scratch.py),
      "broker_address": "host:port" of the broker that is asked where its log ends, or ""}
 
 One scan of the log serves all dashboards. A second thread says every second how far it is, and ends the work when
@@ -22,10 +22,11 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from .cores import available, chosen
 from .errors import DashboardError
 from .jobs import JOBS
 from .points import HOUR_MS, Question
-from .priority import give_way
+from .priority import GROUP_NICENESS, give_way
 from .records import OPTIONS
 from .scratch import scratch_for
 from .selection import DEFAULT_LEVELS
@@ -55,7 +56,7 @@ class Order:
     window: str = "all"
     end_position: int | None = None
     levels: str = DEFAULT_LEVELS
-    cores: int = 2
+    cores: int = 0
     memory_mb: int = 1024
     retention_hours: float = 72
     scratch: str = ""
@@ -70,9 +71,12 @@ class Order:
         return self.as_of_ms - int(self.window[:-1]) * _UNITS_MS[self.window[-1]]
 
 
-def placed(order: Order) -> Order:
-    """Return the same with a directory for what is kept meanwhile."""
-    return replace(order, scratch=str(scratch_for(order.store, order.scratch, order.disk)))
+def settled(order: Order, session_niceness: int = GROUP_NICENESS) -> Order:
+    """Give way to everybody else; return the order with the number of cores, and a directory for what is kept
+    meanwhile. To be called once, before anything is started. Only cores that somebody counted bind a scan."""
+    cores = chosen(available(), order.cores)
+    give_way(cores if order.cores else (), session_niceness)
+    return replace(order, cores=len(cores), scratch=str(scratch_for(order.store, order.scratch, order.disk)))
 
 
 class Progress:
@@ -193,8 +197,7 @@ def _coverage(records: DataFrame, order: Order, start: int) -> Coverage:
 
 def main() -> int:
     """Do what standard input says."""
-    order = placed(Order(**json.load(sys.stdin)))
-    give_way()
+    order = settled(Order(**json.load(sys.stdin)))
     try:
         counts: dict[str, Any] = run(order)
     except Exception:
