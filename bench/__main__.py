@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from bench import (
     commits,
+    consoles,
     consume,
     following,
     lateness,
@@ -39,6 +40,7 @@ MEASUREMENTS = {
     "many": many,
     "rest": rest,
     "page": page,
+    "consoles": consoles,
     "redisson": redisson,
     "spark": spark,
     "following": following,
@@ -53,7 +55,11 @@ def main() -> int:
     parser.add_argument(
         "--messages", type=int, default=0, help="how many messages `storage` stores, `pending` keeps waiting"
     )
-    parser.add_argument("--store", default="", help="a log for `spark` to read (`python -m bench.spark_log`)")
+    parser.add_argument(
+        "--store",
+        default="",
+        help="a log for `spark` to read (`python -m bench.spark_log`), stores for `pending` to copy (`bench.filling`)",
+    )
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in MEASUREMENTS]
     if unknown:

@@ -1,4 +1,7 @@
-"""Millions of pending timers: memory, disk, questions, cancelling by key, and how soon they fire after a crash."""
+"""Millions of pending timers: memory, disk, questions, cancelling by key, lateness, how soon they fire after a crash.
+
+`--store A,B`: stores that `bench.filling` filled before (what it printed in `A.told` beside each); copies are measured.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,15 @@ import threading
 import time
 from argparse import Namespace
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bench.filling import DAY_MS, TOPIC
-from bench.peers import make, work_directory
+from bench.peers import make, running, work_directory
 from bench.probe import first_answer_s
-from bench.rows import REPOSITORY, RESULTS, Row, Section
+from bench.rows import REPOSITORY, Row, Section
 from bench.storage import anonymous_mb
+from bench.timers import MAX_MS, P50_MS, P99_MS, RATE, Event, Load
 from broker.client import Admin, Producer, TimerTarget
 from tests.interop.servers import Server
 
@@ -32,10 +36,12 @@ DEFINITION = (
     "Cancel: one request each by schedule key, in random order, {cancels:,} of them. Disk: for each timer beyond its "
     "record in the log (queue, timer log, index entries; the wheel's file has one size). Fires: from the start of the "
     "process to a release after it was ready, while something is due every 250 ms. Power loss: as kill -9, after which "
-    "nothing of the store is left in the page cache."
+    "nothing of the store is left in the page cache. Lateness: as in the section above, {rate:,} more a second for "
+    "{seconds} s, each due at random 1 to 10 s later, sent and received by RocketMQ's Java client, flush sync."
 )
 PROBE = "PendingProbe"
 SIZES, QUICK_SIZES = (1_000_000, 3_000_000, 10_000_000), (20_000, 50_000)
+STEADY_S, WARM_UP_S = 20, 5
 MEMORY_MB, ASK_MS, CANCEL_MS, DISK_BYTES, KILLED_S, POWER_S, CLEAN_S = 250, 200, 5, 160, 5, 60, 3
 #: A queue entry, a unit of the timer log, and an index entry each for unique key and schedule key.
 PARTS_BYTES = (20, 52, 20, 20)
@@ -55,21 +61,41 @@ class Figures:
     killed_s: float = 0
     power_s: float = 0
     clean_s: float = 0
+    first_s: float = 0
+    late: Event = field(default_factory=dict)
 
 
 def measure(options: Namespace, at: str) -> Section:
     """One store after the other, each from nothing."""
-    cancels = 200 if options.quick else 2_000
+    cancels, seconds = (200, 5) if options.quick else (2_000, STEADY_S)
+    stores = [Path(name) for name in options.store.split(",") if name]
+    counts = (options.messages,) if options.messages else QUICK_SIZES if options.quick else SIZES
     found = []
-    for count in (options.messages,) if options.messages else QUICK_SIZES if options.quick else SIZES:
+    for one in stores or counts:
         with work_directory() as base:
-            found.append(figures(make("escapement", base, "async"), count, cancels))
+            server = make("escapement", base, "async")
+            server.root.parent.mkdir(parents=True, exist_ok=True)
+            taken = copied(one, server.root) if isinstance(one, Path) else filled(one, server.root)
+            found.append(figures(server, base, taken, cancels, seconds))
+    with work_directory() as base:
+        empty = on_empty_store(base, seconds)
     rows = [row for each in found for row in rows_of(each)]
     queue, unit, unique, key = PARTS_BYTES
     parts = f"queue entry {queue}, unit of the timer log {unit}, index: unique key {unique}, schedule key {key}"
     notes = [f"bytes beyond the record, by format: {parts}"]
-    notes += [f"{each.count:,}: taken at {each.accepted_per_s:,.0f}/s" for each in found]
-    return Section("pending", TITLE, DEFINITION.format(cancels=cancels), "python -m bench pending", at, rows, notes, "")
+    notes += [
+        f"{each.count:,}: taken at {each.accepted_per_s:,.0f}/s; the first start after that process was killed, with "
+        f"most units behind the wheel's file, answered a send after {each.first_s:.2f} s"
+        for each in found
+    ]
+    notes.append("lateness with nothing else pending, same run: " + ", ".join(late_words(empty)))
+    definition = DEFINITION.format(cancels=cancels, rate=RATE, seconds=seconds)
+    return Section("pending", TITLE, definition, "python -m bench pending", at, rows, notes, "")
+
+
+def late_words(late: Event) -> list[str]:
+    """What the Java program told of lateness."""
+    return [f"{name} {late[name]} ms" for name in ("p50", "p99", "max")]
 
 
 def rows_of(each: Figures) -> list[Row]:
@@ -88,18 +114,22 @@ def rows_of(each: Figures) -> list[Row]:
         row("fires after kill -9", each.killed_s, "s", KILLED_S, 2),
         row("fires after power loss", each.power_s, "s", POWER_S, 2),
         row("fires after a clean stop", each.clean_s, "s", CLEAN_S, 2),
+        row("lateness p50", each.late["p50"], "ms", P50_MS, 0),
+        row("lateness p99", each.late["p99"], "ms", P99_MS, 0),
+        row("lateness max", each.late["max"], "ms", MAX_MS, 0),
+        row("early, lost or twice", each.late["early"] + each.late["lost"] + each.late["twice"], "timers", 0, 0),
     ]
 
 
-def figures(server: Server, count: int, cancels: int) -> Figures:
+def figures(server: Server, base: Path, taken: dict[str, float], cancels: int, seconds: int) -> Figures:
     """Start a broker on a full store, ask it, stop it in all ways."""
-    told = Figures(count)
-    taken = filled(count)
-    told.accepted_per_s, told.memory_mb = taken["taken_per_s"], taken["memory_mb"]
-    server.root.parent.mkdir(parents=True, exist_ok=True)
-    shutil.move(store_of(count), server.root)
-    server.start()
+    count = int(taken["count"])
+    told = Figures(count, taken["taken_per_s"], taken["memory_mb"])
     try:
+        server.prepare()
+        begin_s = time.monotonic()
+        server.launch()
+        told.first_s = first_answer_s(server.address, f"{PROBE}First", begin_s=begin_s, timeout_s=300)
         told.memory_mb = max(told.memory_mb, anonymous_mb(server.pid))
         with Admin(server.namesrv) as admin:
             pending = admin.timer_status().pending
@@ -117,10 +147,14 @@ def figures(server: Server, count: int, cancels: int) -> Figures:
             left = {row.topic: row.pending for row in admin.timer_status().by_topic}[TOPIC]
             assert left == count - cancels, f"{left:,} are pending, {count - cancels:,} should be"
         told.disk_bytes = disk_beyond_records(server.root, count)
+        server.stop()
+        server.shape = replace(server.shape, flush="sync")
+        server.start()
+        told.late = steady(server, base, seconds)
+        told.memory_mb = max(told.memory_mb, anonymous_mb(server.pid))
     finally:
         server.kill()
         shutil.rmtree(server.root, ignore_errors=True)
-        store_of(count).with_suffix(".told").unlink(missing_ok=True)
     print(f"  {told}", file=sys.stderr)
     return told
 
@@ -131,18 +165,32 @@ def probe(server: Server) -> None:
         producer.send(PROBE, b"first")
 
 
-def store_of(count: int) -> Path:
-    """Where a filled store waits for its measurement."""
-    return RESULTS / f"pending-{count}"
+def steady(server: Server, base: Path, seconds: int) -> Event:
+    """How late timers are that come and go beside those that wait."""
+    load = Load(server, base)
+    load.steady(RATE, WARM_UP_S)
+    late = load.steady(RATE, seconds)
+    load.end()
+    return late
 
 
-def filled(count: int) -> dict[str, float]:
-    """Fill a store unless that was done before, which may take long; what the filling process told."""
-    told = store_of(count).with_suffix(".told")
-    if not store_of(count).exists():
-        command = [sys.executable, "-m", "bench.filling", str(store_of(count)), str(count)]
-        told.write_text(subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY, check=False).stdout)
-    return dict[str, float](json.loads(told.read_text()))
+def on_empty_store(base: Path, seconds: int) -> Event:
+    """The same where nothing else waits."""
+    with running("escapement", base, "sync") as server:
+        return steady(server, base, seconds)
+
+
+def filled(count: int, root: Path) -> dict[str, float]:
+    """Fill a store, which may take long; what the filling process told."""
+    command = [sys.executable, "-m", "bench.filling", str(root), str(count)]
+    told = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY, check=False).stdout
+    return dict[str, float](json.loads(told))
+
+
+def copied(store: Path, root: Path) -> dict[str, float]:
+    """Copy a filled store, holes as holes; what the filling process told."""
+    subprocess.run(["cp", "-r", "--sparse=always", str(store), str(root)], check=True)
+    return dict[str, float](json.loads(store.with_name(store.name + ".told").read_text().splitlines()[-1]))
 
 
 def lose_power(server: Server) -> None:

@@ -23,6 +23,7 @@ ORDER = [
     "storage",
     "rest",
     "page",
+    "consoles",
     "redisson",
     "spark",
     "following",

@@ -10,6 +10,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark.cores import available, chosen
 from spark.jobs import JOBS
 from spark.points import Question
 from spark.priority import give_way
@@ -34,11 +35,12 @@ def main() -> int:
 
 
 def _with_spark(name: str, store: str, scratch: Path) -> dict[str, float]:
+    cores = chosen(available(), 0)
     if name == "jobs":
         # both as spark/run.py does, the first before there is another process
         give_way()
         scratch = scratch_for(store, "", str(scratch))
-    session = open_session(cores=2, memory_mb=HEAP_MB, scratch=str(scratch))
+    session = open_session(cores=len(cores), memory_mb=HEAP_MB, scratch=str(scratch))
     try:
         if name == "jobs":
             return _jobs(session, store, scratch)

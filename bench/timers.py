@@ -8,6 +8,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
+from bench.disk import bare_syncs
 from bench.peers import running, work_directory
 from bench.rows import Row, Section, compared
 from tests.interop.programs import Program
@@ -17,12 +18,11 @@ TITLE = "Timers: lateness, the herd, accepting"
 DEFINITION = (
     "One Java program sends timers (`DELIVER_MS`, bodies of 128 bytes) with `DefaultMQProducer` and receives them "
     "with `DefaultMQPushConsumer`, both of version 5.5.0. Steady: {rate:,} a second for {seconds} s, each due at "
-    "random 1 to 10 s later, flush sync. Herd: {herds} timers due in one millisecond, sent by 16 threads before it "
-    "(Apache RocketMQ: the first number only); the rate is their number over the time from that moment to the last "
-    "one's arrival. Accepting: {accepted:,} timers from 16 threads that wait for each answer, and as many plain "
-    "messages, in turns, on a topic that nobody consumes, medians of {rounds}. Herd and accepting with flush async on "
-    "both, RocketMQ's default. Brokers run one "
-    "after the other."
+    "random 1 to 10 s later, with flush async, RocketMQ's default, and flush sync. Herd: {herds} timers due in one "
+    "millisecond, sent by 16 threads before it (Apache RocketMQ: the first number only); the rate is their number "
+    "over the time from that moment to the last one's arrival. Accepting: {accepted:,} timers from 16 threads that "
+    "wait for each answer, and as many plain messages, in turns, on a topic that nobody consumes, medians of "
+    "{rounds}. Herd and accepting with flush async on both, RocketMQ's default. Brokers run one after the other."
 )
 TOPIC = "TimerLoad"
 RATE, SPAN_MS, THREADS = 2_000, 10_000, 16
@@ -71,15 +71,20 @@ def measure(options: Namespace, at: str) -> Section:
     """Both brokers, part by part."""
     quick = options.quick
     seconds, herds, accepted, rounds = (5, (20_000,), 20_000, 1) if quick else (20, (200_000, 500_000), 60_000, 3)
-    late: dict[str, Event] = {}
+    late: dict[tuple[str, str], Event] = {}
+    notes: list[str] = []
     rates: dict[str, dict[str, float]] = {"escapement": {}, "apache": {}}
     herd: dict[tuple[str, int], Event] = {}
     for kind in ("escapement", "apache"):
-        with work_directory() as base, running(kind, base, "sync") as server:
-            load = Load(server, base)
-            load.steady(RATE, 2 if quick else 5)  # warm-up
-            late[kind] = load.steady(RATE, seconds)
-            load.end()
+        for flush in ("async", "sync"):
+            with work_directory() as base:
+                if flush == "sync" and kind == "escapement":
+                    notes.append(bare_syncs(base))
+                with running(kind, base, flush) as server:
+                    load = Load(server, base)
+                    load.steady(RATE, 2 if quick else 5)  # warm-up
+                    late[kind, flush] = load.steady(RATE, seconds)
+                    load.end()
         with work_directory() as base, running(kind, base, "async") as server:
             load = Load(server, base)
             load.accept(accepted // 2, 0)  # warm-up
@@ -87,7 +92,7 @@ def measure(options: Namespace, at: str) -> Section:
             for count in herds if kind == "escapement" else herds[:1]:
                 herd[kind, count] = load.herd(count, 8_000 + count // 11)
             load.end()
-    rows = [*steady_rows(late), *herd_rows(herd, herds), *accepting_rows(rates)]
+    rows = [*steady_rows(late, "async"), *steady_rows(late, "sync"), *herd_rows(herd, herds), *accepting_rows(rates)]
     definition = DEFINITION.format(
         rate=RATE,
         seconds=seconds,
@@ -95,7 +100,7 @@ def measure(options: Namespace, at: str) -> Section:
         accepted=accepted,
         rounds=rounds,
     )
-    return Section("timers", TITLE, definition, "python -m bench timers", at, rows, [])
+    return Section("timers", TITLE, definition, "python -m bench timers", at, rows, notes)
 
 
 def accepting(load: Load, count: int, rounds: int) -> dict[str, float]:
@@ -107,19 +112,19 @@ def accepting(load: Load, count: int, rounds: int) -> dict[str, float]:
     return {name: statistics.median(values) for name, values in taken.items()}
 
 
-def steady_rows(late: dict[str, Event]) -> list[Row]:
+def steady_rows(late: dict[tuple[str, str], Event], flush: str) -> list[Row]:
     """Lateness, and that none was early, lost or delivered twice."""
-    ours, theirs = late["escapement"], late["apache"]
+    ours, theirs = late["escapement", flush], late["apache", flush]
     limits = {"p50": P50_MS, "p99": P99_MS, "max": MAX_MS}
     rows = [
         Row(
-            f"lateness {name}", f"{ours[name]} ms", f"{theirs[name]} ms",
+            f"flush {flush}, lateness {name}", f"{ours[name]} ms", f"{theirs[name]} ms",
             f"{ours[name] / theirs[name]:.3f}" if theirs[name] else "", f"<= {limit} ms", ours[name] <= limit,
         )
         for name, limit in limits.items()
     ]  # fmt: skip
     for name in ("early", "lost", "twice"):
-        rows.append(Row(name, str(ours[name]), str(theirs[name]), "", "0", ours[name] == 0))
+        rows.append(Row(f"... {name}", str(ours[name]), str(theirs[name]), "", "0", ours[name] == 0))
     return rows
 
 
