@@ -11,9 +11,9 @@ import asyncio
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qsl
 
 from channels.db import database_sync_to_async
@@ -23,11 +23,16 @@ from django.utils import translation
 from console import queries
 from console.access.topics import NOTHING, VisibleTopics, looking
 from console.operations.reading import operation_page
+from console.queries import marks
 
 #: renderings at the same time; each may wait for the broker
 RENDER_THREADS = 3
 #: rendered pages kept, of all languages
 KEPT = 128
+#: a page that is costly is made anew only after so many times what it took
+REST_RATIO = 4
+#: part of the process's time that all live pages together may take; those made within OPEN_S count as open
+LIVE_SHARE, OPEN_S = 0.4, 6.0
 #: what is older is rendered again even if the mirror did not move: ages and staleness show
 FRESH_S = 2.0
 
@@ -63,6 +68,12 @@ class LivePage:
         """What it shows, from the database and the broker."""
         return _PAGES[self.name].read(self.argument, dict(self.query))
 
+    def mark(self) -> Hashable:
+        """What is another one as soon as the broker has anything new for the page, and cheap to ask for; None: it is
+        not known, or the page's kinds say it well enough."""
+        mark = _PAGES[self.name].mark
+        return mark(self.argument) if mark else None
+
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
@@ -71,6 +82,8 @@ class _Kind:
     #: query parameters that it knows
     parameters: frozenset[str] = frozenset()
     takes_argument: bool = False
+    #: as LivePage.mark; every message on any topic moves "queues", and what the broker is asked for need not have moved
+    mark: Callable[[str], Hashable] | None = None
 
 
 def number(text: str | None) -> int | None:
@@ -118,7 +131,9 @@ _PAGES: Mapping[str, _Kind] = {
         lambda name, _: queries.topic(name), frozenset({"topics", "queues", "offsets", "histories"}),
         takes_argument=True,
     ),
-    "tail": _Kind(lambda name, _: queries.tail(name), frozenset({"queues"}), takes_argument=True),
+    "tail": _Kind(
+        lambda name, _: queries.tail(name), frozenset({"queues"}), takes_argument=True, mark=marks.of_topic
+    ),
     "groups": _Kind(
         _groups, frozenset({"groups", "queues", "offsets", "histories"}), frozenset({"search", "offset"})
     ),
@@ -129,8 +144,10 @@ _PAGES: Mapping[str, _Kind] = {
     "client": _Kind(lambda _, query: queries.client(query.get("id", "")), frozenset({"groups"}), frozenset({"id"})),
     "schedule": _Kind(lambda _, __: queries.lanes(), frozenset({"levels", "histories"})),
     "lane": _Kind(_lane, frozenset({"levels"}), frozenset({"offset"}), takes_argument=True),
-    "timers": _Kind(_timers, frozenset({"queues"}), frozenset({"zoom", "at"})),
-    "transactions": _Kind(lambda _, __: queries.transactions(), frozenset({"queues", "transactions"})),
+    "timers": _Kind(_timers, frozenset({"queues"}), frozenset({"zoom", "at"}), mark=marks.of_timers),
+    "transactions": _Kind(
+        lambda _, __: queries.transactions(), frozenset({"queues", "transactions"}), mark=marks.of_transactions
+    ),
     "delayed_queues": _Kind(
         lambda _, query: queries.delayed_queues(query.get("search", ""), number(query.get("offset")) or 0),
         frozenset(), frozenset({"search", "offset"}),
@@ -161,7 +178,11 @@ def page_of(path: str, query: str = "") -> LivePage | None:
 class _Kept:
     sequence: int
     made_s: float
+    #: of the processor: waiting for the broker, or for others that render, takes nothing from anybody
+    took_s: float
     parts: Parts
+    #: LivePage.mark, from before it was read
+    mark: Hashable
 
 
 @dataclass(slots=True)
@@ -184,15 +205,24 @@ class Fragments:
             task.add_done_callback(lambda _: self._making.pop(key, None))
         return (await asyncio.shield(task)).parts
 
+    def rest_s(self, page: LivePage, language: str) -> float:
+        """How long the page rests from one rendering to the next: the more of them are kept up to date, the longer, so
+        that together they take a part of this process and those that cost little do not wait for those that cost much.
+        """
+        kept, since_s = self._kept.get((page, language)), time.monotonic() - OPEN_S
+        if kept is None:
+            return 0.0
+        count = sum(1 for each in self._kept.values() if each.made_s > since_s)
+        return kept.took_s * max(REST_RATIO, count / LIVE_SHARE)
+
     def forget(self) -> None:
         """Keep nothing: the next page is rendered anew."""
         self._kept.clear()
         self._making.clear()
 
     async def _make(self, page: LivePage, language: str, sequence: int) -> _Kept:
-        begun_s = time.monotonic()
-        render = database_sync_to_async(_render, thread_sensitive=False, executor=_pool)
-        kept = _Kept(sequence, begun_s, await render(page, language, sequence))
+        render = database_sync_to_async(_made, thread_sensitive=False, executor=_pool)
+        kept = await render(page, language, sequence, self._kept.get((page, language)))
         self._kept[page, language] = kept
         self._kept.move_to_end((page, language))
         while len(self._kept) > KEPT:
@@ -207,6 +237,16 @@ def _render(page: LivePage, language: str, sequence: int) -> Parts:
     with translation.override(language), looking(page.visible):
         html = render_to_string(page.template, {"data": page.read(), "sequence": sequence, "live": True})
     return parts_of(html)
+
+
+def _made(page: LivePage, language: str, sequence: int, kept: _Kept | None) -> _Kept:
+    """The page made anew; or the one that is kept, where its mark says that nothing moved and it is not too old."""
+    begun_s, used_s = time.monotonic(), time.thread_time()
+    mark = page.mark()
+    if kept is not None and mark is not None and mark == kept.mark and begun_s - kept.made_s < FRESH_S:
+        return replace(kept, sequence=max(sequence, kept.sequence))
+    parts = _render(page, language, sequence)
+    return _Kept(sequence, begun_s, time.thread_time() - used_s, parts, mark)
 
 
 def parts_of(html: str) -> Parts:

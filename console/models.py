@@ -7,7 +7,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from console.access.rows import MaskRule, TopicPermission
-from console.alerts.rows import Alert, AlertRule, Silence
+from console.alerts.rows import Alert, AlertRule, Delivery, Silence
 from console.checkback.rows import CheckAddress
 from console.dashboards.rows import DashboardPoint, DashboardRun
 from console.operations.rows import AuditEntry, Operation, OperationItem
@@ -23,6 +23,7 @@ __all__ = [
     "CheckAddress",
     "DashboardPoint",
     "DashboardRun",
+    "Delivery",
     "Identity",
     "MaskRule",
     "Operation",

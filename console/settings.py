@@ -2,8 +2,7 @@
 
 Addresses: DATABASE_URL, REDIS_URL, ESCAPEMENT_NAMESRV, ESCAPEMENT_WEB_HOST, ESCAPEMENT_WEB_PORT, ESCAPEMENT_HOSTS.
 Broker: ESCAPEMENT_BROKER (its name), ESCAPEMENT_CLUSTER, ESCAPEMENT_BROKER_HOST, ESCAPEMENT_BROKER_PORT,
-    ESCAPEMENT_NAMESRV_PORT, ESCAPEMENT_STORE, ESCAPEMENT_FLUSH, ESCAPEMENT_BROKER_ADVERTISE, ESCAPEMENT_TIMER_DAYS,
-    ESCAPEMENT_TIMER_PENDING, ESCAPEMENT_TIMER_PER_SLOT.
+    ESCAPEMENT_NAMESRV_PORT, ESCAPEMENT_STORE, ESCAPEMENT_FLUSH, ESCAPEMENT_BROKER_ADVERTISE, ESCAPEMENT_TIMER_*.
 Access: ESCAPEMENT_ACCESS, ESCAPEMENT_ACCESS_KEY, ESCAPEMENT_SECRET_KEY, ESCAPEMENT_TLS and what begins with it.
 Alerts: ESCAPEMENT_ALERTS_S, ESCAPEMENT_ALERT_ORIGINS, ESCAPEMENT_MAIL and what begins with it.
 Second person: ESCAPEMENT_SECOND_PERSON_ABOVE and what begins so. Sign-on: ESCAPEMENT_OIDC_ISSUER and what begins so.
@@ -42,6 +41,7 @@ BROKER_NAME = os.environ.get("ESCAPEMENT_BROKER", "broker-a")
 BROKER_CLUSTER = os.environ.get("ESCAPEMENT_CLUSTER", "DefaultCluster")
 BROKER_STORE = Path(os.environ.get("ESCAPEMENT_STORE") or VAR / "store")
 BROKER_FLUSH = os.environ.get("ESCAPEMENT_FLUSH", "sync")
+SIMULATED_CLOCK = os.environ.get("ESCAPEMENT_SIMULATED_CLOCK", "")
 # What senders of timers may ask for: how far ahead, how many in all, how many in one second (0: any number).
 BROKER_TIMER_DAYS = int(os.environ.get("ESCAPEMENT_TIMER_DAYS", "3653"))
 BROKER_TIMER_PENDING = int(os.environ.get("ESCAPEMENT_TIMER_PENDING", "100000000"))
@@ -120,7 +120,9 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "console.compression.CompressedFiles",
+    # pages; it pads what it compresses, so that its length tells nothing of the secrets in it
+    "django.middleware.gzip.GZipMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
@@ -188,7 +190,7 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 
 # --- dashboards -------------------------------------------------------------------------------------------------------
 DASHBOARDS_INTERVAL_S = float(os.environ.get("ESCAPEMENT_DASHBOARDS_S", "300"))
-DASHBOARDS_CORES = int(os.environ.get("ESCAPEMENT_DASHBOARDS_CORES", "2"))
+DASHBOARDS_CORES = int(os.environ.get("ESCAPEMENT_DASHBOARDS_CORES", "0"))  # spark/cores.py
 DASHBOARDS_MEMORY_MB = int(os.environ.get("ESCAPEMENT_DASHBOARDS_MEMORY_MB", "896"))
 DASHBOARDS_SCRATCH = os.environ.get("ESCAPEMENT_DASHBOARDS_SCRATCH", "")
 CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {}
@@ -205,6 +207,7 @@ if ALERTS_INTERVAL_S > 0:
         "schedule": ALERTS_INTERVAL_S,
         "options": {"expires": ALERTS_INTERVAL_S},
     }
+    CELERY_BEAT_SCHEDULE["webhooks"] = {"task": "console.tell_webhooks", "schedule": 5.0, "options": {"expires": 5.0}}
 
 # --- snapshots --------------------------------------------------------------------------------------------------------
 SNAPSHOT_EVERY_S = float(os.environ.get("ESCAPEMENT_SNAPSHOT_EVERY_S", "60"))

@@ -38,7 +38,9 @@ TOO_MUCH = 1008
 TRY_LATER = 1013
 
 #: announcements that arrive within this time are one frame
-COALESCE_S = 0.3
+COALESCE_S = 0.1
+#: from one rendering to the next at least: what moves all the time is shown three times a second
+SPACING_S = 0.3
 #: without any announcement the page is read again: ages, and that the mirror stands still, must show
 HEARTBEAT_S = 3.0
 #: how often the session and the user are looked at again
@@ -101,10 +103,12 @@ class LiveConsumer(AsyncWebsocketConsumer):
             sent: dict[str, str] = {}
             checked_s = monotonic()
             while True:
+                shown_s = monotonic()
                 await self._show(page, language, sequence, sent)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(wake.wait(), HEARTBEAT_S)
-                await asyncio.sleep(COALESCE_S)
+                rest_s = max(SPACING_S, fragments.rest_s(page, language))
+                await asyncio.sleep(max(COALESCE_S, shown_s + rest_s - monotonic()))
                 wake.clear()
                 if monotonic() - checked_s > RECHECK_S:
                     checked_s = monotonic()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import uuid
 
 from celery import shared_task
+from django.utils import timezone
 
-from console.alerts import readings, telling, watching
+from console.alerts import deliveries, readings, telling, watching
 from console.dashboards import starting
 from console.operations import forgetting, runner
 from console.snapshots import keeping
@@ -34,7 +35,13 @@ def renew_dashboards() -> None:
 def watch_alerts() -> None:
     """Judge the alert rules once and tell whom it concerns."""
     for news in watching.watch(readings.read()):
-        telling.tell(news)
+        telling.tell(news, timezone.now())
+
+
+@shared_task(name="console.tell_webhooks")
+def tell_webhooks() -> None:
+    """Tell the webhooks of alerts what is to be told now, for the first time or again."""
+    deliveries.send_due(timezone.now())
 
 
 @shared_task(name="console.take_snapshot")

@@ -7,8 +7,8 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from broker.admin import ReadOnlyAdmin
+from console.alerts.deliveries import secret_of_rule
 from console.alerts.rows import Alert, AlertRule, Silence
-from console.alerts.telling import secret_of_rule
 
 
 @admin.register(AlertRule)

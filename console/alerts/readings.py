@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from broker.models import HalfMessage
 from console.alerts.rows import AlertRule
-from console.queries.afar import afar
+from console.queries.afar import Afar, afar
 from console.queries.findings import UNDECIDED
 from console.queries.mirrored import Mirrored, mirrored
 from console.queries.progress import group_rows
@@ -36,24 +36,30 @@ class Round:
     told: frozenset[str]
 
 
-def read() -> Round:
-    """Look at everything once."""
+_OF_MIRROR = frozenset({What.BACKLOG, What.STILL, What.DEAD_LETTERS, What.LANE_LATE, What.HALF_AGE})
+
+
+def read(wanted: Collection[str] = tuple(What)) -> Round:
+    """Look once at everything, or at what is wanted."""
     here = mirrored()
-    is_stale = here.evidence(polled_by=()).stale
-    known = afar(here)
-    found = [*_of_broker(here)]
-    told = {What.BROKER_DOWN}
+    found, told = list(_of_broker(here)), {What.BROKER_DOWN}
+    known = afar(here) if What.STUCK_QUEUE in wanted or What.LATENESS in wanted else Afar()
     if known.queues is not None:
         found += _of_queues(known.queues)
         told.add(What.STUCK_QUEUE)
-    if not is_stale:
-        found += [*_of_groups(here), *_of_lanes(here), *_of_halves(here)]
-        told |= {What.BACKLOG, What.STILL, What.DEAD_LETTERS, What.LANE_LATE, What.HALF_AGE}
-        late_ms = timer_figures(known.timers).lateness_p99_ms
+    if not here.evidence(polled_by=()).stale:
+        if {What.BACKLOG, What.STILL, What.DEAD_LETTERS} & set(wanted):
+            found += _of_groups(here)
+        if What.LANE_LATE in wanted:
+            found += _of_lanes(here)
+        if What.HALF_AGE in wanted:
+            found += _of_halves(here)
+        told |= _OF_MIRROR & set(wanted)
         if known.timers is not None:
             told.add(What.LATENESS)
-        if late_ms is not None:
-            found.append(Reading(What.LATENESS, here.name, late_ms))
+            late_ms = timer_figures(known.timers).lateness_p99_ms
+            if late_ms is not None:
+                found.append(Reading(What.LATENESS, here.name, late_ms))
     return Round(here.now_ms, tuple(found), frozenset(told))
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import uuid
+
 from django.core.exceptions import ValidationError
 from django.core.validators import EmailValidator
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from console.checkback.allowed import AddressRefused, read_address
+from console.alerts.webhooks import check_webhook
+from console.checkback.allowed import AddressRefused
 from console.checkback.signing import new_salt
 
 
@@ -26,6 +29,8 @@ class AlertRule(models.Model):
         HALF_AGE = "half-age", _("age of the oldest undecided half, s")
         STUCK_QUEUE = "stuck-queue", _("a due value of a Redisson queue not moved for, s")
 
+    #: empty: it is called by what it watches
+    name = models.CharField(_("name"), max_length=80, blank=True, default="")
     what = models.CharField(_("what"), max_length=16, choices=What.choices)
     #: `*` stands for any characters
     subject = models.CharField(_("of which (name, * for any)"), max_length=255, default="*")
@@ -42,7 +47,8 @@ class AlertRule(models.Model):
         ordering = ["what", "subject", "limit"]
 
     def __str__(self) -> str:
-        return f"{self.get_what_display()} {self.subject} > {self.limit:g}"
+        watched = f"{self.get_what_display()} {self.subject} > {self.limit:g}"
+        return f"{self.name}: {watched}" if self.name else watched
 
     def clean(self) -> None:
         """Addresses that can be used; what is missing is said before anybody relies on it."""
@@ -50,7 +56,7 @@ class AlertRule(models.Model):
             EmailValidator()(address)
         if self.webhook:
             try:
-                read_address(self.webhook)
+                check_webhook(self.webhook)
             except AddressRefused as error:
                 raise ValidationError({"webhook": str(error)}) from None
 
@@ -97,6 +103,30 @@ class Alert(models.Model):
 
     def __str__(self) -> str:
         return f"{self.subject}: {self.rule}"
+
+
+class Delivery(models.Model):
+    """One thing that a webhook is told, however often it is tried."""
+
+    #: known to the receiver, the same with each try
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    alert = models.ForeignKey(Alert, models.CASCADE, related_name="deliveries")
+    #: JSON, the same with each try
+    body = models.TextField()
+    tries = models.PositiveSmallIntegerField(default=0)
+    created_at = models.DateTimeField()
+    #: NULL: it was told, or is given up
+    next_at = models.DateTimeField(null=True, db_index=True)
+    told_at = models.DateTimeField(null=True)
+
+    class Meta:
+        verbose_name = _("delivery")
+        verbose_name_plural = _("deliveries")
+        ordering = ["created_at"]
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.alert}: {self.tries}"
 
 
 class Silence(models.Model):

@@ -17,6 +17,7 @@ from console.alerts.rows import Alert, AlertRule, Silence
 KEPT = timedelta(days=90)
 #: subjects that one rule may raise; a rule for everything must not fill the table
 SUBJECTS = 200
+_JUDGED = ("value", "highest", "state", "raised_at", "was_silenced")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +59,14 @@ def _judge(rule: AlertRule, above: dict[str, float], at: datetime) -> list[News]
         if row.state == Alert.State.PENDING and at - row.since >= timedelta(seconds=rule.for_s):
             row.state, row.raised_at, row.was_silenced = Alert.State.FIRING, at, is_silenced(rule, subject, at)
             news.append(News(row, is_over=False))
-        row.save()
+        # what became of telling is written beside this
+        row.save(update_fields=_JUDGED if row.pk else None)
     for row in is_open.values():
         if row.state == Alert.State.PENDING:
             row.delete()
             continue
         row.state, row.ended_at = Alert.State.ENDED, at
-        row.save()
+        row.save(update_fields=["state", "ended_at"])
         news.append(News(row, is_over=True))
     return news
 

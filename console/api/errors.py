@@ -151,6 +151,14 @@ class CheckAddressUnknown(RequestError):
     """There is no check-back address for this producer group."""
 
 
+class AlertRuleUnknown(RequestError):
+    """There is no alert rule with this number."""
+
+
+class SilenceUnknown(RequestError):
+    """There is no silence with this number, or it is over."""
+
+
 class CheckAddressTaken(RequestError):
     """The producer group has a check-back address already."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from console.credentials import PUBLISH, READ
 
 from . import (
+    alertoperations,
     bulk,
     checkoperations,
     consumingoperations,
@@ -126,5 +127,6 @@ OPERATIONS: tuple[Operation, ...] = (
         ((200, "The operation.", OperationShown),),
     ),
     *checkoperations.OPERATIONS,
+    *alertoperations.OPERATIONS,
     *delayedoperations.OPERATIONS,
 )  # fmt: skip

@@ -17,6 +17,7 @@ from broker.client.transaction_guard import PlainSendRefused
 
 from .errors import (
     AddressNotFound,
+    AlertRuleUnknown,
     AlreadyCancelled,
     AlreadyDelivered,
     BodyTooLarge,
@@ -43,6 +44,7 @@ from .errors import (
     RequestError,
     SchemaViolated,
     ScopeMissing,
+    SilenceUnknown,
     TimerError,
     TimerRefused,
     TimerUnknown,
@@ -107,6 +109,8 @@ RULES: dict[type[Exception], Rule] = {
     CheckAddressUnknown: Rule(
         404, "check_address_unknown", "No check-back address", "Register one, or check the group."
     ),
+    AlertRuleUnknown: Rule(404, "alert_rule_unknown", "No such rule", "Use a number that the list of rules has."),
+    SilenceUnknown: Rule(404, "silence_unknown", "No such silence", "Use a number that the list of silences has."),
     CheckAddressTaken: Rule(409, "check_address_taken", "Address taken", "Change the one that is there, or remove it."),
     RedisUnavailable: Rule(
         503, "redis_unavailable", "Redis unavailable", "Try again; check ESCAPEMENT_REDISSON_URL.", 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, cast
 
 import msgspec
@@ -19,6 +18,7 @@ from console.operations import second_person
 from console.operations.kind import Target
 from console.operations.recording import ONE
 from console.operations.steering import result_of
+from console.queries.clock import now_ms
 
 from .answer import json_answer
 from .beginning import begun
@@ -57,7 +57,7 @@ async def reschedule(request: Request, grant: Grant, room: Room) -> Response:
     """Move to another moment."""
     target, address = await _named(request, grant, room, "topic")
     wanted = decode(await read_body(request, MAX_CHANGE_BYTES), _moment)
-    due_ms = new_due_ms(wanted, time.time_ns() // 1_000_000)
+    due_ms = new_due_ms(wanted, now_ms())
     return await _steer("reschedule", target, address, wanted.reason, grant, room, due_ms)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from starlette.responses import Response
 
 from broker.client.transactions_admin import Action
 from console.credentials import Grant
+from console.queries.clock import now_ms
 
 from .beginning import Allow, allowed, begun
 from .bulk import MAX_BODY_BYTES, actor_of
@@ -80,9 +80,9 @@ def _filter(chosen: TransactionFilter | None, grant: Grant) -> dict[str, Any]:
 
 
 def _before_ms(chosen: TransactionFilter) -> int | None:
-    """By the broker's clock where a moment is given; an age counts from this server's."""
+    """By the broker's clock where a moment is given; an age counts from the pages' now."""
     if chosen.stored_before is not None:
         return moment_ms(chosen.stored_before, "stored_before")
     if chosen.older_than_ms is not None:
-        return max(0, time.time_ns() // 1_000_000 - chosen.older_than_ms)
+        return max(0, now_ms() - chosen.older_than_ms)
     return None

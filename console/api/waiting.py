@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
-
 from starlette.requests import Request
 from starlette.responses import Response
 
 from broker.client.names import check_topic
 from broker.client.timers import Timer
 from console.credentials import READ, Grant
+from console.queries.clock import now_ms
 
 from .answer import json_answer
 from .errors import InvalidParameter
@@ -152,7 +151,7 @@ def _whole(request: Request, name: str, default: int, low: int, high: int) -> in
 def _range(request: Request) -> tuple[int, int, int]:
     """From, to and step; by default the next hour in steps of a minute."""
     only_parameters(request, "from", "to", "step_ms")
-    from_ms = _moment(request, "from", time.time_ns() // 1_000_000)
+    from_ms = _moment(request, "from", now_ms())
     to_ms = _moment(request, "to", from_ms + _HOUR_MS)
     step_ms = _whole(request, "step_ms", max(1000, -(-(to_ms - from_ms) // 60)), 1000, 2**53)
     if to_ms <= from_ms:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from console.charts.scale import heat, nice_ceiling, place
+from console.charts.times import Box, Times, even
 
 WIDTH, HEIGHT, FOOT, SCALE = 1140, 112, 92, 1060
 #: room for two moments beside each other
@@ -16,6 +17,8 @@ CLOCKS = 240
 #: bars by name: height of one, room for the name
 LINE, NAMED = 22, 300
 _HOUR_MS = 3_600_000
+#: more moments than that do not tell their figures to the cursor
+_MOST_TOLD = 800
 
 
 def time_svg(
@@ -28,12 +31,13 @@ def time_svg(
     address: Callable[[int], str],
 ) -> str:
     """Bars by moment, each a link, a scale at the right; what lies between two moments without one is empty."""
-    parts = [f'<svg class="c mw" viewBox="0 0 {WIDTH} {HEIGHT}" role="group" aria-label="{label}">']
+    start, last_ms = (moments[0][0], moments[-1][0]) if moments else (0, -step_ms)
+    count = (last_ms - start) // step_ms + 1
+    wide = min(SCALE / max(1, count), 40.0)
+    told = _told(moments, start, count, step_ms, wide, figure) if 0 < count <= _MOST_TOLD else ""
+    parts = [f'<svg class="c mw" viewBox="0 0 {WIDTH} {HEIGHT}" role="group" aria-label="{label}"{told}>']
     if not moments:
         return "".join([*parts, "</svg>"])
-    start = moments[0][0]
-    count = (moments[-1][0] - start) // step_ms + 1
-    wide = min(SCALE / count, 40.0)
     peak = max(value for _, value in moments)
     top = nice_ceiling(peak)
     for share in (0, 0.5, 1):
@@ -60,6 +64,17 @@ def time_svg(
         parts.append(f'<text x="{place(count * wide)}" y="{HEIGHT - 2}" class="te">{last}</text>')
     parts.append("</svg>")
     return "".join(parts)
+
+
+def _told(
+    moments: Sequence[tuple[int, float]], start: int, count: int, step_ms: int, wide: float,
+    figure: Callable[[float], str],
+) -> str:  # fmt: skip
+    """For the cursor: a moment without a figure is unknown."""
+    values = [""] * count
+    for at_ms, value in moments:
+        values[(at_ms - start) // step_ms] = figure(value)
+    return even(Times(start, start + count * step_ms, values), Box(0, count * wide, FOOT - 78, FOOT))
 
 
 def bars_svg(bars: Sequence[tuple[str, float, str]], *, label: str, figure: Callable[[float], str], none: str) -> str:
@@ -91,16 +106,18 @@ def heat_svg(
 ) -> str:
     """Hours from left to right, days from top to bottom, each a link; a cell without a figure stays empty."""
     cells: dict[tuple[str, int], float] = {}
+    hours: dict[tuple[str, int], int] = {}
     places: dict[tuple[str, int], int] = {}
     for at_ms, value in moments:
         at = local(at_ms)
         cell = f"{at:%Y-%m-%d}", at.hour
         cells[cell], places[cell] = max(value, cells.get(cell, 0)), at_ms
+        hours[cell] = at_ms - (at.minute * 60 + at.second) * 1000 - at_ms % 1000
     days = sorted({day for day, _ in cells})
     wide, row = (SCALE - 110) / 24, 20
     peak = max(cells.values(), default=0)
     high = len(days) * row + 20
-    parts = [f'<svg class="c mw" viewBox="0 0 {WIDTH} {high}" role="group" aria-label="{label}">']
+    parts = [f'<svg class="c mw" viewBox="0 0 {WIDTH} {high}" role="group" aria-label="{label}" data-time="cells">']
     parts += [f'<text x="{place(110 + hour * wide)}" y="12">{hour:02d}</text>' for hour in range(0, 24, 3)]
     for number, day in enumerate(days):
         y = 18 + number * row
@@ -110,7 +127,8 @@ def heat_svg(
                 value = cells[day, hour]
                 said = f"{day} {hour:02d}:00: {figure(value)}"
                 parts.append(
-                    f'<a href="{address(places[day, hour])}" tabindex="-1" aria-label="{said}"><rect '
+                    f'<a href="{address(places[day, hour])}" tabindex="-1" aria-label="{said}" '
+                    f'data-at="{hours[day, hour]}"><rect '
                     f'class="h{heat(int(value), int(peak))}" x="{place(110 + hour * wide)}" y="{y}" '
                     f'width="{place(wide - 2)}" height="{row - 2}" rx="1.5"><title>{said}</title></rect></a>'
                 )

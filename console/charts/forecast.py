@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from console.charts.scale import heat, nice_ceiling, place
 from console.charts.strip import Mark
+from console.charts.times import Box, Times, even
 
 WIDTH, SCALE, HEIGHT, FOOT = 1120, 1056, 172, 150
 _HIGH = 142
@@ -27,19 +28,21 @@ class HerdMark:
 
 def forecast_svg(
     per_s: Sequence[float], *, label: str, capacity: float | None, capacity_text: str, ticks: Sequence[Mark],
-    warnings: Sequence[HerdMark], is_now: bool,
+    warnings: Sequence[HerdMark], is_now: bool, span_ms: tuple[int, int] | None = None,
 ) -> str:  # fmt: skip
-    """Bars of messages per second (the mean of a slot); the dashed line is the capacity."""
+    """Bars of messages per second (the mean of a slot) over `span_ms`; the dashed line is the capacity."""
     peak = max(per_s, default=0.0)
     shown = capacity is not None and peak > 0 and capacity <= peak * _STRETCH
     top = nice_ceiling(max(peak, capacity if shown and capacity else 0.0))
     step = SCALE / max(1, len(per_s))
-    parts = [f'<svg class="c mw" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">']
+    times = span_ms and Times(*span_ms, [f"{rate_text(value)}/s" for value in per_s])
+    told = even(times or None, Box(0, SCALE, 6, FOOT))
+    parts = [f'<svg class="c mw" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}"{told}>']
     for share in (0, 1 / 3, 2 / 3, 1):
         y = place(FOOT - _HIGH * share)
         parts.append(f'<path class="ax" d="M0 {y}H{SCALE}"/>')
         parts.append(
-            f'<text class="te" x="{WIDTH}" y="{place(FOOT - _HIGH * share + 4)}">{_rate(top * share)}/s</text>'
+            f'<text class="te" x="{WIDTH}" y="{place(FOOT - _HIGH * share + 4)}">{rate_text(top * share)}/s</text>'
         )
     by_heat: dict[int, list[str]] = {}
     for index, value in enumerate(per_s):
@@ -78,5 +81,6 @@ def _above(y: str) -> str:
     return place(max(12.0, float(y) - 5))
 
 
-def _rate(value: float) -> str:
+def rate_text(value: float) -> str:
+    """A rate with as many digits as it needs."""
     return f"{value:,.0f}" if value >= 10 or value == 0 else f"{value:.2g}"

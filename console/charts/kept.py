@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from console.charts.scale import place
+from console.charts.times import Box, slots
 
 WIDTH, HEIGHT = 1000, 84
 _TOP, _FOOT = 14, 62
@@ -19,12 +20,17 @@ class Column:
     lag: int | None
     title: str
     href: str
+    at_ms: int = 0
+    #: both figures in words
+    figures: str = ""
 
 
 def kept_svg(columns: Sequence[Column], *, chosen: int | None, label: str, ticks: Sequence[tuple[int, str]]) -> str:
     """Two lines, each on a scale of its own: only their courses are compared. `chosen` is the column that is shown."""
     step = WIDTH / max(1, len(columns))
-    parts = [f'<svg class="c kept" viewBox="0 0 {WIDTH} {HEIGHT}" role="group" aria-label="{label}">']
+    moments, figures = [column.at_ms for column in columns], [column.figures for column in columns]
+    told = slots(moments, figures, Box(0, WIDTH, _TOP - 8, _FOOT + 4))
+    parts = [f'<svg class="c kept" viewBox="0 0 {WIDTH} {HEIGHT}" role="group" aria-label="{label}"{told}>']
     parts.append(f'<path class="ax2" d="M0 {_FOOT}H{WIDTH}"/>')
     parts += _lines(columns, step, lambda column: column.waiting, "ls")
     parts += _lines(columns, step, lambda column: column.lag, "lb")

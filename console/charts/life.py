@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from console.charts.scale import place
+from console.charts.times import Box, slots
 
 HEIGHT, LINE = 96, 48
 _EDGE = 88
@@ -31,8 +32,10 @@ _MARKS = {"done": "fv", "moved": "fb", "failed": "fr", "ahead": "fs"}
 
 def life_svg(stops: Sequence[Stop], *, label: str, width: int = 960) -> str:
     """Dots left to right in order of time, their names above and below in turn; a fold says how long it is."""
-    parts = [f'<svg class="c mw" viewBox="0 0 {width} {HEIGHT}" role="img" aria-label="{label}">']
     step = (width - 2 * _EDGE) / max(1, len(stops) - 1)
+    plot = Box(_EDGE - step / 2, width - _EDGE + step / 2, LINE - 14, LINE + 14)
+    told = slots([stop.ms for stop in stops], (), plot)
+    parts = [f'<svg class="c mw" viewBox="0 0 {width} {HEIGHT}" role="img" aria-label="{label}"{told}>']
     for index, stop in enumerate(stops[1:], 1):
         start, end = _EDGE + (index - 1) * step, _EDGE + index * step
         parts.append(_stretch(start, end, stop, dashed=stop.kind == "ahead"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from console.charts.scale import nice_ceiling, place
+from console.charts.times import Box, Times, even
 
 WIDTH, HEIGHT, FOOT = 1140, 102, 92
 _BAR = 18
@@ -15,7 +16,9 @@ def minute_svg(counts: Sequence[int], *, start_s: int, label: str, now: str, pea
     """Bars, a scale at the right, seconds below, the fullest second named. `start_s`: epoch second of the left edge."""
     peak = max(counts, default=0)
     top = nice_ceiling(peak)
-    parts = [f'<svg class="c mw" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">']
+    times = Times(start_s * 1000, (start_s + len(counts)) * 1000, [f"{count:,}" for count in counts])
+    told = even(times, Box(0, len(counts) * _BAR, 8, FOOT))
+    parts = [f'<svg class="c mw" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}"{told}>']
     for share in (0, 0.5, 1):
         y = FOOT - 72 * share
         parts.append(f'<path class="ax" d="M0 {place(y)}H{_SCALE}"/>')

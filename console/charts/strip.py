@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from console.charts.scale import heat, place
+from console.charts.times import Box, Times, even
 
 WIDTH, HEIGHT = 1120, 84
 _TOP, _HIGH = 24, 34
@@ -38,11 +39,15 @@ def strip_svg(
     pointer: Mark | None,
     ticks: Sequence[Mark],
     rolls: Sequence[Mark],
+    span_ms: tuple[int, int] | None = None,
 ) -> str:
-    """`length` slots from left to right; what is empty is only ground."""
+    """`length` slots from left to right over `span_ms`; what is empty is only ground."""
     step = WIDTH / length
     peak = max((cell.count for cell in cells), default=0)
-    parts = [f'<svg class="c strip" viewBox="0 0 {WIDTH} {HEIGHT}" role="group" aria-label="{label}">']
+    counts = {cell.index: cell.count for cell in cells}
+    times = span_ms and Times(*span_ms, [f"{counts.get(index, 0):,}" for index in range(length)])
+    told = even(times or None, Box(0, WIDTH, _TOP - 8, _TOP + _HIGH + 4))
+    parts = [f'<svg class="c strip" viewBox="0 0 {WIDTH} {HEIGHT}" role="group" aria-label="{label}"{told}>']
     parts.append(f'<rect class="h0" x="0" y="{_TOP}" width="{WIDTH}" height="{_HIGH}" rx="2"/>')
     wide = place(max(step - 0.6, 1))
     for cell in cells:

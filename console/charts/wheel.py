@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from console.charts.scale import heat, place
+from console.charts.times import Times, turns
 
 CENTRE = 230
 #: inner and outer radius of each ring, the seconds outside
@@ -37,9 +38,18 @@ class Hub:
     due_ms: int | None = None
 
 
-def wheel_svg(rings: Sequence[Sequence[Slot]], *, label: str, now: str, marks: Sequence[str], hub: Hub) -> str:
-    """Height and depth of blue are the count. `marks`: words at the quarters of the outer ring."""
-    parts = [f'<svg class="c wheel" viewBox="-46 -22 552 504" role="group" aria-label="{label}">']
+def wheel_svg(
+    rings: Sequence[Sequence[Slot]],
+    *,
+    label: str,
+    now: str,
+    marks: Sequence[str],
+    hub: Hub,
+    times: Sequence[Times] = (),
+) -> str:
+    """Height and depth of blue are the count. `marks`: at the quarters of the outer ring; `times`: of the rings."""
+    told = turns(times, CENTRE, RADII)
+    parts = [f'<svg class="c wheel" viewBox="-46 -22 552 504" role="group" aria-label="{label}"{told}>']
     for inner, outer in RADII:
         parts.append(f'<circle class="ax" cx="{CENTRE}" cy="{CENTRE}" r="{outer + 2}"/>')
         parts.append(f'<circle class="ax" cx="{CENTRE}" cy="{CENTRE}" r="{inner - 2}"/>')

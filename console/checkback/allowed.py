@@ -108,8 +108,11 @@ def _host(text: str) -> str:
 class AllowList:
     """Origins that may be asked, and special networks (private ones, say) that their names may lead to."""
 
-    def __init__(self, origins: Iterable[str], networks: Iterable[str] = ()) -> None:
-        """Raises AddressRefused for an entry that cannot be read."""
+    def __init__(
+        self, origins: Iterable[str], networks: Iterable[str] = (), *, listed_in: str = "ESCAPEMENT_CHECKBACK_ORIGINS"
+    ) -> None:
+        """`listed_in`: the setting that a refusal names. Raises AddressRefused for an entry that cannot be read."""
+        self._listed_in = listed_in
         self._origins = frozenset(read_origin(text) for text in origins)
         try:
             self._networks: tuple[IPNetwork, ...] = tuple(ipaddress.ip_network(text) for text in networks)
@@ -121,7 +124,7 @@ class AllowList:
         if address.origin not in self._origins:
             listed = ", ".join(sorted(map(str, self._origins))) or "none"
             raise AddressRefused(
-                f"{address.origin} is not allowed; operators list origins in ESCAPEMENT_CHECKBACK_ORIGINS ({listed})."
+                f"{address.origin} is not allowed; operators list origins in {self._listed_in} ({listed})."
             )
 
     def check_resolved(self, found: Sequence[IPAddress]) -> None:

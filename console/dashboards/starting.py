@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Sequence
 from datetime import timedelta
@@ -20,6 +19,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from broker.mirroring.clockline import broker_now_ms
 from broker.models import Broker
 from console.dashboards.rows import DashboardRun
 
@@ -132,7 +132,7 @@ def _run(module: str, rows: Sequence[DashboardRun], **more: object) -> None:
         "database_url": database_url(),
         "broker": first.broker,
         "runs": {row.dashboard: str(row.id) for row in rows},
-        "as_of_ms": time.time_ns() // 1_000_000,
+        "as_of_ms": broker_now_ms(),  # what is stored is compared with it
         "window": first.window,
         "cores": settings.DASHBOARDS_CORES,
         "memory_mb": settings.DASHBOARDS_MEMORY_MB,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker.client import AsyncAdmin, AsyncConsumer, AsyncProducer, ClientError, Outgoing, prepare
+from console.queries.clock import real_now_ms, shown_ms
 
 from . import audience
 from .flights import flights_of
@@ -169,8 +170,8 @@ class Replay:
         return failed
 
     def _due_ms(self, event: int) -> int:
-        """When a minute of the replayed clock comes, in epoch ms."""
-        return time.time_ns() // 1_000_000 + round((event - self._minute()) / self._options.speed * 60_000)
+        """When a minute of the replayed clock comes, in epoch ms of the broker's clock."""
+        return shown_ms(real_now_ms() + round((event - self._minute()) / self._options.speed * 60_000))
 
     def _save(self) -> None:
         """Only what was really sent counts as sent."""

@@ -17,6 +17,11 @@ STEER_TRANSACTIONS = "console.steer_transactions"
 RESEND_DEAD_LETTERS = "console.resend_dead_letters"
 RESET_OFFSETS = "console.reset_offsets"
 CHANGE_SETTINGS = "console.change_settings"
+SILENCE_ALERTS = "console.silence_alerts"
+#: those of the stock admin
+ADD_ALERT_RULE, CHANGE_ALERT_RULE, DELETE_ALERT_RULE = (
+    "console.add_alertrule", "console.change_alertrule", "console.delete_alertrule",
+)  # fmt: skip
 PERMISSIONS = (
     STEER_TIMERS,
     PAUSE_TIMERS,
@@ -25,6 +30,10 @@ PERMISSIONS = (
     RESEND_DEAD_LETTERS,
     RESET_OFFSETS,
     CHANGE_SETTINGS,
+    SILENCE_ALERTS,
+    ADD_ALERT_RULE,
+    CHANGE_ALERT_RULE,
+    DELETE_ALERT_RULE,
 )
 
 

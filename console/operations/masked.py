@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from console.access.masking import Masks
+from console.alerts.webhooks import without_path
 from console.operations.reading import masks_of
 
 #: names in a target, and the property that each is
@@ -14,7 +15,7 @@ _NAMES = {"scheduleKey": "ESC_SCHEDULE_KEY", "uniqueKey": "UNIQ_KEY", "handle": 
 
 def masked_parameters(kind: str, parameters: Mapping[str, Any], rules: Masks | None = None) -> dict[str, Any]:
     """The same, but for keys by which it names messages that are masked; `rules`: those that were read already."""
-    hide, shown = masks_of(kind, rules), dict(parameters)
+    hide, shown = masks_of(kind, rules), _without_webhooks(kind, parameters)
     if not hide.rules:
         return shown
     if isinstance(shown.get("targets"), list):
@@ -22,6 +23,16 @@ def masked_parameters(kind: str, parameters: Mapping[str, Any], rules: Masks | N
     chosen = shown.get("filter")
     if isinstance(chosen, Mapping) and chosen.get("key"):
         shown["filter"] = {**chosen, "key": hide.name(chosen.get("topic") or None) or chosen["key"]}
+    return shown
+
+
+def _without_webhooks(kind: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """An address of a webhook is more than its origin: who has it may be able to post there."""
+    shown = dict(parameters)
+    for part in ("settings", "expected"):
+        given = shown.get(part)
+        if kind.startswith("alerts.") and isinstance(given, Mapping) and isinstance(given.get("webhook"), str):
+            shown[part] = {**given, "webhook": without_path(given["webhook"])}
     return shown
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from console.operations.actor import PAUSE_TIMERS
+from console.operations.fire_load import at_once
 from console.operations.kind import ItemResult, Kind, Target
 from console.operations.preview import Preview
 from console.queries import asking
@@ -29,9 +30,7 @@ class _Switch(Kind):
         overdue = status.backlog
         capacity = status.capacity_per_s
         topics = sorted(status.by_topic, key=lambda row: -row.pending)[:TOPICS]
-        late = None
-        if not self.is_paused_after and capacity:
-            late = round(1000 * overdue / capacity)
+        load = None if self.is_paused_after else at_once(asking.admin(), (), capacity)
         return Preview(
             at_ms=status.now_ms,
             count=1,
@@ -39,7 +38,8 @@ class _Switch(Kind):
             first_due_ms=status.next_due_ms,
             capacity_per_s=capacity,
             met_count=status.pending if self.is_paused_after else overdue,
-            last_late_ms=late,
+            also_due=load.also_due if load else None,
+            last_late_ms=load.late_ms if load else None,
         )
 
     def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:

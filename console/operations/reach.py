@@ -13,6 +13,8 @@ from console.operations.rows import Operation
 
 #: kinds of these families that choose by `targets` or by a `filter` with a topic
 _CHOOSING = ("timers", "transactions")
+#: what rules of alerts watch of consumer groups
+_WATCHED_OF_GROUPS = ("backlog", "still", "dead-letters")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +54,19 @@ def reach_of(kind: str, parameters: Mapping[str, Any], preview: Mapping[str, Any
         return Reach(_named(parameters.get("topic")), _named(parameters.get("group")))
     if family == "topics":
         return Reach(_named(parameters.get("name")))
+    if kind == "alerts.silence":
+        return _silenced(parameters)
     if family == "groups" and act in ("change", "delete"):
         return Reach(groups=_named(parameters.get("name")))
     return UNBOUNDED
+
+
+def _silenced(parameters: Mapping[str, Any]) -> Reach:
+    """One name; what a pattern meets is not known. A rule says what is called so, else it is a group."""
+    subject, what = str(parameters.get("subject", "")), parameters.get("what", "")
+    if set(subject) & set("*?[") or what not in ("", "stuck-queue", *_WATCHED_OF_GROUPS):
+        return UNBOUNDED
+    return Reach(queues=_named(subject)) if what == "stuck-queue" else Reach(groups=_named(subject))
 
 
 def _taken_back(parameters: Mapping[str, Any]) -> Reach:

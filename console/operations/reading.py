@@ -10,6 +10,7 @@ from typing import Any
 from console.access.masking import Masks, masks
 from console.access.topics import Eyes, eyes
 from console.operations import runner
+from console.operations.alerts import UNDONE_BY
 from console.operations.preview import Preview
 from console.operations.reach import reach_of
 from console.operations.registry import KINDS
@@ -49,6 +50,12 @@ class OperationPage:
     typed_word: str
     #: how timers can be taken back; None: not this way
     undo: Undo | None
+
+    @property
+    def is_undoable(self) -> bool:
+        """Of alerts: it did something that another operation takes back."""
+        outcomes = {"made", "changed", "deleted", "silenced"}
+        return self.row.kind in UNDONE_BY and self.row.is_over and bool(outcomes & set(self.row.results))
 
     @property
     def percent(self) -> int | None:

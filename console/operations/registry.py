@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from console.operations import alert_silences, alerts
 from console.operations.delayed import (
     ClearQueue,
     DeliverValuesNow,
@@ -63,6 +64,8 @@ KINDS: Mapping[str, Kind] = {
         ChangeGroup(),
         CreateGroup(),
         DeleteGroup(),
+        *alerts.KINDS,
+        *alert_silences.KINDS,
     )
 }
 

@@ -16,6 +16,7 @@ from typing import Any
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message
 from broker.client.names import check_group
 from console.operations.actor import RESEND_DEAD_LETTERS
+from console.operations.catching_up import Behind, behind_after, group_behind_after
 from console.operations.copying import NotReadable, send_copy
 from console.operations.errors import InvalidParameter, TooMany
 from console.operations.kind import LIMIT, ItemResult, Kind, Target
@@ -74,6 +75,7 @@ class SendAgain(Kind):
             count = len(parameters["targets"])
         if count > LIMIT:
             raise TooMany(LIMIT)
+        behind = self.behind(admin, parameters["group"], rows, count)
         return Preview(
             at_ms=begun_ms,
             count=count,
@@ -81,6 +83,7 @@ class SendAgain(Kind):
             topics=[[topic, number] for topic, number in Counter(row.topic for row in rows).most_common(TOPICS)],
             met_count=sum(bool(row.sent_again) for row in rows),
             missing=missing,
+            **(behind.as_fields() if behind else {}),
         )
 
     def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
@@ -101,6 +104,10 @@ class SendAgain(Kind):
         """One after the other: each is there as long as its record is."""
         admin, group = asking.admin(), parameters["group"]
         return [self._act_on(admin, group, target["queueId"], target["offset"]) for target in targets]
+
+    @abstractmethod
+    def behind(self, admin: Admin, group: str, rows: Sequence[DeadLetter], count: int) -> Behind | None:
+        """How far those who get them would be behind; None: not known."""
 
     @abstractmethod
     def send(self, admin: Admin, group: str, message: Message) -> ItemResult:
@@ -134,6 +141,10 @@ class SendBack(SendAgain):
 
     name = "dead_letters.send_back"
 
+    def behind(self, admin: Admin, group: str, rows: Sequence[DeadLetter], count: int) -> Behind | None:
+        """That group alone."""
+        return group_behind_after(admin, group, count)
+
     def send(self, admin: Admin, group: str, message: Message) -> ItemResult:
         """The broker's own request for another attempt (36): it copies the record, nothing passes through here."""
         admin.send_back(group, message, delay_level=LEVEL, max_reconsume_times=message.reconsume_times + 1)
@@ -144,6 +155,10 @@ class SendAsNew(SendAgain):
     """Each becomes a new message of its topic: every group that reads the topic gets it."""
 
     name = "dead_letters.send_as_new"
+
+    def behind(self, admin: Admin, group: str, rows: Sequence[DeadLetter], count: int) -> Behind | None:
+        """Every group of their topics."""
+        return behind_after(admin, Counter(row.topic for row in rows))
 
     def send(self, admin: Admin, group: str, message: Message) -> ItemResult:
         """A copy with body, tag, keys and the user's properties, and where it came from."""

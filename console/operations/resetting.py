@@ -16,6 +16,7 @@ from typing import Any
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument
 from broker.client.names import check_group, check_topic
 from console.operations.actor import RESET_OFFSETS
+from console.operations.catching_up import catch_up_ms, pace
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.kind import ItemResult, Kind, Target
 from console.operations.preview import Preview
@@ -78,7 +79,7 @@ class ResetOffsets(Kind):
         admin = asking.admin()
         moves = _moves(admin, parameters)
         behind = sum(move.lag_after for move in moves)
-        rate = _consumed_per_s(admin, parameters["group"])
+        rate = pace(admin, parameters["group"])
         known = [move.lag_before for move in moves if move.lag_before is not None]
         return Preview(
             at_ms=now_ms(),
@@ -90,7 +91,7 @@ class ResetOffsets(Kind):
             lag_before=sum(known) if len(known) == len(moves) else None,
             lag_after=behind,
             consumed_per_s=rate,
-            catch_up_ms=round(1000 * behind / rate) if rate else None,
+            catch_up_ms=catch_up_ms(behind, rate),
             replayed=sum(max(0, move.before - move.after) for move in moves if move.before is not None),
             skipped=sum(max(0, move.after - move.before) for move in moves if move.before is not None),
         )
@@ -163,14 +164,6 @@ def _progress(admin: Admin, group: str) -> Sequence[Any]:
         return admin.consume_stats(group).queues
     except BrokerRefused:
         return ()
-
-
-def _consumed_per_s(admin: Admin, group: str) -> float | None:
-    """What it takes now; None where nobody knows."""
-    try:
-        return admin.consume_stats(group).consume_per_s
-    except BrokerRefused:
-        return None
 
 
 def _offsets(given: Any) -> list[list[int]]:

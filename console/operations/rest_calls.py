@@ -18,6 +18,7 @@ _TARGETS = {
     "uniqueKey": "message_id", "handle": "id", "messageId": "id", "dueMs": "deliver_at",
 }  # fmt: skip
 _VALUES = {"from_ms": "due_from", "to_ms": "due_before"}
+_SILENCE = {"subject": "subject", "until_ms": "until"}
 _MOVED = {"due_ms": "deliver_at", "shift_ms": "shift_ms"}
 
 Call = tuple[str, str, dict[str, Any] | None]
@@ -38,6 +39,8 @@ def rest_call(kind: str, parameters: Mapping[str, Any]) -> Call | None:
         return "POST", path, {**_chosen("letters", parameters, _LETTERS), **_REASON}
     if kind == "groups.reset_offsets":
         return _of_offsets(parameters)
+    if family == "alerts":
+        return _of_alerts(act, parameters)
     if family == "redisson":
         return _of_queue(act, parameters)
     return _of_settings(family, act, parameters) if kind in _SETTINGS else None
@@ -82,6 +85,26 @@ def _of_settings(family: str, act: str, parameters: Mapping[str, Any]) -> Call:
     if act == "create":
         return "POST", family, {"name": parameters["name"], **body, **_REASON}
     return "PATCH", f"{family}/{name}/settings", {**body, **_REASON}
+
+
+def _of_alerts(act: str, parameters: Mapping[str, Any]) -> Call:
+    """A rule of alerts, or a silence."""
+    if act == "silence":
+        rule = {} if parameters["rule"] is None else {"rule": parameters["rule"]}
+        return "POST", "alert-silences", {**rule, **_renamed(parameters, _SILENCE), **_REASON}
+    if act == "end-silence":
+        return "DELETE", f"alert-silences/{parameters['silence']}?reason=...", None
+    if act == "delete":
+        return "DELETE", f"alert-rules/{parameters['rule']}?reason=...", None
+    body = {part: _listed(parameters[part]) for part in ("settings", "expected") if part in parameters}
+    if act == "create":
+        return "POST", "alert-rules", {**body, **_REASON}
+    return "PATCH", f"alert-rules/{parameters['rule']}", {**body, **_REASON}
+
+
+def _listed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Addresses one by one."""
+    return {name: value.split() if name == "emails" else value for name, value in settings.items()}
 
 
 def _renamed(given: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

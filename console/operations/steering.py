@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from broker.client import Admin, ClientError, NotSupported
+from broker.client import Admin, NotSupported
 from broker.client.timers import Action, Steered
 from console.operations.actor import STEER_TIMERS
-from console.operations.fire_load import Load, busiest, lags, second_ms
+from console.operations.catching_up import Behind, behind_after
+from console.operations.fire_load import Load, at_once, busiest, capacity_of
 from console.operations.hits import EXAMPLES, PREVIEW_PATIENCE_S, count_of, there_before, topics_of
 from console.operations.kind import LIMIT, ItemResult, Kind, Target
 from console.operations.moments import checked_move
@@ -37,9 +38,10 @@ class SteerTimers(Kind):
         admin = asking.admin()
         found = self._find(admin, parameters, PREVIEW_PATIENCE_S)
         rows, count = found.rows, count_of(parameters, found.rows)
-        capacity, missing = _capacity(admin)
+        capacity = capacity_of(admin)
         load = self.load(admin, parameters, rows, capacity)
-        lag = self.lag(rows)
+        behind = self.behind(admin, rows)
+        gaps = {"capacity": capacity is None, "count": not found.is_whole, "polled": found.is_polled}
         return Preview(
             at_ms=found.now_ms,
             count=count,
@@ -52,9 +54,9 @@ class SteerTimers(Kind):
             last_late_ms=load.late_ms if load else None,
             busiest_ms=load.ms if load else None,
             busiest_count=load.count if load else None,
-            lag_before=lag[0] if lag else None,
-            lag_after=lag[1] if lag else None,
-            missing=[*missing, *([] if found.is_whole else ["count"]), *(["polled"] if found.is_polled else [])],
+            also_due=load.also_due if load else None,
+            missing=[code for code, is_missing in gaps.items() if is_missing],
+            **(behind.as_fields() if behind else {}),
         )
 
     def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
@@ -85,8 +87,8 @@ class SteerTimers(Kind):
         """The busiest second that there would be; None: it makes none busier, or that is not known."""
         return None
 
-    def lag(self, rows: Sequence[TimerRow]) -> tuple[int, int] | None:
-        """Messages that consumer groups are behind now and at once afterwards; None: it changes nothing now."""
+    def behind(self, admin: Admin, rows: Sequence[TimerRow]) -> Behind | None:
+        """How far consumer groups are behind now and at once afterwards; None: it changes nothing now."""
         return None
 
     def moved_to(self, row: TimerRow | None, parameters: Mapping[str, Any]) -> int | None:
@@ -122,18 +124,12 @@ class DeliverTimersNow(SteerTimers):
     def load(
         self, admin: Admin, parameters: Mapping[str, Any], rows: Sequence[TimerRow], capacity: float | None
     ) -> Load | None:
-        """All of them at once, behind what is overdue."""
-        try:
-            status = admin.timer_status()
-        except ClientError:
-            return None
-        count = status.backlog + len(rows)
-        late_ms = round(1000 * count / capacity) if capacity else None
-        return Load(second_ms(status.now_ms), count, status.backlog, late_ms)
+        """All of them at once."""
+        return at_once(admin, rows, capacity)
 
-    def lag(self, rows: Sequence[TimerRow]) -> tuple[int, int] | None:
+    def behind(self, admin: Admin, rows: Sequence[TimerRow]) -> Behind | None:
         """Every group of their topics gets them at once."""
-        return lags(Counter(row.topic for row in rows))
+        return behind_after(admin, Counter(row.topic for row in rows))
 
 
 class RescheduleTimers(SteerTimers):
@@ -194,10 +190,3 @@ def _name_of(target: Mapping[str, Any]) -> str:
     return next(
         str(target[name]) for name in ("scheduleKey", "uniqueKey", "messageId", "handle", "position") if name in target
     )
-
-
-def _capacity(admin: Admin) -> tuple[float | None, list[str]]:
-    try:
-        return admin.timer_status().capacity_per_s, []
-    except ClientError:
-        return None, ["capacity"]

@@ -30,6 +30,7 @@ from broker.client.outgoing import Outgoing
 from console.operations.actor import STEER_TIMERS
 from console.operations.copying import NotReadable, producer
 from console.operations.errors import InvalidParameter, NotPossible
+from console.operations.fire_load import busiest, capacity_of
 from console.operations.former import message_again
 from console.operations.former_states import former_ms, obstacle
 from console.operations.hits import EXAMPLES, PREVIEW_PATIENCE_S
@@ -87,6 +88,8 @@ class TakeBack(Kind):
             else:
                 left.append(item)
         dues = [former_ms(parameters["of"], item) for item in left]
+        capacity = capacity_of(admin)
+        load = busiest(admin, (), dues, capacity)
         return Preview(
             at_ms=at_ms,
             count=len(left),
@@ -94,6 +97,11 @@ class TakeBack(Kind):
             topics=[[topic, count] for topic, count in Counter(item.topic for item in left).most_common(10)],
             first_due_ms=min(dues, default=None),
             last_due_ms=max(dues, default=None),
+            capacity_per_s=capacity,
+            met_count=load.met_count if load else None,
+            busiest_ms=load.ms if load else None,
+            busiest_count=load.count if load else None,
+            last_late_ms=load.late_ms if load else None,
             kept_out=[[code, count] for code, count in kept_out.most_common()],
             missing=missing,
         )

@@ -8,6 +8,7 @@ A filter that names nothing but a state means everything in it and must be asked
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -15,6 +16,7 @@ from broker.client import NotSupported
 from broker.client.transactions_admin import Action, SteeredTransaction, TransactionTarget
 from console.operations import transactions_apache
 from console.operations.actor import STEER_TRANSACTIONS
+from console.operations.catching_up import Behind, behind_after
 from console.operations.errors import InvalidParameter
 from console.operations.hits import EXAMPLES, PREVIEW_PATIENCE_S, count_of, there_before, topics_of
 from console.operations.kind import LIMIT, ItemResult, Kind, Target
@@ -61,6 +63,7 @@ class SteerTransactions(Kind):
         found = self._find(parameters, PREVIEW_PATIENCE_S)
         rows, count = found.rows, count_of(parameters, found.rows)
         missing = [] if found.is_whole else ["count"]
+        behind = self.behind(rows)
         return Preview(
             at_ms=found.now_ms,
             count=count,
@@ -68,11 +71,16 @@ class SteerTransactions(Kind):
             topics=topics_of(rows),
             met_count=self.met(rows, found),
             missing=[*missing, *(["transactions-polled"] if found.is_polled else [])],
+            **(behind.as_fields() if behind else {}),
         )
 
     def met(self, rows: Sequence[TransactionRow], found: Found) -> int | None:
         """How many are undecided now, all of the broker's."""
         return found.undecided
+
+    def behind(self, rows: Sequence[TransactionRow]) -> Behind | None:
+        """How far consumer groups would be behind; None: it shows them nothing."""
+        return None
 
     def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
         """What matches now and was there when it was previewed; a named one stays, whatever became of it."""
@@ -121,6 +129,10 @@ class CommitTransactions(SteerTransactions):
     action = "commit"
     done, already = "committed", "already_committed"
     is_final = True
+
+    def behind(self, rows: Sequence[TransactionRow]) -> Behind | None:
+        """Every group of their topics gets them at once."""
+        return behind_after(asking.admin(), Counter(row.topic for row in rows))
 
 
 class RollBackTransactions(SteerTransactions):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime
 from operator import attrgetter
 
 from django.contrib.auth.decorators import login_required, permission_required
+from django.db.models import Max, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
@@ -15,15 +16,23 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
 from console.access.topics import Eyes, eyes
+from console.alerts import rule_fields
 from console.alerts.rows import Alert, AlertRule, Silence
 from console.live import number
+from console.operations import desk
+from console.operations.actor import ADD_ALERT_RULE, CHANGE_ALERT_RULE, SILENCE_ALERTS, Actor
+from console.operations.errors import InvalidParameter, NotPossible, OutOfReach
+from console.operations.moments import bound_ms
 from console.pages.exporting import Answer, page_or_file
-from console.queries.clock import now_ms
+from console.pages.refusals import words
+from console.queries.clock import real_now_ms as now_ms
 
-VIEW, SILENCE = "console.view_alert", "console.silence_alerts"
+VIEW, SILENCE = "console.view_alert", SILENCE_ALERTS
 #: offered lengths of quiet, in minutes
 LENGTHS_MIN = (30, 120, 480, 1_440)
 LISTED = 100
+#: of the form that asks for quiet
+_FIELDS = ("subject", "rule", "minutes", "until", "reason")
 #: what is watched of a consumer group; a queue of Redisson's, and the broker itself, are the others
 _OF_GROUPS = (AlertRule.What.BACKLOG, AlertRule.What.STILL, AlertRule.What.DEAD_LETTERS)
 
@@ -33,38 +42,42 @@ _OF_GROUPS = (AlertRule.What.BACKLOG, AlertRule.What.STILL, AlertRule.What.DEAD_
 @permission_required(VIEW, raise_exception=True)
 def alerts(request: HttpRequest) -> Answer:
     """The page; its file has all alerts, what is raised and what was."""
-    return _page(request, "")
+    return _page(request, {}, {})
 
 
 @login_required
 @permission_required((VIEW, SILENCE), raise_exception=True)
 @require_POST
 def silence(request: HttpRequest) -> Answer:
-    """Nobody is told of these subjects for a while."""
-    given = {name: request.POST.get(name, "").strip()[:255] for name in ("subject", "reason", "rule", "minutes")}
+    """Nobody is told of these subjects for a while: an operation that is done at once, for three in the morning."""
+    given = {name: request.POST.get(name, "").strip()[:1_000] for name in _FIELDS}
+    faults: dict[str, str] = {}
     if not given["reason"]:
-        return _page(request, _("Say why: the reason is kept."), status=422)
+        faults["reason"] = _("Say why: the reason is kept.")
+    until_ms = _until_ms(given, faults)
+    subject, wrong = rule_fields.read({"subject": given["subject"]})
+    faults |= wrong
+    parameters = {"rule": number(given["rule"]), "until_ms": until_ms, **subject}
+    if not faults:
+        try:
+            desk.start("alerts.silence", parameters, Actor.of(request.user), reason=given["reason"])
+        except OutOfReach as error:
+            faults["subject"] = words(error)
+        except InvalidParameter as error:
+            faults[error.field if error.field in _FIELDS else "until"] = words(error)
+        except NotPossible:
+            raise Http404 from None
+    return _page(request, given, faults, status=422) if faults else _back()
+
+
+def _until_ms(given: Mapping[str, str], faults: dict[str, str]) -> int | None:
+    """The moment that was written, or so long from now; 404 for a length that was not offered."""
+    if given["until"]:
+        return bound_ms(given["until"], "until", faults)
     minutes = number(given["minutes"])
     if minutes not in LENGTHS_MIN:
         raise Http404
-    chosen = number(given["rule"])
-    rule = None if chosen is None else AlertRule.objects.filter(pk=chosen).first()
-    if given["rule"] and rule is None:
-        raise Http404
-    Silence.objects.create(
-        rule=rule, subject=given["subject"] or "*", until=timezone.now() + timedelta(minutes=minutes),
-        reason=given["reason"], actor=request.user.get_username(),
-    )  # fmt: skip
-    return _back()
-
-
-@login_required
-@permission_required((VIEW, SILENCE), raise_exception=True)
-@require_POST
-def end_silence(request: HttpRequest, silence_id: int) -> HttpResponse:
-    """Tell again from now on; the silence itself is kept."""
-    Silence.objects.filter(pk=silence_id, until__gt=timezone.now()).update(until=timezone.now())
-    return _back()
+    return now_ms() + minutes * 60_000
 
 
 def _back() -> HttpResponse:
@@ -73,27 +86,48 @@ def _back() -> HttpResponse:
     return answer
 
 
-def _page(request: HttpRequest, error: str, status: int = 200) -> Answer:
+def _page(request: HttpRequest, given: Mapping[str, str], faults: Mapping[str, str], status: int = 200) -> Answer:
     rows, seen = Alert.objects.select_related("rule"), eyes()
+    silences = [
+        row
+        for row in Silence.objects.select_related("rule").filter(until__gt=timezone.now())
+        if seen.see_all or row.subject == "*" or seen.queue(row.subject) or seen.group(row.subject)
+    ]
     context = {
         "here": "alerts",
         "now_ms": now_ms(),
         "open_ones": _seen(rows.exclude(state=Alert.State.ENDED).order_by("-state", "since")[:LISTED], seen),
         "past": _seen(rows.filter(state=Alert.State.ENDED).order_by("-ended_at")[:LISTED], seen),
-        "rules": [rule for rule in AlertRule.objects.all() if _is_named(rule, rule.subject, seen)],
-        "silences": [
-            row
-            for row in Silence.objects.select_related("rule").filter(until__gt=timezone.now())
-            if seen.see_all or row.subject == "*" or seen.queue(row.subject) or seen.group(row.subject)
-        ],
+        "rules": [_shown(rule, silences) for rule in _rules() if _is_named(rule, rule.subject, seen)],
+        "silences": silences,
         "lengths": LENGTHS_MIN,
         "may_silence": request.user.has_perm(SILENCE),
-        "may_change": request.user.is_staff and request.user.has_perm("console.change_alertrule"),
-        "error": error,
+        "may_add": seen.see_all and request.user.has_perm(ADD_ALERT_RULE),
+        "may_change": seen.see_all and request.user.has_perm(CHANGE_ALERT_RULE),
+        "given": {"subject": "*", "minutes": "30", **given},
+        "faults": faults,
     }
     return page_or_file(
         request, "alerts/page.html", context, "alerts", _all_from, following=attrgetter("following"), status=status
     )
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRow:
+    """A rule in the list. `silence`: the one that holds longest, of this rule or of all."""
+
+    rule: AlertRule
+    last_raised: datetime | None
+    silence: Silence | None
+
+
+def _rules() -> QuerySet[AlertRule]:
+    return AlertRule.objects.annotate(last_raised=Max("alerts__raised_at"))
+
+
+def _shown(rule: AlertRule, silences: Iterable[Silence]) -> RuleRow:
+    held = [each for each in silences if each.rule_id in (None, rule.pk)]
+    return RuleRow(rule, getattr(rule, "last_raised", None), max(held, key=lambda each: each.until, default=None))
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,10 +26,7 @@ def compare(request: HttpRequest) -> Answer:
         before = Asked("-1h", now_ms() - _HOUR_MS)
     is_wrong = bool(before.error or after.error)
     data = None if is_wrong else queries.compared(before.at_ms, after.at_ms)
-    context = {
-        "data": data, "here": "compare", "before": before, "after": after, "shown": SHOWN,
-        "limit": f":{SHOWN}",
-    }  # fmt: skip
+    context = {"data": data, "here": "compare", "before": before, "after": after, "shown": SHOWN}
 
     def read(_: None) -> Comparison:
         return data or queries.compared(before.at_ms, after.at_ms)

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from django.conf import settings
 from django.http import HttpRequest
 
 from console.pages.places import sections_for
+from console.queries.clock import real_now_ms, simulated
 
 THEME_COOKIE = "theme"
+
+
+def _simulated() -> dict[str, object]:
+    """What the banner says, and what a page's own clock goes on from; nothing where the broker's clock is real."""
+    line = simulated()
+    if line is None:
+        return {}
+    at_ms = line.at(real_now_ms())
+    return {
+        "simulated": line,
+        "simulated_ms": at_ms,
+        "simulated_now": datetime.fromtimestamp(at_ms / 1000, UTC),
+    }
 
 
 def page(request: HttpRequest) -> dict[str, object]:
@@ -17,4 +33,5 @@ def page(request: HttpRequest) -> dict[str, object]:
         "environment": settings.ESCAPEMENT_ENV,
         "theme": theme if theme in ("light", "dark") else "",
         "sections": list(sections_for(request.user)) if hasattr(request, "user") else [],
+        **_simulated(),
     }

@@ -30,6 +30,7 @@ LISTS = {
     "settings": "topics",
     "dead_letters": "dead_letters",
     "delayed_queues": "delayed_queues",
+    "alerts": "alerts",
 }
 _REFUSALS = (OperationError, ClientError, RedissonError)
 

@@ -32,7 +32,8 @@ FORMS = ("csv", "json")
 LIMIT = 10_000
 #: what an address says about the page and not about which rows are meant
 _PLACES = ("as", "offset", "cursor", "after")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+#: also behind a line break, and the wide signs, which spreadsheets in East Asian settings read as the others
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 #: what a list's file holds, in this order; a dot leads into a part of a row
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "topics": (

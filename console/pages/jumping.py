@@ -17,6 +17,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, override
 from django.views.decorators.http import require_safe
 
+from console.pages.commands import Command, commands, offered
 from console.pages.places import BESIDE, places_for
 from console.queries.names import groups_named, topics_named
 from console.saved_views.keeping import views_for
@@ -30,12 +31,13 @@ OFFSET_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """One place to go to: `kind` says what it is."""
+    """One place to go to: `kind` says what it is. With a `command`, the preview of an operation instead."""
 
     address: str
     label: str | Promise
     kind: str | Promise
     key: str = ""
+    command: str = ""
 
 
 @require_safe
@@ -48,7 +50,8 @@ def find(request: HttpRequest) -> HttpResponse:
 
 
 def jumps(text: str, user: Any) -> Iterator[Jump]:
-    """Pages first, then names, then messages; without a text all pages."""
+    """What a verb asks for, pages, names, what has the text as its key; without a text all pages."""
+    yield from (_to_do(command) for command in commands(text) if user.has_perm(command.permission))
     for place in (*places_for(user), *BESIDE):
         if _is_named(text, place.label) or text.lower() == place.key:
             yield Jump(place.address, place.label, gettext_lazy("page"), place.key.upper())
@@ -65,8 +68,27 @@ def jumps(text: str, user: Any) -> Iterator[Jump]:
         yield Jump(reverse("group", args=[name]), name, gettext_lazy("group"))
     if OFFSET_ID.fullmatch(text):
         yield Jump(reverse("message", args=[text]), text, gettext_lazy("message at this offset id"))
+    yield from _with_key(text)
+    yield from (_to_do(command) for command in offered(text) if user.has_perm(command.permission))
+
+
+def _with_key(text: str) -> Iterator[Jump]:
+    """What has this key is looked for when it is chosen, not for every letter."""
+    labels = {
+        "": (_("What has the key or id “%(text)s”"), gettext_lazy("message, timer or transaction")),
+        "timers": (_("Timers with the key “%(text)s”"), gettext_lazy("waiting")),
+        "transactions": (_("Transaction with the key “%(text)s”"), gettext_lazy("half message")),
+    }
+    for of, (label, kind) in labels.items():
+        query = {"q": text, **({"of": of} if of else {})}
+        yield Jump(reverse("find_key") + "?" + urlencode(query), label % {"text": text}, kind)
     address = reverse("messages") + "?" + urlencode({"q": text})
     yield Jump(address, _("Messages with the key or id “%(text)s”") % {"text": text}, gettext_lazy("in all topics"))
+
+
+def _to_do(command: Command) -> Jump:
+    label = f"{command.label}: {command.reason}" if command.reason else command.label
+    return Jump("", label, gettext_lazy("look at it first"), command=command.text)
 
 
 def _is_named(text: str, label: str | Promise) -> bool:

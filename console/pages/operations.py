@@ -18,6 +18,7 @@ from broker.client import ClientError
 from console.live import number
 from console.operations import desk, second_person
 from console.operations.actor import Actor
+from console.operations.desk import REASON_LENGTH
 from console.operations.errors import NotAllowed, NotPossible, OperationError, PreviewStale
 from console.operations.kind import TYPED_ABOVE
 from console.operations.moments import is_shift, moment_ms, shift_ms
@@ -161,11 +162,20 @@ def _page(request: HttpRequest, text: str, error: Exception | None = None, statu
         "number": uuid.uuid4(),
         "needs_second": second_person.is_needed(data.row.kind, data.row.preview),
         "is_own": data.row.created_by_id == request.user.pk or data.row.actor == request.user.get_username(),
-        "given": {name: request.POST.get(name, "") for name in ("reason", "typed", "moment")},
+        "given": _given(request, data.preview.count),
     }
     if data.row.is_under_way and not data.outcome:
         context["live"] = f"operation/{data.row.pk}"
     return render(request, "operations/operation.html", context, status=status)
+
+
+def _given(request: HttpRequest, count: int | None) -> dict[str, str]:
+    """What stands in the form: what was sent, or what a command of the palette said; a number only if it is theirs."""
+    if request.method == "POST":
+        return {name: request.POST.get(name, "") for name in ("reason", "typed", "moment")}
+    typed = request.GET.get("typed", "")
+    reason = request.GET.get("reason", "")[:REASON_LENGTH]
+    return {"reason": reason, "typed": typed if typed == str(count) else "", "moment": ""}
 
 
 def _parameters(given: QueryDict) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import URLPattern, URLResolver, path, register_converter
 
 from console.pages import (
+    alert_rules,
     alerts,
     audit,
     clients,
@@ -19,6 +20,7 @@ from console.pages import (
     jumping,
     messages,
     metrics,
+    opening,
     operations,
     overview,
     saved_views,
@@ -86,7 +88,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("clients/one/", clients.client, name="client"),
     path("alerts/", alerts.alerts, name="alerts"),
     path("alerts/silence/", alerts.silence, name="alert_silence"),
-    path("alerts/silence/<int:silence_id>/end/", alerts.end_silence, name="alert_silence_end"),
+    path("alerts/draft/", alert_rules.draft, name="alert_draft"),
+    path("alerts/undo/<str:operation_id>/", alert_rules.undo, name="alert_undo"),
+    path("alerts/rules/new/", alert_rules.new_rule, name="alert_rule_new"),
+    path("alerts/rules/<int:rule_id>/", alert_rules.rule, name="alert_rule"),
     path("audit/", audit.audit, name="audit"),
     path("audit/data.<str:form>", audit.data, name="audit_data"),
     path("design/", design.design, name="design"),
@@ -95,6 +100,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("views/<int:view_id>/", saved_views.change, name="saved_view"),
     path("views/<int:view_id>/delete/", saved_views.delete, name="saved_view_delete"),
     path("find/", jumping.find, name="find"),
+    path("find/key/", opening.open_key, name="find_key"),
+    path("find/act/", opening.act, name="find_act"),
     path(
         "login/", LoginView.as_view(redirect_authenticated_user=True, extra_context={"provider": label}), name="login"
     ),

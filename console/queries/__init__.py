@@ -26,6 +26,7 @@ from console.queries.limited_past import compared, groups_at, kept_sums, lanes_a
 from console.queries.limited_waiting import (
     delayed_queue,
     delayed_queues,
+    halves_named,
     highest_level,
     lane,
     lanes,
@@ -48,6 +49,7 @@ __all__ = [
     "group",
     "groups",
     "groups_at",
+    "halves_named",
     "highest_level",
     "kept_sums",
     "lane",

@@ -78,7 +78,7 @@ def _lag(groups: GroupsKept | None) -> int | None:
     return sum(known) if known else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Both(Generic[Row]):
     """A row at both moments; it is not there only where all rows of that moment are known."""
 

@@ -28,6 +28,8 @@ from console.queries import (
 )
 from console.queries import clients as of_clients
 from console.queries import dead_letters as of_dead_letters
+from console.queries.mirrored import mirrored
+from console.queries.readers import readers_of
 from console.queries.shapes.clients import ClientPage, Clients, Running
 from console.queries.shapes.dead_letters import DeadLetterFilter, DeadLetterGroups, DeadLetterPage
 from console.queries.shapes.groups import GroupPage, Groups
@@ -131,6 +133,7 @@ def message(message_id: str, topic: str | None = None) -> MessagePage:
     seen = eyes()
     if found.found:
         found = _message_masked(found, masks())
+        found = replace(found, readers=readers_of(mirrored(), found.hops, seen))
     if seen.see_all or not found.found:
         return found
     if not seen.topic(found.topic):

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from console.access.masking import Masks, masks
 from console.access.topics import Eyes, eyes
 from console.queries import delayed_queues as of_delayed_queues
-from console.queries import lane_pages, schedule
+from console.queries import half_keys, lane_pages, schedule
 from console.queries import timers as of_timers
 from console.queries import transactions as of_transactions
 from console.queries.shapes.delayed_queues import QueuePage, QueuesPage
@@ -124,6 +124,11 @@ def transaction_life(position: int) -> TransactionLife:
     if not seen.see_all and found.row is not None and not seen.topic(found.row.topic):
         raise Http404(_("There is no such transaction."))
     return replace(found, row=found.row and masks().row(found.row, found.row.topic))
+
+
+def halves_named(key: str) -> tuple[TransactionRow, ...]:
+    """Transactions with this key."""
+    return masks().rows(eyes().rows(half_keys.halves_named(key), lambda row: row.topic))
 
 
 def delayed_queues(search: str = "", offset: int = 0) -> QueuesPage:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from broker.mirroring.rates import aligned
 from broker.models import SLOT_MS, SLOTS, Broker, MirrorState, RateHistory
-from console.queries.clock import now_ms
+from console.queries.clock import now_ms, simulated
 from console.queries.shapes.evidence import Evidence, StaleReason
 from console.queries.shapes.history import History
 
@@ -49,11 +49,15 @@ class Mirrored:
 
     def history(self, row: RateHistory | None) -> History:
         """Rates of the last SLOTS whole slots; without a row all is silence, as far as it was watched."""
+        return self._history((row.slot, row.counts) if row else None)
+
+    def _history(self, row: tuple[int, Sequence[int | None]] | None) -> History:
+        """The same from what a row holds: number of its last slot, and counts."""
         if self.state is None or self.state.as_of_ms is None or self.state.following_since_ms is None:
             return History()
         until = self.state.as_of_ms // SLOT_MS
         since = self.state.following_since_ms // SLOT_MS
-        slot, counts = (row.slot, row.counts) if row else (until - SLOTS - 1, [])
+        slot, counts = row or (until - SLOTS - 1, [])
         line = aligned(slot, counts, until=until, since=since)[-SLOTS:]
         per_s = [None if count is None else count * 1000 / SLOT_MS for count in line]
         return History((*(None,) * (SLOTS - len(line)), *per_s), until * SLOT_MS)
@@ -64,8 +68,9 @@ class Mirrored:
         if self.polling and kind in ("topic", "group"):
             return dict.fromkeys(wanted, History())
         found = RateHistory.objects.filter(broker=self.name, kind=kind, name__in=wanted)
-        rows = {row.name: row for row in found}
-        return {name: self.history(rows.get(name)) for name in wanted}
+        rows = {name: (slot, counts) for name, slot, counts in found.values_list("name", "slot", "counts").order_by()}
+        silent = self._history(None)
+        return {name: self._history(rows[name]) if name in rows else silent for name in wanted}
 
     def _reason(self) -> StaleReason | None:
         if self.state is None or self.state.as_of_ms is None:
@@ -73,7 +78,10 @@ class Mirrored:
         if self.state.error:
             return StaleReason.BROKER_UNREACHABLE
         limit = POLLING_STALE_MS if self.state.polling else FOLLOWING_STALE_MS
-        return StaleReason.MIRROR_BEHIND if self.now_ms - self.state.as_of_ms > limit else None
+        # how far a process is behind is real time, whatever the broker's clock does
+        line = simulated()
+        behind_ms = (self.now_ms - self.state.as_of_ms) / (line.speed if line is not None else 1)
+        return StaleReason.MIRROR_BEHIND if behind_ms > limit else None
 
 
 def mirrored() -> Mirrored:

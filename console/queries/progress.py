@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from broker.client import Admin, BrokerRefused
 from broker.client.types import ConsumeStats, GroupConnections
@@ -21,48 +22,97 @@ MEMBER_REQUESTS = (203, 208)
 MAX_COUNT = 200
 #: ResponseCode.CONSUMER_NOT_ONLINE: nobody consumes for the group now
 NOT_ONLINE = 206
+_UNKNOWN = History()
+
+
+class _Line(NamedTuple):
+    """A group out of thousands, without the cost of a model."""
+
+    name: str
+    members: int | None
+    consume_enable: bool
+    retry_max_times: int
+    is_system: bool
+
+
+#: groups with how far they are behind
+Listed = list[tuple[_Line, GroupLag | None]]
 
 
 def groups(*, search: str = "", offset: int = 0, count: int = 100, eyes: Eyes | None = None) -> Groups:
     """Consumer groups that `eyes` see, but RocketMQ's own, the one furthest behind first."""
     here = mirrored()
     count, offset = min(max(count, 1), MAX_COUNT), max(offset, 0)
-    rows = group_rows(here, search, eyes)
-    rows.sort(key=lambda row: (-(row.lag or 0), row.name))
+    listed = _listed(here, search, eyes)
+    listed.sort(key=_furthest)
     return Groups(
         evidence=here.evidence(polled_by=GROUP_REQUESTS),
         now_ms=here.now_ms,
-        rows=tuple(rows[offset : offset + count]),
-        total=len(rows),
+        rows=tuple(_rows(here, listed[offset : offset + count])),
+        total=len(listed),
         offset=offset,
         count=count,
         search=search,
     )
 
 
-def group_rows(here: Mirrored, search: str = "", eyes: Eyes | None = None) -> list[GroupRow]:
-    """Every group that `eyes` see and whose name contains `search`."""
-    found = ConsumerGroup.objects.filter(broker=here.name, is_system=False, name__icontains=search).order_by("name")
+def group_rows(
+    here: Mirrored, search: str = "", eyes: Eyes | None = None, *, watched: Callable[[Listed], Listed] | None = None
+) -> list[GroupRow]:
+    """Every group that `eyes` see and whose name contains `search`; of those that `watched` leaves out it is not told
+    how fast they are and for how long they took nothing: a thousand histories are most of what a thousand groups cost.
+    """
+    return _rows(here, _listed(here, search, eyes), watched)
+
+
+def left_behind(most: int) -> Callable[[Listed], Listed]:
+    """For `group_rows`: groups with something to take and somebody to take it, and so many others, furthest behind."""
+
+    def watched(listed: Listed) -> Listed:
+        waiting = [pair for pair in listed if pair[1] is not None and pair[1].lag]
+        others = sorted((pair for pair in waiting if not pair[0].members), key=_furthest)
+        return [pair for pair in waiting if pair[0].members] + others[:most]
+
+    return watched
+
+
+def unwatched(_: Listed) -> Listed:
+    """For `group_rows`: no histories at all."""
+    return []
+
+
+def _listed(here: Mirrored, search: str, eyes: Eyes | None) -> Listed:
+    groups = ConsumerGroup.objects.filter(broker=here.name, is_system=False, name__icontains=search).order_by("name")
     lags = {lag.group: lag for lag in lags_by_group(here.name)}
-    listed = [row for row in found if eyes is None or eyes.group(row.name)]
-    histories = here.histories("group", [row.name for row in listed])
+    lines = map(_Line._make, groups.values_list(*_Line._fields))
+    return [(row, lags.get(row.name)) for row in lines if eyes is None or eyes.group(row.name)]
+
+
+def _furthest(pair: tuple[_Line, GroupLag | None]) -> tuple[int, str]:
+    """Sorts those furthest behind first."""
+    row, lag = pair
+    return -((lag.lag if lag else None) or 0), row.name
+
+
+def _rows(here: Mirrored, listed: Listed, watched: Callable[[Listed], Listed] | None = None) -> list[GroupRow]:
+    histories = here.histories("group", [row.name for row, _ in (watched(listed) if watched else listed)])
     dead = _dead_letters(here)
     given_up = here.histories("topic", [f"%DLQ%{name}" for name in dead])
     return [
-        _row(row, lags.get(row.name), histories[row.name], dead, given_up.get(f"%DLQ%{row.name}", History()))
-        for row in listed
+        _row(row, lag, histories.get(row.name, _UNKNOWN), dead, given_up.get(f"%DLQ%{row.name}", _UNKNOWN))
+        for row, lag in listed
     ]
 
 
 def group(name: str) -> GroupPage:
     """One group: its queues from the mirror, its members from the broker."""
     here = mirrored()
-    found = ConsumerGroup.objects.filter(broker=here.name, name=name).first()
+    line = ConsumerGroup.objects.filter(broker=here.name, name=name).values_list(*_Line._fields).first()
     lag = next(iter(lags_by_group(here.name, group=name)), None)
     history = here.histories("group", [name])[name]
     told, members_evidence = ask(lambda admin: _ask(admin, name), source=here.name, requests=MEMBER_REQUESTS)
     connections, stats = told if told is not None else (None, None)
-    row = _row(found, lag, history, _dead_letters(here)) if found else None
+    row = _row(_Line._make(line), lag, history, _dead_letters(here)) if line else None
     return GroupPage(
         evidence=here.evidence(polled_by=GROUP_REQUESTS),
         now_ms=here.now_ms,
@@ -127,7 +177,7 @@ def _dead_letters(here: Mirrored) -> Mapping[str, int]:
 
 
 def _row(
-    row: ConsumerGroup, lag: GroupLag | None, history: History, dead: Mapping[str, int], given_up: History | None = None
+    row: _Line, lag: GroupLag | None, history: History, dead: Mapping[str, int], given_up: History | None = None
 ) -> GroupRow:
     return GroupRow(
         name=row.name,
@@ -146,7 +196,7 @@ def _row(
     )
 
 
-def _state(row: ConsumerGroup, lag: GroupLag | None) -> GroupState:
+def _state(row: _Line, lag: GroupLag | None) -> GroupState:
     if lag is None:
         return GroupState.NEVER_USED if not row.members else GroupState.CURRENT
     if row.members == 0:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from django.conf import settings
 from django.db.models import Sum
 
@@ -9,9 +11,10 @@ from broker.models import Broker, Queue, RateHistory, Topic
 from console.access.topics import Eyes
 from console.house import roster
 from console.queries.afar import afar, seen_by
-from console.queries.findings import findings_of
+from console.queries.clock import shown_ms
+from console.queries.findings import LIMIT, findings_of
 from console.queries.mirrored import Mirrored, mirrored
-from console.queries.progress import group_rows
+from console.queries.progress import group_rows, left_behind
 from console.queries.schedule import LANE_REQUESTS, figures, lane_of, levels, next_minute
 from console.queries.shapes.history import History
 from console.queries.shapes.overview import BrokerRow, Flow, MirrorRow, Overview
@@ -27,7 +30,7 @@ def overview(eyes: Eyes | None = None) -> Overview:
     rows = levels(here)
     histories = here.histories("level", [str(row.level) for row in rows])
     lanes = [lane_of(row, here, histories[str(row.level)]) for row in rows]
-    groups = group_rows(here, eyes=eyes)
+    groups = group_rows(here, eyes=eyes, watched=left_behind(LIMIT))
     strip = figures(here, lanes)
     brokers = (_broker(here.broker),) if here.broker else ()
     mirror = mirror_row(here)
@@ -51,8 +54,14 @@ def overview(eyes: Eyes | None = None) -> Overview:
         stored_total=_stored(here),
         timers_pending=known.timers.pending if known.timers else None,
         lateness_p99_ms=timer_figures(known.timers).lateness_p99_ms,
-        processes=roster.read(settings.VAR / roster.FILE),
+        processes=_processes(),
     )
+
+
+def _processes() -> tuple[roster.Process, ...]:
+    """Those of this house; their moments are real ones, and stand beside the broker's."""
+    found = roster.read(settings.VAR / roster.FILE)
+    return tuple(replace(process, since_ms=shown_ms(process.since_ms)) for process in found)
 
 
 def mirror_row(here: Mirrored) -> MirrorRow:

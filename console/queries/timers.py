@@ -46,20 +46,37 @@ def timers(zoom: str = "", at_ms: int | None = None) -> TimersPage:
     topics = _topics(status)
     wheel, wheel_evidence = _ask(lambda admin: wheel_of(admin, window, here.now_ms), here, WHEEL, FORECAST)
     forecast, forecast_evidence = _ask(lambda admin: forecast_of(admin, window), here, FORECAST)
+    figures, first = timer_figures(status), timer_list(_first(window), count=FIRST_COUNT)
+    if window.following and first.rows:
+        # a broker that has not read the next second yet says its end; its list is exact
+        figures = replace(figures, next_due_ms=first.rows[0].due_ms)
     return TimersPage(
         evidence=evidence,
         now_ms=here.now_ms,
         broker=here.name,
         zoom=window.zoom.name,
         at_ms=None if window.following else window.start_ms,
-        figures=timer_figures(status),
+        figures=figures,
         topics=topics[:TOPICS],
         topics_left=len(topics[TOPICS:]),
         lateness=_together(status),
-        first=timer_list(_first(window), count=FIRST_COUNT),
+        first=first,
         wheel=wheel and replace(wheel, evidence=wheel_evidence),
         forecast=_clear(replace(forecast, evidence=forecast_evidence), wheel, status) if forecast else None,
     )
+
+
+def timer_sums() -> TimersPage:
+    """The page's figures and topics, without anything that stands in the wheel."""
+    here = mirrored()
+    status, evidence = _ask(lambda admin: admin.timer_status(), here, STATUS)
+    if _lacks(evidence):
+        return timers_pulled.timers(here, window_of("", None, here.now_ms))
+    topics, nothing = _topics(status), TimerList(evidence, here.now_ms, TimerFilter(), ())
+    return TimersPage(
+        evidence, here.now_ms, here.name, window_of("", None, here.now_ms).zoom.name, None, timer_figures(status),
+        topics[:TOPICS], len(topics[TOPICS:]), _together(status), nothing, None, None,
+    )  # fmt: skip
 
 
 def timer_list(wanted: TimerFilter, cursor: str | None = None, count: int = PAGE_COUNT) -> TimerList:

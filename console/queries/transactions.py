@@ -64,6 +64,19 @@ def transactions() -> TransactionsPage:
     )
 
 
+def transaction_sums() -> TransactionsPage:
+    """The first page's figures alone, without how long decisions took."""
+    here = mirrored()
+    status, evidence = _ask(lambda admin: admin.transaction_status(), here, STATUS)
+    if evidence.stale_reason is StaleReason.NOT_SUPPORTED:
+        return transactions_polled.transactions(here)
+    nothing = TransactionList(evidence, here.now_ms, TransactionFilter("open"), (), None)
+    return TransactionsPage(
+        evidence=evidence, now_ms=here.now_ms, broker=here.name, figures=_figures(status, ()), groups=(), open=nothing,
+        parked=nothing, decided=nothing, board=None,
+    )  # fmt: skip
+
+
 def transaction_list(
     wanted: TransactionFilter, after: int | None = None, count: int = PAGE_COUNT
 ) -> TransactionList:  # fmt: skip

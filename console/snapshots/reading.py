@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from console.queries.mirrored import mirrored
@@ -45,7 +46,7 @@ def part_at(asked_ms: int, part: str, kind: type[Shape]) -> tuple[Moment, Shape 
     packed, why = _row(moment.at_ms, part, "why")
     if packed is None:
         return replace(moment, why=_reason(why, part)), None
-    return replace(moment, is_known=True), unpack(kind, bytes(packed))
+    return replace(moment, is_known=True), _opened(kind, bytes(packed))
 
 
 def all_at(asked_ms: int) -> tuple[Moment, Taken | None]:
@@ -55,7 +56,7 @@ def all_at(asked_ms: int) -> tuple[Moment, Taken | None]:
         return moment, None
     *packed, why = _row(moment.at_ms, *PARTS, "why")
     opened = {
-        part: None if held is None else unpack(_KINDS[part], bytes(held))
+        part: None if held is None else _opened(_KINDS[part], bytes(held))
         for part, held in zip(PARTS, packed, strict=True)
     }  # fmt: skip
     known = any(held is not None for held in packed)
@@ -69,6 +70,18 @@ def sums(most: int = 240) -> list[Sums]:
     found = [Sums(*row) for row in rows.values_list("at_ms", "lanes_pending", "timers_pending", "lag")]
     step = max(1, -(-len(found) // most))
     return found[::-step][::-1]
+
+
+@lru_cache(maxsize=16)
+def _opened_before(kind: type[Any], packed: bytes) -> Any:
+    """The shapes of these very bytes: frozen, and what one may see of them is decided by whoever reads."""
+    return unpack(kind, packed)
+
+
+def _opened(kind: type[Shape], packed: bytes) -> Shape:
+    key: Any = kind
+    found: Shape = _opened_before(key, packed)
+    return found
 
 
 def _row(at_ms: int, *names: str) -> tuple[Any, ...]:

@@ -13,7 +13,7 @@ from console.queries import schedule, timers_polled, transactions
 from console.queries import timers as of_timers
 from console.queries.asking import ask
 from console.queries.mirrored import Mirrored, mirrored
-from console.queries.progress import group_rows
+from console.queries.progress import group_rows, unwatched
 from console.queries.shapes.evidence import Evidence, StaleReason
 from console.queries.shapes.history import History
 from console.queries.shapes.lanes import Lanes
@@ -44,7 +44,11 @@ _BY_TOPIC = """
 
 
 def look(zooms: tuple[str, ...] = KEPT_ZOOMS) -> Taken | None:
-    """The present, with the Timers page at these zooms; None as long as no broker was ever seen."""
+    """The present, with the Timers page at these zooms; None as long as no broker was ever seen.
+
+    Without any zoom it is sums alone, as two moments are compared by: no wheel, not how long decisions took, nor how
+    fast groups are.
+    """
     here = mirrored()
     if not here.name:
         return None
@@ -53,14 +57,14 @@ def look(zooms: tuple[str, ...] = KEPT_ZOOMS) -> Taken | None:
     if trouble is not None:
         why = dict.fromkeys(("lanes", "groups"), trouble.value)
     timers = _timers(here, zooms, why)
-    halves = _transactions(why)
+    halves = _transactions(why, sums_only=not zooms)
     return Taken(
         broker=here.name,
         at_ms=here.now_ms,
         lanes=None if trouble else _lanes(),
         timers=timers,
         transactions=halves,
-        groups=None if trouble else _groups(here),
+        groups=None if trouble else _groups(here, sums_only=not zooms),
         why=why,
     )
 
@@ -81,7 +85,7 @@ def _lanes() -> Lanes:
 
 
 def _timers(here: Mirrored, zooms: tuple[str, ...], why: dict[str, str]) -> TimersKept | None:
-    page = of_timers.timers(DEFAULT)
+    page = of_timers.timers(DEFAULT) if zooms else of_timers.timer_sums()
     if page.evidence.stale_reason is not None:
         why["timers"] = page.evidence.stale_reason.value
         return None
@@ -126,8 +130,8 @@ def _pulled(here: Mirrored, page: TimersPage, zooms: tuple[str, ...]) -> tuple[Z
     )
 
 
-def _transactions(why: dict[str, str]) -> TransactionFigures | None:
-    page = transactions.transactions()
+def _transactions(why: dict[str, str], *, sums_only: bool) -> TransactionFigures | None:
+    page = transactions.transaction_sums() if sums_only else transactions.transactions()
     evidence: Evidence = page.evidence
     if evidence.stale_reason is not None:
         why["transactions"] = evidence.stale_reason.value
@@ -135,8 +139,9 @@ def _transactions(why: dict[str, str]) -> TransactionFigures | None:
     return page.figures
 
 
-def _groups(here: Mirrored) -> GroupsKept:
-    rows = sorted(group_rows(here), key=lambda row: (-(row.lag or 0), row.name))
+def _groups(here: Mirrored, *, sums_only: bool) -> GroupsKept:
+    found = group_rows(here, watched=unwatched if sums_only else None)
+    rows = sorted(found, key=lambda row: (-(row.lag or 0), row.name))
     kept = rows[:MOST_GROUPS]
     names = [row.name for row in kept]
     with connection.cursor() as cursor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from django import template
@@ -14,9 +15,10 @@ from console.charts.minute import minute_svg
 from console.charts.progress import progress_svg
 from console.charts.spark import spark_svg
 from console.charts.spread import axis_svg, spread_svg
+from console.charts.times import Times
 from console.queries.shapes.dues import AXIS_START_MS, BUCKETS, HORIZON_MS, NextMinute
-from console.queries.shapes.history import History
-from console.queries.shapes.lanes import Lane
+from console.queries.shapes.history import SLOT_MS, History
+from console.queries.shapes.lanes import Lane, LaneState
 from console.templatetags.spans import delay_name
 
 register = template.Library()
@@ -34,7 +36,15 @@ def lane_spread(lane: Lane) -> SafeString:
     words = {"level": lane.level, "count": f"{lane.backlog or 0:,}", "delay": delay_name(lane.delay_ms)}
     label = _("Level %(level)s: %(count)s messages due over the next %(delay)s") % words
     counts = lane.spread.counts if lane.spread is not None else (0,) * BUCKETS
-    drawing = spread_svg(counts, delay_ms=lane.delay_ms, start_ms=AXIS_START_MS, end_ms=HORIZON_MS, label=escape(label))
+    is_known = lane.spread is not None and lane.state != LaneState.NEVER_USED
+    drawing = spread_svg(
+        counts,
+        delay_ms=lane.delay_ms,
+        start_ms=AXIS_START_MS,
+        end_ms=HORIZON_MS,
+        label=escape(label),
+        is_known=is_known,
+    )
     return mark_safe(drawing)  # noqa: S308 - the label is escaped, the rest is numbers
 
 
@@ -49,9 +59,25 @@ def lane_progress(lane: Lane) -> SafeString | str:
 @register.simple_tag
 def spark(history: History, what: str, width: int = 64) -> SafeString:
     """Five minutes as a line."""
-    latest = "\u2013" if history.latest is None else f"{history.latest:.3g}"
-    label = _("%(what)s per second, last 5 min, now %(latest)s") % {"what": what, "latest": latest}
-    return mark_safe(spark_svg(history.per_s, label=escape(label), width=width))  # noqa: S308 - the label is escaped
+    return sparks(what, width)(history)
+
+
+def sparks(what: str, width: int = 64) -> Callable[[History], SafeString]:
+    """What draws such lines, of a list's rows: their words are looked up once."""
+    words = _("%(what)s per second, last 5 min, now %(latest)s")
+
+    def draw(history: History) -> SafeString:
+        latest = "\u2013" if history.latest is None else f"{history.latest:.3g}"
+        times = None
+        if history.end_ms is not None:
+            written = {value: "" if value is None else f"{value:.3g}/s" for value in set(history.per_s)}
+            values = [written[value] for value in history.per_s]
+            times = Times(history.end_ms - SLOT_MS * len(values), history.end_ms, values)
+        label = escape(words % {"what": what, "latest": latest})
+        drawing = spark_svg(history.per_s, label=label, width=width, times=times)
+        return mark_safe(drawing)  # noqa: S308 - the label is escaped, the rest is numbers
+
+    return draw
 
 
 @register.simple_tag

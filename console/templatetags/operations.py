@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from console.operations.rows import AuditEntry, Operation
+from console.templatetags.alerts import alert_words
 from console.templatetags.outcomes import outcome_mark, outcome_words
 from console.templatetags.spans import span
 
@@ -51,6 +52,11 @@ def kind_title(name: str) -> str:
         "groups.change": _("Change a group"),
         "groups.create": _("Make a group"),
         "groups.delete": _("Delete a group"),
+        "alerts.create": _("Make an alert rule"),
+        "alerts.change": _("Change an alert rule"),
+        "alerts.delete": _("Delete an alert rule"),
+        "alerts.silence": _("Silence alerts"),
+        "alerts.end_silence": _("End a silence"),
     }
     return words.get(name, name)
 
@@ -90,6 +96,11 @@ def kind_verb(name: str) -> str:
         "groups.change": _("Change it"),
         "groups.create": _("Make it"),
         "groups.delete": _("Delete it"),
+        "alerts.create": _("Make it"),
+        "alerts.change": _("Change it"),
+        "alerts.delete": _("Delete it"),
+        "alerts.silence": _("Silence"),
+        "alerts.end_silence": _("End it"),
     }
     return words.get(name, name)
 
@@ -139,6 +150,13 @@ def kind_effect(name: str) -> str:
         "groups.change": _("The broker does as it says at once. It can be put back while nobody else changes it."),
         "groups.create": _("Its consumers may come."),
         "groups.delete": _("How far it has read is forgotten. This cannot be taken back."),
+        "alerts.create": _("It is looked at from now on, and tells whom it names."),
+        "alerts.change": _("It counts from the next look. It can be put back while nobody else changes it."),
+        "alerts.delete": _(
+            "What it raised goes with it. It can be made again, without that; switching it off keeps it."
+        ),
+        "alerts.silence": _("Alerts are raised and kept all the same; nobody is told."),
+        "alerts.end_silence": _("What is raised from now on is told again."),
     }
     return words.get(name, "")
 
@@ -156,6 +174,8 @@ def error_words(text: str) -> str:
 @register.simple_tag
 def selection_words(row: Operation) -> str:
     """Which ones were chosen."""
+    if row.kind.startswith("alerts."):
+        return alert_words(row.kind, row.parameters)
     if "queue" in row.parameters:
         return _values_words(row.parameters)
     if row.kind.startswith("transactions."):

@@ -50,6 +50,8 @@ def outcome_words(code: str) -> str:
         "made": _("made"),
         "changed": _("changed"),
         "deleted": _("deleted"),
+        "silenced": _("silenced"),
+        "silence_ended": _("told again"),
     }
     return words.get(code, code)
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 
 from django import template
-from django.utils.html import escape, format_html, format_html_join
+from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
 from console.charts.kept import Column, kept_svg
 from console.pages.past import Past
-from console.queries.shapes.past import Measure, Pair, Sums
+from console.queries.shapes.past import Line, Measure, Pair, Part, Sums
 from console.queries.timer_zoom import DAY, MINUTE, SECOND
 from console.templatetags.escapement import UNKNOWN, figure, moment
+from console.templatetags.spans import delay_name
 from console.templatetags.timers import stamp
+from console.templatetags.writing import text
 
 register = template.Library()
 
@@ -32,16 +35,40 @@ def pair_width(measure: Measure) -> int:
 
 
 @register.simple_tag
-def pair_cells(measure: Measure, pair: Pair) -> SafeString:
-    """Those cells."""
-    cells: list[SafeString | str]
+def pair_rows(lines: Sequence[Line], most: int) -> SafeString:
+    """The first lines of a table, each with its cells."""
+    new, gone = text(_("not there before")), text(_("not there after"))
+    new, gone = f' <span class="q">{new}</span>', f' <span class="q">{gone}</span>'
+    beside = {(True, True): "", (False, True): new, (False, False): new, (True, False): gone}
+    rows = (
+        f'<tr><td class="w">{_named(line)}{beside[line.is_before, line.is_after]}</td>'
+        f"{_topic(line)}{''.join([_cells(measure, pair) for measure, pair in line.pairs])}</tr>"
+        for line in lines[:most]
+    )
+    return mark_safe("\n".join(rows))  # noqa: S308 - names are escaped, the rest is numbers and moments
+
+
+def _named(line: Line) -> str:
+    if line.delay_ms:
+        return f'<span class="q m">{text(line.name)}</span>&ensp;<b>{delay_name(line.delay_ms)}</b>'
+    return text(str(line.pairs[0][0].label)) if line.part is Part.FIGURE else text(line.name)
+
+
+def _topic(line: Line) -> str:
+    if line.part is not Part.READING:
+        return ""
+    name = text(line.topic)
+    return f'<td class="by" title="{name}">{name}</td>'
+
+
+def _cells(measure: Measure, pair: Pair) -> str:
+    """The cells of one figure."""
     if measure is Measure.NEXT_DUE_MS:
-        cells = [moment(pair.before, "time"), moment(pair.after, "time")]
-    elif measure in _STEPS:
-        cells = [difference(pair.difference)]
-    else:
-        cells = [figure(pair.before), figure(pair.after), difference(pair.difference)]
-    return format_html_join("", '<td class="n">{}</td>', ((cell,) for cell in cells))
+        return f'<td class="n">{moment(pair.before, "time")}</td><td class="n">{moment(pair.after, "time")}</td>'
+    moved = f'<td class="n">{difference(pair.difference)}</td>'
+    if measure in _STEPS:
+        return moved
+    return f'<td class="n">{figure(pair.before)}</td><td class="n">{figure(pair.after)}</td>{moved}'
 
 
 @register.simple_tag
@@ -49,7 +76,11 @@ def kept_line(past: Past) -> SafeString:
     """All kept snapshots, each a link to the same page at its moment."""
     moments = [row.at_ms for row in past.sums]
     columns = [
-        Column(row.waiting, row.lag, escape(_column_words(row)), escape(past.to(row.at_ms))) for row in past.sums
+        Column(
+            row.waiting, row.lag, escape(_column_words(row)), escape(past.to(row.at_ms)), row.at_ms,
+            escape(_("%(waiting)s waiting, lag %(lag)s") % _figures(row)),
+        )
+        for row in past.sums
     ]  # fmt: skip
     at_ms = past.moment.at_ms if past.moment else None
     # not every moment has a column when there are many: the one before stands for it
@@ -62,19 +93,24 @@ def kept_line(past: Past) -> SafeString:
 
 
 def _column_words(row: Sums) -> str:
-    words = {
-        "at": stamp(row.at_ms, MINUTE),
+    return _("%(at)s: %(waiting)s waiting, lag %(lag)s") % {"at": stamp(row.at_ms, MINUTE), **_figures(row)}
+
+
+def _figures(row: Sums) -> dict[str, str]:
+    return {
         "waiting": "\u2013" if row.waiting is None else f"{row.waiting:,}",
         "lag": "\u2013" if row.lag is None else f"{row.lag:,}",
     }
-    return _("%(at)s: %(waiting)s waiting, lag %(lag)s") % words
+
+
+_STILL = mark_safe('<span class="q">0</span>')
 
 
 @register.filter
-def difference(value: int | None) -> SafeString | str:
+def difference(value: int | None) -> SafeString:
     """With its sign; nothing moved is quiet."""
     if value is None:
         return UNKNOWN
     if value == 0:
-        return format_html('<span class="q">{}</span>', "0")
-    return format_html("<b>{}</b>", f"{value:+,}".replace("-", "\u2212"))
+        return _STILL
+    return mark_safe("<b>{}</b>".format(f"{value:+,}".replace("-", "\u2212")))  # noqa: S308 - a number

@@ -16,6 +16,7 @@ from django.utils.translation import ngettext
 from console.charts.forecast import HerdMark, forecast_svg
 from console.charts.lateness import condensed, lateness_svg, small_svg
 from console.charts.strip import Cell, Mark, strip_svg
+from console.charts.times import Times
 from console.charts.wheel import Hub, Slot, wheel_svg
 from console.queries.shapes.timers import Forecast, Herd, Lateness, Stretch, TimersPage, WheelSlot
 from console.queries.timer_zoom import DAY, HOUR, MINUTE, SECOND, ZOOMS, Zoom, window_of
@@ -63,6 +64,7 @@ def timer_wheel(page: TimersPage) -> SafeString:
         now=escape(_("then") if page.is_past else _("now")),
         marks=("+15 s", "+30 s", "+45 s"),
         hub=_hub(page),
+        times=[Times(ring.start_ms, ring.end_ms, [f"{slot.count:,}" for slot in ring.slots]) for ring in wheel.rings],
     )
     return mark_safe(drawing)  # noqa: S308 - every text is escaped
 
@@ -93,7 +95,10 @@ def timer_strip(page: TimersPage) -> SafeString:
         "end": stamp(strip.end_ms, strip.step_ms), "step": step_name(strip.step_ms),
     }  # fmt: skip
     ticks = list(_ticks(strip, page.zoom))
-    drawing = strip_svg(cells, len(strip.slots), label=escape(label), pointer=pointer, ticks=ticks, rolls=rolls)
+    drawing = strip_svg(
+        cells, len(strip.slots), label=escape(label), pointer=pointer, ticks=ticks, rolls=rolls,
+        span_ms=(strip.start_ms, strip.end_ms),
+    )  # fmt: skip
     return mark_safe(drawing)  # noqa: S308 - every text is escaped
 
 
@@ -117,6 +122,7 @@ def timer_forecast(page: TimersPage) -> SafeString:
         [slot.count * 1000 / stretch.step_ms for slot in stretch.slots],
         label=escape(label), capacity=forecast.capacity_per_s, capacity_text=escape(capacity_text),
         ticks=list(_ticks(stretch, page.zoom)), warnings=marks, is_now=page.at_ms is None,
+        span_ms=(stretch.start_ms, stretch.end_ms),
     )  # fmt: skip
     return mark_safe(drawing)  # noqa: S308 - every text is escaped
 

@@ -16,12 +16,23 @@ export function span(ms) {
   return `${Math.floor(seconds / 86400)} d ${Math.floor(seconds / 3600) % 24} h`;
 }
 
+// The broker's clock; where it is simulated, the page says what it showed when the answer began, and its speed.
+const given = document.documentElement.dataset;
+const [navigation] = performance.getEntriesByType("navigation");
+const began = performance.timeOrigin + (navigation ? navigation.responseStart : 0);
+
+function brokerNow(real) {
+  return given.clockSpeed ? Number(given.clockMs) + (real - began) * Number(given.clockSpeed) : real;
+}
+
 function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
 function tick() {
-  const now = Date.now();
+  const real = Date.now(), shown = brokerNow(real);
+  // what stands beside the broker (Redis) goes by the real clock
+  const now = document.querySelector("main[data-real]") ? real : shown;
   // what a snapshot says was so at its moment, and stays so
   const still = document.querySelector("[data-past]");
   for (const element of still ? [] : document.querySelectorAll("[data-due-ms]")) {
@@ -31,8 +42,9 @@ function tick() {
   for (const element of still ? [] : document.querySelectorAll("time[data-since-ms]")) {
     write(element, span(now - Number(element.dataset.sinceMs)));
   }
-  const clock = document.querySelector("[data-clock] .m");
-  if (clock) write(clock, new Date(now).toISOString().slice(0, 19).replace("T", " "));
+  for (const clock of document.querySelectorAll("[data-clock] .m")) {
+    write(clock, new Date(shown).toISOString().slice(0, 19).replace("T", " "));
+  }
 }
 
 export function startClocks() {

@@ -1,5 +1,7 @@
 // The console's own behaviour: small parts, each started once.
 import { startClocks } from "./clocks.js";
+import { startCursor } from "./cursor.js";
+import { startEntering } from "./entering.js";
 import { startKeys } from "./keys.js";
 import { startLive } from "./live.js";
 import { startPalette } from "./palette.js";
@@ -7,8 +9,10 @@ import { startSelection } from "./selection.js";
 import { startTheme } from "./theme.js";
 
 startTheme();
+startEntering();
 startKeys();
 startClocks();
 startLive();
+startCursor();
 startPalette();
 startSelection();

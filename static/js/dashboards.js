@@ -1,6 +1,8 @@
 // Dense time series: a plot takes the place of the drawing once its data is there. Without it the drawing stays.
 // Dragging chooses a range, a click leads to what is behind a moment; both are addresses.
 
+import { even, join, pointAt } from "./cursor.js";
+
 const COLOURS = ["--h5", "--brass-fill", "--verd-fill", "--ruby-fill", "--h3", "--ink-3"];
 const UNITS = ["B", "kB", "MB", "GB", "TB"];
 const HEIGHT = 220;
@@ -51,7 +53,7 @@ function options(host, found, width) {
       ] },
       { ...axis, size: 72, values: (_, ticks) => ticks.map(form) },
     ],
-    hooks: { setSelect: [(plot) => chosen(plot, found)] },
+    hooks: { setSelect: [(plot) => chosen(plot, found)], setCursor: [(plot) => pointed(plot, host)] },
   };
   done();
   return made;
@@ -68,6 +70,29 @@ function chosen(plot, found) {
   location.assign(address);
 }
 
+// The mouse moved over the plot, or left it.
+function pointed(plot, host) {
+  const left = plot.cursor.left;
+  pointAt(left == null || left < 0 ? null : plot.posToVal(left, "x") * 1000, host);
+}
+
+// What the cursor of the page needs of a plot.
+function joined(host, found, plot) {
+  const start = found.at_s[0] * 1000, end = found.at_s.at(-1) * 1000 + found.step_ms;
+  const form = written[host.dataset.unit] ?? written.count;
+  const said = (values) => (at) => (values[at] == null ? "–" : form(values[at]));
+  join(host, {
+    scale: even(start, end), count: (end - start) / found.step_ms,
+    show(ms) {
+      const at_s = (start + Math.floor((ms - start) / found.step_ms) * found.step_ms) / 1000;
+      plot().setCursor({ left: plot().valToPos(at_s, "x"), top: -10 }, false);
+      const at = found.at_s.indexOf(at_s);
+      return found.names.map((name, number) => `${name || host.dataset.wordOthers} ${said(found.values[number])(at)}`).join(", ");
+    },
+    hide: () => plot().setCursor({ left: -10, top: -10 }, false),
+  });
+}
+
 function draw(host, found) {
   const drawing = host.previousElementSibling;
   host.hidden = false;
@@ -76,6 +101,7 @@ function draw(host, found) {
   const data = [found.at_s, ...found.values];
   let plot = new uPlot(options(host, found, room()), data, host);
   drawing.hidden = true;
+  joined(host, found, () => plot);
   host.addEventListener("click", (event) => {
     if (!event.target.closest(".u-over") || plot.select.width >= 4) return;
     // the plot follows a mouse a frame later, and a finger not at all

@@ -1,11 +1,12 @@
-// The keyboard: Ctrl-K goes anywhere, one letter a page, / for search, j and k for rows, ? for help.
+// The keyboard: Ctrl-K goes anywhere, one letter a page, / for search, j and k for rows, v and * choose them, digits act,
+// ? for help.
 
 import { openPalette } from "./palette.js";
 
 const rows = () => [...document.querySelectorAll("main .t tbody tr")].filter((row) => row.querySelector("a"));
 
 function isTyping(target) {
-  return target.closest("input, textarea, select, [contenteditable]") !== null;
+  return target.closest("input:not([type=checkbox], [type=radio]), textarea, select, [contenteditable]") !== null;
 }
 
 function move(step) {
@@ -16,6 +17,16 @@ function move(step) {
   next.querySelector("a").focus();
   next.scrollIntoView({ block: "nearest" });
 }
+
+// Every digit asks for a preview at most: what it does is said there before anything is done.
+function act(number) {
+  document.querySelectorAll("main button[name=kind]:not(:disabled), main form[action*=undo] button:not(:disabled)")[number - 1]?.click();
+}
+
+const choices = {
+  v: () => document.activeElement.closest("tr")?.querySelector("input[type=checkbox]")?.click(),
+  "*": () => document.querySelector("main input[name=scope][value=matching]")?.click(),
+};
 
 function onKey(event) {
   if ((event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === "k") {
@@ -32,6 +43,8 @@ function onKey(event) {
   else if (key === "?") help?.showModal();
   else if (key === "j") move(1);
   else if (key === "k") move(-1);
+  else if (choices[key]) choices[key]();
+  else if (key >= "1" && key <= "9") act(Number(key));
   else if (key === "t") document.querySelector("[data-theme-switch]")?.click();
   else if (page && !event.shiftKey) return page.click();
   else return;

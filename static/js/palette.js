@@ -32,8 +32,10 @@ function answers(palette) {
       palette.dataset.shown = text;
       choose(palette, 0);
     } catch (error) {
-      if (error.name !== "AbortError") palette.querySelector('[role="listbox"]').replaceChildren();
+      if (error.name === "AbortError") return;
+      palette.querySelector('[role="listbox"]').replaceChildren();
     }
+    if (palette.open && palette.dataset.entered === text) go(palette);
   };
 }
 
@@ -46,12 +48,18 @@ export function openPalette() {
   input.dispatchEvent(new Event("input", { bubbles: true }));
 }
 
-// Enter before the answer to the last letter has come goes where the page of answers is.
-function go(event, palette) {
+// What is chosen; the page of answers where nothing is.
+function go(palette) {
   const chosen = palette.querySelector('[aria-selected="true"]');
-  if (!chosen || palette.dataset.shown !== palette.querySelector("input").value) return;
-  event.preventDefault();
-  chosen.click();
+  if (chosen) chosen.click();
+  else palette.querySelector("form").requestSubmit();
+}
+
+// Enter before the answer to the last letter has come waits for it: what is shown until then answers another question.
+function enter(palette) {
+  const text = palette.querySelector("input").value;
+  palette.dataset.entered = text;
+  if (palette.dataset.shown === text) go(palette);
 }
 
 export function startPalette() {
@@ -61,6 +69,7 @@ export function startPalette() {
   let timer = 0;
   palette.addEventListener("input", () => {
     clearTimeout(timer);
+    delete palette.dataset.entered;
     timer = setTimeout(ask, WAIT_MS);
   });
   palette.addEventListener("keydown", (event) => {
@@ -68,7 +77,10 @@ export function startPalette() {
     if (step) {
       event.preventDefault();
       choose(palette, step);
-    } else if (event.key === "Enter") go(event, palette);
+    } else if (event.key === "Enter" && !event.isComposing) {
+      event.preventDefault();
+      enter(palette);
+    }
   });
   for (const link of document.querySelectorAll("[data-palette]")) {
     link.addEventListener("click", (event) => {

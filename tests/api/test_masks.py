@@ -36,7 +36,7 @@ HIDDEN = "body\ncard\nKEYS\nTAGS\nESC_SCHEDULE_KEY\nUNIQ_KEY"
 PLAIN = {
     "/topics", "/groups", "/schedule/levels", "/timers/status", "/timers/wheel", "/timers/forecast",
     "/topics/{topic}/settings", "/groups/{group}/settings", "/check-addresses", "/redisson/queues",
-    "/redisson/queues/{queue}", "/check-addresses/{group}",
+    "/redisson/queues/{queue}", "/check-addresses/{group}", "/alert-rules", "/alert-rules/{rule}", "/alert-silences",
 }  # fmt: skip
 Result = TypeVar("Result")
 

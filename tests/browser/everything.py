@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 from django.contrib.auth import get_user_model
 from django.utils import timezone
 
+from console.alerts.rows import Alert, AlertRule
 from console.operations import desk
 from console.operations.actor import Actor
 from console.operations.rows import Operation
@@ -44,6 +45,7 @@ def fill(stage: Stage) -> dict[str, str]:
     committed = desk.draft("transactions.commit", {"filter": {}, "is_all": True}, actor)
     changed = desk.draft("topics.change", {"name": "orders", "settings": {"read_queues": 1}}, actor)
     deleted = desk.draft("groups.delete", {"name": "billing"}, actor)
+    alerts = alert_rules(actor)
     keeping.take()
     save_views()
     half, parked, decided = (stage.admin.transactions(state).items[0] for state in ("open", "parked", "decided"))
@@ -67,7 +69,7 @@ def fill(stage: Stage) -> dict[str, str]:
         "search": "/messages/", "found": "/messages/?topic=orders&q=late-1",
         "a message": f"/messages/{record.offset_message_id}/",
         **{name: f"/dashboards/{name}/" for name in test_dashboards.NAMES},
-        "alerts": "/alerts/", "audit": "/audit/", "places": "/find/?q=o",
+        "alerts": "/alerts/", **alerts, "audit": "/audit/", "places": "/find/?q=o",
         "operations": "/operations/", "a draft": f"/operations/{draft.pk}/",
         "a draft for timers": f"/operations/{moved.pk}/", "a draft for halves": f"/operations/{committed.pk}/",
         "a draft for a topic": f"/operations/{changed.pk}/", "a deletion": f"/operations/{deleted.pk}/",
@@ -76,6 +78,28 @@ def fill(stage: Stage) -> dict[str, str]:
         "a done operation": f"/operations/{done.pk}/", "saved views": "/views/",
         "a saved view": "/groups/?search=bil", "components": "/design/",
         "nothing there": "/topics/there-is-none/",
+    }  # fmt: skip
+
+
+def alert_rules(actor: Actor) -> dict[str, str]:
+    """Rules with what they raised and a silence; the pages that lead to another."""
+    late = AlertRule.objects.create(what="backlog", subject="bil*", limit=0, for_s=60, name="billing is late")
+    AlertRule.objects.create(
+        what="half-age", subject=HOSTILE[2][:255], limit=600, is_on=False, emails="anna@example.org"
+    )
+    now = timezone.now()
+    for state, ended_at in (("firing", None), ("ended", now)):
+        Alert.objects.create(rule=late, subject="billing", value=5, highest=9, state=state, since=now, raised_at=now,
+                             ended_at=ended_at, told="mail to 1")  # fmt: skip
+    until_ms = round(now.timestamp() * 1000) + 3_600_000
+    quiet = desk.draft("alerts.silence", {"rule": late.pk, "subject": "billing", "until_ms": until_ms}, actor)
+    desk.confirm(quiet.pk, actor, reason="to show")
+    changed = desk.draft("alerts.change", {"rule": late.pk, "settings": {"limit": 10}}, actor)
+    deleted = desk.draft("alerts.delete", {"rule": late.pk}, actor)
+    return {
+        "a new alert rule": "/alerts/rules/new/", "an alert rule": f"/alerts/rules/{late.pk}/",
+        "a draft for an alert rule": f"/operations/{changed.pk}/", "a silence": f"/operations/{quiet.pk}/",
+        "a deletion of an alert rule": f"/operations/{deleted.pk}/",
     }  # fmt: skip
 
 

@@ -45,6 +45,7 @@ PICTURES: dict[str, tuple[str, Look]] = {
     "dead-letters": ("/dead-letters/of/billing/", Look()), "dead-letter-groups": ("/dead-letters/", Look()),
     "messages": ("/messages/?topic=orders&tag=paid", Look()), "message": ("message", Look()),
     "dashboard": ("/dashboards/flow/", Look()), "alerts": ("/alerts/", Look()),
+    "alert-rule": ("/alerts/rules/new/", Look()),
     "operations": ("/operations/", Look()), "operation": ("operation", Look()), "cancelled": ("cancelled", Look()),
     "audit": ("/audit/", Look()), "components": ("/design/", Look()),
     "overview-dark": ("/", Look(scheme="dark")), "schedule-dark": ("/schedule/", Look(WIDE, "dark")),

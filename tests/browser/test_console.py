@@ -141,13 +141,29 @@ def test_the_palette_goes_anywhere_by_keys(stage: Stage, web: Web, context: Brow
     page.keyboard.type("late-3")
     expect(chosen).to_contain_text("late-3")
     page.keyboard.press("Enter")
-    expect(page.locator("main tbody tr")).to_have_count(1)
-    expect(page.locator("main tbody")).to_contain_text("orders")
+    expect(page.locator("h1")).to_have_text("late-3")
     page.keyboard.press("Control+k")
     page.keyboard.type("<img src=x onerror=alert(1)>")
     expect(chosen).to_contain_text("<img src=x onerror=alert(1)>")
     assert page.locator("#palette img").count() == 0
     assert page.evaluate("violations") == []
+    assert complaints == []
+
+
+def test_enter_waits_for_the_answer_to_the_last_letter(stage: Stage, web: Web, context: BrowserContext) -> None:
+    stage.fill()
+    page, complaints = opened(context, web.address + "/")
+    held: list[Route] = []
+    page.route("**/find/?q=ord&part=1", lambda route: held.append(route))
+    page.keyboard.press("Control+k")
+    chosen = page.locator("#palette [aria-selected=true]")
+    expect(chosen).to_contain_text("Overview")
+    with page.expect_request("**/find/?q=ord&part=1"):
+        page.keyboard.type("ord")
+    page.keyboard.press("Enter")
+    assert page.locator("#palette").is_visible()
+    held[0].continue_()
+    page.wait_for_url("**/topics/orders/")
     assert complaints == []
 
 

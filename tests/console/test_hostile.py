@@ -43,6 +43,8 @@ def told(value: Any, text: Text, field: str = "") -> Any:
     """The same shape with other texts; lists cut to two rows."""
     if type(value) is str:
         return text() if value and field not in CODES else value
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(told(getattr(value, name), text, name) for name in value._fields))
     if isinstance(value, tuple):
         return tuple(
             told(each, text, field) for each in (value[:2] if field in ("rows", "messages", "hits") else value)

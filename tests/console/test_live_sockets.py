@@ -25,7 +25,7 @@ from django.test import Client
 from django.urls import path
 
 from broker.mirroring.announcer import Announcer
-from console import sockets
+from console import live, sockets
 from console.live import Fragments
 from console.sockets import LiveConsumer
 from tests.console.people import person
@@ -51,6 +51,9 @@ def quick(monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path, valkey
     settings.LANGUAGES = [*settings.LANGUAGES, ("de", "German")]
     monkeypatch.setitem(connections.settings["default"], "CONN_MAX_AGE", 0)
     monkeypatch.setattr(sockets, "COALESCE_S", 0.01)
+    monkeypatch.setattr(sockets, "SPACING_S", 0.01)
+    monkeypatch.setattr(live, "REST_RATIO", 0)
+    monkeypatch.setattr(live, "LIVE_SHARE", 1_000)
     monkeypatch.setattr(sockets, "fragments", Fragments())
 
 

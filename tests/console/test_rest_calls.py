@@ -22,6 +22,10 @@ NAMED = [
     {"position": 1}, {"topic": "orders", "scheduleKey": "a b", "dueMs": 5}, {"topic": "orders", "uniqueKey": "AB"},
     {"handle": "h"}, {"messageId": "m"},
 ]  # fmt: skip
+RULE = {
+    "name": "n", "what": "backlog", "subject": "*", "limit": 1, "for_s": 60, "emails": "a@b.example\nc@d.example",
+    "webhook": "https://hooks.example/x", "is_on": True,
+}  # fmt: skip
 CALLS: list[tuple[str, dict[str, Any]]] = [
     ("timers.cancel", TIMERS), ("timers.reschedule", {**TIMERS, "shift_ms": -60_000}),
     ("timers.reschedule", {**TIMERS, "due_ms": 1_795_247_527_000}), ("timers.deliver_now", ALL), ("timers.pause", {}),
@@ -39,6 +43,10 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("topics.change", {"name": "t", "settings": {"read_queues": 4}, "expected": {"read_queues": 8}}),
     ("groups.create", {"name": "g", "settings": {}}), ("groups.delete", {"name": "g"}),
     ("groups.change", {"name": "g", "settings": {"orderly": True}}),
+    ("alerts.create", {"settings": RULE}), ("alerts.delete", {"rule": 5}), ("alerts.end_silence", {"silence": 5}),
+    ("alerts.change", {"rule": 5, "settings": {"emails": "a@b.example"}, "expected": {"emails": ""}}),
+    ("alerts.silence", {"rule": None, "what": "", "subject": "*", "until_ms": 1_795_247_527_000}),
+    ("alerts.silence", {"rule": 5, "what": "still", "subject": "g", "until_ms": 1_795_247_527_000}),
     ("timers.cancel", {"targets": NAMED}), ("timers.reschedule", {"targets": NAMED, "shift_ms": 5}),
     ("transactions.commit", {"targets": [{"offset": 0, "position": 7}]}), ("dead_letters.send_back", LETTERS),
     ("dead_letters.send_back", {"group": "g", "filter": {}, "is_all": True}),
@@ -55,6 +63,7 @@ def test_rest_takes_the_call(kind: str, parameters: dict[str, Any]) -> None:
     assert call is not None
     method, path, body = call
     plain = "/" + path.partition("?")[0].replace(NUMBER, "{id}").replace("a%2Fb%20%7Bc%7D", "{queue}")
+    plain = plain.replace("alert-rules/5", "alert-rules/{rule}").replace("silences/5", "silences/{silence}")
     shapes = {plain, plain.replace("/queues/q", "/queues/{queue}"), *(
         re.sub(r"/topics/t\b", f"/topics/{{{topic}}}", re.sub(r"/groups/g\b", f"/groups/{{{group}}}", plain))
         for topic in ("topic", "name")

@@ -24,9 +24,10 @@ from tests.console.stage import Stage
 DRAFTS = {
     "timers": "/operations/draft/", "delayed_queues": "/redisson/draft/", "transactions": "/transactions/draft/",
     "dead_letters": "/dead-letters/draft/", "groups": "/groups/billing/move/", "settings": "/settings/draft/",
+    "alerts": "/alerts/draft/",
 }  # fmt: skip
 #: addresses that only act, or are for staff: who may not is told so before the method is looked at
-ACTS = {"dashboards_run", "dashboards_cancel", "alert_silence", "alert_silence_end", "design"}
+ACTS = {"dashboards_run", "dashboards_cancel", "alert_silence", "alert_rule", "alert_rule_new", "design"}
 SEE_OTHER, DENIED, NOT_FOUND, NOT_ALLOWED = 303, 403, 404, 405
 
 
@@ -36,7 +37,7 @@ def addresses() -> Iterator[tuple[str, str]]:
         assert isinstance(each, URLPattern), each
         path = "/" + str(each.pattern)
         for part, text in (
-            ("<int:level>", "3"), ("<int:position>", "1"), ("<int:queue_id>", "0"), ("<int:silence_id>", "1"),
+            ("<int:level>", "3"), ("<int:position>", "1"), ("<int:queue_id>", "0"), ("<int:rule_id>", "1"),
             ("<int:view_id>", "1"),
             ("<str:operation_id>", "3f8b5b1e-5b1e-4b1e-8b1e-5b1e5b1e5b1e"), ("<name:message_id>", "0" * 32),
             ("<str:form>", "csv"), ("<str:series>", "rate"), ("/topics/<name:name>", "/topics/orders"),
@@ -90,7 +91,8 @@ def test_every_operation_is_refused_to_a_viewer_and_the_refusal_is_kept(db: None
     answer = browser_of(person("viewer")).post(DRAFTS[KINDS[kind].page], {"kind": kind})
     assert answer.status_code == DENIED
     assert AuditEntry.objects.get().kind == kind
-    assert KINDS[kind].permission.removeprefix("console.") in ROLES[OPERATOR]["console"]
+    is_for_operators = KINDS[kind].permission.removeprefix("console.") in ROLES[OPERATOR]["console"]
+    assert is_for_operators != KINDS[kind].permission.endswith("_alertrule"), "administrators make rules"
 
 
 def test_an_operator_acts_but_does_not_administer(stage: Stage) -> None:

@@ -77,6 +77,8 @@ def test_the_page_counts_what_waits(stage: Stage, operator: Client, filled: list
     assert data.wheel is not None
     assert data.wheel.rings[1].total == 40
     assert [row.due_ms for row in data.first.rows] == sorted(filled)[:16]
+    stage.producer.send("orders", "x", deliver_at_ms=min(filled) - 877)
+    assert queries.timers().figures.next_due_ms == min(filled) - 877
     page = words(operator.get("/timers/"))
     assert "What fires next" in page
     assert "order-0" in page or "order-39" in page

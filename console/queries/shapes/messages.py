@@ -77,6 +77,18 @@ class Body:
 
 
 @dataclass(frozen=True, slots=True)
+class Reader:
+    """A group that reads the queue of a message. `before`: messages that it gets first; tries stand among the hops."""
+
+    group: str
+    has_had_it: bool
+    before: int
+    #: consumers that are connected; None: not told
+    members: int | None
+    is_enabled: bool
+
+
+@dataclass(frozen=True, slots=True)
 class MessagePage:
     """A message. `found` False: evidence tells whether it is absent or the broker did not answer."""
 
@@ -113,6 +125,14 @@ class MessagePage:
     told: int | None = None
     #: a rule masks its body or some of its properties
     is_masked: bool = False
+    #: groups that read its queue
+    readers: tuple[Reader, ...] = ()
+
+    @property
+    def overdue_ms(self) -> int | None:
+        """How long it should have left its lane already; None: it is in time, or gone."""
+        late_ms = self.now_ms - self.due_ms if self.pending and self.due_ms is not None else 0
+        return late_ms if late_ms > 0 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
@@ -69,9 +70,8 @@ class PastGroups:
     left_out: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """One figure at two moments; None is unknown."""
+class Pair(NamedTuple):
+    """One figure at two moments; None is unknown. Thousands are made for one page."""
 
     before: int | None
     after: int | None

@@ -1,0 +1,54 @@
+"""Static files, compressed once: scripts and styles are sent as gzip to whoever takes it.
+
+Files stay where they are written, no collect step stands between an edit and a page. The compressed form is kept in
+the data directory under a name made of path, size and time of change, so that it never belongs to an older file.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from whitenoise.middleware import WhiteNoiseMiddleware
+from whitenoise.responders import StaticFile
+
+#: what shrinks; fonts and images are compressed already
+KINDS = frozenset({".css", ".js", ".svg", ".json", ".txt"})
+#: smaller ones travel in one packet as they are
+LEAST_BYTES = 512
+
+
+class CompressedFiles(WhiteNoiseMiddleware):
+    """WhiteNoise, with a gzip form of each text beside the plain one."""
+
+    def get_static_file(self, path: str, url: str, stat_cache: Any = None) -> StaticFile:
+        """The file as it is served; raises what WhiteNoise raises where there is none."""
+        plain = super().get_static_file(path, url, stat_cache=stat_cache)
+        packed = compressed(path)
+        if packed is None:
+            return plain
+        known = {path: os.stat(path), packed: os.stat(packed)}
+        headers = [(name, value) for name, value in plain.alternatives[-1][2] if name != "Content-Length"]
+        return StaticFile(path, headers, encodings={"gzip": packed}, stat_cache=known)
+
+
+def compressed(path: str) -> str | None:
+    """The path of a file's gzip form, made where it is missing; None if it would not be smaller or cannot be kept."""
+    found = os.stat(path)
+    if Path(path).suffix not in KINDS or found.st_size < LEAST_BYTES:
+        return None
+    name = hashlib.sha256(f"{path}\0{found.st_size}\0{found.st_mtime_ns}".encode()).hexdigest()[:32]
+    packed = Path(settings.VAR) / "static" / f"{name}.gz"
+    if not packed.exists():
+        draft = packed.with_suffix(f".{os.getpid()}")
+        try:
+            packed.parent.mkdir(parents=True, exist_ok=True)
+            draft.write_bytes(gzip.compress(Path(path).read_bytes(), mtime=0))
+            draft.replace(packed)
+        except OSError:
+            return None
+    return str(packed)

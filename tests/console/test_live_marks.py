@@ -1,0 +1,89 @@
+"""An open page asks the broker again for what moved, and for nothing else."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from broker.client import Decision, TransactionProducer, prepare
+from console import live
+from console.live import FRESH_S, page_of
+from console.queries.clock import now_ms
+from tests.console.stage import Stage
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One entry for each page that was really made."""
+    times: list[int] = []
+
+    def render(*_: object) -> live.Parts:
+        times.append(len(times))
+        return {"#tail": str(len(times))}
+
+    monkeypatch.setattr(live, "_render", render)
+    return times
+
+
+def test_a_page_is_made_again_when_its_mark_moved_or_it_is_old(
+    made: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: dict[str, object] = {"mark": 1}
+    monkeypatch.setattr(live.LivePage, "mark", lambda _: told["mark"])
+    page = page_of("timers")
+    assert page is not None
+    first = live._made(page, "en", 1, None)
+    same = live._made(page, "en", 2, first)
+    assert (same.parts, same.sequence, len(made)) == (first.parts, 2, 1)
+    told["mark"] = 2
+    moved = live._made(page, "en", 3, same)
+    assert len(made) == 2
+    live._made(page, "en", 4, replace(moved, made_s=moved.made_s - FRESH_S))
+    assert len(made) == 3
+    told["mark"] = None
+    unknown = live._made(page, "en", 5, moved)
+    live._made(page, "en", 6, unknown)
+    assert len(made) == 5
+
+
+def test_what_the_broker_gets_moves_the_mark_of_its_pages_alone(stage: Stage) -> None:
+    def all_marks() -> dict[str, object]:
+        stage.mirror.run_once()
+        pages = {name: page_of(name) for name in ("tail/orders", "timers", "transactions", "overview")}
+        return {name: page.mark() for name, page in pages.items() if page is not None}
+
+    def moved_by_now() -> set[str]:
+        nonlocal before
+        before, last = all_marks(), before
+        return {name for name in last if last[name] != before[name]}
+
+    before = all_marks()
+    assert before["overview"] is None
+    assert None not in (before["tail/orders"], before["timers"], before["transactions"])
+    assert moved_by_now() == set()
+    stage.producer.send("orders", b"x")
+    assert moved_by_now() == {"tail/orders"}
+    stage.producer.send("orders", b"later", deliver_at_ms=now_ms() + HOUR_MS)
+    assert moved_by_now() == {"timers"}
+    with TransactionProducer("payers", stage.broker.namesrv, check=lambda _: Decision.UNKNOWN) as payers:
+        payers.send_half("orders", prepare(b"half"))
+        assert moved_by_now() == {"transactions"}
+
+
+def test_a_page_rests_longer_the_more_pages_are_open() -> None:
+    pages = [replace(page, argument=str(number)) for number in range(50) if (page := page_of("topic/x")) is not None]
+    fragments = live.Fragments()
+    now_s = time.monotonic()
+    for page in pages[:2]:
+        fragments._kept[page, "en"] = live._Kept(1, now_s, 0.02, {}, None)
+    alone_s = fragments.rest_s(pages[0], "en")
+    assert fragments.rest_s(pages[9], "en") == 0
+    for page in pages:
+        fragments._kept[page, "en"] = live._Kept(1, now_s, 0.02, {}, None)
+    among_s = [fragments.rest_s(page, "en") for page in pages]
+    assert 0 < alone_s < among_s[0]
+    assert sum(0.02 / rest_s for rest_s in among_s) <= live.LIVE_SHARE * 1.001
