@@ -27,3 +27,17 @@ def test_no_test_sleeps() -> None:
 
 def test_no_test_replaces_our_own_code() -> None:
     assert [call for name in ("Mock", "MagicMock", "AsyncMock", "patch") for call in calls(name)] == []
+
+
+def test_names_of_tests_are_the_same_whenever_they_are_collected() -> None:
+    # two workers collect for themselves, and none runs a test if their lists differ
+    changing = {"time", "time_ns", "monotonic", "now", "utcnow", "today", "uuid4", "random", "randint", "token_hex"}
+    found = []
+    for path in TESTS:
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "parametrize":
+                inner = (each for part in (*node.args, *node.keywords) for each in ast.walk(part))
+                called = {getattr(each.func, "attr", "") for each in inner if isinstance(each, ast.Call)}
+                if called & changing:
+                    found.append(place(path, node.lineno))
+    assert found == []
