@@ -49,8 +49,11 @@ async def test_the_address_of_a_group_decides_its_halves(server: Server, topic: 
             assert not isinstance(sent, Exception), sent
             ids[key] = half.unique_id
         assert await asyncio.to_thread(
-            wait_until, lambda: bodies(server, topic) == {"yes": 1} and len(address.questions) >= 2, DECIDED_S
-        )
+            wait_until, lambda: set(bodies(server, topic)) == {"yes"} and len(address.questions) >= 2, DECIDED_S
+        ), address.questions
+        found = await asyncio.to_thread(bodies, server, topic)
+        # Apache RocketMQ asks again while an answer is on its way, and keeps a copy for each commit
+        assert found == {"yes": 1} or (set(found) == {"yes"} and server.name == "apache")
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
