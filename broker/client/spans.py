@@ -1,6 +1,7 @@
 """Spans as OpenTelemetry's semantic conventions for messaging have them (with those for RocketMQ).
 
     send        PRODUCER  its context travels in the message: `traceparent`, `tracestate`, whatever propagators are set
+    create      PRODUCER  of a message that is only written down, and sent by another program: carries this one's context
     process     CONSUMER  child of the message's context; around a handler
     receive     CLIENT    linked to the context of each message that it gave
 
@@ -51,13 +52,24 @@ class Spans:
             f"send {topic}", kind=SpanKind.PRODUCER, attributes=attributes, links=links, record_exception=False,
             set_status_on_exception=False,
         ) as span, _failing(span):  # fmt: skip
-            carried: dict[str, str] = {}
-            propagate.inject(carried)
+            carried = _current()
             ready = [
                 message if own is not None else _carrying(message, properties, carried)
                 for message, properties, own in zip(messages, stored, brought, strict=True)
             ]
             yield Sending(span, ready)
+
+    def created(self, topic: str, message: Outgoing) -> Outgoing:
+        """A span for a message that is kept to be sent later; the message carries it, unless it brought a context."""
+        properties = _properties(message.properties)
+        attributes = _about("create", "create", topic, None)
+        attributes |= _about_message(message.unique_id, len(message.body), properties)
+        brought = _span_context(properties)
+        links = [] if brought is None else [Link(brought)]
+        with self._tracer.start_as_current_span(
+            f"create {topic}", kind=SpanKind.PRODUCER, attributes=attributes, links=links
+        ):
+            return message if brought is not None else _carrying(message, properties, _current())
 
     @contextmanager
     def processing(self, message: Message, group: str, client_id: str) -> Iterator[None]:
@@ -171,6 +183,13 @@ def _span_context(properties: Mapping[str, str]) -> trace.SpanContext | None:
     """The context that a message carries, if it does."""
     found = trace.get_current_span(propagate.extract(properties, context.Context())).get_span_context()
     return found if found.is_valid else None
+
+
+def _current() -> dict[str, str]:
+    """What propagators say of the current span."""
+    carried: dict[str, str] = {}
+    propagate.inject(carried)
+    return carried
 
 
 def _carrying(message: Outgoing, properties: Mapping[str, str], carried: Mapping[str, str]) -> Outgoing:

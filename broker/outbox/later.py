@@ -15,6 +15,7 @@ from django.db import connections, router, transaction
 from ..client import ClientError, Outgoing, SendResult, TransactionProducer, prepare
 from ..client.errors import InvalidArgument
 from ..client.names import check_writable_topic
+from ..client.tracing import tracing
 from .models import OutboxMessage
 from .options import MessageOptions
 
@@ -37,6 +38,8 @@ def send_later(
     """
     check_writable_topic(topic)
     message = prepare(body, **options)
+    if (spans := tracing.spans()) is not None:
+        message = spans.created(topic, message)  # the worker that sends it knows nothing of this request
     return OutboxMessage.objects.using(using or router.db_for_write(OutboxMessage)).create(
         topic=topic, body=message.body, properties=message.properties.encode(), unique_id=message.unique_id
     )

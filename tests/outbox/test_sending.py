@@ -12,6 +12,7 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connections, transaction
+from opentelemetry import trace
 
 from broker.client import Decision, InvalidArgument
 from broker.outbox import send_later, send_on_commit, transactional
@@ -19,6 +20,7 @@ from broker.outbox.later import MAX_ATTEMPTS, send_waiting
 from broker.outbox.models import OutboxMessage
 from broker.outbox.producers import close_all, producer_of
 from tests.client.halfbroker import HalfBroker
+from tests.client.recording import RecordingProvider
 from tests.interop.process import Child
 from tests.interop.servers import says
 from tests.interop.waiting import wait_until
@@ -27,6 +29,7 @@ from tests.outbox.raising import Changed, raised
 pytestmark = pytest.mark.django_db(transaction=True)
 REPOSITORY = Path(__file__).parents[2]
 START_S = 60
+ORIGIN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 @pytest.fixture
@@ -84,6 +87,21 @@ def test_later_is_sent_by_the_worker_and_only_if_committed(broker: HalfBroker) -
     call_command("outbox", "--once")
     assert broker.plain == [("orders", "红".encode())]
     assert not OutboxMessage.objects.filter(pk=kept.pk).exists()
+
+
+def test_a_message_for_later_carries_the_context_of_who_wrote_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = RecordingProvider()
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", recorded)
+    with recorded.get_tracer().start_as_current_span("request") as request:
+        row = send_later("orders", "4711")
+        brought = send_later("orders", "4712", properties={"traceparent": ORIGIN})
+    _, created, other = recorded.spans
+    assert (created.name, created.parent, created.has_ended) == ("create orders", request.get_span_context(), True)
+    assert created.attributes["messaging.message.id"] == row.unique_id
+    about = created.get_span_context()
+    assert f"traceparent\x0100-{about.trace_id:032x}-{about.span_id:016x}-01\x02".encode() in row.properties
+    assert f"traceparent\x01{ORIGIN}\x02".encode() in brought.properties
+    assert brought.properties.count(b"traceparent") == len(other.links) == 1
 
 
 def test_what_the_broker_refuses_stays_with_its_reason_and_goes_later(broker: HalfBroker) -> None:
