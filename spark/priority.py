@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import platform
 import signal
+import struct
 import sys
 import time
 from collections.abc import Collection, Iterator
@@ -13,11 +15,19 @@ from pathlib import Path
 
 import psutil
 
+from . import idlegroup
+
 #: Of 19, which is the lowest priority there is.
 NICENESS = 15
 #: Linux shares processors among sessions first, and within each by the niceness of processes (sched(7), autogroup).
 AUTOGROUP = Path("/proc/self/autogroup")
 GROUP_NICENESS = 19
+#: How long one of a scan's threads keeps a processor while somebody waits for it, in ns; the least that Linux knows.
+SLICE_NS = 100_000
+#: Number of sched_setattr(2), which few C libraries offer by name.
+_SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
+#: struct sched_attr, first version: size, policy, flags, niceness, priority, runtime, deadline, period.
+_SCHED_ATTR = struct.Struct("=IIQiIQQQ")
 #: Of what follows the log: little work that has to be in time (docs/BENCHMARKS.md: behind 5.9 s, with the least 9.7 s).
 FOLLOWER_NICENESS = 0
 #: Whoever is not root may change it ten times a second, all together.
@@ -34,6 +44,9 @@ def give_way(cores: Collection[int] = (), session_niceness: int = GROUP_NICENESS
     The process gets a session of its own: the niceness of a process counts among those of its session only, and the
     broker is in another. Whoever ends processes by their group does not reach it any more, so it ends with its parent.
 
+    With the least share of all a group of idle ones is joined too (idlegroup.py). Where that cannot be had, threads get
+    short slices: who wakes up waits for the rest of a slice, whatever its share is.
+
     The policy for idle times (SCHED_IDLE) is not used: it counts within the session as well, and what such a process
     has locked stays locked while it gets no processor.
     """
@@ -42,10 +55,13 @@ def give_way(cores: Collection[int] = (), session_niceness: int = GROUP_NICENESS
         os.setsid()  # fails where it leads a session already, or a job of a shell
     if os.getsid(0) == os.getpid():
         _nice_session(session_niceness)
+    is_brief = session_niceness == GROUP_NICENESS and not idlegroup.join()
     mine = psutil.Process()
     for thread in _threads():
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, thread, max(NICENESS, os.getpriority(os.PRIO_PROCESS, thread)))
+        if is_brief:
+            _shorten(thread)
         with contextlib.suppress(OSError, AttributeError):
             if cores:
                 os.sched_setaffinity(thread, cores)
@@ -63,6 +79,18 @@ def _nice_session(niceness: int) -> None:
             return  # another system, or a kernel without it
         else:
             return
+
+
+def _shorten(thread: int) -> None:
+    """Give a thread, and all that it will start, short slices; Linux before 6.12 takes no notice of the length."""
+    number = _SCHED_SETATTR.get(platform.machine())
+    if sys.platform != "linux" or number is None:
+        return
+    with contextlib.suppress(OSError):  # a thread that is gone
+        policy, niceness = os.sched_getscheduler(thread), os.getpriority(os.PRIO_PROCESS, thread)
+        if policy in (os.SCHED_OTHER, os.SCHED_BATCH):  # others have no slices, or other ones
+            wanted = _SCHED_ATTR.pack(_SCHED_ATTR.size, policy, 0, niceness, 0, SLICE_NS, 0, 0)
+            ctypes.CDLL(None).syscall(number, thread, wanted, 0)
 
 
 def _threads() -> Iterator[int]:
