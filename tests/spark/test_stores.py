@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -57,3 +58,31 @@ def test_a_segment_read_in_blocks_is_the_same_bytes(tmp_path: Path, block_bytes:
     with OpenSegment(pa.OSFile(str(tmp_path / "segment")), 1000, block_bytes) as segment:
         for begin, count in ((0, 5), (3, 4), (60, 20), (2, 1), (190, 40), (200, 9), (10, 0)):
             assert segment.read(1000 + begin, count) == data[begin : begin + count]
+
+
+class Watched:
+    """A file that notes how much is asked of it at once."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = pa.OSFile(str(path))
+        self.asked: list[int] = []
+
+    def read_at(self, count: int, at: int) -> bytes:
+        self.asked.append(count)
+        found: bytes = self._file.read_at(count, at)
+        return found
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def test_the_kernel_is_never_asked_for_much_at_once(tmp_path: Path) -> None:
+    """Without preemption it keeps the processor until all is copied, whoever is woken up meanwhile."""
+    data = os.urandom(1_000_003)
+    (tmp_path / "segment").write_bytes(data)
+    file = Watched(tmp_path / "segment")
+    with OpenSegment(file, 1000, 0) as segment:
+        assert segment.read(1000, len(data)) == data
+        assert segment.read(1003, 700_000) == data[3:700_003]
+        assert segment.read(1_000_900, 300_000) == data[999_900:]
+    assert max(file.asked) <= 128 << 10
