@@ -29,6 +29,10 @@ from console.queries import marks
 RENDER_THREADS = 3
 #: rendered pages kept, of all languages
 KEPT = 128
+#: from one rendering to the next at least: what moves all the time is shown three times a second
+SPACING_S = 0.3
+#: a page whose mark is read from the mirror is looked at as often while nothing of it moves
+LOOK_S = 0.1
 #: a page that is costly is made anew only after so many times what it took
 REST_RATIO = 4
 #: part of the process's time that all live pages together may take; those made within OPEN_S count as open
@@ -74,6 +78,11 @@ class LivePage:
         mark = _PAGES[self.name].mark
         return mark(self.argument) if mark else None
 
+    @property
+    def is_near(self) -> bool:
+        """Its mark stands in the mirror: to ask for it costs the broker nothing, and this process little."""
+        return _PAGES[self.name].is_near
+
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
@@ -84,6 +93,7 @@ class _Kind:
     takes_argument: bool = False
     #: as LivePage.mark; every message on any topic moves "queues", and what the broker is asked for need not have moved
     mark: Callable[[str], Hashable] | None = None
+    is_near: bool = False
 
 
 def number(text: str | None) -> int | None:
@@ -132,7 +142,8 @@ _PAGES: Mapping[str, _Kind] = {
         takes_argument=True,
     ),
     "tail": _Kind(
-        lambda name, _: queries.tail(name), frozenset({"queues"}), takes_argument=True, mark=marks.of_topic
+        lambda name, _: queries.tail(name), frozenset({"queues"}), takes_argument=True, mark=marks.of_topic,
+        is_near=True,
     ),
     "groups": _Kind(
         _groups, frozenset({"groups", "queues", "offsets", "histories"}), frozenset({"search", "offset"})
@@ -183,6 +194,9 @@ class _Kept:
     parts: Parts
     #: LivePage.mark, from before it was read
     mark: Hashable
+    #: when its mark was last found not to have moved, and what that took; 0: not yet
+    looked_s: float = 0.0
+    look_took_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -190,30 +204,50 @@ class Fragments:
     """Renderings of this process; callers of one moment share one. Belongs to one event loop at a time."""
 
     _kept: OrderedDict[tuple[LivePage, str], _Kept] = field(default_factory=OrderedDict)
-    _making: dict[tuple[LivePage, str, int], asyncio.Task[_Kept]] = field(default_factory=dict)
+    #: with the sequence that was asked for
+    _making: dict[tuple[LivePage, str], tuple[int, asyncio.Task[_Kept]]] = field(default_factory=dict)
 
     async def parts(self, page: LivePage, language: str, sequence: int) -> Parts:
-        """The page's parts at this sequence or later, at most FRESH_S old."""
-        kept = self._kept.get((page, language))
-        if kept is not None and kept.sequence >= sequence and time.monotonic() - kept.made_s < FRESH_S:
+        """The page's parts at this sequence or later, at most FRESH_S old, or as old as it rests."""
+        key = (page, language)
+        kept, until_s = self._kept.get(key), self.due_s(page, language)
+        if kept and kept.sequence >= sequence and time.monotonic() < max(kept.made_s + FRESH_S, until_s):
             return kept.parts
-        key = (page, language, sequence)
-        task = self._making.get(key)
-        if task is None or task.get_loop() is not asyncio.get_running_loop():
+        asked, task = self._making.get(key, (0, None))
+        if task is None or asked < sequence or task.get_loop() is not asyncio.get_running_loop():
             task = asyncio.get_running_loop().create_task(self._make(page, language, sequence))
-            self._making[key] = task
-            task.add_done_callback(lambda _: self._making.pop(key, None))
+            self._making[key] = making = (sequence, task)
+            task.add_done_callback(lambda _: self._over(key, making))
         return (await asyncio.shield(task)).parts
 
-    def rest_s(self, page: LivePage, language: str) -> float:
-        """How long the page rests from one rendering to the next: the more of them are kept up to date, the longer, so
-        that together they take a part of this process and those that cost little do not wait for those that cost much.
-        """
+    async def shared(self, page: LivePage, language: str) -> Parts:
+        """What somebody has made just now, or had made last."""
+        _, task = self._making.get((page, language), (0, None))
+        if task is not None and task.get_loop() is asyncio.get_running_loop():
+            return (await asyncio.shield(task)).parts
+        return await self.parts(page, language, 0)
+
+    def shown(self, page: LivePage, language: str) -> int:
+        """The sequence of what was made last."""
+        kept = self._kept.get((page, language))
+        return kept.sequence if kept is not None else 0
+
+    def is_due(self, page: LivePage, language: str) -> bool:
+        """Whether the page may be made anew: it has rested, and nobody makes it just now."""
+        return (page, language) not in self._making and time.monotonic() >= self.due_s(page, language)
+
+    def due_s(self, page: LivePage, language: str) -> float:
+        """When (time.monotonic) the page has rested, for all that have it open at once: resting for each by itself it
+        would be made as often as there are. The more pages are kept up to date, the longer each rests, so that together
+        they take a part of this process and those that cost little do not wait for those that cost much."""
         kept, since_s = self._kept.get((page, language)), time.monotonic() - OPEN_S
         if kept is None:
             return 0.0
-        count = sum(1 for each in self._kept.values() if each.made_s > since_s)
-        return kept.took_s * max(REST_RATIO, count / LIVE_SHARE)
+        ratio = max(REST_RATIO, sum(1 for each in self._kept.values() if each.made_s > since_s) / LIVE_SHARE)
+        rest_s = max(SPACING_S, kept.took_s * ratio)
+        if not page.is_near:
+            return max(kept.made_s, kept.looked_s) + rest_s
+        return max(kept.made_s + rest_s, kept.looked_s + max(LOOK_S, kept.look_took_s * ratio))
 
     def forget(self) -> None:
         """Keep nothing: the next page is rendered anew."""
@@ -228,6 +262,11 @@ class Fragments:
         while len(self._kept) > KEPT:
             self._kept.popitem(last=False)
         return kept
+
+    def _over(self, key: tuple[LivePage, str], making: tuple[int, asyncio.Task[_Kept]]) -> None:
+        """It is not being made any more, unless somebody asked for a later one."""
+        if self._making.get(key) is making:
+            del self._making[key]
 
 
 fragments = Fragments()
@@ -244,7 +283,8 @@ def _made(page: LivePage, language: str, sequence: int, kept: _Kept | None) -> _
     begun_s, used_s = time.monotonic(), time.thread_time()
     mark = page.mark()
     if kept is not None and mark is not None and mark == kept.mark and begun_s - kept.made_s < FRESH_S:
-        return replace(kept, sequence=max(sequence, kept.sequence))
+        took_s = time.thread_time() - used_s
+        return replace(kept, sequence=max(sequence, kept.sequence), looked_s=begun_s, look_took_s=took_s)
     parts = _render(page, language, sequence)
     return _Kept(sequence, begun_s, time.thread_time() - used_s, parts, mark)
 

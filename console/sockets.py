@@ -37,10 +37,10 @@ NO_SUCH_PAGE = 4404
 TOO_MUCH = 1008
 TRY_LATER = 1013
 
-#: announcements that arrive within this time are one frame
-COALESCE_S = 0.1
-#: from one rendering to the next at least: what moves all the time is shown three times a second
-SPACING_S = 0.3
+#: announcements that arrive within this time are one frame; the mirror itself merges those of a tenth of a second
+COALESCE_S = 0.02
+#: a page that could not be rendered is tried again after this time at the earliest
+RETRY_S = 0.3
 #: without any announcement the page is read again: ages, and that the mirror stands still, must show
 HEARTBEAT_S = 3.0
 #: how often the session and the user are looked at again
@@ -102,14 +102,18 @@ class LiveConsumer(AsyncWebsocketConsumer):
         try:
             sent: dict[str, str] = {}
             checked_s = monotonic()
+            wanted: int | None = sequence
             while True:
-                shown_s = monotonic()
-                await self._show(page, language, sequence, sent)
+                is_shown = await self._show(page, language, wanted, sent)
+                if is_shown and fragments.shown(page, language) < sequence:
+                    wake.set()
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(wake.wait(), HEARTBEAT_S)
-                rest_s = max(SPACING_S, fragments.rest_s(page, language))
-                await asyncio.sleep(max(COALESCE_S, shown_s + rest_s - monotonic()))
+                rest_s = fragments.due_s(page, language) - monotonic() if is_shown else RETRY_S
+                await asyncio.sleep(max(COALESCE_S, rest_s))
                 wake.clear()
+                # if somebody else has it made meanwhile, that is shown now, and what is newer when it has rested
+                wanted = sequence if fragments.is_due(page, language) else None
                 if monotonic() - checked_s > RECHECK_S:
                     checked_s = monotonic()
                     if await self._visible() != page.visible:
@@ -118,21 +122,26 @@ class LiveConsumer(AsyncWebsocketConsumer):
         finally:
             await announcements.leave(note)
 
-    async def _show(self, page: LivePage, language: str, sequence: int, sent: dict[str, str]) -> None:
-        """Send the parts that differ from what was sent last."""
+    async def _show(self, page: LivePage, language: str, sequence: int | None, sent: dict[str, str]) -> bool:
+        """Send the parts that differ from what was sent last; sequence None: as others have the page made. False: it
+        could not be rendered."""
         try:
-            parts = await fragments.parts(page, language, sequence)
+            if sequence is None:
+                parts = await fragments.shared(page, language)
+            else:
+                parts = await fragments.parts(page, language, sequence)
         except Http404:
             await self.close(NO_SUCH_PAGE)
-            return
+            return False
         except Exception:
             # the page stays as it is and says that it is stale; the next announcement tries again
             logger.exception("the live page %s could not be rendered", page.name)
-            return
+            return False
         changed = [html for target, html in parts.items() if sent.get(target) != html]
         if changed:
             await self.send(text_data="".join(changed))
             sent.update(parts)
+        return True
 
     async def _visible(self) -> VisibleTopics | None:
         """What the user sees; None: the session has ended, or its user is not active, or may not see the console."""

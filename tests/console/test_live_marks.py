@@ -79,11 +79,27 @@ def test_a_page_rests_longer_the_more_pages_are_open() -> None:
     fragments = live.Fragments()
     now_s = time.monotonic()
     for page in pages[:2]:
-        fragments._kept[page, "en"] = live._Kept(1, now_s, 0.02, {}, None)
-    alone_s = fragments.rest_s(pages[0], "en")
-    assert fragments.rest_s(pages[9], "en") == 0
+        fragments._kept[page, "en"] = live._Kept(1, now_s, 0.1, {}, None)
+    alone_s = fragments.due_s(pages[0], "en") - now_s
+    assert fragments.due_s(pages[9], "en") == 0
     for page in pages:
-        fragments._kept[page, "en"] = live._Kept(1, now_s, 0.02, {}, None)
-    among_s = [fragments.rest_s(page, "en") for page in pages]
+        fragments._kept[page, "en"] = live._Kept(1, now_s, 0.1, {}, None)
+    among_s = [fragments.due_s(page, "en") - now_s for page in pages]
     assert 0 < alone_s < among_s[0]
-    assert sum(0.02 / rest_s for rest_s in among_s) <= live.LIVE_SHARE * 1.001
+    assert sum(0.1 / rest_s for rest_s in among_s) <= live.LIVE_SHARE * 1.001
+
+
+def test_a_page_whose_mark_stands_in_the_mirror_is_looked_at_more_often() -> None:
+    fragments, now_s = live.Fragments(), time.monotonic()
+    rests_s = {}
+    for name in ("tail/orders", "timers"):
+        page = page_of(name)
+        assert page is not None
+        made = live._Kept(1, now_s - 1, 0.001, {}, 1, looked_s=now_s, look_took_s=0.0001)
+        fragments._kept[page, "en"] = made
+        rests_s[name] = fragments.due_s(page, "en") - now_s
+        # what was made is not made anew before it has rested
+        fragments._kept[page, "en"] = replace(made, made_s=now_s)
+        assert fragments.due_s(page, "en") - now_s == pytest.approx(live.SPACING_S)
+        fragments.forget()
+    assert rests_s == pytest.approx({"tail/orders": live.LOOK_S, "timers": live.SPACING_S})

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import socket as sockets_of_system
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +17,7 @@ import uvicorn
 import websockets
 from asgiref.sync import sync_to_async
 from channels.auth import AuthMiddlewareStack
-from channels.layers import get_channel_layer
+from channels.layers import channel_layers, get_channel_layer
 from channels.routing import URLRouter
 from channels.security.websocket import AllowedHostsOriginValidator
 from django.conf import settings as django_settings
@@ -51,10 +53,12 @@ def quick(monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path, valkey
     settings.LANGUAGES = [*settings.LANGUAGES, ("de", "German")]
     monkeypatch.setitem(connections.settings["default"], "CONN_MAX_AGE", 0)
     monkeypatch.setattr(sockets, "COALESCE_S", 0.01)
-    monkeypatch.setattr(sockets, "SPACING_S", 0.01)
+    monkeypatch.setattr(live, "SPACING_S", 0.01)
     monkeypatch.setattr(live, "REST_RATIO", 0)
     monkeypatch.setattr(live, "LIVE_SHARE", 1_000)
     monkeypatch.setattr(sockets, "fragments", Fragments())
+    # the mirror of another test was further
+    monkeypatch.setattr(sockets.announcements, "sequence", 0)
 
 
 @pytest.fixture
@@ -101,10 +105,19 @@ async def site() -> AsyncIterator[Site]:
     yield Site(listening.getsockname()[1])
     server.should_exit = True
     await serving
+    # its connections and locks belong to this event loop: the next test has a layer of its own
+    layer: Any = get_channel_layer()
+    await layer.close_pools()
+    channel_layers.backends.clear()
 
 
 async def frame(page: websockets.ClientConnection) -> str:
     return str(await asyncio.wait_for(page.recv(), 5))
+
+
+async def shown(page: websockets.ClientConnection, sequence: int) -> None:
+    while f">{sequence}<" not in await frame(page):
+        pass
 
 
 async def close_code(page: websockets.ClientConnection) -> int | None:
@@ -226,3 +239,58 @@ async def test_many_sockets_share_one_rendering(
         updates = await asyncio.gather(*map(frame, pages))
     assert all("77" in update for update in updates)
     assert rendered.count(77) == 1
+
+
+async def test_sockets_that_came_one_after_another_share_renderings_all_the_same(
+    site: Site, client: Client, announcer: Announcer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "SPACING_S", 0.2)
+    begun_s: list[float] = []
+    make = Fragments._make
+
+    async def counted(kept: Fragments, page: Any, language: str, sequence: int) -> Any:
+        begun_s.append(time.monotonic())
+        return await make(kept, page, language, sequence)
+
+    monkeypatch.setattr(Fragments, "_make", counted)
+    sequences = itertools.count(100)
+
+    async def read(page: websockets.ClientConnection, frames: int) -> None:
+        for _ in range(frames):
+            await frame(page)
+            announcer.announce(next(sequences), {"levels"})
+
+    async with contextlib.AsyncExitStack() as stack:
+        pages = []
+        for _ in range(5):
+            # what is announced goes on and on, and each finds the others at another moment between two renderings
+            pages.append(await stack.enter_async_context(site.page(client)))
+            await asyncio.gather(*(read(page, 1) for page in pages))
+        snapshots = len(begun_s)
+        await asyncio.gather(*(read(page, 8) for page in pages))
+        # nothing is on its way any more when the pages are closed
+        announcer.announce(9_999, {"levels"})
+        await asyncio.gather(*(shown(page, 9_999) for page in pages))
+    gaps_s = [later - first for first, later in itertools.pairwise(begun_s[snapshots:])]
+    assert gaps_s
+    assert min(gaps_s) >= 0.2
+
+
+async def test_a_page_that_nothing_happens_on_is_rendered_once_for_what_was_told_once(
+    site: Site, client: Client, announcer: Announcer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sockets, "HEARTBEAT_S", 60)
+    rendered: list[int] = []
+    make = Fragments._make
+
+    async def counted(kept: Fragments, page: Any, language: str, sequence: int) -> Any:
+        rendered.append(sequence)
+        return await make(kept, page, language, sequence)
+
+    monkeypatch.setattr(Fragments, "_make", counted)
+    async with site.page(client) as one, site.page(client) as two:
+        await asyncio.gather(frame(one), frame(two))
+        for sequence in (300, 301):
+            announcer.announce(sequence, {"levels"})
+            await asyncio.gather(*(shown(page, sequence) for page in (one, two)))
+    assert (rendered.count(300), rendered.count(301), rendered[-1]) == (1, 1, 301)
