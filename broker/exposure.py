@@ -7,6 +7,7 @@ import logging
 
 from django.conf import settings
 
+from .remoting.access.config import AccessConfig
 from .remoting.access.errors import InvalidAccess
 from .remoting.access.users import User, check_name
 from .remoting.clock import Simulation
@@ -63,15 +64,16 @@ def simulation() -> Simulation | None:
         raise HostingRefused(f"ESCAPEMENT_SIMULATED_CLOCK: {error}.") from None
 
 
-def inner_user() -> User | None:
-    """The broker's own user, if there is access control; raises HostingRefused."""
+def access_config() -> AccessConfig | None:
+    """The broker's own user and what strangers may ask, if there is access control; raises HostingRefused."""
     if not settings.BROKER_ACCESS:
         return None
     try:
         check_name(settings.ACCESS_KEY)
     except InvalidAccess as error:
         raise HostingRefused(f"ESCAPEMENT_ACCESS_KEY: {error}") from None
-    return User(settings.ACCESS_KEY, settings.ACCESS_SECRET, is_super=True)
+    inner = User(settings.ACCESS_KEY, settings.ACCESS_SECRET, is_super=True)
+    return AccessConfig(inner, settings.BROKER_OPEN_ROUTES)
 
 
 def tls_config() -> TlsConfig | None:

@@ -29,7 +29,7 @@ from django.conf import settings
 
 from .engine.config import EngineConfig
 from .engine.errors import EngineError
-from .exposure import HostingRefused, inner_user, refuse_open_listening, simulation, tls_config
+from .exposure import HostingRefused, access_config, refuse_open_listening, simulation, tls_config
 from .mirror import follow
 from .redisson.hosted import transfer_service
 from .remoting.service import BrokerService
@@ -105,7 +105,7 @@ class EngineGuest(Guest):
                 broker_port=settings.BROKER_PORT,
                 namesrv_port=settings.NAMESRV_PORT,
                 on_failed=lambda reason: self._failed(f"the store failed: {reason}"),
-                inner_user=inner_user(),
+                access=access_config(),
                 tls=tls_config(),
                 metrics_token=settings.METRICS_TOKEN,
                 simulation=simulation(),

@@ -54,6 +54,7 @@ ESCAPEMENT_NAMESRV = os.environ.get("ESCAPEMENT_NAMESRV", f"{house_host(BROKER_H
 # --- who may what at the broker ---------------------------------------------------------------------------------------
 # Off on loopback; the broker does not start elsewhere without it.
 BROKER_ACCESS = os.environ.get("ESCAPEMENT_ACCESS") == "1"
+BROKER_OPEN_ROUTES = os.environ.get("ESCAPEMENT_OPEN_ROUTES") == "1"
 # The broker's own user, who may do everything: with it console, REST, mirror and jobs sign.
 ACCESS_KEY = os.environ.get("ESCAPEMENT_ACCESS_KEY") or "escapement"
 ACCESS_SECRET = os.environ.get("ESCAPEMENT_SECRET_KEY") or (kept_secret(VAR / "broker-secret") if BROKER_ACCESS else "")
@@ -280,8 +281,7 @@ CONTENT_SECURITY_POLICY = {
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", _("English")), ("zh-hans", _("Simplified Chinese"))]
 LOCALE_PATHS = [ROOT / "console" / "locale"]
-USE_I18N = True
-USE_TZ = True
+USE_I18N = USE_TZ = True
 TIME_ZONE = "UTC"
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [ROOT / "static"]

@@ -1,7 +1,7 @@
 """Spans as OpenTelemetry's semantic conventions for messaging have them (with those for RocketMQ).
 
     send        PRODUCER  its context travels in the message: `traceparent`, `tracestate`, whatever propagators are set
-    create      PRODUCER  of a message that is only written down, and sent by another program: carries this one's context
+    create      PRODUCER  of a message that another program sends later: its context travels in that
     process     CONSUMER  child of the message's context; around a handler
     receive     CLIENT    linked to the context of each message that it gave
 

@@ -13,6 +13,7 @@ import uvloop
 
 from ..engine.config import EngineConfig
 from ..engine.errors import EngineError
+from .access.config import AccessConfig
 from .access.users import User
 from .service import BrokerService
 from .tls import TlsConfig
@@ -35,6 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--access-key", help="only signed requests; this user, its secret in ESCAPEMENT_SECRET_KEY, may all"
     )
+    parser.add_argument("--open-routes", action="store_true", help="who asks where a topic is needs not sign")
     parser.add_argument("--tls-cert", help="certificate chain (PEM): TLS is served beside plain connections")
     parser.add_argument("--tls-key", help="its key, if it is in a file of its own")
     for name in (*SIZES, *TRANSACTIONS):
@@ -63,9 +65,10 @@ async def _serve(config: EngineConfig, options: argparse.Namespace) -> int:
         ended.set()
 
     name = options.access_key
+    inner = User(name, os.environ["ESCAPEMENT_SECRET_KEY"], is_super=True) if name else None
     service = BrokerService(
         config, listen_host=config.host, broker_port=config.port, namesrv_port=options.namesrv_port, on_failed=failed,
-        inner_user=User(name, os.environ["ESCAPEMENT_SECRET_KEY"], is_super=True) if name else None,
+        access=AccessConfig(inner, options.open_routes) if inner else None,
         tls=TlsConfig(options.tls_cert, options.tls_key) if options.tls_cert else None,
         metrics_token=os.environ.get("ESCAPEMENT_METRICS_TOKEN", ""),
     )  # fmt: skip

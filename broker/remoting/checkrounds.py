@@ -1,13 +1,16 @@
 """Asking producers what became of their half messages (request 39), as the engine says whom and when.
 
 A few questions at a time, so that a million of them hold up nobody: between two slices the event loop serves senders,
-and what was counted meanwhile is written with their messages, or ten times a second.
+and what was counted meanwhile is written with their messages, or ten times a second. While something is being written
+there are no questions for a moment: after each call to the system the thread that writes would wait for the loop's
+slice to end before it may go on, ten times a message.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 
 from ..engine.transaction.checks import Checks
@@ -18,8 +21,12 @@ from .state import BrokerState
 
 logger = logging.getLogger(__name__)
 
-#: Questions in one slice: about a millisecond.
-_SLICE = 128
+#: Questions in one slice: as many as take about this long.
+_SLICE_S = 0.0006
+_FEWEST, _MOST = 16, 256
+#: While something is written questions wait for so long, but not so often one after the other: disks may be slow.
+_WRITING_PAUSE_S = 0.001
+_MOST_PAUSES = 8
 #: A producer that does not read what it was sent is looked at again after so long.
 _HELD_PAUSE_S = 0.005
 _IDLE_PAUSE_S = 0.1
@@ -29,9 +36,12 @@ _WRITE_INTERVAL_S = 0.1
 class CheckRounds:
     """Asks, from start to stop."""
 
-    def __init__(self, state: BrokerState, kick: Callable[[], None]) -> None:
+    def __init__(self, state: BrokerState, kick: Callable[[], None], is_writing: Callable[[], bool]) -> None:
         self._state = state
         self._kick = kick
+        self._is_writing = is_writing
+        self._pauses = 0
+        self._slice = _FEWEST
         self._questions = Questions(state.config.broker_name)
         self._loop = asyncio.get_running_loop()
         self._next: asyncio.Handle | None = None
@@ -57,8 +67,7 @@ class CheckRounds:
         pause_s = _IDLE_PAUSE_S
         try:
             if self._state.engine.is_open:
-                is_busy = self.ask(_SLICE) or self._is_behind
-                pause_s = 0 if is_busy else _HELD_PAUSE_S if self._is_held else _IDLE_PAUSE_S
+                pause_s = self.ask_slice()
         except Exception:
             # asked again later: a fault here must not end the checks of all others
             logger.exception("asking producers failed")
@@ -66,6 +75,21 @@ class CheckRounds:
         finally:
             go_on = self._go_on
             self._next = self._loop.call_later(pause_s, go_on) if pause_s else self._loop.call_soon(go_on)
+
+    def ask_slice(self) -> float:
+        """Ask for a moment, unless others are to go first; return how long to pause, in seconds."""
+        if self._is_writing() and self._pauses < _MOST_PAUSES:
+            self._pauses += 1
+            return _WRITING_PAUSE_S
+        self._pauses = 0
+        begin_s = time.perf_counter()
+        asked = self.ask(self._slice)
+        if asked == self._slice:
+            is_short = time.perf_counter() - begin_s < _SLICE_S
+            self._slice = min(self._slice + _FEWEST, _MOST) if is_short else max(self._slice // 2, _FEWEST)
+        if asked or self._is_behind:
+            return 0
+        return _HELD_PAUSE_S if self._is_held else _IDLE_PAUSE_S
 
     def ask(self, count: int) -> int:
         """Ask up to ``count`` questions now; return how many there were."""

@@ -75,6 +75,10 @@ class Pump:
         """True once the store failed to write: nothing is acknowledged any more."""
         return self._has_failed
 
+    def is_writing(self) -> bool:
+        """True while the other thread writes."""
+        return self._is_syncing
+
     def start(self) -> None:
         """Begins to tick and to keep up."""
         self._tick()

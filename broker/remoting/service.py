@@ -13,9 +13,9 @@ from ..engine.config import EngineConfig
 from ..engine.disk.files import Files, OsFiles
 from ..engine.engine import Engine
 from ..engine.store.ticket import Ticket
+from .access.config import AccessConfig
 from .access.doors import guard
 from .access.gate import Gate
-from .access.users import User
 from .checkrounds import CheckRounds
 from .clock import Simulation, wall_clock_ms
 from .codes import Request
@@ -66,10 +66,10 @@ class BrokerService:
     """Opens a store and serves it until it is stopped.
 
     A port of 0 takes a free one; `address` and `namesrv_address` say which. `on_failed` is called with the reason
-    when the store has FAILED: the process is to end, recovery at the next start checks the end of the log. With an
-    `inner_user` there is access control: only signed requests are taken, and that user may do everything. Metrics are
-    told to who brings the `metrics_token`, or, if it is empty, to this machine. A `simulation` has the
-    broker's clock simulated (clock.py); `live_clock` is `clock` if it is not given.
+    when the store has FAILED: the process is to end, recovery at the next start checks the end of the log. With
+    `access` there is access control: only signed requests are taken. Metrics are told to who brings the
+    `metrics_token`, or, if it is empty, to this machine. A `simulation` has the broker's clock simulated (clock.py);
+    `live_clock` is `clock` if it is not given.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class BrokerService:
         clock: Callable[[], int] = wall_clock_ms,
         live_clock: Callable[[], int] | None = None,
         simulation: Simulation | None = None,
-        inner_user: User | None = None,
+        access: AccessConfig | None = None,
         tls: TlsConfig | None = None,
         metrics_token: str = "",
     ) -> None:
@@ -100,7 +100,7 @@ class BrokerService:
         self._live_clock = live_clock or clock
         self._simulation = simulation
         self._simulator: Simulator | None = None
-        self._inner_user = inner_user
+        self._access = access
         self._gate: Gate | None = None
         self._tls = tls
         self._metrics_token = metrics_token
@@ -215,8 +215,8 @@ class BrokerService:
         broker = Server("broker", handlers, live, self._limits, express=express)
         namesrv = Server("name service", NameService(state, self._namesrv_port).handlers(), live, self._limits)
         namesrv.times = broker.times
-        if self._inner_user is not None:
-            self._gate = guard(state, self._files or OsFiles(), self._inner_user, (broker, namesrv))
+        if self._access is not None:
+            self._gate = guard(state, self._files or OsFiles(), self._access, (broker, namesrv))
             handlers.update(AccessProcessor(self._gate.book).handlers())
         broker.on_closed += (state.clients.remove_connection, state.calls.remove_connection)
         broker.on_answer = state.calls.answer
@@ -229,7 +229,7 @@ class BrokerService:
         state.hurry, state.kick = self._pump.hurry, self._pump.kick
         self._waiting_pops = pop.waiting
         self._pump.start()
-        self._check_rounds = CheckRounds(state, self._pump.kick)
+        self._check_rounds = CheckRounds(state, self._pump.kick, self._pump.is_writing)
         self._check_rounds.start()
         return broker, namesrv
 

@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 from broker.client.credentials import Signer
+from broker.remoting.access.config import AccessConfig
+from broker.remoting.access.users import User
 from broker.remoting.client import RemotingClient
 from broker.remoting.codec import Command
 from broker.remoting.codes import Request
@@ -13,6 +15,7 @@ from tests.remoting.peer import Peer
 
 #: Name and secret of the broker's own user.
 ROOT = ("root", "root-secret")
+ACCESS = AccessConfig(User(*ROOT, is_super=True))
 
 
 def policy(

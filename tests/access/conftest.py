@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from broker.engine.config import EngineConfig
-from broker.remoting.access.users import User
 from broker.remoting.service import BrokerService
-from tests.access.clients import ROOT, People
+from tests.access.clients import ACCESS, People
 
 MEBIBYTE = 1 << 20
 
@@ -31,7 +30,7 @@ def config(tmp_path: Path) -> EngineConfig:
 @pytest.fixture
 async def service(config: EngineConfig) -> AsyncIterator[BrokerService]:
     """A running broker that takes signed requests only."""
-    running = BrokerService(config, broker_port=0, namesrv_port=0, inner_user=User(*ROOT, is_super=True))
+    running = BrokerService(config, broker_port=0, namesrv_port=0, access=ACCESS)
     await running.start()
     yield running
     await running.stop()

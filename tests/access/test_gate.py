@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from broker.client.credentials import Signer
+from broker.engine.config import EngineConfig
 from broker.remoting.codec import Command
 from broker.remoting.codes import Answer, Request
 from broker.remoting.errors import ConnectionLost
 from broker.remoting.service import BrokerService
-from tests.access.clients import ROOT, People, policy
+from tests.access.clients import ACCESS, ROOT, People, policy
 from tests.remoting.peer import heartbeat_body, pull_ext, records, send_ext
 from tests.remoting.transacting import COMMIT, asked, begin, end, live, nothing, steer, until
 
@@ -33,6 +35,24 @@ async def test_what_is_not_signed_is_refused_at_both_doors(people: People) -> No
     assert "signed" in (answer.remark or "")
     assert (await people.ask_namesrv(nobody, Request.GET_ROUTEINFO_BY_TOPIC, {"topic": "TBW102"})).code == REFUSED
     assert (await nobody.ask(9999)).code == REFUSED
+
+
+async def test_strangers_may_be_told_where_a_topic_is_and_nothing_else(config: EngineConfig) -> None:
+    access = replace(ACCESS, are_routes_open=True)
+    running = BrokerService(config, broker_port=0, namesrv_port=0, access=access)
+    await running.start()
+    people = People(running.address, running.namesrv_address)
+    try:
+        await people.root.send("order-a")
+        nobody, guest = people.nobody(), people.signed("nobody", "guess")
+        route = {"topic": "order-a"}
+        assert (await people.ask_namesrv(nobody, Request.GET_ROUTEINFO_BY_TOPIC, route)).code == 0
+        assert (await people.ask_namesrv(guest, Request.GET_ROUTEINFO_BY_TOPIC, route)).code == REFUSED
+        assert (await people.ask_namesrv(nobody, Request.GET_BROKER_CLUSTER_INFO)).code == REFUSED
+        assert await codes(nobody.send("order-a"), nobody.ask(Request.GET_MAX_OFFSET, {"topic": "order-a"})) == [16, 16]
+    finally:
+        await people.close()
+        await running.stop()
 
 
 @pytest.mark.parametrize("binary", [0, 1])

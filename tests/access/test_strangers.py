@@ -9,11 +9,10 @@ import pytest
 
 from broker.engine.config import EngineConfig
 from broker.remoting.access.strangers import Strangers
-from broker.remoting.access.users import User
 from broker.remoting.codec import Command, encode
 from broker.remoting.codes import Request
 from broker.remoting.service import BrokerService
-from tests.access.clients import ROOT, People
+from tests.access.clients import ACCESS, ROOT, People
 from tests.remoting.stranger import stranger_at
 from tests.remoting.test_server import Clock
 from tests.remoting.transacting import until
@@ -26,7 +25,7 @@ async def clock() -> Clock:
 
 @pytest.fixture
 async def service(config: EngineConfig, clock: Clock) -> AsyncIterator[BrokerService]:
-    running = BrokerService(config, broker_port=0, namesrv_port=0, inner_user=User(*ROOT, is_super=True), clock=clock)
+    running = BrokerService(config, broker_port=0, namesrv_port=0, access=ACCESS, clock=clock)
     await running.start()
     yield running
     await running.stop()

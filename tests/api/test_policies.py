@@ -16,14 +16,13 @@ from broker.client import AsyncAdmin, BrokerRefused, TimerTarget
 from broker.client import credentials as client_credentials
 from broker.client.accessasking import AccessQuestions, Action, Kind
 from broker.client.types import Broker
-from broker.remoting.access.users import User
 from broker.remoting.codec import Command
 from broker.remoting.codes import Answer, Request
 from broker.remoting.service import BrokerService
 from console import credentials
 from console.access.policies import PoliciesOfUser
 from console.api.app import create_application
-from tests.access.clients import ROOT, People, policy
+from tests.access.clients import ACCESS, ROOT, People, policy
 from tests.client.running import small_store
 from tests.remoting.peer import Peer
 
@@ -48,7 +47,7 @@ USERS: dict[str, tuple[dict[str, Any], ...]] = {
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[BrokerService]:
     """A broker with access control; the application speaks to it as its own user."""
-    running = BrokerService(small_store(tmp_path), broker_port=0, namesrv_port=0, inner_user=User(*ROOT, is_super=True))
+    running = BrokerService(small_store(tmp_path), broker_port=0, namesrv_port=0, access=ACCESS)
     await running.start()
     client_credentials.remember(running.namesrv_address, {"access_key": ROOT[0], "secret_key": ROOT[1]})
     yield running

@@ -45,6 +45,12 @@ class GuardedEscapement(EscapementServer):
     more_environment = {"ESCAPEMENT_SECRET_KEY": ROOT[1]}
 
 
+class OpenRoutes(GuardedEscapement):
+    """Our broker with access control, which tells everybody where a topic is."""
+
+    more_arguments = (*GuardedEscapement.more_arguments, "--open-routes")
+
+
 GUARDED: dict[str, type[GuardedApache | GuardedEscapement]] = {
     "apache": GuardedApache,
     "escapement": GuardedEscapement,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from broker.client import Admin
-from tests.interop.golang import GoAdmin, GoConsumer, GoProducer, GoTransactions
-from tests.interop.guarded import ROOT, GuardedEscapement
+from tests.interop.golang import GoAdmin, GoConsumer, GoProducer, GoPuller, GoTransactions
+from tests.interop.guarded import ROOT, GuardedEscapement, OpenRoutes
 from tests.interop.process import ChildFailed
 from tests.interop.servers import EscapementServer, Server, StoreShape, served
 from tests.interop.waiting import wait_until
@@ -78,6 +78,18 @@ def test_signed_clients_are_let_in(guarded: Server, go: Go, topic: str, group: s
     consumer.await_bodies(sent | {"traced", "committed"})
     with Admin(guarded.namesrv, access_key=ROOT[0], secret_key=ROOT[1]) as admin:
         assert wait_until(lambda: admin.traces(traced["msgId"]) != [])
+
+
+def test_pull_consumer_and_admin_are_let_in_where_routes_are_open(
+    tmp_path: Path, go: Go, topic: str, group: str
+) -> None:
+    keys = {"access_key": ROOT[0], "secret_key": ROOT[1]}
+    with served(OpenRoutes(tmp_path / "store", tmp_path / "broker", StoreShape())) as server:
+        go(GoProducer, server, f"{group}-makes", **keys).send(topic, "pulled", queue_id=2, count=3)
+        puller = go(GoPuller, server, group, topic, **keys)
+        *messages, _ = puller.ask("from", 2, 0, 3, until="pulled")
+        assert [each["body"] for each in messages if each["event"] == "message"] == [f"pulled-{i}" for i in range(3)]
+        assert go(GoAdmin, server, **keys).names("queues", topic) == [f"broker-a:{number}" for number in range(4)]
 
 
 @pytest.mark.parametrize("keys", [{}, {"access_key": ROOT[0], "secret_key": "wrong"}], ids=["unsigned", "wrong"])

@@ -1,7 +1,7 @@
 """What was decided is asked about no more, by Apache RocketMQ and by our broker.
 
-Apache RocketMQ asks about whatever has no op message when it turns old enough, and writes op messages in bundles. So the time
-after which it asks is much longer here than a decision and its op message take on a slow machine.
+Apache RocketMQ asks about whatever has no op message when it turns old enough, and writes op messages in bundles. So
+the time after which it asks is much longer here than a decision and its op message take on a slow machine.
 """
 
 from __future__ import annotations

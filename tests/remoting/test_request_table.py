@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker.engine.config import EngineConfig
+from broker.remoting.access.config import AccessConfig
 from broker.remoting.access.users import User
 from broker.remoting.codes import Request
 from broker.remoting.service import BrokerService
@@ -24,7 +25,9 @@ PUSHED = {
 @pytest.fixture
 async def guarded(config: EngineConfig) -> AsyncIterator[BrokerService]:
     """A broker with everything that can be asked for."""
-    running = BrokerService(config, broker_port=0, namesrv_port=0, inner_user=User("root", "secret-1", is_super=True))
+    running = BrokerService(
+        config, broker_port=0, namesrv_port=0, access=AccessConfig(User("root", "secret-1", is_super=True))
+    )
     await running.start()
     yield running
     await running.stop()

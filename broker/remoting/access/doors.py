@@ -9,17 +9,18 @@ from ...engine.disk.files import Files, join
 from ..server import Server
 from ..state import BrokerState
 from .book import FILE_NAME, AccessBook
-from .demands import Demands
+from .config import AccessConfig
+from .demands import OPEN_TO_USERS, Demands
 from .gate import Gate
 from .records import topics_of
-from .users import User
 
 
-def guard(state: BrokerState, files: Files, inner: User, servers: Iterable[Server]) -> Gate:
+def guard(state: BrokerState, files: Files, config: AccessConfig, servers: Iterable[Server]) -> Gate:
     """Let nothing through any more but what is signed and allowed; raises AccessUnreadable."""
-    book = AccessBook(files, join(state.config.root, "config", FILE_NAME), inner)
+    book = AccessBook(files, join(state.config.root, "config", FILE_NAME), config.inner)
     book.load()
-    gate = Gate(book, Demands(state.config.cluster_name, topics_of(state.engine)))
+    demands = Demands(state.config.cluster_name, topics_of(state.engine))
+    gate = Gate(book, demands, open_to_all=OPEN_TO_USERS if config.are_routes_open else frozenset())
     doors = list(servers)
     for server in doors:
         server.check = gate.check
