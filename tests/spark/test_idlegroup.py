@@ -101,7 +101,6 @@ def test_who_is_in_it_stays(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("cpu.idle"))
 
 
-@pytest.mark.skipif(not Path("/proc/self/cgroup").exists(), reason="a kernel without groups")
 @pytest.mark.parametrize("niceness", [GROUP_NICENESS, FOLLOWER_NICENESS])
 def test_a_scan_and_its_children_are_in_it_a_follower_is_not(niceness: int) -> None:
     done = subprocess.run([sys.executable, "-c", LOOK, str(niceness)], capture_output=True, text=True, check=True)
