@@ -221,38 +221,41 @@ async def test_a_quiet_layer_is_no_lost_layer() -> None:
     assert patience_s > layer.brpop_timeout + 5
 
 
-async def test_many_sockets_share_one_rendering(
-    site: Site, client: Client, announcer: Announcer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rendered: list[int] = []
+def counted_renderings(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, float]]:
+    """Every rendering from now on: what it was of (a sequence of the mirror's), and when it began, in monotonic s."""
+    rendered: list[tuple[int, float]] = []
     make = Fragments._make
 
     async def counted(kept: Fragments, page: Any, language: str, sequence: int) -> Any:
-        rendered.append(sequence)
+        rendered.append((sequence, time.monotonic()))
         return await make(kept, page, language, sequence)
 
     monkeypatch.setattr(Fragments, "_make", counted)
+    return rendered
+
+
+def sequences_of(rendered: list[tuple[int, float]]) -> list[int]:
+    return [sequence for sequence, _ in rendered]
+
+
+async def test_many_sockets_share_one_rendering(
+    site: Site, client: Client, announcer: Announcer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rendered = counted_renderings(monkeypatch)
     async with site.page(client) as one, site.page(client) as two, site.page(client) as three:
         pages = (one, two, three)
         await asyncio.gather(*map(frame, pages))
         announcer.announce(77, {"levels"})
         updates = await asyncio.gather(*map(frame, pages))
     assert all("77" in update for update in updates)
-    assert rendered.count(77) == 1
+    assert sequences_of(rendered).count(77) == 1
 
 
 async def test_sockets_that_came_one_after_another_share_renderings_all_the_same(
     site: Site, client: Client, announcer: Announcer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "SPACING_S", 0.2)
-    begun_s: list[float] = []
-    make = Fragments._make
-
-    async def counted(kept: Fragments, page: Any, language: str, sequence: int) -> Any:
-        begun_s.append(time.monotonic())
-        return await make(kept, page, language, sequence)
-
-    monkeypatch.setattr(Fragments, "_make", counted)
+    rendered = counted_renderings(monkeypatch)
     sequences = itertools.count(100)
 
     async def read(page: websockets.ClientConnection, frames: int) -> None:
@@ -266,12 +269,13 @@ async def test_sockets_that_came_one_after_another_share_renderings_all_the_same
             # what is announced goes on and on, and each finds the others at another moment between two renderings
             pages.append(await stack.enter_async_context(site.page(client)))
             await asyncio.gather(*(read(page, 1) for page in pages))
-        snapshots = len(begun_s)
+        snapshots = len(rendered)
         await asyncio.gather(*(read(page, 8) for page in pages))
         # nothing is on its way any more when the pages are closed
         announcer.announce(9_999, {"levels"})
         await asyncio.gather(*(shown(page, 9_999) for page in pages))
-    gaps_s = [later - first for first, later in itertools.pairwise(begun_s[snapshots:])]
+    begun_s = [at_s for _, at_s in rendered[snapshots:]]
+    gaps_s = [later - first for first, later in itertools.pairwise(begun_s)]
     assert gaps_s
     assert min(gaps_s) >= 0.2
 
@@ -280,17 +284,11 @@ async def test_a_page_that_nothing_happens_on_is_rendered_once_for_what_was_told
     site: Site, client: Client, announcer: Announcer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sockets, "HEARTBEAT_S", 60)
-    rendered: list[int] = []
-    make = Fragments._make
-
-    async def counted(kept: Fragments, page: Any, language: str, sequence: int) -> Any:
-        rendered.append(sequence)
-        return await make(kept, page, language, sequence)
-
-    monkeypatch.setattr(Fragments, "_make", counted)
+    rendered = counted_renderings(monkeypatch)
     async with site.page(client) as one, site.page(client) as two:
         await asyncio.gather(frame(one), frame(two))
         for sequence in (300, 301):
             announcer.announce(sequence, {"levels"})
             await asyncio.gather(*(shown(page, sequence) for page in (one, two)))
-    assert (rendered.count(300), rendered.count(301), rendered[-1]) == (1, 1, 301)
+    sequences = sequences_of(rendered)
+    assert (sequences.count(300), sequences.count(301), sequences[-1]) == (1, 1, 301)
