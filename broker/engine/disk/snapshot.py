@@ -9,6 +9,7 @@ big-endian.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from zlib import crc32
 
 from .files import Files, directory_of
@@ -16,15 +17,19 @@ from .files import Files, directory_of
 _HEAD = struct.Struct(">8sQQII")
 
 
-def save_snapshot(files: Files, path: str, magic: bytes, sequence: int, parts: list[bytes]) -> None:
-    """Write a snapshot, durable on return. Safe in any thread; raises OSError."""
-    length = sum(map(len, parts))
+def save_snapshot(files: Files, path: str, magic: bytes, sequence: int, length: int, parts: Iterable[bytes]) -> None:
+    """Write a snapshot, durable on return: parts of so many bytes in all, each as it comes, and the head when the
+    checksum is known. Safe in any thread; raises OSError."""
     crc = crc32(_HEAD.pack(magic, sequence, length, 0, 0))
-    for part in parts:
-        crc = crc32(part, crc)
+    at = _HEAD.size
     file = files.open(path, create=True)
     try:
-        file.write_many([_HEAD.pack(magic, sequence, length, crc, 0), *parts], 0)
+        for part in parts:
+            crc = crc32(part, crc)
+            file.write(part, at)
+            at += len(part)
+        assert at == _HEAD.size + length, "a snapshot is not as long as it was to be"
+        file.write(_HEAD.pack(magic, sequence, length, crc, 0), 0)
         file.truncate(_HEAD.size + length)
         file.sync()
     finally:

@@ -32,7 +32,8 @@ _CHILD = struct.Struct(">5q")
 
 def save(files: Files, path: str, sequence: int, parts: list[bytes]) -> None:
     """Write a snapshot, durable on return. Safe in any thread; raises OSError."""
-    save_snapshot(files, path, _MAGIC, sequence, parts)
+    content = b"".join(parts)
+    save_snapshot(files, path, _MAGIC, sequence, len(content), [content])
 
 
 def load(files: Files, path: str, sequence: int) -> bytes | None:

@@ -84,6 +84,7 @@ class Book:
         found = self.halves.place(offset)
         if found is not None:
             chunk, at = found
+            chunk.own()
             chunk.flags[at] = 0
             chunk.next_ms[at] = planned_ms = self.calendar.planned(due_ms)
             self.calendar.put(offset, planned_ms)

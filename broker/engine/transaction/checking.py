@@ -22,7 +22,8 @@ from ..store.facts import Facts
 from ..store.topics import CHECKS_TOPIC, PARKED_HALF_TOPIC
 from .book import Book
 from .checks import Checks, Kind, kind_of
-from .halves import DUE, ENDING, PARKING, equal
+from .chunk import equal
+from .halves import DUE, ENDING, PARKING
 from .line import Line
 from .notes import CHECK_TAG, NoteRecord, check_records
 from .parked import Parked
@@ -158,6 +159,7 @@ class Checker:
         planned_ms = book.calendar.planned(now_ms + book.interval_ms)
         planned = array("q")
         for chunk, begin, end in book.halves.runs(array("q", asked)):
+            chunk.own()
             for stretch in chunk.stretches(begin, end, DUE):
                 for part, count in equal(chunk.checks, stretch):
                     length = part.stop - part.start
@@ -180,6 +182,7 @@ class Checker:
     def restart(self, offset: int, now_ms: int) -> None:
         """Begin to count the checks of an open half anew."""
         if (found := self._book.halves.place(offset)) is not None:
+            found[0].own()
             found[0].checks[found[1]] = 0
             self._counts.append(((offset,), 0))
             self._book.plan(offset, now_ms)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from .chunk import Chunk, Columns
 from .groupnames import GroupNames
 
 #: Rows of a chunk when it is split; taking one out of 1,024 costs less than finding it.
@@ -38,59 +39,6 @@ class Half(NamedTuple):
     checks: int
     group: str
     flags: int
-
-
-class Chunk:
-    """Some rows, by column."""
-
-    __slots__ = ("checks", "flags", "groups", "next_ms", "offsets", "positions", "store_ms")
-
-    def __init__(self) -> None:
-        self.offsets = array("q")
-        self.positions = array("q")
-        self.store_ms = array("q")
-        self.next_ms = array("q")
-        self.checks = array("H")
-        self.groups = array("I")
-        self.flags = bytearray()
-
-    def columns(self) -> tuple[array[int], array[int], array[int], array[int], array[int], array[int], bytearray]:
-        """Return all columns, offsets first."""
-        return self.offsets, self.positions, self.store_ms, self.next_ms, self.checks, self.groups, self.flags
-
-    def stretches(self, begin: int, end: int, flags: int) -> Iterator[slice]:
-        """Yield which of some rows have these flags: all in one, or each by itself."""
-        if self.flags.count(flags, begin, end) == end - begin:
-            yield slice(begin, end)
-        else:
-            yield from (slice(at, at + 1) for at in range(begin, end) if self.flags[at] == flags)
-
-    def insert(self, at: int, row: Iterable[int]) -> None:
-        """Put a row in at an index."""
-        for column, value in zip(self.columns(), row, strict=True):
-            column.insert(at, value)
-
-    def split(self) -> Chunk:
-        """Move the upper half of the rows to a new chunk."""
-        upper = Chunk()
-        middle = len(self.offsets) // 2
-        for column, other in zip(self.columns(), upper.columns(), strict=True):
-            other.extend(column[middle:])
-            del column[middle:]
-        return upper
-
-
-def equal(column: array[int], part: slice) -> Iterator[tuple[slice, int]]:
-    """Cut a part of a column where the value changes; yield each stretch and its value."""
-    begin: int = part.start
-    while begin < part.stop:
-        end, value = part.stop, column[begin]
-        if column[begin:end].count(value) != end - begin:
-            end = begin + 1
-            while column[end] == value:
-                end += 1
-        yield slice(begin, end), value
-        begin = end
 
 
 class OpenHalves:
@@ -146,6 +94,7 @@ class OpenHalves:
                 self._chunks.append(Chunk())
                 self._firsts.append(offsets[at])
             chunk = self._chunks[-1]
+            chunk.own()
             assert not chunk.offsets or chunk.offsets[-1] < offsets[at], "a new half is older than another"
             part = slice(at, at + _CHUNK_ROWS)
             chunk.offsets.extend(offsets[part])
@@ -230,8 +179,7 @@ class OpenHalves:
         if at == len(chunk.offsets) or chunk.offsets[at] != offset:
             return False
         self.groups.drop(chunk.groups[at])
-        for column in chunk.columns():
-            del column[at]
+        chunk.delete(at, at + 1)
         self._count -= 1
         if not chunk.offsets:
             del self._chunks[number], self._firsts[number]
@@ -260,13 +208,16 @@ class OpenHalves:
         number = bisect_right(self._firsts, chunk.offsets[begin]) - 1
         for group in chunk.groups[begin:end]:
             self.groups.drop(group)
-        for column in chunk.columns():
-            del column[begin:end]
+        chunk.delete(begin, end)
         self._count -= end - begin
         if not chunk.offsets:
             del self._chunks[number], self._firsts[number]
         elif not begin:
             self._firsts[number] = chunk.offsets[0]
+
+    def freeze(self) -> list[Columns]:
+        """Return all columns as they are now, by chunk: they stay so. What changes from now on is copied first."""
+        return [chunk.freeze() for chunk in self._chunks]
 
     def chunks(self) -> list[Chunk]:
         """Return all chunks in order; not to be changed."""

@@ -136,6 +136,7 @@ class Recovering:
         if message.properties.get(TAGS) == CHECK_TAG:
             for offset, count in read_checks(message.body):
                 if (found := book.halves.place(offset)) is not None:
+                    found[0].own()
                     found[0].checks[found[1]] = min(count, 0xFFFF)
                     book.plan(offset, message.store_ms + book.interval_ms)
         elif message.properties.get(TAGS) == RESUME_TAG:

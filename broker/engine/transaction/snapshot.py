@@ -18,11 +18,13 @@ import json
 import struct
 import sys
 from array import array
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..disk.files import Files
 from ..disk.snapshot import load_snapshot, save_snapshot
 from .calendar import Calendar
+from .chunk import Columns
 from .halves import OpenHalves
 from .parked import Parked, ParkedHalves
 
@@ -32,36 +34,45 @@ _LENGTH = struct.Struct(">I")
 _OPEN_TYPES = "qqqqHI"
 _NEXT = 3
 _PARKED_TYPES = "qqqqqq"
+_OPEN_SIZE, _PARKED_SIZE = (struct.calcsize(">" + kinds) for kinds in (_OPEN_TYPES, _PARKED_TYPES))
+#: What is written at a time: some 100 KiB.
+_PIECE_CHUNKS, _PIECE_ROWS = 12, 16_384
 
 
 class Dump(NamedTuple):
-    """Both tables as they stood in one moment; rows by column."""
+    """Both tables as they stood in one moment."""
 
     groups: list[str]
-    open: list[array[int]]
-    parked: list[array[int]]
+    #: columns of open rows, by chunk
+    open: list[Columns]
+    parked: Columns
     #: how far the calendar is ahead of the wall clock
     ahead_ms: int
 
 
 def dump(halves: OpenHalves, parked: ParkedHalves, calendar: Calendar) -> Dump:
-    """Return what a snapshot of now holds: whole columns are copied and nothing else is done, so that a million halves
-    keep nobody waiting."""
-    columns = [array(kind) for kind in _OPEN_TYPES]
-    for chunk in halves.chunks():
-        for column, part in zip(columns, chunk.columns()[: len(columns)], strict=True):
-            column.extend(part)
-    return Dump(halves.groups.names(), columns, [array("q", each) for each in parked.columns()], calendar.planned(0))
+    """Return what a snapshot of now holds. Open rows are not copied, so that a million of them keep nobody waiting."""
+    return Dump(
+        halves.groups.names(), halves.freeze(), tuple(column[:] for column in parked.columns()), calendar.planned(0)
+    )
 
 
-def _parts(dumped: Dump) -> list[bytes]:
-    """Return the content of a snapshot; moments in it are the wall clock's. May take a while."""
-    groups, rows, parked, ahead_ms = dumped
-    columns = [column[:] for column in (*rows, *parked)]
-    if ahead_ms:
-        columns[_NEXT] = array("q", [planned_ms - ahead_ms for planned_ms in columns[_NEXT]])
-    head = json.dumps({"groups": groups, "open": len(rows[0]), "parked": len(parked[0])}).encode()
-    return [_LENGTH.pack(len(head)), head, *(_swapped(column).tobytes() for column in columns)]
+def _pieces(head: bytes, dumped: Dump) -> Iterator[bytes]:
+    """Yield the content of a snapshot; moments in it are the wall clock's. May take a while, in steps that are short
+    enough for others to go on between them."""
+    yield _LENGTH.pack(len(head)) + head
+    for number in range(len(_OPEN_TYPES)):
+        back_ms = dumped.ahead_ms if number == _NEXT else 0
+        for at in range(0, len(dumped.open), _PIECE_CHUNKS):
+            yield b"".join([_big(chunk[number], back_ms) for chunk in dumped.open[at : at + _PIECE_CHUNKS]])
+    for column in dumped.parked:
+        for at in range(0, len(column), _PIECE_ROWS):
+            yield _big(column[at : at + _PIECE_ROWS])
+
+
+def _big(column: array[int], back_ms: int = 0) -> bytes:
+    column = array(column.typecode, [each - back_ms for each in column]) if back_ms else column[:]
+    return _swapped(column).tobytes()
 
 
 def parse(content: bytes, halves: OpenHalves, parked: ParkedHalves) -> None:
@@ -102,7 +113,10 @@ def _swapped(column: array[int]) -> array[int]:
 
 def save(files: Files, path: str, sequence: int, dumped: Dump) -> None:
     """Write a snapshot, durable on return. Safe in any thread; raises OSError."""
-    save_snapshot(files, path, _MAGIC, sequence, _parts(dumped))
+    open_rows = sum(len(chunk[0]) for chunk in dumped.open)
+    head = json.dumps({"groups": dumped.groups, "open": open_rows, "parked": len(dumped.parked[0])}).encode()
+    length = _LENGTH.size + len(head) + open_rows * _OPEN_SIZE + len(dumped.parked[0]) * _PARKED_SIZE
+    save_snapshot(files, path, _MAGIC, sequence, length, _pieces(head, dumped))
 
 
 def load(files: Files, path: str, sequence: int) -> bytes | None:
