@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -23,6 +24,8 @@ from .parked import Parked, ParkedHalves
 
 #: Decisions remembered by half offset; older ones are read from the op records.
 _REMEMBERED = 20_000
+#: Checks that a start makes good from the notes in the time of one other change.
+_CHECKS_PER_CHANGE = 32
 #: Op records read to find one decision.
 _LONGEST_SEARCH = 4_096
 
@@ -89,6 +92,23 @@ class Book:
             chunk.next_ms[at] = planned_ms = self.calendar.planned(due_ms)
             self.calendar.put(offset, planned_ms)
             self.changes += 1
+
+    def count(self, offsets: array[int], checks: int, due_ms: int) -> None:
+        """Note how often a producer was asked about these by now, and when (wall clock) to look at them again."""
+        planned_ms = self.calendar.planned(due_ms)
+        planned = array("q")
+        for chunk, begin, end in self.halves.runs(offsets):
+            chunk.own()
+            chunk.checks[begin:end] = array("H", (checks,)) * (end - begin)
+            chunk.next_ms[begin:end] = array("q", (planned_ms,)) * (end - begin)
+            chunk.flags[begin:end] = bytes(end - begin)
+            planned += chunk.offsets[begin:end]
+        self.calendar.put_many(planned, planned_ms)
+        self.note_checks(len(planned))
+
+    def note_checks(self, count: int) -> None:
+        """Hear that so many were asked about: they are read again much quicker than other changes."""
+        self.changes += -(-count // _CHECKS_PER_CHANGE)
 
     def close(self, offset: int) -> None:
         """Forget a half that is open or parked no more."""

@@ -170,7 +170,7 @@ class Checker:
                     planned += chunk.offsets[part]
         book.calendar.put_many(planned, planned_ms)
         book.check_total += len(planned)
-        book.changes += len(planned)
+        book.note_checks(len(planned))
         for chunk, begin, end in book.halves.runs(array("q", not_asked)):
             for stretch in chunk.stretches(begin, end, DUE):
                 for part, number in equal(chunk.groups, stretch):

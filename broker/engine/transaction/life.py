@@ -46,9 +46,10 @@ def _notes(book: Book, half: Message) -> list[dict[str, Any]]:
     events: list[dict[str, Any]] = []
     for record in records_of(book.store, queue, at, min(queue.max_offset, at + _MOST_NOTES)):
         if record.properties.get(TAGS) == CHECK_TAG:
-            counts = dict(read_checks(record.body))
-            if half.queue_offset in counts:
-                events.append({"kind": "check", "atMs": record.store_ms, "count": counts[half.queue_offset]})
+            offsets, counts = read_checks(record.body)
+            if half.queue_offset in offsets:
+                count = counts[offsets.index(half.queue_offset)]
+                events.append({"kind": "check", "atMs": record.store_ms, "count": count})
         elif record.properties.get(TAGS) == RESUME_TAG and half.queue_offset in read_resumed(record.body):
             who, why = read_decider(record.properties)
             events.append({"kind": "resumed", "atMs": record.store_ms, "by": who, "reason": why})

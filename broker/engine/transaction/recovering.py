@@ -22,6 +22,7 @@ from ..properties import CHECK_TIMES, PARKED_HALF, PRODUCER_GROUP, TAGS
 from ..store.store import Store
 from ..store.topics import CHECKS_TOPIC, HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
 from .book import Book
+from .chunk import equal
 from .halves import Half
 from .lineage import is_decided, predecessors, successor, was_put_back
 from .notes import CHECK_TAG, RESUME_TAG, read_checks, read_resumed
@@ -134,11 +135,9 @@ class Recovering:
     def _note(self, message: Message) -> None:
         book = self._book
         if message.properties.get(TAGS) == CHECK_TAG:
-            for offset, count in read_checks(message.body):
-                if (found := book.halves.place(offset)) is not None:
-                    found[0].own()
-                    found[0].checks[found[1]] = min(count, 0xFFFF)
-                    book.plan(offset, message.store_ms + book.interval_ms)
+            offsets, counts = read_checks(message.body)
+            for part, count in equal(counts, slice(0, len(counts))):
+                book.count(offsets[part], min(count, 0xFFFF), message.store_ms + book.interval_ms)
         elif message.properties.get(TAGS) == RESUME_TAG:
             for offset in read_resumed(message.body):
                 reopen(book, offset, message.store_ms)

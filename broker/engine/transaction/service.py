@@ -35,7 +35,8 @@ from .recovering import TOPICS, Recovering, reopen
 
 #: Retry after the store refused what is to be made good.
 _REFUSED_PAUSE_MS = 100
-#: A snapshot is written anew when so many changes were made, or an eighth of what is open: less is read from the log.
+#: A snapshot is written anew when so many changes were made; when few are open an eighth of them, when very many are a
+#: sixteenth. Less is read from the log.
 _CHANGES_WORTH_A_SNAPSHOT = 20_000
 
 
@@ -234,7 +235,8 @@ class Transactions:
     def writes(self, *, clean: bool) -> SnapshotWrite | None:
         """Return a snapshot if enough has changed since the last one."""
         book = self.book
-        worth = min(_CHANGES_WORTH_A_SNAPSHOT, max(len(book.halves) // 8, 1))
+        count = len(book.halves)
+        worth = max(min(_CHANGES_WORTH_A_SNAPSHOT, count // 8), count // 16, 1)
         if book.changes < worth and not (clean and book.changes):
             return None
         sequence = int(self._state["sequence"]) + 1
