@@ -25,6 +25,7 @@ from .mirroring.lock import MirrorBusyError, session, try_lock, unlock
 from .mirroring.marks import Mark
 from .mirroring.polling import Poller
 from .mirroring.source import SCHEDULE_TOPIC, Source
+from .mirroring.statistics import Statistics
 from .mirroring.watch import Range, Watch
 from .mirroring.writer import clear, write
 from .models import Broker, MirrorState
@@ -87,6 +88,7 @@ class Mirror:
         self._watch: Watch | None = None
         self._poller: Poller | None = None
         self._halves = HalfFollower(source, database)
+        self._statistics = Statistics(database)
 
     def run(self, stop: threading.Event) -> None:
         """Rounds until `stop`; errors of broker and database are recorded and tried again."""
@@ -114,6 +116,7 @@ class Mirror:
             clear()
         self._state = self._watch = self._poller = None
         self._halves.forget()
+        self._statistics.forget()
         return self.run_once()
 
     def close(self) -> None:
@@ -165,6 +168,7 @@ class Mirror:
             self._advance(state, watch, changes, begin_s)
             moved = watch.without_still_levels(changes)
             kinds = write(moved, state, histories, watch.meet(moved))
+        self._statistics.look(watch.rows())
         if not changes.polling and self._halves.look(known.name, begin_ms):
             kinds.add("transactions")
         if kinds and self._announcer is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ..models import SLOT_MS, ConsumerGroup, ConsumerOffset, Queue, RateHistory, ScheduleLevel
+from ..models import SLOT_MS, ConsumerGroup, ConsumerOffset, MirrorRow, Queue, RateHistory, ScheduleLevel
 from . import marks as lane_marks
 from .changes import Changes, is_system_topic
 from .marks import Mark
@@ -134,6 +134,15 @@ class Watch:
         self._levels(changes, samples, counting)
         self.as_of_ms = changes.as_of_ms
         return [self.rates.row(self.broker, key) for key in changed]
+
+    def rows(self) -> dict[type[MirrorRow], int]:
+        """How many rows there are of what is remembered singly."""
+        return {
+            Queue: len(self.ends),
+            ConsumerOffset: len(self.consumed),
+            ConsumerGroup: len(self.members),
+            RateHistory: len(self.rates.whole),
+        }
 
     def following_since_ms(self) -> int:
         """From when on silence is 0."""
