@@ -24,6 +24,7 @@ from console import queries
 from console.access.topics import NOTHING, VisibleTopics, looking
 from console.operations.reading import operation_page
 from console.queries import marks
+from console.queries.clock import simulated
 
 #: renderings at the same time; each may wait for the broker
 RENDER_THREADS = 3
@@ -275,7 +276,8 @@ fragments = Fragments()
 def _render(page: LivePage, language: str, sequence: int) -> Parts:
     with translation.override(language), looking(page.visible):
         html = render_to_string(page.template, {"data": page.read(), "sequence": sequence, "live": True})
-    return parts_of(html)
+        line = simulated()
+        return parts_of(html if line is None else html + render_to_string("live/clockline.html", {"simulated": line}))
 
 
 def _made(page: LivePage, language: str, sequence: int, kept: _Kept | None) -> _Kept:

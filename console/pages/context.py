@@ -18,11 +18,11 @@ def _simulated() -> dict[str, object]:
     line = simulated()
     if line is None:
         return {}
-    at_ms = line.at(real_now_ms())
+    answered_ms = real_now_ms()
     return {
         "simulated": line,
-        "simulated_ms": at_ms,
-        "simulated_now": datetime.fromtimestamp(at_ms / 1000, UTC),
+        "answered_ms": answered_ms,
+        "simulated_now": datetime.fromtimestamp(line.at(answered_ms) / 1000, UTC),
     }
 
 

@@ -16,13 +16,16 @@ export function span(ms) {
   return `${Math.floor(seconds / 86400)} d ${Math.floor(seconds / 3600) % 24} h`;
 }
 
-// The broker's clock; where it is simulated, the page says what it showed when the answer began, and its speed.
-const given = document.documentElement.dataset;
+// The broker's clock. Where it is simulated the page says by what line it runs, and live frames say so again when it has
+// leapt: a broker that was killed goes on from further ahead. The line is by the server's real clock, which the page
+// tells of the moment at which the answer began.
 const [navigation] = performance.getEntriesByType("navigation");
 const began = performance.timeOrigin + (navigation ? navigation.responseStart : 0);
+const ahead = began - Number(document.documentElement.dataset.answeredMs);
 
 function brokerNow(real) {
-  return given.clockSpeed ? Number(given.clockMs) + (real - began) * Number(given.clockSpeed) : real;
+  const line = document.getElementById("clockline")?.dataset;
+  return line ? Number(line.shownMs) + (real - ahead - Number(line.realMs)) * Number(line.speed) : real;
 }
 
 function write(element, text) {

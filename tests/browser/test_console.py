@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from django.test import Client
 from playwright.sync_api import BrowserContext, Route, expect
 from playwright.sync_api import TimeoutError as Late
 
 from broker.mirroring.announcer import Announcer
+from broker.mirroring.clockline import ClockLine, clock_file
+from console.queries.clock import real_now_ms
 from tests.browser.conftest import Web
 from tests.browser.opening import opened
 from tests.console.stage import HOSTILE, Stage
+
+NEW_YEAR_MS, HOUR_MS = 1_767_225_600_000, 3_600_000
 
 
 def test_hostile_messages_run_nothing(stage: Stage, web: Web, context: BrowserContext) -> None:
@@ -187,4 +194,21 @@ def test_a_topic_is_followed(stage: Stage, web: Web, context: BrowserContext, te
     expect(page.locator("#tail tbody")).to_contain_text(HOSTILE[0])
     assert page.locator("#tail tbody tr").count() <= 50
     assert page.evaluate("violations") == []
+    assert complaints == []
+
+
+def test_an_open_page_goes_on_from_where_a_simulated_clock_leapt(
+    stage: Stage, web: Web, context: BrowserContext, settings: Any, tmp_path: Path
+) -> None:
+    settings.VAR = tmp_path
+    line = ClockLine(60.0, NEW_YEAR_MS, real_now_ms())
+    clock_file().write(line)
+    page, complaints = opened(context, web.address + "/")
+    clocks = page.locator("#clock .m"), page.locator("#simulated .m")
+    for clock in clocks:
+        expect(clock).to_contain_text("2026-01-01 00:")
+    # as the mirror hears it of a broker that was killed: it goes on ahead of what it wrote down last
+    clock_file().write(replace(line, simulated_ms=NEW_YEAR_MS + 6 * HOUR_MS))
+    for clock in clocks:
+        expect(clock).to_contain_text("2026-01-01 06:")
     assert complaints == []
