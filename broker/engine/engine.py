@@ -30,7 +30,7 @@ from .store.reader import Reader
 from .store.retention import expire, oldest_expired
 from .store.simulation import admit
 from .store.store import Store
-from .store.ticket import BatchTicket, SyncJob, Ticket
+from .store.ticket import BatchTicket, Stored, SyncJob, Ticket
 from .store.upkeep import NO_ROOM, Upkeep, UpkeepJob
 from .timer.doors import TimerDoors
 from .timer.service import Timers
@@ -151,8 +151,7 @@ class Engine(Readable, TimerDoors, Changeable):
             self._refuse()
 
     def _check_takes(self) -> None:
-        if self._failure is not None or self._closed:
-            self._refuse()
+        self.check_open()
 
     def _refuse(self) -> None:
         if self._failure is not None:
@@ -176,17 +175,21 @@ class Engine(Readable, TimerDoors, Changeable):
         self._is_syncing = job is not None
         return job
 
-    def synced(self, job: SyncJob, error: OSError | None, now_ms: int) -> list[Ticket]:
+    def synced(self, job: SyncJob, error: OSError | None, now_ms: int, stored: Stored | None = None) -> list[Ticket]:
         """Take over a written batch: its tickets are durable and visible. After an error the store is FAILED for good:
-        a second sync may succeed although the data is gone, so none is tried."""
+        a second sync may succeed although the data is gone. ``stored`` hears of the tickets before the services do."""
         self._is_syncing = False
         if error is not None:
             self._fail(error)
         if self._failure is not None:
             return []
         tickets = self._store.synced(job)
-        for service, notes in job.notes.items():
-            service.synced(notes, now_ms)
+        try:
+            if stored is not None and tickets:
+                stored(tickets)
+        finally:
+            for service, notes in job.notes.items():
+                service.synced(notes, now_ms)
         return tickets
 
     def abandoned(self) -> list[Ticket]:

@@ -84,7 +84,7 @@ class Intake:
             half = (flag, sys_flag, born_ms, born_host, reconsume_times)
             return self.halves.begin(topic, queue_id, body, properties, half, now_ms, owner)
         if facts.timer:
-            sent = Sent(flag, sys_flag, born_ms, born_host, reconsume_times)
+            sent = tuple.__new__(Sent, (flag, sys_flag, born_ms, born_host, reconsume_times))
             ticket = self._parking.park(topic, queue_id, body, facts, sent, now_ms, owner)
             if ticket is not None:
                 return ticket

@@ -130,7 +130,8 @@ class Pump:
     def _synced(self, job: SyncJob, error: OSError | None) -> None:
         self._is_syncing = False
         now_ms = self._clock()
-        tickets = self._engine.synced(job, error, now_ms)
+        # where a thread writes, the disk is to work on while answers are written
+        tickets = self._engine.synced(job, error, now_ms, self._stored if self._is_inline else None)
         if error is not None:
             self._fail(f"writing the log failed: {error}", [*job.tickets, *self._engine.abandoned()])
             return
@@ -141,9 +142,9 @@ class Pump:
             self._idle.set()
             self.kick()
         else:
-            self._next_sync()  # the disk works on while answers are written
-        if tickets:
-            self._stored(tickets)
+            self._next_sync()
+            if tickets:
+                self._stored(tickets)
         arrivals = self._engine.take_arrivals()
         if arrivals:
             self._arrived(arrivals)

@@ -11,6 +11,7 @@ from typing import Protocol, cast
 from ..engine.store.ticket import Ticket
 from .codec import BINARY, LANGUAGES, Command, encode, encode_fields
 from .codes import PROTOCOL_VERSION, RESPONSE_FLAG, Answer
+from .recall import written as handle_written
 from .server import Connection
 
 REGION = "DefaultRegion"
@@ -18,8 +19,8 @@ REGION = "DefaultRegion"
 
 TRACE_FIELDS = {"MSG_REGION": REGION, "TRACE_ON": "true"}
 
-SendOwner = tuple[Connection, int, int] | tuple[Connection, int, int, bytes]
-"""Who waits for a message to be durable: connection, opaque, serialisation; of a timer also its recall handle."""
+SendOwner = tuple[Connection, int, int]
+"""Who waits for a message to be durable: connection, opaque, serialisation."""
 
 #: frame length, serialisation and header length, code, language, version, opaque, flag, remark length, ext length
 _START = Struct(">IIhbhiiii").pack
@@ -61,6 +62,9 @@ class StoredOwner(Protocol):
 class SendReplies:
     """Builds and writes the answers for the tickets of one sync."""
 
+    def __init__(self, broker_name: str) -> None:
+        self._broker_name = broker_name
+
     def write(self, tickets: Iterable[Ticket]) -> None:
         """Answers all that waited for these tickets."""
         written: dict[Connection, list[bytes]] = {}
@@ -69,11 +73,12 @@ class SendReplies:
             if owner is None:
                 continue
             if isinstance(owner, tuple):
-                connection, opaque, serialization, *handle = owner
+                connection, opaque, serialization = owner
+                handle = handle_of(ticket, self._broker_name) if ticket.is_timer else None
                 if serialization == BINARY:
-                    frame = binary_reply(ticket, opaque, handle[0] if handle else None)
+                    frame = binary_reply(ticket, opaque, handle)
                 else:
-                    frame = json_reply(ticket, opaque, handle[0] if handle else None)
+                    frame = json_reply(ticket, opaque, handle)
                 parts = written.get(connection)
                 if parts is None:
                     written[connection] = [frame]
@@ -89,12 +94,20 @@ class SendReplies:
         for ticket in tickets:
             owner = ticket.owner
             if isinstance(owner, tuple):
-                connection, opaque, serialization, *_ = owner
+                connection, opaque, serialization = owner
                 answer = Command(Answer.SYSTEM_ERROR, TRACE_FIELDS, b"", remark, RESPONSE_FLAG, opaque)
                 answer.serialization = serialization
                 connection.send(answer)
             elif owner is not None:
                 cast(StoredOwner, owner).refused(Answer.SYSTEM_ERROR, remark)
+
+
+def handle_of(ticket: Ticket, broker_name: str) -> bytes | None:
+    """The recall handle of a timer, None for one without a unique key."""
+    due_ms, unique_key = ticket.due_ms, ticket.unique_key
+    if due_ms is None or not unique_key:
+        return None
+    return handle_written(ticket.topic, broker_name, (due_ms - 1) // 1000 * 1000 + 1, unique_key)
 
 
 def binary_reply(ticket: Ticket, opaque: int, handle: bytes | None = None) -> bytes:

@@ -104,7 +104,7 @@ class BrokerService:
         self._gate: Gate | None = None
         self._tls = tls
         self._metrics_token = metrics_token
-        self._replies = SendReplies()
+        self._replies = SendReplies(config.broker_name)
         self._servers: list[Server] = []
         self._state: BrokerState | None = None
         self._pump: Pump | None = None

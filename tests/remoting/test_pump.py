@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import cast
 
 from broker.engine.engine import Engine
@@ -30,8 +31,11 @@ class Hand:
     def take_sync(self, now_ms: int) -> SyncJob | None:
         return SyncJob() if self.tickets else None
 
-    def synced(self, job: SyncJob, error: OSError | None, now_ms: int) -> list[Ticket]:
+    def synced(
+        self, job: SyncJob, error: OSError | None, now_ms: int, answer: Callable[[list[Ticket]], None]
+    ) -> list[Ticket]:
         tickets, self.tickets = self.tickets, []
+        answer(tickets)
         return tickets
 
     def take_arrivals(self) -> set[tuple[str, int]]:

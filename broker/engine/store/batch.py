@@ -127,7 +127,7 @@ def _index(store: Store, topic: str, parts: Parts, positions: Sequence[int], sto
         index.add_many(index.hashes_of(topic, parts.keys), positions, store_ms)
         return
     hashes, places = array("I"), []
-    for (_, unique_key, tags, keys, _, _), position in zip(parts.facts, positions, strict=True):
+    for (_, unique_key, tags, keys, _, _, _), position in zip(parts.facts, positions, strict=True):
         if unique_key:
             hashes.append(index.hash_of(f"{topic}#{unique_key}"))
             places.append(position)

@@ -33,6 +33,13 @@ _KEYS = re.compile(rb"[!-~]*+").fullmatch
 _MOMENTS = frozenset({TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELETE})
 #: How all of them begin.
 _MOMENT = "TIMER_DE"
+#: Well-formed properties in which nothing needs a closer look: at most one moment, in digits, no delay level, no
+#: schedule key, nothing that only the broker writes. Groups: unique key, tags, keys, name and digits of the moment.
+_USUAL = re.compile(
+    "(?:(?:UNIQ_KEY\x01([^\x02]*+)|TAGS\x01([^\x02]*+)|KEYS\x01([^\x02]*+)"
+    "|(?(4)(?!))(TIMER_DELAY_MS|TIMER_DELIVER_MS|TIMER_DELAY_SEC)\x01([0-9]{1,15}+)(?=\x02)"
+    "|(?!UNIQ_KEY\x01|TAGS\x01|KEYS\x01|DELAY\x01|TIMER_D|ESC_|__CRC32#)[^\x01\x02]++\x01[^\x02]*+)\x02)*+"
+).fullmatch
 
 
 #: Not a client's to say; the check sum is that of the record which it received and passes on.
@@ -42,7 +49,8 @@ _DROPPED = RESERVED | {CRC_PROPERTY}
 class Facts(NamedTuple):
     """What routing and indexing need. ``stored`` ends with the separator; ``delay_level`` 0 is none.
 
-    ``timer``: the properties as text if they ask for a moment (a delay level beats that), else empty.
+    ``timer``: the properties as text if they ask for a moment (a delay level beats that), else empty; ``moment``: name
+    and digits of the one property that asks for it, None where it takes more to understand them.
     """
 
     stored: bytes
@@ -51,6 +59,7 @@ class Facts(NamedTuple):
     keys: str | None
     delay_level: int = 0
     timer: str = ""
+    moment: tuple[str, str] | None = None
 
 
 def facts_of(raw: bytes) -> Facts:
@@ -65,6 +74,11 @@ def facts_of(raw: bytes) -> Facts:
     if text and text[-1] != "\x02":
         text += "\x02"
         raw += b"\x02"
+    usual = _USUAL(text)
+    if usual is not None:
+        unique_key, tags, keys, name, digits = usual.groups()
+        asked = (text, (name, digits)) if name is not None else ("", None)
+        return tuple.__new__(Facts, (raw, unique_key, tags, keys, 0, *asked))
     if _WELL_FORMED(text) is None:
         raise InvalidProperties
     if ("ESC_" in text or CRC_PROPERTY in text) and any(value_in(text, name) is not None for name in _DROPPED):

@@ -95,7 +95,7 @@ class Store:
         """Append one record to a queue that is known to be right. Raises DiskFull, StoreBusy; then nothing changed."""
         if self._pending_bytes > self._pending_limit_bytes:
             raise StoreBusy
-        stored, unique_key, tags, keys, _, _ = facts
+        stored, unique_key, tags, keys, _, _, _ = facts
         host = self.store_host
         name = self._names.get(topic) or self.name_of(topic)
         size = record_size(name, body, stored, born_host, host)

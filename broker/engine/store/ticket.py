@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..message import offset_message_id
@@ -21,6 +21,7 @@ class Ticket:
     __slots__ = (
         "conflict",
         "due_ms",
+        "is_timer",
         "owner",
         "position",
         "queue_id",
@@ -56,6 +57,8 @@ class Ticket:
         self.store_host = store_host
         self.due_ms = due_ms
         self.unique_key = unique_key
+        #: whether it waits in the wheel, so that it can be recalled
+        self.is_timer = False
         #: what became of a schedule key that was taken: "replaced", or "kept": then all is said of the timer that stays
         self.conflict: str | None = None
         #: False: there is nothing to wait for, ``synced`` will not return it
@@ -75,7 +78,7 @@ class Ticket:
             self.due_ms,
             self.unique_key,
         )
-        other.conflict, other.waits = self.conflict, self.waits
+        other.conflict, other.waits, other.is_timer = self.conflict, self.waits, self.is_timer
         return other
 
     @property
@@ -91,6 +94,10 @@ class Ticket:
     def offset_message_id(self) -> str:
         """RocketMQ's offset message id of the record."""
         return offset_message_id(self.store_host, self.position)
+
+
+#: Is told of tickets that are durable.
+Stored = Callable[[list[Ticket]], None]
 
 
 class BatchTicket(Ticket):

@@ -19,8 +19,6 @@ from ..store.facts import value_in
 
 Conflict = Literal["replace", "keep", "error"]
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}").fullmatch
-#: How the names of all properties about moments begin; how long a number can be that is no case for special care.
-_MOMENT, _USUAL_DIGITS = "TIMER_D", 15
 _LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
 #: Longest schedule key, in characters.
 KEY_LIMIT = 200
@@ -35,26 +33,13 @@ class Ask(NamedTuple):
     on_conflict: Conflict
 
 
-def usual_due_ms(text: str, now_ms: int) -> int | None:
-    """Return the moment asked for in the usual case, one property and nothing else about timers; None in any other.
-
-    It may be over, or too far.
-    """
-    if "ESC_" in text:
-        return None
-    at = text.find(_MOMENT)
-    if at < 0 or (at and text[at - 1] != "\x02") or text.find(_MOMENT, at + 1) >= 0:
-        return None
-    middle = text.find("\x01", at)
-    digits = text[middle + 1 : text.find("\x02", middle)]
-    if len(digits) > _USUAL_DIGITS or not (digits.isascii() and digits.isdigit()):
-        return None
-    name, value = text[at:middle], int(digits)
+def moment_ms(moment: tuple[str, str], now_ms: int) -> int:
+    """Return the moment that one property asks for, given by name and digits; it may be over, or too far."""
+    name, digits = moment
+    value = int(digits)
     if name == TIMER_DELIVER_MS:
         return value
-    if name == TIMER_DELAY_SEC:
-        return now_ms + value * 1000
-    return now_ms + value if name == TIMER_DELAY_MS else None
+    return now_ms + (value * 1000 if name == TIMER_DELAY_SEC else value)
 
 
 def ask_of(text: str, now_ms: int, max_delay_ms: int) -> Ask | None:

@@ -116,6 +116,7 @@ class Deletes:
             owner=owner, asked_topic=properties[REAL_TOPIC], asked_queue_id=int(properties[REAL_QUEUE_ID]),
             due_ms=due_ms,
         )  # fmt: skip
+        ticket.is_timer = True
         if victim is not None and cancels:
             self._core.claimed.add(victim.offset)
         self._note(Deleted(ticket.queue_offset, ticket.position, ticket.size, victim, cancels))

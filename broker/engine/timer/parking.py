@@ -19,7 +19,7 @@ from ..properties import (
 from ..store.facts import Facts, schedule_entry
 from ..store.ticket import Ticket
 from ..store.topics import TIMER_TOPIC
-from .asks import Ask, ask_of, due_ms_asked, usual_due_ms
+from .asks import Ask, ask_of, due_ms_asked, moment_ms
 from .core import Core
 from .deletes import Deletes
 from .keys import Keys
@@ -43,6 +43,7 @@ class Parking:
         self._deletes = deletes
         self._note = note
         self._store = core.store
+        self._config = core.store.config
         self._tails: dict[tuple[str, int], bytes] = {}
 
     def park(
@@ -50,8 +51,8 @@ class Parking:
     ) -> Ticket | None:
         """Park a message that asks for a moment; None if that is over: deliver it at once. Raises InvalidMessage,
         StoreRefused."""
-        config = self._store.config
-        due_ms = usual_due_ms(facts.timer, now_ms)
+        config = self._config
+        due_ms = moment_ms(facts.moment, now_ms) if facts.moment is not None else None
         if due_ms is not None and now_ms < due_ms <= now_ms + config.timer_max_delay_ms:
             core = self._core
             if core.pending + len(core.fresh) >= config.timer_max_pending or config.timer_max_per_slot:
@@ -69,13 +70,13 @@ class Parking:
 
     def check(self, text: str, now_ms: int) -> None:
         """Raise TimerIllegal unless a half message may ask for this when it is committed."""
-        ask = ask_of(text, now_ms, self._store.config.timer_max_delay_ms)
+        ask = ask_of(text, now_ms, self._config.timer_max_delay_ms)
         if ask is not None and ask.delete is not None:
             raise TimerIllegal("A message of a transaction cannot delete a timer; send the delete on its own.")
 
     def check_reach(self, due_ms: int, now_ms: int) -> None:
         """Raise TimerTooFar for a moment beyond the limit."""
-        if due_ms - now_ms > (limit_ms := self._store.config.timer_max_delay_ms):
+        if due_ms - now_ms > (limit_ms := self._config.timer_max_delay_ms):
             raise TimerTooFar(due_ms, limit_ms)
 
     def park_committed(
@@ -102,7 +103,7 @@ class Parking:
 
     def check_room(self, due_ms: int) -> None:
         """Raise TimerFlowControl if no more timers may wait, in all or in this second."""
-        core, config = self._core, self._store.config
+        core, config = self._core, self._config
         if core.pending + len(core.fresh) >= config.timer_max_pending:
             raise TimerFlowControl(f"{core.pending:,} timers are pending, the limit is {config.timer_max_pending:,}.")
         most = config.timer_max_per_slot
@@ -148,20 +149,23 @@ class Parking:
         if len(stored) + _RESERVE_BYTES > _STORED_LIMIT_BYTES:
             raise PropertiesTooLarge(len(facts.stored), _STORED_LIMIT_BYTES - _RESERVE_BYTES - 350)
         store = self._store
+        new = tuple.__new__  # one call less for each of the two named tuples
         unique_key, tags = facts.unique_key, facts.tags
         flag, sys_flag, born_ms, born_host, reconsume_times = sent
         ticket = store.append(
-            TIMER_TOPIC, 0, body, Facts(stored, unique_key, tags, facts.keys), store.tags_code(tags) if tags else 0,
-            flag, sys_flag, born_ms, born_host, now_ms, reconsume_times,
+            TIMER_TOPIC, 0, body, new(Facts, (stored, unique_key, tags, facts.keys, 0, "", None)),
+            store.tags_code(tags) if tags else 0, flag, sys_flag, born_ms, born_host, now_ms, reconsume_times,
             half_position or 0, owner=owner, asked_topic=topic, asked_queue_id=queue_id, due_ms=due_ms,
             also_key=schedule_entry(topic, key) if key is not None else None,
         )  # fmt: skip
-        timer = Parked(
-            ticket.queue_offset, ticket.position, ticket.size, due_ms, topic, unique_key, key,
+        ticket.is_timer = True
+        position = ticket.position
+        timer = new(Parked, (
+            ticket.queue_offset, position, ticket.size, due_ms, topic, unique_key, key,
             -1 if replaced is None else replaced.position,
-        )  # fmt: skip
+        ))  # fmt: skip
         core = self._core
-        core.fresh[timer.position] = timer
+        core.fresh[position] = timer
         if replaced is not None:
             core.claimed.add(replaced.offset)
             self._note(Replaced(timer, replaced))
@@ -188,7 +192,7 @@ class Parking:
             owner, topic, queue_id, holder.offset, holder.position, holder.size, now_ms, self._store.store_host,
             holder.due_ms, holder.unique_key,
         )  # fmt: skip
-        ticket.conflict = "kept"
+        ticket.conflict, ticket.is_timer = "kept", True
         ticket.waits = self._store.join(ticket)
         return ticket
 

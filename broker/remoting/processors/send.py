@@ -16,7 +16,6 @@ from ..codes import Answer, Request
 from ..errors import RequestRefused
 from ..fields import INT_MAX, text, whole
 from ..jsonsend import read_json_send
-from ..recall import written
 from ..sendheader import SendHeader, SendShortcut, read_send_header
 from ..sendreply import TRACE_FIELDS, SendReplies, reply_command
 from ..server import Connection, Express, Handler
@@ -36,10 +35,9 @@ class SendProcessor:
         self._state = state
         self._engine = state.engine
         self._shortcut = SendShortcut()
-        self._replies = SendReplies()
+        self._replies = SendReplies(state.config.broker_name)
         self._took = state.sends.took
         self._keys = UniqueKeys(pack_host(state.config.host, state.config.port), state.clock())
-        self._broker_name = state.config.broker_name
         self._added = {**TRACE_FIELDS, "CLUSTER": state.config.cluster_name}
         self._added_bytes = format_properties(self._added)
         #: who takes frames with another code the short way
@@ -89,19 +87,9 @@ class SendProcessor:
             return False  # nothing was written: the long way creates the topic, or refuses with the reason
         connection.serialization = serialization
         self._took(ticket.size)
-        if ticket.due_ms is not None:
-            if b"\x02DELAY\x01" not in properties and not properties.startswith(b"DELAY\x01"):
-                ticket.owner = self._named(ticket, ticket.owner)
-            if not ticket.waits:
-                self._replies.write([ticket])
+        if not ticket.waits:
+            self._replies.write([ticket])
         return True
-
-    def _named(self, ticket: Ticket, owner: object) -> object:
-        """Who waits for a timer, with its recall handle."""
-        if not isinstance(owner, tuple) or ticket.due_ms is None or not ticket.unique_key:
-            return owner
-        named_ms = (ticket.due_ms - 1) // 1000 * 1000 + 1
-        return (*owner, written(ticket.topic, self._broker_name, named_ms, ticket.unique_key))
 
     def _first_of_its_kind(self, connection: Connection, frame: bytes) -> bool:
         """Reads a send in full and remembers its shape for the short way; the caller goes the long way."""
@@ -161,9 +149,6 @@ class SendProcessor:
             now_ms=now_ms, owner=owner if waits else None,
         )  # fmt: skip
         self._took(ticket.size)
-        if ticket.due_ms is not None and properties.get("DELAY", "0") in ("", "0"):
-            owner = self._named(ticket, owner)
-            ticket.owner = owner if waits else None
         if not waits or not ticket.waits:
             # the sender chose not to wait for the disk, or there is nothing new on it: it is answered now, the message
             # goes its way all the same
