@@ -19,8 +19,21 @@ function move(step) {
 }
 
 // Every digit asks for a preview at most: what it does is said there before anything is done.
+const acting = () => [
+  ...document.querySelectorAll("main button[name=kind]:not(:disabled), main form[action*=undo] button:not(:disabled)"),
+].slice(0, 9);
+
 function act(number) {
-  document.querySelectorAll("main button[name=kind]:not(:disabled), main form[action*=undo] button:not(:disabled)")[number - 1]?.click();
+  acting()[number - 1]?.click();
+}
+
+// Each says its digit. A counter of the style would begin anew in every sheet: what is sized by itself counts by itself.
+function sayDigits() {
+  const all = acting();
+  for (const old of document.querySelectorAll("main [data-digit]")) if (!all.includes(old)) delete old.dataset.digit;
+  all.forEach((button, at) => {
+    if (button.dataset.digit !== String(at + 1)) button.dataset.digit = at + 1;
+  });
 }
 
 const choices = {
@@ -53,4 +66,7 @@ function onKey(event) {
 
 export function startKeys() {
   document.addEventListener("keydown", onKey);
+  sayDigits();
+  const watched = { subtree: true, childList: true, attributeFilter: ["data-digit", "disabled"] };
+  new MutationObserver(sayDigits).observe(document.querySelector("main"), watched);
 }

@@ -12,7 +12,9 @@ function say(button) {
 }
 
 export function startTheme() {
-  for (const button of document.querySelectorAll("[data-theme-switch]")) {
+  const buttons = document.querySelectorAll("[data-theme-switch]");
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => buttons.forEach(say));
+  for (const button of buttons) {
     say(button);
     button.addEventListener("click", () => {
       const theme = current() === "dark" ? "light" : "dark";

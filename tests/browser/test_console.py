@@ -212,3 +212,14 @@ def test_an_open_page_goes_on_from_where_a_simulated_clock_leapt(
     for clock in clocks:
         expect(clock).to_contain_text("2026-01-01 06:")
     assert complaints == []
+
+
+def test_the_switch_of_themes_names_the_other_one(stage: Stage, web: Web, context: BrowserContext) -> None:
+    page, complaints = opened(context, web.address + "/")
+    switch = page.locator("[data-theme-switch]")
+    expect(switch).to_have_text("Dark")
+    page.emulate_media(color_scheme="dark")
+    expect(switch).to_have_text("Light")
+    switch.click()
+    expect(switch).to_have_text("Dark")
+    assert complaints == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 from playwright.sync_api import BrowserContext, Page, expect
@@ -103,3 +104,20 @@ def test_all_rows_of_a_page_are_chosen_at_once(stage: Stage, web: Web, context: 
     expect(page.locator("[data-select-count]")).to_have_text(str(rows))
     page.get_by_label("All rows of this page").uncheck()
     expect(page.locator("[data-select-count]")).to_have_text("")
+
+
+def test_each_button_says_the_digit_that_presses_it(stage: Stage, web: Web, context: BrowserContext) -> None:
+    fill(stage)
+    page, complaints = opened(context, web.address + "/timers/list/")
+    buttons = page.locator("main button[name=kind]")
+    expect(buttons).to_have_count(3)
+    for index, digit in enumerate("123"):
+        expect(buttons.nth(index)).to_have_attribute("data-digit", digit)
+    page.locator("#timers tbody input[type=checkbox]").first.check()
+    page.keyboard.press("2")
+    expect(page).to_have_url(re.compile("/operations/"))
+    assert Operation.objects.get().kind == "timers.reschedule"
+    page.goto(web.address + "/timers/")
+    expect(page.locator("#live")).to_contain_text("Live")
+    expect(page.locator("main button[name=kind]")).to_have_attribute("data-digit", "1")
+    assert complaints == []
