@@ -35,12 +35,12 @@ function options(host, found, width) {
     stroke: colour("--ink-3"), font: `11px ${style.fontFamily}`,
     grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 },
   };
+  const utc = (seconds) => uPlot.tzDate(new Date(seconds * 1000), "UTC"), day = uPlot.fmtDate("{YYYY}-{MM}-{DD} {HH}:{mm}");
   const made = {
-    width, height: HEIGHT,
-    tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "UTC"),
+    width, height: HEIGHT, tzDate: utc,
     cursor: { drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
     series: [
-      { label: host.dataset.wordWhen, value: "{YYYY}-{MM}-{DD} {HH}:{mm}" },
+      { label: host.dataset.wordWhen, value: (_, at) => (at == null ? "–" : day(utc(at))) },
       ...found.names.map((name, number) => ({
         label: label(name), stroke: colour(COLOURS[number % COLOURS.length]), width: 1.5, spanGaps: false,
         points: { show: false }, value: (_, value) => (value == null ? "–" : form(value)),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import zlib
 from collections.abc import Iterator
+from html import unescape
 from typing import Any
 
 import pytest
@@ -147,6 +149,15 @@ def test_a_record_that_is_gone_and_a_group_that_never_was(graves: Stage) -> None
     assert desk.start("dead_letters.send_back", gone, ACTOR, reason="try").results == {"gone": 1}
     nobody = queries.dead_letters("nobody", DeadLetterFilter())
     assert (nobody.rows, nobody.total) == ((), 0)
+
+
+def test_only_a_later_page_leads_to_the_first(graves: Stage, operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["console.queries.dead_letters"], "ROWS", 2)
+    monkeypatch.setattr("console.queries.dead_letter_reading.STEP", 2)
+    first = operator.get("/dead-letters/of/billing/").content.decode()
+    following = re.search(r'rel="next" href="([^"]*)"', first)
+    assert following and "First page" not in first
+    assert "First page" in operator.get("/dead-letters/of/billing/" + unescape(following[1])).content.decode()
 
 
 def test_filters_and_pages_are_exact(graves: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
