@@ -65,17 +65,17 @@ def faults_of(page: Page, shot: Path | None = None) -> list[str]:
     page.evaluate("document.querySelectorAll('main details').forEach((e) => (e.open = true))")
     page.evaluate(AXE_SCRIPT)
     found = [f"light: {text}" for text in judged(page, "light", shot)]
-    page.emulate_media(color_scheme="dark")
-    found += [f"dark: {text}" for text in judged(page, "dark", shot, COLOURS)]
-    page.emulate_media(color_scheme="light", forced_colors="active")
-    found += [f"forced colours: {text}" for text in judged(page, "forced", shot, COLOURS)]
-    page.emulate_media(color_scheme="light", forced_colors="none")
     page.set_viewport_size(TELEPHONE)
     found += [f"320 px: {text}" for text in judged(page, "320", shot)]
     found += [f"320 px: beyond the edge: {text}" for text in page.evaluate(TOO_WIDE)[:3]]
     if page.evaluate("document.documentElement.scrollWidth") > TELEPHONE["width"]:
         found.append("320 px: the page scrolls sideways")
     page.set_viewport_size(DESK)
+    page.emulate_media(color_scheme="dark")
+    found += [f"dark: {text}" for text in judged(page, "dark", shot, COLOURS)]
+    page.emulate_media(color_scheme="light", forced_colors="active")
+    found += [f"forced colours: {text}" for text in judged(page, "forced", shot, COLOURS)]
+    page.emulate_media(color_scheme="light", forced_colors="none")
     return found + [f"violation: {text}" for text in page.evaluate("violations")]
 
 
