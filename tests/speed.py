@@ -1,0 +1,73 @@
+"""Which tests take minutes, and which begin first. `make test-slow` runs the slow ones, `make test` the others.
+
+What is slow starts browsers, Spark, workers and whole servers, kills them, cuts their power, or tries many thousands
+of courses. Places are folders and files below tests/; a test is at the first place that holds it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+#: longest first: no core waits for the other at the end
+SLOW = (
+    "browser/test_access.py",
+    "outbox/test_agreement.py",
+    "spark/test_cluster.py",
+    "spark/test_run.py",
+    "host/test_make_run.py",
+    "spark/test_follow.py",
+    "browser",
+    "spark",
+    "host",
+    "crash",
+    "demo",
+    "outbox",
+    "properties",
+    "redisson/test_transfer.py",
+    "redisson/test_reliable_ends.py",
+    "redisson/test_reliable.py",
+    "redisson/test_cluster.py",
+    "redisson/test_lost_answers.py",
+    "redisson/test_bounds.py",
+    "redisson/test_hosted.py",
+    "redisson/test_kill.py",
+    "console/test_dashboards_hostile.py",
+    "console/test_hostile_rows.py",
+    "console/test_queries_cost.py",
+    "mirror/test_killed.py",
+    "checkback/test_worker.py",
+)
+#: of the others the same: long files, and folders that have longer ones than the rest
+LONG = (
+    "interop/test_java_clients.py",
+    "interop/test_pop.py",
+    "interop/test_mqadmin.py",
+    "interop/test_access.py",
+    "interop/test_proxy.py",
+    "interop/test_go_house.py",
+    "interop/test_transactions_page.py",
+    "interop/test_go_consumers.py",
+    "console",
+    "redisson",
+    "house",
+    "checkback",
+    "api",
+    "remoting",
+)
+
+
+def is_slow(path: Path) -> bool:
+    """Whether `make test-slow` runs the tests of this file."""
+    return _place(path, SLOW) < len(SLOW)
+
+
+def turn(path: Path) -> tuple[int, int]:
+    """What to sort files by, so that long ones begin first."""
+    return _place(path, SLOW), _place(path, LONG)
+
+
+def _place(path: Path, places: tuple[str, ...]) -> int:
+    """The number of the first place that holds a file, or how many there are."""
+    return next((number for number, name in enumerate(places) if path.is_relative_to(HERE / name)), len(places))
