@@ -11,7 +11,7 @@ from pathlib import Path
 
 from broker.remoting.client import RemotingClient
 from broker.remoting.codec import Command
-from tests.interop.jars import cache_directory
+from tests.interop.jars import cache_directory, made_once
 from tests.interop.programs import Event, Program, Sender
 from tests.interop.servers import Server
 
@@ -33,17 +33,15 @@ def binary() -> Path:
     sources = sorted([*SOURCES.glob("*.go"), *SOURCES.glob("go.*")])
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
     built = cache_directory() / f"go-{digest}" / "interop"
-    if not built.exists():
-        built.parent.mkdir(parents=True, exist_ok=True)
-        new = built.with_name(f"interop-{os.getpid()}")
-        build = subprocess.run(
-            [go, "build", "-mod=readonly", "-o", str(new), "."],
-            cwd=SOURCES, env={**os.environ, "CGO_ENABLED": "0"}, capture_output=True, text=True,
-            timeout=BUILD_TIMEOUT_S, check=False,
-        )  # fmt: skip
-        if build.returncode != 0:
-            raise GoMissing(f"go build failed ({build.returncode}): {build.stderr[-2000:]}")
-        new.rename(built)
+    with made_once(built.parent) as is_wanted:
+        if is_wanted:
+            build = subprocess.run(
+                [go, "build", "-mod=readonly", "-o", str(built), "."],
+                cwd=SOURCES, env={**os.environ, "CGO_ENABLED": "0"}, capture_output=True, text=True,
+                timeout=BUILD_TIMEOUT_S, check=False,
+            )  # fmt: skip
+            if build.returncode != 0:
+                raise GoMissing(f"go build failed ({build.returncode}): {build.stderr[-2000:]}")
     return built
 
 

@@ -6,10 +6,13 @@ marks a finished copy. Nothing is skipped when Java or a jar is missing: the cal
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,17 +59,31 @@ def tool(name: str) -> str:
     return found
 
 
+@contextmanager
+def made_once(target: Path) -> Iterator[bool]:
+    """Whether this directory is still to be filled; of processes that want it at once one does, the others wait."""
+    complete = target / ".complete"
+    if complete.exists():
+        yield False
+        return
+    target.mkdir(parents=True, exist_ok=True)
+    with target.with_name(f"{target.name}.lock").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        is_wanted = not complete.exists()
+        yield is_wanted
+        if is_wanted:
+            complete.touch()
+
+
 def library(version: str) -> Path:
     """Directory with all jars of one version, copied by Maven on first use."""
     release = RELEASES[version]
     target = cache_directory() / f"{release.product}-{version}"
-    if not (target / ".complete").exists():
-        pom = JAVA_SOURCES / release.pom / "pom.xml"
-        run(
-            [tool("mvn"), "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={target}"],
-            COPY_TIMEOUT_S,
-        )
-        (target / ".complete").touch()
+    with made_once(target) as is_wanted:
+        if is_wanted:
+            pom = str(JAVA_SOURCES / release.pom / "pom.xml")
+            copy = ["dependency:copy-dependencies", f"-DoutputDirectory={target}"]
+            run([tool("mvn"), "-q", "-B", "-f", pom, *copy], COPY_TIMEOUT_S)
     return target
 
 
@@ -77,10 +94,9 @@ def classpath(version: str) -> str:
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
     jars = f"{library(version)}/*"
     classes = cache_directory() / f"classes-{version}-{digest}"
-    if not (classes / ".complete").exists():
-        classes.mkdir(parents=True, exist_ok=True)
-        run([tool("javac"), "-nowarn", "-d", str(classes), "-cp", jars, *map(str, sources)], COMPILE_TIMEOUT_S)
-        (classes / ".complete").touch()
+    with made_once(classes) as is_wanted:
+        if is_wanted:
+            run([tool("javac"), "-nowarn", "-d", str(classes), "-cp", jars, *map(str, sources)], COMPILE_TIMEOUT_S)
     return f"{classes}:{jars}"
 
 
