@@ -154,6 +154,35 @@ async def test_a_list_goes_on_from_its_cursor(peer: Peer) -> None:
     assert [timer["dueMs"] for timer in part["items"]] == [base_ms + 700, base_ms + 1400]
 
 
+async def test_a_long_list_lets_others_have_their_answer_and_is_whole(peer: Peer) -> None:
+    base_ms, count = now_ms() + HOUR_MS, 500
+    await asyncio.gather(
+        *(send_timer(peer, number, at_ms=base_ms + number, more="KEYS\x01batch\x02") for number in range(count))
+    )
+    answered: list[str] = []
+
+    async def list_all() -> dict[str, Any]:
+        page = await listed(peer, limit="1000")
+        answered.append("list")
+        return page
+
+    async def ask_how_it_goes() -> None:
+        await asked(peer, Request.GET_TIMER_STATUS)
+        answered.append("status")
+
+    page, _ = await asyncio.gather(list_all(), ask_how_it_goes())
+    assert answered == ["status", "list"]
+    assert [timer["dueMs"] for timer in page["items"]] == [base_ms + number for number in range(count)]
+    assert (page["cursor"], page["complete"]) == (None, True)
+    assert all(timer["handle"] for timer in page["items"])
+    part = await listed(peer, limit="300")
+    assert (len(part["items"]), part["complete"]) == (300, True)
+    rest = await listed(peer, limit="300", cursor=part["cursor"])
+    assert part["items"] + rest["items"] == page["items"]
+    named = await listed(peer, limit="50", key="batch")
+    assert len(named["items"]) == 50, "one that names a key has no cursor"
+
+
 @pytest.mark.parametrize(
     ("code", "ext"),
     [

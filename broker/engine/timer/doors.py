@@ -9,7 +9,10 @@ from .asks import checked_key
 from .service import Timers
 from .steering import Action, Outcome, Target
 
-__all__ = ["Action", "Outcome", "Target", "TimerDoors", "checked_key"]
+__all__ = ["UNITS_PER_ANSWER", "Action", "Outcome", "Target", "TimerDoors", "checked_key"]
+
+#: Units looked at for one answer: half a second at most.
+UNITS_PER_ANSWER = 20_000
 
 
 class TimerDoors:
@@ -25,11 +28,13 @@ class TimerDoors:
         topic: str | None = None,
         key: str | None = None,
         limit: int = 100,
+        units: int = UNITS_PER_ANSWER,
         cursor: str | None = None,
         now_ms: int,
     ) -> dict[str, Any]:
-        """Return pending timers by due time, then arrival (14002); items lack ``handle``: the caller adds it."""
-        return self.timers.listing.page(from_ms, to_ms, topic, key, limit, cursor, now_ms)
+        """Return pending timers by due time, then arrival (14002); items lack ``handle``: the caller adds it.
+        ``units`` of the timer log are looked at, about: what was found among them comes with a cursor to go on."""
+        return self.timers.listing.page(from_ms, to_ms, topic, key, limit, units, cursor, now_ms)
 
     def timer_wheel(self, from_ms: int, to_ms: int, step_ms: int, now_ms: int) -> dict[str, Any]:
         """Return what is due by steps (14003). Raises ValueError for more than 2,000 steps, or steps below 1,000 ms."""

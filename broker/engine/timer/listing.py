@@ -18,10 +18,9 @@ from .log import MAGIC_DELETE, MAGIC_ROLL
 from .moments import HOUR_MS, second_of
 from .parked import number_of
 
-#: Units looked at for one answer, and listings kept to go on with.
-_UNITS_PER_ANSWER = 20_000
+#: Listings kept to go on with.
 _KEPT_LISTINGS = 8
-_PORTION = 512
+_PORTION = 128
 #: Topics in which a schedule key is looked for if none is named.
 _TOPICS_TRIED = 200
 MOST_ITEMS = 1_000
@@ -42,9 +41,18 @@ class Listing:
         self._begun: dict[tuple[object, ...], tuple[Iterator[Portion], list[tuple[int, int, int, int, int]]]] = {}
 
     def page(
-        self, from_ms: int, to_ms: int, topic: str | None, key: str | None, limit: int, cursor: str | None, now_ms: int
+        self,
+        from_ms: int,
+        to_ms: int,
+        topic: str | None,
+        key: str | None,
+        limit: int,
+        units: int,
+        cursor: str | None,
+        now_ms: int,
     ) -> dict[str, Any]:
-        """Return the body of request 14002. ``cursor``: of the answer before; one that is none starts anew."""
+        """Return the body of request 14002, with up to ``limit`` timers among about so many units. ``cursor``: of the
+        answer before; one that is none starts anew."""
         limit = min(max(limit, 1), MOST_ITEMS)
         after = _read_cursor(cursor)
         if key:
@@ -59,7 +67,7 @@ class Listing:
         scanned, complete = 0, False
         while len(items) < limit:
             if not left:
-                if scanned >= _UNITS_PER_ANSWER:
+                if scanned >= units:
                     break
                 portion = next(portions, None)
                 if portion is None:

@@ -12,6 +12,7 @@ from .log import MAGIC_DELETE, MAGIC_ROLL
 from .moments import HOUR_MS, second_of
 
 MOST_BUCKETS = 2_000
+_MINUTE_MS = 60_000
 #: Next rolls shown, herds named, units of a herd looked at for its topics.
 _ROLLS_SHOWN, _HERDS_SHOWN, _HERD_SAMPLE = 20, 20, 2_000
 _USED_LOOKED_AT = 5_000
@@ -32,15 +33,12 @@ class Views:
         """Return (start, count) of each step that is not empty."""
         core = self._core
         counts: Counter[int] = Counter()
-        if step_ms % 60_000 == 0 and from_ms % 60_000 == 0:
-            this, steps = now_ms // 60_000, (to_ms - 1 - from_ms) // step_ms + 1
-            end = (from_ms + steps * step_ms) // 60_000
-            for minute, count in _between(core.minutes, max(this + 1, from_ms // 60_000), end):
-                counts[(minute * 60_000 - from_ms) // step_ms] += count
-            self._count_seconds(counts, max(from_ms, now_ms), min(to_ms, (this + 1) * 60_000), from_ms, step_ms)
-        else:
-            end_ms = min(to_ms, (core.furthest + 2) * 1000)
-            self._count_seconds(counts, max(from_ms, now_ms), end_ms, from_ms, step_ms)
+        begin_ms, end_ms = max(from_ms, now_ms), min(to_ms, (core.furthest + 2) * 1000)
+        if step_ms >= _MINUTE_MS:
+            next_minute_ms = (now_ms // _MINUTE_MS + 1) * _MINUTE_MS
+            end_ms = min(end_ms, next_minute_ms)
+            self._count_minutes(counts, max(next_minute_ms, from_ms), to_ms, from_ms, step_ms)
+        self._count_seconds(counts, begin_ms, end_ms, from_ms, step_ms)
         low = now_ms // HOUR_MS
         for rest, count in core.roll_counts.items():
             hour = low + (rest - low) % core.reach.rolls
@@ -48,14 +46,22 @@ class Views:
         last = (to_ms - 1 - from_ms) // step_ms
         return [(from_ms + n * step_ms, counts[n]) for n in sorted(counts) if 0 <= n <= last and counts[n] > 0]
 
+    def _count_minutes(self, counts: Counter[int], begin_ms: int, to_ms: int, from_ms: int, step_ms: int) -> None:
+        """Count minute by minute to the end of the last step; second by second only those that two steps share."""
+        steps = (to_ms - 1 - from_ms) // step_ms + 1
+        end = (from_ms + steps * step_ms - 1) // _MINUTE_MS + 1
+        for minute, count in _between(self._core.minutes, begin_ms // _MINUTE_MS, end):
+            start_ms = minute * _MINUTE_MS
+            step = (start_ms - from_ms) // step_ms
+            if step == (start_ms + _MINUTE_MS - 1000 - from_ms) // step_ms:
+                counts[step] += count
+            else:
+                self._count_seconds(counts, start_ms, start_ms + _MINUTE_MS, from_ms, step_ms)
+
     def _count_seconds(self, counts: Counter[int], begin_ms: int, end_ms: int, from_ms: int, step_ms: int) -> None:
         """Count slot by slot, each where it ends: whole seconds, which people choose, then stand in their own step."""
-        wheel, second, until = self._core.wheel, second_of(begin_ms), second_of(end_ms) - 1
-        while second <= until and (used := wheel.next_used(second, until)) is not None:
-            slot = wheel.get(used)
-            if slot is not None:
-                counts[((used + 1) * 1000 - from_ms) // step_ms] += slot.number - slot.rolls
-            second = used + 1
+        for second, number, rolls in self._core.wheel.numbers(second_of(begin_ms), second_of(end_ms) - 1):
+            counts[((second + 1) * 1000 - from_ms) // step_ms] += number - rolls
 
     def wheel(self, from_ms: int, to_ms: int, step_ms: int, now_ms: int) -> dict[str, Any]:
         """Return the body of request 14003."""

@@ -159,6 +159,20 @@ class Wheel:
             at = stop
         return None
 
+    def numbers(self, begin: int, until: int) -> Iterator[tuple[int, int, int]]:
+        """Yield (second, number, rolls) of the used slots in ``begin``..``until`` (both included), in no order."""
+        yield from [(s.second, s.number, s.rolls) for s in self.displaced.values() if begin <= s.second <= until]
+        second, stop = begin, min(until, begin + self.places - 1)
+        while second <= stop:
+            at = second % self.places * SLOT_SIZE
+            block = at // BLOCK_BYTES
+            end = min((block + 1) * BLOCK_BYTES, len(self.raw), at + (stop - second + 1) * SLOT_SIZE)
+            if self._written[block]:
+                for found, _, _, number, rolls in SLOT.iter_unpack(self.raw[at:end]):
+                    if begin <= found <= until and found:
+                        yield found, number, rolls
+            second += (end - at) // SLOT_SIZE
+
     def number_of(self, second: int) -> int:
         """Return the number a second's slot says, 0 without one."""
         slot = self.get(second)

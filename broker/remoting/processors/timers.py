@@ -9,7 +9,7 @@ from typing import Any
 from ...engine.errors import StoreRefused, TopicNotFound
 from ...engine.message import parse_offset_message_id
 from ...engine.store.ticket import Ticket
-from ...engine.timer.doors import Action, Outcome, Target
+from ...engine.timer.doors import UNITS_PER_ANSWER, Action, Outcome, Target
 from ..codec import Command
 from ..codes import Answer, Request
 from ..errors import RequestRefused
@@ -19,11 +19,13 @@ from ..recall import BadHandle, RecallHandle, read_handle, written
 from ..sendreply import REGION
 from ..server import Connection, Handler
 from ..state import BrokerState
-from ..timerrequests import Steering, read_listing, read_paused, read_range, read_steering, read_target
+from ..timerrequests import Listing, Steering, read_listing, read_paused, read_range, read_steering, read_target
 from ..timerrequests import Target as NamedTarget
 
-#: Targets steered before others get their turn: each looks things up on disk.
+#: Targets steered, or timers listed, before others get their turn: each looks things up on disk.
 _AT_ONCE = 32
+#: Units looked at for a list before others get their turn: some two milliseconds.
+_UNITS_AT_ONCE = 256
 
 
 class TimerProcessor:
@@ -126,15 +128,31 @@ class TimerProcessor:
 
     # looking
 
-    def _list(self, _: Connection, request: Command) -> Command:
-        wanted = read_listing(request.ext)
+    def _list(self, connection: Connection, request: Command) -> Command | None:
+        self._list_some(connection, request, read_listing(request.ext), None)
+        return None
+
+    def _list_some(
+        self, connection: Connection, request: Command, wanted: Listing, found: dict[str, Any] | None
+    ) -> None:
+        """A portion at a time: a page may have to look at all that fires in an hour, and no timer waits for that."""
+        left = wanted.limit - (len(found["items"]) if found else 0)
         page = self._engine.timers_list(
-            wanted.from_ms, wanted.to_ms - 1, topic=wanted.topic, key=wanted.key, limit=wanted.limit,
-            cursor=wanted.cursor, now_ms=self._state.clock(),
+            wanted.from_ms, wanted.to_ms - 1, topic=wanted.topic, key=wanted.key,
+            limit=left if wanted.key else min(left, _AT_ONCE),  # those with a key have no cursor
+            units=_UNITS_AT_ONCE, cursor=found["cursor"] if found else wanted.cursor, now_ms=self._state.clock(),
         )  # fmt: skip
         for timer in page["items"]:
             self._add_handle(timer)
-        return request.answer(body=json_body(page))
+        if found:
+            page["items"] = found["items"] + page["items"]
+            page["scanned"] += found["scanned"]
+        is_full = len(page["items"]) >= wanted.limit
+        if page["cursor"] is None or is_full or page["scanned"] >= UNITS_PER_ANSWER:
+            page["complete"] = page["cursor"] is None or is_full
+            connection.send(request.answer(body=json_body(page)))
+        elif connection.is_open:
+            asyncio.get_running_loop().call_soon(self._list_some, connection, request, wanted, page)
 
     def _life(self, _: Connection, request: Command) -> Command:
         target = self._target(read_target(request.body))
