@@ -76,8 +76,8 @@ class Pump:
         return self._has_failed
 
     def is_writing(self) -> bool:
-        """True while the other thread writes."""
-        return self._is_syncing
+        """True while something waits to be written, or the other thread writes it."""
+        return self._is_syncing or self._is_kicked
 
     def start(self) -> None:
         """Begins to tick and to keep up."""

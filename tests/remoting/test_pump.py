@@ -100,3 +100,15 @@ async def test_messages_that_wait_do_not_put_the_next_tick_off() -> None:
 
     await asyncio.wait_for(keep_sending(), 2)
     pump.stop()
+
+
+async def test_it_is_writing_from_when_something_is_to_be_written() -> None:
+    """Whoever gives way to writers does so before the write has begun, not only while it goes on."""
+    hand = Hand()
+    pump = pump_of(hand)
+    assert not pump.is_writing()
+    pump.kick()
+    assert pump.is_writing()
+    await pump.drain()
+    assert not pump.is_writing()
+    pump.stop()
