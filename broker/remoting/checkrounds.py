@@ -24,9 +24,9 @@ logger = logging.getLogger(__name__)
 #: Questions in one slice: as many as take about this long.
 _SLICE_S = 0.0006
 _FEWEST, _MOST = 16, 256
-#: While something is written questions wait for so long, but not so often one after the other: disks may be slow. The
-#: loop sleeps a millisecond at least; so short a pause is over as soon as what was written wakes it.
-_WRITING_PAUSE_S = 0.0002
+#: While something is written questions wait for so long (the loop counts in milliseconds: less would be no pause), but
+#: not so often one after the other: disks may be slow.
+_WRITING_PAUSE_S = 0.001
 _MOST_PAUSES = 8
 #: A producer that does not read what it was sent is looked at again after so long.
 _HELD_PAUSE_S = 0.005
