@@ -188,8 +188,10 @@ def filled(count: int, root: Path) -> dict[str, float]:
 
 
 def copied(store: Path, root: Path) -> dict[str, float]:
-    """Copy a filled store, holes as holes; what the filling process told."""
+    """Copy a filled store, holes as holes; what the filling process told. Gigabytes on their way to the disk would be
+    measured as well: it is waited for."""
     subprocess.run(["cp", "-r", "--sparse=always", str(store), str(root)], check=True)
+    os.sync()
     return dict[str, float](json.loads(store.with_name(store.name + ".told").read_text().splitlines()[-1]))
 
 
