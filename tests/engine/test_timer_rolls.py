@@ -9,6 +9,7 @@ from broker.engine.testing.driver import Driver, open_engine
 from broker.engine.testing.powerloss import PowerLoss
 from broker.engine.testing.simulated import SimulatedFiles
 from broker.engine.timer.steering import Target
+from broker.engine.timer.wheel import Slot, Wheel
 
 HOUR_MS = 3_600_000
 SLOTS = 600
@@ -87,3 +88,34 @@ def test_a_far_timer_that_was_moved_within_its_hour_stays_in_the_list(wait_s: in
         driver.advance(10_000)
         page = driver.engine.timers_list(0, 1 << 50, now_ms=driver.clock.now_ms)
         assert [item["dueMs"] for item in page["items"]] == [moved_ms]
+
+
+def test_a_start_finds_the_place_of_far_timers_that_were_cancelled_without_going_through_all_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of 2,000 cancels behind the last checkpoint took six milliseconds of a start: all hours since 1970."""
+    files = SimulatedFiles()
+    driver = timers(files)
+    now_ms = driver.clock.now_ms
+    for number in range(8):
+        due_ms = now_ms + 3 * SLOTS * 1_000 + number
+        driver.send("orders", b"far", TIMER_DELIVER_MS=str(due_ms), UNIQ_KEY=f"U{number}")
+    driver.clock.advance(11_000)
+    driver.upkeep()
+    for number in range(6):
+        driver.engine.steer_timer("cancel", Target(unique_key=f"U{number}"), now_ms=driver.clock.now_ms)
+    driver.settle()
+    looked_at, get = [0], Wheel.get
+
+    def counted(wheel: Wheel, second: int) -> Slot | None:
+        looked_at[0] += 1
+        assert looked_at[0] < 10 * SLOTS, "more seconds than there are in the wheel"
+        return get(wheel, second)
+
+    monkeypatch.setattr(Wheel, "get", counted)
+    again = timers(files.crash(PowerLoss("kill")), clock=driver.clock)
+    assert again.engine.timers.core.pending == 2
+    assert sum(again.engine.timers.core.roll_counts.values()) == 2
+    monkeypatch.undo()
+    again.advance(3 * SLOTS * 1_000)
+    assert len(again.bodies("orders")) == 2

@@ -161,13 +161,14 @@ class Core:
         self.due.next_used = min(self.due.next_used, second)
         self.furthest = max(self.furthest, second)
 
-    def index_delete(self, position: int, size: int, victim: Parked, now_ms: int) -> None:
-        """Put a delete into the second of what it deletes, so that numbers are right and RocketMQ knows."""
+    def index_delete(self, position: int, size: int, victim: Parked, now_ms: int, first: int | None = None) -> None:
+        """Put a delete into the second of what it deletes, so that numbers are right and RocketMQ knows. ``first``: the
+        first second in which something may wait, if that is not the one to be read next."""
         second, now_second = second_of(victim.due_ms), now_ms // 1000
         magic, rolls = MAGIC_PLAIN | MAGIC_DELETE, 0
         slot = self.wheel.get(second)
         if slot is None or slot.number <= slot.rolls:
-            hour, begin = victim.due_ms // 3_600_000, min(now_second, self.due.read_second)
+            hour, begin = victim.due_ms // 3_600_000, min(now_second, self.due.read_second if first is None else first)
             # the first of them: what is counted in none later than the victim's own hides nothing that waits behind it
             for other in self.reach.roll_seconds(hour, begin, now_second + self.reach.slots):
                 found = self.wheel.get(other)

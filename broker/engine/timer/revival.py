@@ -195,7 +195,7 @@ class Revival:
         core.count_wheel(0)
 
     def _index_tail(self, now_ms: int) -> None:
-        core, known = self._core, self._kept.end_offset
+        core, known, first = self._core, self._kept.end_offset, self._kept.safe_second + 1
         if self._overflow:
             for timers in self._pending(known):
                 core.index(timers, now_ms)
@@ -206,7 +206,7 @@ class Revival:
             position = cancels if cancels >= 0 else echo
             victim = self._keys.at(position) if position is not None else None
             if victim is not None and victim.offset < known:
-                core.index_delete(message.position, message.size, victim, now_ms)
+                core.index_delete(message.position, message.size, victim, now_ms, first)
 
     def _drop_expired(self) -> None:
         """What lies before the queue's first entry is gone with its segment."""
