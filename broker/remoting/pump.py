@@ -55,6 +55,8 @@ class Pump:
         self._failed = failed
         self._is_inline = is_inline
         self._per_s = 1000 * speed
+        #: a clock for which the next tick would always be due already
+        self._is_fast = speed > 1
         self._loop = asyncio.get_running_loop()
         self._syncs: JobThread[SyncJob] = JobThread("sync", self._loop, self._synced)
         self._upkeeps: JobThread[UpkeepJob] = JobThread("upkeep", self._loop, self._upkept)
@@ -116,7 +118,10 @@ class Pump:
         self._is_kicked = False
         if self._is_syncing or self._has_failed or self._is_stopped:
             return
-        job = self._engine.take_sync(self._clock())
+        now_ms = self._clock()
+        if self._tick_timer is not None and now_ms >= self._tick_ms and not self._is_fast:
+            self._tick()  # what is due goes with the sync that begins now, not with the one after it
+        job = self._engine.take_sync(now_ms)
         if job is None:
             self._idle.set()
             return

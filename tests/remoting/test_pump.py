@@ -73,6 +73,21 @@ async def test_a_message_that_waits_longer_than_the_next_tick_makes_none() -> No
     pump.stop()
 
 
+async def test_what_is_due_goes_with_the_sync_that_begins() -> None:
+    hand = Hand()
+    hand.following_ms = BEGIN_MS + 400
+    pump = pump_of(hand)
+    pump.start()
+    hand.following_ms = BEGIN_MS + 800
+    hand.now_ms += 399
+    await answered(pump, hand, BEGIN_MS + 86_400_000)
+    assert len(hand.ticks) == 1
+    hand.now_ms += 1
+    await answered(pump, hand, BEGIN_MS + 86_400_000)
+    assert hand.ticks == [BEGIN_MS, BEGIN_MS + 400]
+    pump.stop()
+
+
 async def test_a_message_that_is_due_sooner_than_the_next_tick_has_its_own() -> None:
     hand = Hand()
     pump = pump_of(hand)
