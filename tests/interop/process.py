@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 PORT_ATTEMPTS = 50
+LOWEST_PORT = 12_000
 T = TypeVar("T")
 
 
@@ -138,14 +140,21 @@ class Child:
 
 
 def free_ports(count: int, *, below: int = 0) -> int:
-    """First of `count` loopback ports in a row that are free, with `below` more free ones before it."""
+    """First of `count` loopback ports in a row that are free, with `below` more free ones before it.
+
+    None of those that the kernel gives to whoever connects: a JVM listens seconds later, and clients of other tests
+    would have taken one by then.
+    """
     for _ in range(PORT_ATTEMPTS):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            first = int(probe.getsockname()[1])
+        first = random.randrange(LOWEST_PORT, first_given_port() - count)
         if all(is_free(port) for port in range(first - below, first + count)):
             return first
     raise ChildFailed(f"no {count + below} free ports in a row")
+
+
+def first_given_port() -> int:
+    """The lowest port that the kernel gives to a socket that asks for none."""
+    return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
 
 
 def is_free(port: int) -> bool:

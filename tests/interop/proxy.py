@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
 
 from tests.interop import jars
-from tests.interop.process import Child
+from tests.interop.process import Child, free_ports
 from tests.interop.servers import START_TIMEOUT_S, Server, says
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
 
 
 class Proxy:
     """ProxyStartup in cluster mode."""
 
     def __init__(self, server: Server, work: Path) -> None:
-        self._grpc_port, remoting_port = free_port(), free_port()
+        self._grpc_port, remoting_port = free_ports(1), free_ports(1)
         (work / "conf").mkdir(parents=True, exist_ok=True)
         settings = {
             "proxyMode": "CLUSTER",
