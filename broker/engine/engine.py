@@ -150,9 +150,6 @@ class Engine(Readable, TimerDoors, Changeable):
         if self._failure is not None or self._closed or self._upkeep.disk_ratio > self.config.disk_refuse_ratio:
             self._refuse()
 
-    def _check_takes(self) -> None:
-        self.check_open()
-
     def _refuse(self) -> None:
         if self._failure is not None:
             raise StoreFailed(f"Writing to disk failed ({self._failure}); restart the broker, it will check its log.")

@@ -41,6 +41,11 @@ def written(topic: str, broker: str, timestamp_ms: int, unique_key: str) -> byte
     return binascii.b2a_base64(raw, newline=False).translate(_URL_SAFE)
 
 
+def handle_of(topic: str, broker: str, due_ms: int, unique_key: str) -> bytes:
+    """The handle of a timer that is due then."""
+    return written(topic, broker, (due_ms - 1) // 1000 * 1000 + 1, unique_key)
+
+
 def read_handle(text: str) -> RecallHandle:
     """Read a handle, with or without padding, as Java does; raises BadHandle."""
     if not text or len(text) > LONGEST_HANDLE or not text.isascii():

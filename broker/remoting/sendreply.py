@@ -11,7 +11,7 @@ from typing import Protocol, cast
 from ..engine.store.ticket import Ticket
 from .codec import BINARY, LANGUAGES, Command, encode, encode_fields
 from .codes import PROTOCOL_VERSION, RESPONSE_FLAG, Answer
-from .recall import written as handle_written
+from .recall import handle_of
 from .server import Connection
 
 REGION = "DefaultRegion"
@@ -74,7 +74,9 @@ class SendReplies:
                 continue
             if isinstance(owner, tuple):
                 connection, opaque, serialization = owner
-                handle = handle_of(ticket, self._broker_name) if ticket.is_timer else None
+                handle = None
+                if ticket.is_timer and ticket.due_ms is not None and ticket.unique_key:
+                    handle = handle_of(ticket.topic, self._broker_name, ticket.due_ms, ticket.unique_key)
                 if serialization == BINARY:
                     frame = binary_reply(ticket, opaque, handle)
                 else:
@@ -100,14 +102,6 @@ class SendReplies:
                 connection.send(answer)
             elif owner is not None:
                 cast(StoredOwner, owner).refused(Answer.SYSTEM_ERROR, remark)
-
-
-def handle_of(ticket: Ticket, broker_name: str) -> bytes | None:
-    """The recall handle of a timer, None for one without a unique key."""
-    due_ms, unique_key = ticket.due_ms, ticket.unique_key
-    if due_ms is None or not unique_key:
-        return None
-    return handle_written(ticket.topic, broker_name, (due_ms - 1) // 1000 * 1000 + 1, unique_key)
 
 
 def binary_reply(ticket: Ticket, opaque: int, handle: bytes | None = None) -> bytes:

@@ -68,12 +68,12 @@ class TimerDoors:
 
         The outcome may be told when all its ``tickets`` are durable; without any it is already. Raises StoreRefused.
         """
-        self._check_takes()
+        self.check_open()
         return self.timers.steering.steer(action, target, due_ms, reason, now_ms, owner)
 
     def pause_timers(self, paused: bool, now_ms: int) -> dict[str, Any]:
         """Stop releasing or go on (14006); durable when it returns. Raises OSError."""
-        self._check_takes()
+        self.check_open()
         self.timers.pause(paused, now_ms)
         return {"paused": paused, "pending": self.timers.core.pending, "backlog": self.timers.backlog(now_ms)}
 
@@ -85,8 +85,8 @@ class TimerDoors:
         """Return RocketMQ's counts by real topic (61)."""
         return self.timers.metrics()
 
-    def _check_takes(self) -> None:
-        """Raise StoreFailed, StoreClosed unless the store takes records."""
+    def check_open(self) -> None:
+        """Raise StoreFailed or StoreClosed if nothing can be written any more."""
         raise StoreFailed
 
 

@@ -68,7 +68,7 @@ class Views:
         core = self._core
         buckets = self.buckets(from_ms, to_ms, step_ms, now_ms)
         sizes = self._sizes(buckets, from_ms, to_ms, step_ms, now_ms)
-        near = to_ms // 60_000
+        near = to_ms // _MINUTE_MS
         far = sum(core.minutes.values()) - sum(
             count for _, count in _between(core.minutes, min(core.minutes, default=near), near)
         )

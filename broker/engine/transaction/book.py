@@ -98,10 +98,7 @@ class Book:
         planned_ms = self.calendar.planned(due_ms)
         planned = array("q")
         for chunk, begin, end in self.halves.runs(offsets):
-            chunk.own()
-            chunk.checks[begin:end] = array("H", (checks,)) * (end - begin)
-            chunk.next_ms[begin:end] = array("q", (planned_ms,)) * (end - begin)
-            chunk.flags[begin:end] = bytes(end - begin)
+            chunk.count(slice(begin, end), checks, planned_ms)
             planned += chunk.offsets[begin:end]
         self.calendar.put_many(planned, planned_ms)
         self.note_checks(len(planned))

@@ -159,13 +159,9 @@ class Checker:
         planned_ms = book.calendar.planned(now_ms + book.interval_ms)
         planned = array("q")
         for chunk, begin, end in book.halves.runs(array("q", asked)):
-            chunk.own()
             for stretch in chunk.stretches(begin, end, DUE):
                 for part, count in equal(chunk.checks, stretch):
-                    length = part.stop - part.start
-                    chunk.checks[part] = array("H", (count + 1,)) * length
-                    chunk.flags[part] = bytes(length)
-                    chunk.next_ms[part] = array("q", (planned_ms,)) * length
+                    chunk.count(part, count + 1, planned_ms)
                     self._counts.append((chunk.offsets[part], count + 1))
                     planned += chunk.offsets[part]
         book.calendar.put_many(planned, planned_ms)

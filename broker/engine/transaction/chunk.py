@@ -40,6 +40,14 @@ class Chunk:
             self.offsets, self.positions, self.store_ms = self.offsets[:], self.positions[:], self.store_ms[:]
             self.next_ms, self.checks, self.groups = self.next_ms[:], self.checks[:], self.groups[:]
 
+    def count(self, part: slice, checks: int, next_ms: int) -> None:
+        """Note of some rows how often they were asked about by now, and when to look at them again."""
+        self.own()
+        length = part.stop - part.start
+        self.checks[part] = array("H", (checks,)) * length
+        self.next_ms[part] = array("q", (next_ms,)) * length
+        self.flags[part] = bytes(length)
+
     def columns(self) -> tuple[array[int], array[int], array[int], array[int], array[int], array[int], bytearray]:
         """Return all columns, offsets first."""
         return self.offsets, self.positions, self.store_ms, self.next_ms, self.checks, self.groups, self.flags

@@ -15,7 +15,7 @@ from ..codes import Answer, Request
 from ..errors import RequestRefused
 from ..fields import text
 from ..jsonbody import json_body
-from ..recall import BadHandle, RecallHandle, read_handle, written
+from ..recall import BadHandle, RecallHandle, handle_of, read_handle
 from ..sendreply import REGION
 from ..server import Connection, Handler
 from ..state import BrokerState
@@ -166,9 +166,8 @@ class TimerProcessor:
     def _add_handle(self, timer: dict[str, Any]) -> None:
         """The name that RocketMQ gave it, or would have."""
         key = timer["uniqueKey"]
-        named_ms = (timer["dueMs"] - 1) // 1000 * 1000 + 1
         broker = self._state.config.broker_name
-        timer["handle"] = written(timer["topic"], broker, named_ms, key).decode() if key else None
+        timer["handle"] = handle_of(timer["topic"], broker, timer["dueMs"], key).decode() if key else None
 
     def _wheel(self, _: Connection, request: Command) -> Command:
         return request.answer(body=json_body(self._engine.timer_wheel(*read_range(request.ext), self._state.clock())))
