@@ -10,7 +10,6 @@ import shutil
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
 import redis
 from django.test import Client
 from playwright.sync_api import Browser, Page, expect
@@ -117,6 +116,3 @@ def _made_of(operator: Client, address: str) -> dict[str, Any]:
         "place": answer.context["here"],
         "templates": sorted(name for name in names if (drawn.ROOT / name).exists()),
     }
-
-
-pytestmark = pytest.mark.slow

@@ -86,7 +86,6 @@ def faults(error: int, *, forever: bool, partial_bytes: int = 0):
         yield kind, lambda nth, kind=kind: Fault(kind, nth, error, forever, partial_bytes if kind == "write" else 0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("forever", [False, True], ids=["once", "forever"])
 @pytest.mark.parametrize(
     ("error", "partial_bytes"),

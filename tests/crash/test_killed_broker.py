@@ -31,12 +31,10 @@ sys.stdin.read()
 """
 
 
-@pytest.mark.slow
 def test_a_broker_killed_under_load_has_every_send_it_answered(tmp_path, say):
     say(kill_in_a_loop(tmp_path, cycles=4, seed=7))
 
 
-@pytest.mark.slow
 def test_a_broker_stopped_under_load_ends_cleanly_and_loses_nothing(tmp_path):
     root = tmp_path / "store"
     loads = []
@@ -57,7 +55,6 @@ def test_a_broker_stopped_under_load_ends_cleanly_and_loses_nothing(tmp_path):
     assert duplicates == 0
 
 
-@pytest.mark.slow
 def test_a_second_broker_on_the_same_store_is_refused_with_a_reason(tmp_path):
     root = tmp_path / "store"
     first = BrokerProcess(root)

@@ -9,7 +9,6 @@ import pytest
 from .powerloss import Campaign
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("flush", ["sync", "async"])
 def test_nothing_promised_is_lost_by_a_power_loss_at_any_write_boundary(flush, say):
     campaign = Campaign(random_losses=1, config={"flush": flush})

@@ -47,14 +47,12 @@ def attack(campaign: RotCampaign, seed: int, per_file: int, *, spare: str = "non
             raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
 
 
-@pytest.mark.slow
 def test_damage_to_our_store_costs_at_most_the_records_it_hit(say):
     campaign = our_store(seed=1)
     attack(campaign, seed=1, per_file=20)
     say(campaign.report("R6 (ours)"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["plain", "crc", "delay_levels"])
 def test_damage_to_a_store_of_apache_rocketmq_costs_at_most_the_records_it_hit(name, say):
     campaign = their_store(name)

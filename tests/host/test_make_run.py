@@ -31,8 +31,6 @@ STOP_ORDER = [
     "postgres",
 ]  # fmt: skip
 
-pytestmark = pytest.mark.slow
-
 
 class Home:
     """One `var/` with its ports, and `make` in it."""

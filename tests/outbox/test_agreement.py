@@ -20,7 +20,6 @@ from tests.interop.transactional_project import (
     outlast_many_checks,
 )
 
-pytestmark = pytest.mark.slow
 TOPIC = "orders"
 #: One statement of so many: together the three outcomes still meet most of them.
 STRIDE = 10

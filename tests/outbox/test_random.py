@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.outbox.random_transactions import gamble
 
 
-@pytest.mark.slow
 def test_some_hundred_random_transactions_keep_every_promise(tmp_path: Path, postgres: str) -> None:
     verdict = gamble(tmp_path, postgres, 400, 7, broker_kills=1)
     assert verdict.faults() == {}

@@ -100,7 +100,6 @@ def project(tmp_path: Path, postgres: str) -> Iterator[tuple[Path, dict[str, str
         connection.execute(f"DROP DATABASE {DATABASE} WITH (FORCE)")
 
 
-@pytest.mark.slow
 def test_another_project_installs_the_wheel_and_sends_by_its_transactions(
     python: Path, project: tuple[Path, dict[str, str], HalfBroker], tmp_path: Path
 ) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from .machine import EngineMachine
 
 
-@pytest.mark.slow
 def test_the_engine_and_its_model_never_differ(say):
     chosen = settings(
         max_examples=120,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
@@ -10,7 +9,6 @@ from .orderlymodel import OrderlyMachine
 from .popmodel import PopMachine
 
 
-@pytest.mark.slow
 def test_popping_and_its_model_never_differ(say):
     chosen = settings(
         max_examples=120,
@@ -24,7 +22,6 @@ def test_popping_and_its_model_never_differ(say):
     say("pops: 120 courses of up to 40 steps, 0 divergences")
 
 
-@pytest.mark.slow
 def test_popping_in_order_and_its_model_never_differ(say):
     chosen = settings(
         max_examples=120,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
@@ -46,7 +45,6 @@ class TransactionMachine(RuleBasedStateMachine):
             self.simulation.finish()
 
 
-@pytest.mark.slow
 def test_transactions_keep_every_promise_in_any_order(say):
     chosen = settings(
         max_examples=60,

@@ -22,7 +22,6 @@ def server(tmp_path: Path) -> Iterator[RealServer]:
     server.kill()
 
 
-@pytest.mark.slow
 def test_a_worker_moves_what_is_due_and_says_so(server: RealServer, tmp_path: Path) -> None:
     url = f"redis://:secret@127.0.0.1:{server.port}/1"
     status_url = f"redis://:secret@127.0.0.1:{server.port}/0"
@@ -46,7 +45,6 @@ def test_a_worker_moves_what_is_due_and_says_so(server: RealServer, tmp_path: Pa
     assert list(running_services(console.server)) == []
 
 
-@pytest.mark.slow
 def test_a_wrong_address_is_refused(server: RealServer, tmp_path: Path) -> None:
     status_url = f"redis://:secret@127.0.0.1:{server.port}/0"
     place = Place(tmp_path, status_url, 1, 1, {"ESCAPEMENT_REDISSON_URL": "http://127.0.0.1"})

@@ -120,7 +120,6 @@ def _length(client: redis.Redis) -> int:
             PAUSE.wait(0.01)
 
 
-@pytest.mark.slow
 def test_nothing_is_lost_or_doubled_by_kills(tmp_path: Path) -> None:
     run(tmp_path, 8, seed=1)
 
