@@ -70,7 +70,7 @@ class Load:
 def measure(options: Namespace, at: str) -> Section:
     """Both brokers, part by part."""
     quick = options.quick
-    seconds, herds, accepted, rounds = (5, (20_000,), 20_000, 1) if quick else (20, (200_000, 500_000), 60_000, 3)
+    seconds, herds, accepted, rounds = (5, (20_000,), 20_000, 1) if quick else (20, (200_000, 500_000), 60_000, 7)
     late: dict[tuple[str, str], Event] = {}
     notes: list[str] = []
     rates: dict[str, dict[str, float]] = {"escapement": {}, "apache": {}}

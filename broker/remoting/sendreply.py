@@ -31,7 +31,7 @@ _ID, _QUEUE, _OFFSET, _TRANSACTION = (
     for name in (b"msgId", b"queueId", b"queueOffset", b"transactionId")
 )  # fmt: skip
 _DUE = b"\0\x08escDueMs\0\0\0%c%b"
-_HANDLE = b"\0\x0crecallHandle%b%b"
+_DUE_AND_HANDLE = _DUE + b"\0\x0crecallHandle%b%b"
 #: what an answer without remark looks like, and values that stand in it as they are
 _JSON_HEADER = (
     b'{"code":0,"extFields":{"msgId":"%%b%%016X","queueId":"%%d","queueOffset":"%%d","transactionId":"%%b",%b%%b},'
@@ -125,8 +125,9 @@ def binary_reply(ticket: Ticket, opaque: int, handle: bytes | None = None) -> by
 def _waiting(due_ms: int, handle: bytes | None) -> bytes:
     """The fields that a message which waits adds to its answer."""
     due = b"%d" % due_ms
-    fields = _DUE % (len(due), due)
-    return fields if handle is None else fields + _HANDLE % (len(handle).to_bytes(4, "big"), handle)
+    if handle is None:
+        return _DUE % (len(due), due)
+    return _DUE_AND_HANDLE % (len(due), due, len(handle).to_bytes(4, "big"), handle)
 
 
 def _template(store_host: bytes, queue_digits: int, offset_digits: int, key_length: int, more_length: int) -> bytes:

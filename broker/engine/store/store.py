@@ -193,7 +193,10 @@ class Store:
     def note(self, derived: Derived, value: Any) -> None:
         """Have a service told ``value`` when the record just appended is visible."""
         job = self._open_job if self._open_job.queue_ends else self._closed_jobs[-1]
-        job.notes.setdefault(derived, []).append(value)
+        notes = job.notes.get(derived)
+        if notes is None:
+            notes = job.notes[derived] = []
+        notes.append(value)
 
     # group commit
 

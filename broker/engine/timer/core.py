@@ -6,8 +6,10 @@ only say where to look for it when its second comes; that they name it twice, or
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from ..disk.files import join
 from ..errors import CorruptRecord, RecordNotFound
@@ -21,7 +23,9 @@ from .log import MAGIC_DELETE, MAGIC_PLAIN, MAGIC_ROLL, UNIT, UNIT_SIZE, TimerLo
 from .moments import CHECK_SHIFT, PLAIN_CHECK, Reach, second_of
 from .parked import Parked, due_ms_of
 from .tally import Tally
-from .wheel import SLOT, SLOT_SIZE, Wheel
+from .wheel import SLOT, SLOT_END, SLOT_END_AT, SLOT_SIZE, Wheel
+
+_position_of = attrgetter("position")
 
 
 @dataclass(slots=True)
@@ -48,8 +52,8 @@ class Core:
         self.claimed: set[int] = set()
         #: by offset: why those are claimed that are not claimed by a release
         self.ending: dict[int, str] = {}
-        #: by position: appended and not visible yet
-        self.fresh: dict[int, Parked] = {}
+        #: appended and not visible yet, in the order of their records
+        self.fresh: list[Parked] = []
         self.due = Due(self)
         #: those that were overdue when the broker came back, while there are any
         self.overdue: Due | None = None
@@ -77,6 +81,16 @@ class Core:
     def waits(self, offset: int) -> bool:
         """Tell whether a timer is neither over nor about to be."""
         return offset not in self.claimed and (offset >= self.done.end or not self.done.has(offset))
+
+    def fresh_at(self, position: int) -> Parked | None:
+        """Return the timer that was parked at a position, if it is not visible yet."""
+        fresh = self.fresh
+        at = bisect_left(fresh, position, key=_position_of)
+        return fresh[at] if at < len(fresh) and fresh[at].position == position else None
+
+    def forget_fresh(self, position: int) -> None:
+        """Note that everything up to a position is visible."""
+        del self.fresh[: bisect_right(self.fresh, position, key=_position_of)]
 
     def hash_of(self, topic: str) -> int:
         """Return what a unit says of its real topic."""
@@ -107,7 +121,7 @@ class Core:
         """Put timers within reach into the timer log from ``unit`` on, which has room for them, and into the wheel."""
         wheel, due, hashes, minutes = self.wheel, self.due, self._hashes, self.minutes
         raw, places, read_second, soonest = wheel.raw, wheel.places, due.read_second, due.next_used
-        slot_of, slot_into, add, pack = SLOT.unpack_from, SLOT.pack_into, wheel.add, UNIT.pack
+        slot_of, end_into, add, pack = SLOT.unpack_from, SLOT_END.pack_into, wheel.add, UNIT.pack
         write_ms = now_ms - now_ms % 1000
         units: list[bytes] = []
         furthest = self.furthest
@@ -117,15 +131,16 @@ class Core:
             if topic_hash is None:
                 topic_hash = self.hash_of(topic)
             place = second % places * SLOT_SIZE
-            own, first, previous, number, rolls = slot_of(raw, place)
+            own, _, previous, number, _ = slot_of(raw, place)
             if own == second:
-                slot_into(raw, place, second, first, unit, number + 1, rolls)
+                end_into(raw, place + SLOT_END_AT, unit, number + 1)
             else:
                 previous = add(second, unit)
-            rest_ms = due_ms - second * 1000
+            second_ms = second * 1000
+            rest_ms = due_ms - second_ms
             units.append(
                 pack(
-                    UNIT_SIZE, previous, MAGIC_PLAIN, write_ms, second * 1000 - write_ms, position, size, topic_hash,
+                    UNIT_SIZE, previous, MAGIC_PLAIN, write_ms, second_ms - write_ms, position, size, topic_hash,
                     offset << 16 | (offset + position + rest_ms) % PLAIN_CHECK << CHECK_SHIFT | rest_ms,
                 )
             )  # fmt: skip

@@ -37,7 +37,7 @@ class Keys:
 
     def at(self, position: int) -> Parked | None:
         """Return the timer that was parked at a position, None if none was."""
-        fresh = self._core.fresh.get(position)
+        fresh = self._core.fresh_at(position)
         if fresh is not None:
             return fresh
         message = self.message_at(position)
@@ -47,7 +47,7 @@ class Keys:
 
     def by_schedule_key(self, topic: str, key: str) -> Parked | None:
         """Return the newest timer with a schedule key, pending or over."""
-        for timer in reversed(self._core.fresh.values()):
+        for timer in reversed(self._core.fresh):
             if timer.key == key and timer.topic == topic:
                 return timer
         for timer in self._indexed(schedule_entry(topic, key)):
@@ -57,7 +57,7 @@ class Keys:
 
     def by_unique_key(self, topic: str | None, unique_key: str) -> list[Parked]:
         """Return the timers with a unique key (and real topic), newest first: a sender that retries makes several."""
-        found = [timer for timer in reversed(self._core.fresh.values()) if timer.unique_key == unique_key]
+        found = [timer for timer in reversed(self._core.fresh) if timer.unique_key == unique_key]
         found += self._indexed(unique_key)
         return [timer for timer in found if timer.unique_key == unique_key and topic in (None, timer.topic)]
 
@@ -73,7 +73,7 @@ class Keys:
     def _indexed(self, entry: str) -> list[Parked]:
         found = []
         for position in self._store.index.find(TIMER_TOPIC, entry, _LOOKS, 0, _FOREVER_MS):
-            if position < self._store.visible_position and position not in self._core.fresh:
+            if position < self._store.visible_position and self._core.fresh_at(position) is None:
                 timer = self.at(position)
                 if timer is not None:
                     found.append(timer)
@@ -107,5 +107,5 @@ class Keys:
         candidates = self.by_unique_key(timer.topic, timer.unique_key) if timer.unique_key else []
         if timer.key:
             # another message with the same schedule key may have replaced it
-            candidates += [*self._core.fresh.values(), *self._indexed(schedule_entry(timer.topic, timer.key))]
+            candidates += [*self._core.fresh, *self._indexed(schedule_entry(timer.topic, timer.key))]
         return next((other for other in candidates if other.replaced == timer.position), None)

@@ -117,7 +117,7 @@ class Parking:
         """Return how many timers stand in a second of the wheel, or are about to."""
         number, fresh = self._core.wheel.number_of(second), self._core.fresh
         if number < most <= number + len(fresh):
-            number += sum(second_of(timer.due_ms) == second for timer in fresh.values())
+            number += sum(second_of(timer.due_ms) == second for timer in fresh)
         return number
 
     def append(
@@ -165,7 +165,7 @@ class Parking:
             -1 if replaced is None else replaced.position,
         ))  # fmt: skip
         core = self._core
-        core.fresh[position] = timer
+        core.fresh.append(timer)
         if replaced is not None:
             core.claimed.add(replaced.offset)
             self._note(Replaced(timer, replaced))

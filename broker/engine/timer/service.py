@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from ..errors import StoreRefused
 from ..message import Message
@@ -112,6 +112,9 @@ class Timers:
         core = self.core
         came: list[Parked] = []
         self._changes += 1
+        if {*map(type, notes)} == {Parked}:
+            self._accept(cast(Sequence[Parked], notes), now_ms)
+            return
         for note in notes:
             if isinstance(note, Parked):
                 came.append(note)
@@ -131,14 +134,13 @@ class Timers:
         if came:
             self._accept(came, now_ms)
 
-    def _accept(self, timers: list[Parked], now_ms: int) -> None:
+    def _accept(self, timers: Sequence[Parked], now_ms: int) -> None:
         core = self.core
         core.done.extend(timers[-1].offset + 1)
-        fresh, by_topic = core.fresh, core.by_topic
-        for timer in timers:
-            fresh.pop(timer.position, None)
-            topic = timer.topic
-            by_topic[topic] = by_topic.get(topic, 0) + 1
+        core.forget_fresh(timers[-1].position)
+        topics, by_topic = [timer.topic for timer in timers], core.by_topic
+        for topic in set(topics):
+            by_topic[topic] = by_topic.get(topic, 0) + topics.count(topic)
         core.pending += len(timers)
         core.index(timers, now_ms)
 

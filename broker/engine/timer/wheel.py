@@ -29,6 +29,9 @@ from .zeros import over_zeros
 
 SLOT = struct.Struct(">qqqii")
 SLOT_SIZE = SLOT.size
+#: What changes in a slot when a unit comes to it: last unit and number.
+SLOT_END = struct.Struct(">qi")
+SLOT_END_AT = 16
 #: Bytes compared with zero at once when looking for the next used slot, 512 slots.
 BLOCK_BYTES = 1 << 14
 _ZERO_BLOCK = bytes(BLOCK_BYTES)
