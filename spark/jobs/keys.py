@@ -14,6 +14,9 @@ from pyspark.sql import functions as F
 from spark.points import Question, points, quantiles, together
 from spark.view import View
 
+#: Spark makes places as few as it can; the hash table of one has to fit into memory, or its rows are sorted on disk.
+_PLACES_A_CORE = 4
+
 
 def keys(view: View, question: Question) -> DataFrame:
     """Return the points of the dashboard."""
@@ -21,7 +24,7 @@ def keys(view: View, question: Question) -> DataFrame:
     topics = view.records.where("shown is not null").select("shown").distinct()
     topics = F.broadcast(topics.select(F.col("shown").alias("topic"), F.xxhash64("shown").alias("about")))
     # all records of a key come to one place once, for both ways to count them
-    words = _words(view.records).repartition("key")
+    words = _words(view.records).repartition(_PLACES_A_CORE * _cores(view), "key")
     busy = words.groupBy("about", "key").agg(
         F.count_if("sent").alias("sent"), F.min("store_ms").alias("first_ms"), F.min("position").alias("first")
     )
@@ -55,6 +58,10 @@ def keys(view: View, question: Question) -> DataFrame:
         ),
         quantiles(lives.join(topics, "about"), F.col("life_ms"), "life_", "topic", position=F.col("first")),
     )  # fmt: skip
+
+
+def _cores(view: View) -> int:
+    return int(view.records.sparkSession.sparkContext.defaultParallelism)
 
 
 def _line(series: str, key: Column, value: Column, first_ms: Column, first: Column) -> Column:
