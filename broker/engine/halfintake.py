@@ -23,6 +23,8 @@ from .transaction.service import Transactions
 
 #: What a commit and a release add to the properties (ESC_SOURCE and its position), and the record's checksum.
 _RESERVE_BYTES = CRC_SIZE + 32
+#: The same where the commit is of a timer, which says its moment, too.
+_TIMER_RESERVE_BYTES = CRC_SIZE + 210
 #: What a record has beside body and properties: header, topic, ESC_SOURCE, checksum.
 _LARGEST_REST_BYTES = 512
 
@@ -63,9 +65,11 @@ class HalfIntake:
         Raises InvalidMessage, StoreRefused.
         """
         begun = self._beginning.begin_known(topic, queue_id, properties)
+        reserve = _RESERVE_BYTES
         if begun is None:
             facts = facts_of(properties)
             if facts.timer:
+                reserve = _TIMER_RESERVE_BYTES
                 self._parking.check(facts.timer, now_ms)
             begun = self._beginning.begin(topic, queue_id, facts, properties)
             if not begun.group:
@@ -73,8 +77,9 @@ class HalfIntake:
                     "A half message names its producer group (property PGROUP): who could be asked else?"
                 )
         half = begun.half
-        if len(half.stored) + _RESERVE_BYTES > STORED_LIMIT_BYTES:
-            raise PropertiesTooLarge(len(properties), STORED_LIMIT_BYTES - _RESERVE_BYTES - 400)
+        if len(half.stored) + reserve > STORED_LIMIT_BYTES:
+            ours = len(half.stored) - len(properties)
+            raise PropertiesTooLarge(len(properties), STORED_LIMIT_BYTES - reserve - ours)
         flag, sys_flag, born_ms, born_host, reconsume_times = sent
         sys_flag &= ~FLAG_TRANSACTION_MASK
         ticket = self._store.append(

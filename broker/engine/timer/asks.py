@@ -45,19 +45,25 @@ def moment_ms(moment: tuple[str, str], now_ms: int) -> int:
 def ask_of(text: str, now_ms: int, max_delay_ms: int) -> Ask | None:
     """Return what the properties ask for, None if the moment is over: the message is to be delivered at once.
 
-    Raises TimerIllegal.
+    One with a schedule key has to see who has that key first: its moment is now. Raises TimerIllegal.
     """
     due_ms = due_ms_asked(text, now_ms)
     delete = value_in(text, TIMER_DELETE) if "DEL_UNIQKEY" in text else None
     if due_ms <= now_ms:
         if delete is not None or ("ESC_" in text and value_in(text, REJECT_PAST) == "true"):
             raise TimerInThePast(due_ms)
-        return None
+        key, on_conflict = key_asked(text)
+        return Ask(now_ms, None, key, on_conflict) if key is not None else None
     if due_ms - now_ms > max_delay_ms:
         raise TimerTooFar(due_ms, max_delay_ms)
+    return Ask(due_ms, delete, *key_asked(text))
+
+
+def key_asked(text: str) -> tuple[str | None, Conflict]:
+    """Return the schedule key, None without, and what to do if it is taken. Raises TimerIllegal."""
     if "ESC_" not in text or (key := value_in(text, SCHEDULE_KEY)) is None:
-        return Ask(due_ms, delete, None, "error")
-    return Ask(due_ms, delete, checked_key(key), _conflict_of(text))
+        return None, "error"
+    return checked_key(key), _conflict_of(text)
 
 
 def due_ms_asked(text: str, now_ms: int) -> int:

@@ -50,8 +50,8 @@ class Deletes:
     def take(
         self, topic: str, queue_id: int, body: bytes, facts: Facts, sent: Sent, ask: Ask, now_ms: int, owner: object
     ) -> Ticket:
-        """Append a client's delete; it takes effect at once on a pending timer of the same second, else never."""
-        victims = self._victims_of(ask.delete or "", ask.due_ms)
+        """Append a client's delete; it takes effect at once on a pending timer of its topic and second, else never."""
+        victims = self._victims_of(topic, ask.delete or "", ask.due_ms)
         properties = {
             **parse_properties(facts.stored),
             TIMER_OUT_MS: str(out_ms_of(ask.due_ms)),
@@ -67,12 +67,14 @@ class Deletes:
             self.cancel(other, sent, now_ms, "")
         return ticket
 
-    def _victims_of(self, delete: str, due_ms: int) -> list[Parked]:
-        """Return the pending timers that RocketMQ's delete means: by unique key, or ``topic+unique key``."""
-        topic, plus, rest = delete.partition("+")
-        found = self._keys.by_unique_key(None, delete)
-        if plus:
-            found += self._keys.by_unique_key(topic, rest)
+    def _victims_of(self, topic: str, delete: str, due_ms: int) -> list[Parked]:
+        """Return the pending timers that RocketMQ's delete means: by unique key, or ``topic+unique key``.
+
+        Only those of the topic that it is sent to: who may send to one topic takes nothing back in another.
+        """
+        found = self._keys.by_unique_key(topic, delete)
+        if delete.startswith(f"{topic}+"):
+            found += self._keys.by_unique_key(topic, delete[len(topic) + 1 :])
         second = second_of(due_ms)
         return [timer for timer in found if second_of(timer.due_ms) == second and self._core.waits(timer.offset)]
 

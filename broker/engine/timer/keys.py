@@ -18,6 +18,8 @@ from .parked import Parked, number_of, parked_of
 
 #: Entries of one key looked at: more than this many timers never share a unique key.
 _LOOKS = 64
+#: Records looked at to find out what took the place of a timer.
+_STEPS_BACK = 2_000
 _FOREVER_MS = 1 << 60
 
 
@@ -102,10 +104,26 @@ class Keys:
                 return message
         return None
 
-    def successor_of(self, timer: Parked) -> Parked | None:
-        """Return the timer that took the place of one, None without."""
-        candidates = self.by_unique_key(timer.topic, timer.unique_key) if timer.unique_key else []
-        if timer.key:
-            # another message with the same schedule key may have replaced it
-            candidates += [*self._core.fresh, *self._indexed(schedule_entry(timer.topic, timer.key))]
-        return next((other for other in candidates if other.replaced == timer.position), None)
+    def successors_of(self, timer: Parked) -> tuple[Parked, Parked] | None:
+        """Return the timer that took the place of one, and the last of those that followed it; None without.
+
+        The newest are gone back from: a timer that was moved a thousand times is found with as many looks.
+        """
+        seen: set[int] = set()
+        for last in self._like(timer):
+            at: Parked | None = last
+            while at is not None and at.replaced >= timer.position and at.position not in seen:
+                if at.replaced == timer.position:
+                    return at, last
+                if len(seen) >= _STEPS_BACK:
+                    return None
+                seen.add(at.position)
+                at = self.at(at.replaced)
+        return None
+
+    def _like(self, timer: Parked) -> list[Parked]:
+        """Return the newest timers that may have come after one: another message with its schedule key may, too."""
+        if timer.key is None:
+            return self.by_unique_key(timer.topic, timer.unique_key) if timer.unique_key else []
+        found = [*reversed(self._core.fresh), *self._indexed(schedule_entry(timer.topic, timer.key))]
+        return [other for other in found if other.key == timer.key and other.topic == timer.topic]

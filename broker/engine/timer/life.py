@@ -60,6 +60,7 @@ class Life:
         """Return the timer's records, oldest first, each with what began: nothing where it only moved to a younger
         segment."""
         steps: list[tuple[Message, str]] = []
+        began = "accepted"
         for _ in range(_STEPS_BACK):
             if timer.replaced < 0:
                 break
@@ -69,7 +70,9 @@ class Life:
             if before is None or earlier is None:
                 break
             timer, message = earlier, before
-        return [(message, "accepted"), *reversed(steps)]
+        else:
+            began = "rescheduled"
+        return [(message, began), *reversed(steps)]
 
     def _end(self, timer: Parked, now_ms: int) -> tuple[str, int, Event | None]:
         """Return the state, up to when the timer waited, and how that ended if something says so."""
@@ -84,8 +87,8 @@ class Life:
         if cancel is not None:
             event = {"kind": "cancelled", "ms": cancel.store_ms, "position": cancel.position}
             return "cancelled", cancel.store_ms, event | {"reason": cancel.properties.get(REASON)}
-        successor = self._keys.successor_of(timer)
-        if successor is None:
+        following = self._keys.successors_of(timer)
+        if following is None:
             return "released", timer.due_ms, None
-        record = self._keys.message_at(successor.position)
+        record = self._keys.message_at(following[0].position)
         return "rescheduled", record.store_ms if record is not None else now_ms, None

@@ -19,15 +19,15 @@ from ..properties import (
 from ..store.facts import Facts, schedule_entry
 from ..store.ticket import Ticket
 from ..store.topics import TIMER_TOPIC
-from .asks import Ask, ask_of, due_ms_asked, moment_ms
+from .asks import Ask, ask_of, due_ms_asked, key_asked, moment_ms
 from .core import Core
 from .deletes import Deletes
 from .keys import Keys
 from .moments import second_of
 from .parked import Note, Parked, Replaced, Sent
 
-#: What a release or a cancel adds to the properties.
-_RESERVE_BYTES = CRC_SIZE + 40
+#: What a release, a move or a cancel adds to the properties: one that is taken can be moved.
+_RESERVE_BYTES = CRC_SIZE + 80
 _STORED_LIMIT_BYTES = 32_767
 _OUT_MS = TIMER_OUT_MS.encode() + b"\x01"
 #: Endings of properties remembered, one for each queue of a real topic.
@@ -63,8 +63,8 @@ class Parking:
             return None
         if ask.delete is not None:
             return self._deletes.take(topic, queue_id, body, facts, sent, ask, now_ms, owner)
-        self.check_room(ask.due_ms)
         if ask.key is None:
+            self.check_room(ask.due_ms)
             return self.append(topic, queue_id, body, facts, sent, ask.due_ms, now_ms, owner)
         return self._park_keyed(topic, queue_id, body, facts, sent, ask, now_ms, owner)
 
@@ -84,29 +84,31 @@ class Parking:
     ) -> Ticket | None:
         """As ``park`` for a half message that is committed: nobody can be told of an error any more, so a key that is
         taken is left out, and a moment that is over means now."""
-        if due_ms_asked(facts.timer, now_ms) <= now_ms:
+        due_ms = due_ms_asked(facts.timer, now_ms)
+        key, on_conflict = key_asked(facts.timer)
+        holder = self._holder(topic, key)
+        replaced = holder if on_conflict == "replace" else None
+        if due_ms <= now_ms and replaced is None:
             return None
-        ask = ask_of(facts.timer, now_ms, 1 << 62)
-        if ask is None:
-            return None
-        key, replaced = ask.key, None
-        if key is not None:
-            holder = self._keys.by_schedule_key(topic, key)
-            if holder is not None and self._core.waits(holder.offset):
-                if ask.on_conflict == "replace":
-                    replaced = holder
-                else:
-                    key = None
-                    left = {k: v for k, v in parse_properties(facts.stored).items() if k != SCHEDULE_KEY}
-                    facts = facts._replace(stored=format_properties(left))
-        return self.append(topic, queue_id, body, facts, sent, ask.due_ms, now_ms, None, key, replaced, half_position)
+        if holder is not None and replaced is None:
+            key = None
+            left = {k: v for k, v in parse_properties(facts.stored).items() if k != SCHEDULE_KEY}
+            facts = facts._replace(stored=format_properties(left))
+        due_ms = max(due_ms, now_ms)
+        return self.append(topic, queue_id, body, facts, sent, due_ms, now_ms, None, key, replaced, half_position)
 
     def check_room(self, due_ms: int) -> None:
         """Raise TimerFlowControl if no more timers may wait, in all or in this second."""
         core, config = self._core, self._config
         if core.pending + len(core.fresh) >= config.timer_max_pending:
             raise TimerFlowControl(f"{core.pending:,} timers are pending, the limit is {config.timer_max_pending:,}.")
-        most = config.timer_max_per_slot
+        self.check_second(due_ms)
+
+    def check_second(self, due_ms: int, before_ms: int | None = None) -> None:
+        """Raise TimerFlowControl if no more may be due in this second; one due at ``before_ms`` may stand in it."""
+        most = self._config.timer_max_per_slot
+        if before_ms is not None and second_of(before_ms) == second_of(due_ms):
+            return
         if most and self._number_in(second_of(due_ms), most) >= most:
             raise TimerFlowControl(
                 f"timer message is under flow control, max num limit is {most} for the second of {due_ms}; "
@@ -146,8 +148,11 @@ class Parking:
             stored += f"{REPLACES}\x01{replaced.position}\x02".encode()
         if half_position is not None:
             stored += f"{SOURCE}\x01{half_position}\x02".encode()
-        if len(stored) + _RESERVE_BYTES > _STORED_LIMIT_BYTES:
-            raise PropertiesTooLarge(len(facts.stored), _STORED_LIMIT_BYTES - _RESERVE_BYTES - 350)
+        # what was taken before has had its reserve
+        reserve = _RESERVE_BYTES if facts.timer and half_position is None else CRC_SIZE
+        if len(stored) + reserve > _STORED_LIMIT_BYTES:
+            ours = len(stored) - len(facts.stored)
+            raise PropertiesTooLarge(len(facts.stored), _STORED_LIMIT_BYTES - reserve - ours)
         store = self._store
         new = tuple.__new__  # one call less for each of the two named tuples
         unique_key, tags = facts.unique_key, facts.tags
@@ -168,22 +173,35 @@ class Parking:
         core.fresh.append(timer)
         if replaced is not None:
             core.claimed.add(replaced.offset)
+            core.ending[replaced.offset] = "already_cancelled"
             self._note(Replaced(timer, replaced))
         else:
             self._note(timer)
         return ticket
 
+    def _holder(self, topic: str, key: str | None) -> Parked | None:
+        """Return the timer that waits under a schedule key."""
+        holder = self._keys.by_schedule_key(topic, key) if key is not None else None
+        return holder if holder is not None and self._core.waits(holder.offset) else None
+
     def _park_keyed(
         self, topic: str, queue_id: int, body: bytes, facts: Facts, sent: Sent, ask: Ask, now_ms: int, owner: object
-    ) -> Ticket:
-        """Append a timer with a schedule key, or deal with the one that has it."""
+    ) -> Ticket | None:
+        """Append a timer with a schedule key, or deal with the one that has it; None if it is to be delivered at once.
+
+        One whose moment is over takes the place of another as a timer that is due now: both or neither.
+        """
         key = ask.key or ""
-        holder = self._keys.by_schedule_key(topic, key)
-        if holder is None or not self._core.waits(holder.offset):
+        holder = self._holder(topic, key)
+        if holder is None:
+            if ask.due_ms <= now_ms:
+                return None
+            self.check_room(ask.due_ms)
             return self.append(topic, queue_id, body, facts, sent, ask.due_ms, now_ms, owner, key)
         if ask.on_conflict == "error":
             raise ScheduleKeyTaken(topic, key, holder.due_ms, holder.position)
         if ask.on_conflict == "replace":
+            self.check_second(ask.due_ms, holder.due_ms)
             ticket = self.append(topic, queue_id, body, facts, sent, ask.due_ms, now_ms, owner, key, holder)
             ticket.conflict = "replaced"
             self._deletes.echo(holder, ask.due_ms, sent, now_ms)

@@ -41,8 +41,6 @@ _NOBODY = b"\x7f\x00\x00\x01\x00\x00\x00\x00"
 #: What parking adds; the rest is the message as its sender gave it.
 _OURS = frozenset({TIMER_OUT_MS, REAL_TOPIC, REAL_QUEUE_ID, DUE_MS, REPLACES, SOURCE})
 _RELATIVE = frozenset({TIMER_DELAY_MS, TIMER_DELAY_SEC})
-#: A timer that was moved more often is not followed further.
-_MOVES_FOLLOWED = 100
 
 
 class Target(NamedTuple):
@@ -151,12 +149,8 @@ class Steering:
         return found
 
     def _followed(self, timer: Parked) -> Parked:
-        for _ in range(_MOVES_FOLLOWED):
-            following = None if self._core.waits(timer.offset) else self._keys.successor_of(timer)
-            if following is None:
-                return timer
-            timer = following
-        return timer
+        following = None if self._core.waits(timer.offset) else self._keys.successors_of(timer)
+        return timer if following is None else following[1]
 
     # the three things
 
@@ -172,6 +166,7 @@ class Steering:
         if due_ms is None:
             return self._refused(timer, "a new moment (dueMs) is needed")
         self._parking.check_reach(due_ms, now_ms)
+        self._parking.check_second(due_ms, timer.due_ms)
         kept = {name: value for name, value in message.properties.items() if name not in _OURS | _RELATIVE}
         kept[TIMER_DELIVER_MS] = str(due_ms)
         ticket = self._append(timer, message, kept, due_ms, now_ms, owner)
@@ -224,7 +219,7 @@ class Steering:
         released = self._keys.released(timer)
         if released is not None:
             outcome.delivered_ms = released.store_ms
-        elif self._keys.cancel_of(timer) is not None or self._keys.successor_of(timer) is not None:
+        elif self._keys.cancel_of(timer) is not None or self._keys.successors_of(timer) is not None:
             outcome.outcome = "already_cancelled"
         return outcome
 
