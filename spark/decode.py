@@ -25,7 +25,8 @@ from .selection import HEAD, Selection
 _TEXTS = {"tag": "TAGS", "keys": "KEYS", "unique_key": "UNIQ_KEY", "real_topic": "REAL_TOPIC"}
 _NUMBERS = {"delay_level": "DELAY", "real_queue_id": "REAL_QID", "source_position": "ESC_SOURCE"}
 _NUMERIC = set(HEAD) - {"topic", "corrupt"}
-_NAMED = (*_TEXTS.values(), *_NUMBERS.values(), *DUE)
+#: Properties that group ``names`` looks for.
+NAMED = (*_TEXTS.values(), *_NUMBERS.values(), *DUE)
 
 
 def decode_records(
@@ -97,7 +98,7 @@ def _columns(window: Window, fields: Fields, properties: Properties, selection: 
     if "hosts" in selection.groups:
         found["born_host"] = _hosts(window, fields.starts + 48, fields.born_host_size)
         found["store_host"] = _hosts(window, fields.starts + 56 + fields.born_host_size, fields.store_host_size)
-    properties.index((*(_NAMED if "names" in selection.groups else ()), *selection.extract))
+    properties.index((*(NAMED if "names" in selection.groups else ()), *selection.extract))
     if "names" in selection.groups:
         found |= _names(window, fields, topic, properties, selection)
     for name in selection.extract:

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .decode import NAMED
 from .errors import OptionInvalid
+from .kinds import NEEDED_PROPERTIES
+from .properties import can_tell_apart, column_of
 from .selection import DEFAULT_LEVELS, GROUPS, Selection, chosen, delays_of
 from .wanted import LEAST, MOST, Wanted
 
 DEFAULT_SPLIT_BYTES = 64 << 20
 DEFAULT_BATCH_BYTES = 256 << 20
+#: A table that recognises names in one look has room for so many (properties.py).
+MOST_EXTRACTED = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +54,12 @@ def parse_options(options: Mapping[str, str]) -> LogOptions:
         delays_ms = delays_of(levels)
     except (ValueError, KeyError):
         raise OptionInvalid(f"levels={levels!r} is no list of delays such as '1s 5s 1m 2h'.") from None
+    inflate = _flag(options, "inflate")
     selection = Selection(
         groups | {"body"} if topics else groups,
-        tuple(_words(options.get("extract", ""))),
+        _extracted(options),
         topics,
-        options.get("inflate", "false").lower() == "true",
+        inflate,
         delays_ms,
         only | {"body"} if only and topics else only,
     )
@@ -71,7 +77,7 @@ def parse_options(options: Mapping[str, str]) -> LogOptions:
             frozenset(_words(options["topics"])) if "topics" in options else None,
             times_ms=(_whole(options, "since_ms", LEAST), _whole(options, "until_ms", MOST)),
         ),
-        options.get("pushdown", "false").lower() == "true",
+        _flag(options, "pushdown"),
         max(1 << 20, _whole(options, "split_bytes", DEFAULT_SPLIT_BYTES)),
         max(1 << 20, _whole(options, "batch_bytes", DEFAULT_BATCH_BYTES)),
     )
@@ -86,5 +92,27 @@ def _whole(options: Mapping[str, str], name: str, default: int) -> int:
     if text is None:
         return default
     if not text.isascii() or not text.isdigit():
-        raise OptionInvalid(f"{name}={text!r} is no whole number.")
+        raise OptionInvalid(f"{name}={text!r} is no whole number from 0 on.")
     return int(text)
+
+
+def _flag(options: Mapping[str, str], name: str) -> bool:
+    text = options.get(name, "false")
+    if text.lower() not in ("true", "false"):
+        raise OptionInvalid(f"{name}={text!r}: it is 'true' or 'false'.")
+    return text.lower() == "true"
+
+
+def _extracted(options: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the properties that become columns of their own."""
+    names = tuple(dict.fromkeys(_words(options.get("extract", ""))))
+    columns = [column_of(name) for name in names]
+    if len(set(columns)) < len(columns):
+        double = next(name for name in columns if columns.count(name) > 1)
+        raise OptionInvalid(f"extract={','.join(names)!r}: two of them would be the column {double}; ask for one.")
+    if len(names) > MOST_EXTRACTED or not can_tell_apart((*NAMED, *names, *NEEDED_PROPERTIES)):
+        raise OptionInvalid(
+            f"extract: more than {MOST_EXTRACTED} properties, or two names too much alike, cannot be columns of their "
+            "own; choose columns=properties, a map of all."
+        )
+    return names

@@ -77,10 +77,20 @@ class Properties:
         return numbers.take(pa.array(at, mask=at < 0))
 
     def as_map(self) -> pa.Array:
-        """Return all properties of each record as a map, in the order in which they are stored."""
-        every = np.arange(len(self._names))
+        """Return all properties of each record as a map, in the order in which they are stored; of two equal names
+        the later value counts, at the place of the first, as in a dict."""
+        entries, last = self._entries, np.arange(len(self._names))
         names = _texts(self._data, self._names, self._ones)
-        return pa.MapArray.from_arrays(pa.array(self._entries, pa.int32()), names, self._values(every, None))
+        encoded = names.dictionary_encode()
+        records = np.repeat(np.arange(self._count), np.diff(entries))
+        pairs = records * max(len(encoded.dictionary), 1) + encoded.indices.to_numpy()
+        distinct, first = np.unique(pairs, return_index=True)
+        if len(distinct) < len(pairs):
+            last_of = len(pairs) - 1 - np.unique(pairs[::-1], return_index=True)[1]
+            order = np.argsort(first)
+            first, last = first[order], last_of[order]
+            names, entries = names.take(pa.array(first)), np.searchsorted(first, entries)
+        return pa.MapArray.from_arrays(pa.array(entries, pa.int32()), names, self._values(last, None))
 
     def _values(self, places: Longs, missing: Mask | None) -> pa.Array:
         """Return the values of the properties at these places, null where missing."""
@@ -172,6 +182,15 @@ def _texts(data: bytes, begin: Longs, end: Longs, missing: Mask | None = None) -
 # recognising names
 
 
+def can_tell_apart(names: Sequence[str]) -> bool:
+    """Tell whether all of these can be looked for at once; see ``_hash_table``."""
+    try:
+        _hash_table(tuple(dict.fromkeys(names)))
+    except ValueError:
+        return False
+    return True
+
+
 def _recognise(data: bytes, starts: Longs, ends: Longs, wanted: tuple[str, ...]) -> tuple[Longs, Octets]:
     """Return which properties have a name in ``wanted``, and the number of that name, counted from 1."""
     padded = data + PADDING
@@ -192,12 +211,12 @@ def _recognise(data: bytes, starts: Longs, ends: Longs, wanted: tuple[str, ...])
     same = (first[codes] == heads[found]) & (lengths[codes] == sizes[found])
     found, codes = found[same], codes[same]
     octets = np.frombuffer(padded, np.uint8)
-    for number, name in enumerate(wanted, 1):
+    for number, name in enumerate((name.encode() for name in wanted), 1):
         if len(name) > _FIRST:
             candidates = np.flatnonzero(codes == number)
             begin = starts[found[candidates]]
             wrong = np.zeros(len(candidates), np.bool_)
-            for at, octet in enumerate(name.encode()[_FIRST:], _FIRST):
+            for at, octet in enumerate(name[_FIRST:], _FIRST):
                 wrong |= octets[begin + at] != octet
             codes[candidates[wrong]] = 0
     kept = codes > 0

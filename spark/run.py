@@ -33,6 +33,7 @@ from .selection import DEFAULT_LEVELS
 from .session import open_session, scratch_of
 from .shared import shared_scan
 from .sink import Coverage, Sink
+from .source import first_position
 from .store import LogStore
 from .view import view_of
 
@@ -153,7 +154,7 @@ def _compute(order: Order, session: SparkSession, sink: Sink, progress: Progress
     segments = store.segments()
     counts: dict[str, int] = {}
     with shared_scan(session, order.store, _options(order), scratch_of(order.scratch)) as records:
-        coverage = _coverage(records, order, segments[0].start)
+        coverage = _coverage(records, order, first_position(segments))
         progress.done = _SCAN_SHARE
         question = Question(
             as_of_ms=order.as_of_ms,

@@ -37,12 +37,14 @@ class Stretch:
     """Bytes [begin, end) of the log, inside the segment that ends at ``segment_end``.
 
     ``bounded``: the end is known to be durable, or a later segment holds records; so everything before it was there.
+    ``opens``: it begins where its segment does, so that a record stands there in any case.
     """
 
     begin: int
     end: int
     segment_end: int
     bounded: bool
+    opens: bool = False
 
 
 #: (position, count) -> bytes from there, fewer at the end of the segment.
@@ -165,7 +167,7 @@ def _lost(read: Read, position: int, stretch: Stretch) -> bool:
     """Tell whether bytes behind which nothing sound comes were durable once; else the log ends here."""
     if not stretch.bounded:
         return False
-    if stretch.end < stretch.segment_end:
+    if stretch.end < stretch.segment_end or (stretch.opens and position == stretch.begin):
         return True
     # only zeros up to the next segment: the BLANK got lost, no record did
     at = position

@@ -49,6 +49,7 @@ GROUPS: dict[str, dict[str, pa.DataType]] = {
 }
 #: RocketMQ's ``messageDelayLevel`` when nobody changed it (MessageStoreConfig).
 DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+_MOST_DELAY_MS = 36_525 * 86_400_000
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -118,4 +119,7 @@ def chosen(words: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
 
 def delays_of(levels: str) -> tuple[int, ...]:
     """Return the delay in ms of each level of a ``messageDelayLevel``, level 1 first. Raises ValueError, KeyError."""
-    return tuple(int(word[:-1]) * _UNITS_MS[word[-1]] for word in levels.split())
+    found = tuple(int(word[:-1]) * _UNITS_MS[word[-1]] for word in levels.split())
+    if any(not 0 < delay_ms <= _MOST_DELAY_MS for delay_ms in found):
+        raise ValueError("a delay is longer than nothing and not longer than a century")
+    return found

@@ -7,6 +7,7 @@ batch covered is [start, end) of the log, so that a batch run again reads the sa
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -58,12 +59,12 @@ class LogDataSource(DataSource):
 
 @dataclass
 class LogPartition(InputPartition):
-    """A stretch of one segment."""
+    """A stretch of one segment; ``segment_start`` None: of bytes that no segment holds."""
 
-    segment_start: int
+    segment_start: int | None
     stretch: Stretch
 
-    def __init__(self, segment_start: int, stretch: Stretch) -> None:
+    def __init__(self, segment_start: int | None, stretch: Stretch) -> None:
         super().__init__((segment_start, stretch))
         self.segment_start = segment_start
         self.stretch = stretch
@@ -88,10 +89,10 @@ class LogReader(DataSourceReader):
         store = LogStore(self._options.path)
         segments = store.segments()
         low, high = self._wanted.positions
-        start = max(self._options.start_position, segments[0].start)
+        start = max(self._options.start_position, first_position(segments))
         end = known_end(store, self._options)
         found = [
-            LogPartition(segment_of(segments, stretch.begin).start, stretch)
+            LogPartition(segment_of(segments, stretch.begin), stretch)
             for stretch in stretches(store, segments, start, end, self._options.split_bytes)
             if stretch.begin <= high and stretch.end > low
         ]
@@ -123,7 +124,7 @@ class LogStreamReader(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 (Spark's name)
         """Return the first position there is, or the one asked for."""
         store = LogStore(self._options.path)
-        return {"position": max(self._options.start_position, store.segments()[0].start)}
+        return {"position": max(self._options.start_position, first_position(store.segments()))}
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 (Spark's name)
         """Return the durable end, or a record on the way there if that is far."""
@@ -133,7 +134,7 @@ class LogStreamReader(DataSourceStreamReader):
         end = store.end_position(position, segments) if end is None else end
         if end - position > self._options.batch_bytes and not isinstance(limit, ReadAllAvailable):
             planned = stretches(store, segments, position, end, self._options.batch_bytes)
-            end = min(end, next(planned).end)
+            end = min(end, next((stretch.end for stretch in planned), end))
         return {"position": max(end, position)}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
@@ -141,7 +142,7 @@ class LogStreamReader(DataSourceStreamReader):
         store = LogStore(self._options.path)
         segments = store.segments()
         planned = stretches(store, segments, start["position"], end["position"], self._options.split_bytes)
-        return [LogPartition(segment_of(segments, stretch.begin).start, stretch) for stretch in planned]
+        return [LogPartition(segment_of(segments, stretch.begin), stretch) for stretch in planned]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a stretch."""
@@ -158,17 +159,24 @@ def known_end(store: LogStore, options: LogOptions) -> int | None:
     return store.checkpoint_position() if options.end == "checkpoint" else None
 
 
-def segment_of(segments: list[Segment], position: int) -> Segment:
-    """Return the segment that holds a position."""
-    return next(segment for segment in reversed(segments) if segment.start <= position)
+def first_position(segments: list[Segment]) -> int:
+    """Return where the log begins, as far as it is there."""
+    return segments[0].start if segments else 0
+
+
+def segment_of(segments: list[Segment], position: int) -> int | None:
+    """Return where the segment begins that holds a position, None if none does."""
+    return next((segment.start for segment in segments if segment.start <= position < segment.end), None)
 
 
 def first_ms(store: LogStore, partition: LogPartition) -> int | None:
     """Return when the first record of a stretch was stored, None if that cannot be said."""
-    stretch = partition.stretch
+    stretch, start = partition.stretch, partition.segment_start
+    if start is None:
+        return None
     head = Stretch(stretch.begin, min(stretch.end, stretch.begin + (1 << 16)), stretch.segment_end, bounded=False)
     try:
-        with store.open(partition.segment_start) as segment:
+        with store.open(start) as segment:
             batch: Any = next(read_stretch(segment.read, head, _STORED), None)
     except FileNotFoundError:
         return None
@@ -179,10 +187,13 @@ def read_partition(options: LogOptions, partition: LogPartition, wanted: Wanted)
     """Yield the wanted rows of a stretch; if retention took its segment meanwhile, one row says so."""
     stretch, names = partition.stretch, options.selection.schema.names
     selection = options.selection.having(*wanted.columns)
-    try:
-        segment = LogStore(options.path).open(partition.segment_start)
-    except FileNotFoundError:
-        gone = damage(stretch.begin, stretch.end - stretch.begin, "the segment was deleted before it was read")
+    why, segment = "no segment of the log holds these bytes", None
+    if partition.segment_start is not None:
+        with suppress(FileNotFoundError):
+            segment = LogStore(options.path).open(partition.segment_start)
+        why = "the segment was deleted before it was read"
+    if segment is None:
+        gone = damage(stretch.begin, stretch.end - stretch.begin, why)
         yield wanted.choose(selection.complete(batch_of([gone], selection.decoded))).select(names)
         return
     with segment:

@@ -14,6 +14,7 @@ import json
 import os
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from zlib import crc32
 
@@ -21,7 +22,7 @@ import pyarrow as pa
 import pyarrow.fs
 
 from .errors import StoreUnreadable
-from .segment import Read, Stretch, first_sound, last_sound
+from .segment import Stretch, first_sound, last_sound
 
 _MAGIC = b"ESCKPT01"
 _HEAD = struct.Struct(">8sQII")
@@ -41,15 +42,18 @@ class LogStore:
         self._system, self._root = file_system(path)
 
     def segments(self) -> list[Segment]:
-        """Return the segments by position."""
+        """Return the segments by position; none, if nothing was ever sent to the broker of this store."""
         selector = pa.fs.FileSelector(f"{self._root}/commitlog", allow_not_found=True)
         found = [
             Segment(int(info.base_name), info.size)
             for info in self._system.get_file_info(selector)
             if info.is_file and len(info.base_name) == 20 and info.base_name.isdigit() and info.size
         ]
-        if not found:
-            raise StoreUnreadable(f"{self.path} holds no commit log: no file commitlog/<20 digits> is there.")
+        if not found and not self._is_store():
+            raise StoreUnreadable(
+                f"{self.path} holds no commit log: no file commitlog/<20 digits> is there. Give the directory that a "
+                "broker keeps its store in, the one above commitlog."
+            )
         return sorted(found, key=lambda segment: segment.start)
 
     def open(self, segment_start: int) -> OpenSegment:
@@ -72,13 +76,17 @@ class LogStore:
         """Return where the log ends, read from ``start`` on: behind its last sound record."""
         end = start
         for segment in segments:
-            if segment.end > start:
+            if segment.end > start and (segment.start <= start or _has_records(self, segment)):
                 with self.open(segment.start) as file:
                     found = last_sound(file.read, max(start, segment.start), segment.end)
-                if found is None:
-                    break
-                end = found
+                if found is not None:
+                    end = found
         return end
+
+    def _is_store(self) -> bool:
+        """Tell whether a broker keeps something else here; it makes the log with the first message."""
+        known = self._system.get_file_info([f"{self._root}/{name}" for name in ("commitlog", "config/topics.json")])
+        return bool(known[0].type == pa.fs.FileType.Directory or known[1].is_file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +140,15 @@ class OpenSegment:
 
 
 def file_system(path: str) -> tuple[pa.fs.FileSystem, str]:
-    """Return the file system of a path or address, and the path on it."""
+    """Return the file system of a path or address, and the path on it. Raises StoreUnreadable."""
     if "://" in path:
-        system, root = pa.fs.FileSystem.from_uri(path)
+        try:
+            system, root = pa.fs.FileSystem.from_uri(path)
+        except (pa.ArrowException, OSError) as error:
+            raise StoreUnreadable(
+                f"{path}: {str(error).splitlines()[0]}. Give a directory, or an address that pyarrow knows: hdfs://…, "
+                "s3://…, file:///… with spaces as %20."
+            ) from None
         return system, root
     return pa.fs.LocalFileSystem(), os.path.abspath(path)
 
@@ -142,35 +156,48 @@ def file_system(path: str) -> tuple[pa.fs.FileSystem, str]:
 def stretches(
     store: LogStore, segments: list[Segment], start: int, end: int | None, split_bytes: int
 ) -> Iterator[Stretch]:
-    """Divide [start, end) into stretches of about ``split_bytes`` that begin at records; ``end`` None: unknown."""
+    """Divide [start, end) into stretches of about ``split_bytes`` that begin at records; ``end`` None: unknown.
+
+    What no segment holds, though a later one has records, is a stretch of its own: retention took the segment, or it
+    got lost.
+    """
+    last = len(segments) - 1
+    while end is None and last > 0 and not _has_records(store, segments[last]):
+        last -= 1
+    reached = start
     for number, segment in enumerate(segments):
         begin = max(start, segment.start)
         stop = segment.end if end is None else min(segment.end, end)
         if begin >= stop:
             continue
-        later = number + 1 < len(segments) and (end is not None or _has_records(store, segments[number + 1]))
-        bounded = later or end is not None
-        with store.open(segment.start) as file:
-            for edge in _edges(file.read, begin, stop, segment.end, split_bytes):
-                yield Stretch(begin, edge, segment.end, bounded=True)
-                begin = edge
-        yield Stretch(begin, stop, segment.end, bounded)
+        if reached < begin and number <= last:
+            yield Stretch(reached, begin, begin, bounded=True)
+        reached = segment.end
+        bounded = number < last or end is not None
+        for edge in _edges(store, segment, begin, stop, split_bytes):
+            yield Stretch(begin, edge, segment.end, bounded=True, opens=begin == segment.start)
+            begin = edge
+        yield Stretch(begin, stop, segment.end, bounded, opens=begin == segment.start)
 
 
-def _edges(read: Read, begin: int, stop: int, segment_end: int, split_bytes: int) -> Iterator[int]:
-    """Yield positions of records, far enough from each other."""
-    while stop - begin > split_bytes * 3 // 2:
-        edge = first_sound(read, Stretch(begin + split_bytes, stop, segment_end, bounded=False))
-        if edge is None:
-            return
-        yield edge
-        begin = edge
+def _edges(store: LogStore, segment: Segment, begin: int, stop: int, split_bytes: int) -> Iterator[int]:
+    """Yield positions of records, far enough from each other; none, if retention took the segment meanwhile."""
+    if stop - begin <= split_bytes * 3 // 2:
+        return
+    with suppress(FileNotFoundError), store.open(segment.start) as file:
+        while stop - begin > split_bytes * 3 // 2:
+            edge = first_sound(file.read, Stretch(begin + split_bytes, stop, segment.end, bounded=False))
+            if edge is None:
+                return
+            yield edge
+            begin = edge
 
 
 def _has_records(store: LogStore, segment: Segment) -> bool:
     """Tell whether a segment has more than the zeros with which it was allocated."""
-    with store.open(segment.start) as file:
+    with suppress(FileNotFoundError), store.open(segment.start) as file:
         return bool(file.read(segment.start, 4096).strip(b"\0"))
+    return True  # only what is full is deleted
 
 
 def _slot(raw: bytes) -> tuple[int, int] | None:

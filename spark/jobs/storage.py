@@ -10,6 +10,8 @@ expiry     when a segment (label) may be deleted (value and at_ms): old enough, 
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -65,13 +67,12 @@ def _filled(filled: DataFrame) -> DataFrame:
 
 def _segment_of(position: Column, question: Question) -> Column:
     """Return the first position of the segment that holds a record."""
-    starts = sorted((start for start, _ in question.segments), reverse=True)
-    named = F.lit(0).cast("bigint")
-    if starts:
-        size = dict(question.segments)[starts[-1]]
-        # segments of one store are of one size
-        named = position - F.pmod(position, F.lit(size))
-    return named
+    starts = sorted(start for start, _ in question.segments)
+    if len(starts) < 2:
+        return F.lit(starts[0] if starts else 0).cast("bigint")
+    # segments of one store are of one size; a file can be shorter, where it was not copied whole
+    size = min(later - start for start, later in pairwise(starts))
+    return position - F.pmod(position - F.lit(starts[0]), F.lit(size))
 
 
 def _waiting(view: View) -> DataFrame:

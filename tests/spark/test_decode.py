@@ -199,6 +199,40 @@ def test_properties_whose_names_begin_alike_are_told_apart() -> None:
     assert [[row[f"property_{name.lower()}"] for name in names[:2]] for row in rows] == [["ONE", "TWO"], [None, None]]
 
 
+def test_names_of_more_bytes_than_letters_are_told_apart() -> None:
+    data = {0: log_of({"properties": {"ключи1": "one"}}, {"properties": {"ключи2": "two"}})}
+    rows = read(data, selection=Selection(groups=frozenset(), extract=("ключи1",)))
+    assert [row["property_ключи1"] for row in rows] == ["one", None]
+
+
+def test_of_properties_with_one_name_the_last_counts_everywhere() -> None:
+    twice = b"a\x011\x02b\x012\x02a\x013\x02"
+    parts = [{"properties": twice}, {"properties": {"a": "0"}}, {}, {"properties": twice}, {"properties": {"b": "4"}}]
+    rows = read({0: log_of(*parts)}, selection=Selection(groups=frozenset({"properties"}), extract=("a",)))
+    both = [("a", "3"), ("b", "2")]
+    assert [row["properties"] for row in rows] == [both, [("a", "0")], [], both, [("b", "4")]]
+    assert [row["property_a"] for row in rows] == ["3", "0", None, "3", None]
+
+
+@pytest.mark.parametrize("codec", ["zlib", "lz4", "zstd"])
+def test_a_body_that_would_inflate_to_more_than_there_is_memory_for_says_so(
+    codec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, sink = bytes(100_000), pa.BufferOutputStream()
+    flag = {"lz4": 1 | 1 << 8, "zstd": 1 | 2 << 8, "zlib": 1}[codec]
+    if codec == "zlib":
+        body = zlib.compress(text)
+    else:
+        with pa.CompressedOutputStream(sink, codec) as stream:
+            stream.write(text)
+        body = sink.getvalue().to_pybytes()
+    data, inflated = {0: log_of({"body": body, "sys_flag": flag})}, Selection(groups=frozenset({"body"}), inflate=True)
+    assert read(data, selection=inflated)[0]["body"] == text
+    monkeypatch.setattr("spark.bodies.LARGEST_BYTES", 65_536)
+    [row] = read(data, selection=inflated)
+    assert row["body"] == body and "larger than" in row["corrupt"]
+
+
 def test_the_schema_is_the_same_for_every_batch() -> None:
     assert ALL.schema.names[:3] == ["position", "size", "topic"]
     assert ALL.schema.names[-2:] == ["properties", "body"]

@@ -213,6 +213,14 @@ def test_a_folder_by_its_address(session: SparkSession, store: Write) -> None:
         ({"levels": "1x"}, "no list of delays"),
         ({"end": "sometime"}, "end_position"),
         ({"end_position": "x"}, "no whole number"),
+        ({"since_ms": "-5"}, "from 0 on"),
+        ({"inflate": "yes"}, "it is 'true' or 'false'"),
+        ({"pushdown": "1"}, "it is 'true' or 'false'"),
+        ({"levels": "1s -5s"}, "no list of delays"),
+        ({"levels": "99999999999999999d"}, "no list of delays"),
+        ({"extract": "Buyer,buyer"}, "would be the column property_buyer"),
+        ({"extract": "ABCDEFGHx12345678,ABCDEFGHy12345678"}, "choose columns=properties"),
+        ({"extract": ",".join(f"p{n}" for n in range(300))}, "choose columns=properties"),
     ],
 )
 def test_an_option_that_cannot_be_is_refused(
