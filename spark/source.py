@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
 from .asking import acknowledged_end
+from .errors import OptionInvalid
 from .options import LogOptions, parse_options
 from .pushdown import split
 from .rows import batch_of, damage
@@ -49,12 +50,22 @@ class LogDataSource(DataSource):
         return from_arrow_schema(self._parsed.selection.schema)
 
     def reader(self, schema: StructType) -> LogReader:
-        """Return a reader of what is there now."""
+        """Return a reader of what is there now. Raises OptionInvalid."""
+        self._check(schema)
         return LogReader(self._parsed)
 
     def streamReader(self, schema: StructType) -> LogStreamReader:  # noqa: N802 (Spark's name)
-        """Return a reader that follows the log."""
+        """Return a reader that follows the log. Raises OptionInvalid."""
+        self._check(schema)
         return LogStreamReader(self._parsed)
+
+    def _check(self, schema: StructType) -> None:
+        """Refuse a schema that somebody gave beside the options."""
+        if schema.names != self._parsed.selection.schema.names:
+            raise OptionInvalid(
+                f"The schema {', '.join(schema.names)} is not what the options choose; leave it out, and choose "
+                f'columns by option("columns", "{",".join(schema.names)}").'
+            )
 
 
 @dataclass
@@ -100,7 +111,8 @@ class LogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the wanted rows of a stretch."""
-        assert isinstance(partition, LogPartition)
+        if not isinstance(partition, LogPartition):
+            return iter(())  # Spark makes one of its own where nothing has to be read
         return read_partition(self._options, partition, self._wanted)
 
     def _by_time(self, store: LogStore, found: list[LogPartition]) -> list[LogPartition]:

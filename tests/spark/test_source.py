@@ -235,6 +235,25 @@ def test_a_directory_without_a_log_says_so(session: SparkSession, tmp_path: Path
         load(session, tmp_path).collect()
 
 
+def test_where_nothing_has_to_be_read_there_are_no_rows(session: SparkSession, store: Write, tmp_path: Path) -> None:
+    path = store({0: several(5)})
+    (tmp_path / "fresh" / "commitlog").mkdir(parents=True)
+    assert load(session, tmp_path / "fresh").collect() == []
+    assert load(session, path, start_position=str(SIZE)).count() == 0
+    assert load(session, path, pushdown="true").where("position > 9223372036854775807L").collect() == []
+    assert load(session, path, since_ms=str(1 << 62)).collect() == []
+
+
+def test_a_schema_beside_the_options_is_refused_with_the_option_to_use(session: SparkSession, store: Write) -> None:
+    reader = session.read.format("rocketmq_log").schema("topic string, position bigint")
+    with pytest.raises(AnalysisException, match=r"option\(\"columns\", \"topic,position\"\)"):
+        reader.load(str(store({0: several(1)}))).collect()
+    exact = (
+        session.read.format("rocketmq_log").schema("position bigint, topic string").option("columns", "topic,position")
+    )
+    assert exact.load(str(store({0: several(1)}))).count() == 1
+
+
 def test_the_stream_follows_the_log_and_goes_on_where_it_was(
     session: SparkSession, store: Write, tmp_path: Path
 ) -> None:
