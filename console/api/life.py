@@ -12,8 +12,9 @@ from .room import Room
 
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 State = Literal["stored", "waiting", "delivered", "cancelled"]
+#: `rescheduled` is said of a message whose place another one with its schedule key took: where it only moved, it waits.
 _STATES: dict[str, State] = {
-    "pending": "waiting", "rescheduled": "waiting", "released": "delivered", "cancelled": "cancelled",
+    "pending": "waiting", "rescheduled": "cancelled", "released": "delivered", "cancelled": "cancelled",
     "unknown": "stored",
 }  # fmt: skip
 _DUE_PROPERTIES = ("ESC_DUE_MS", "TIMER_DELIVER_MS")

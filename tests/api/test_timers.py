@@ -122,6 +122,25 @@ async def names_of(sent: dict[str, Any], admin: AsyncAdmin) -> list[tuple[str, d
     ]
 
 
+async def test_a_message_that_another_replaced_does_not_wait(api: httpx.AsyncClient) -> None:
+    first = await send(api, schedule_key="order-1")
+    second = await send(api, schedule_key="order-1", on_conflict="replace")
+    states = [(await api.get(f"/api/v1/messages/{each['id']}")).json()["state"] for each in (first, second)]
+    assert states == ["cancelled", "waiting"]
+
+
+async def test_a_past_moment_replaces_or_keeps_what_waits(api: httpx.AsyncClient, admin: AsyncAdmin) -> None:
+    first = await send(api, schedule_key="order-1")
+    past = {"body": "y", "deliver_at": 5, "schedule_key": "order-1"}
+    kept = await api.post(ONE, json=past | {"on_conflict": "keep"})
+    assert (kept.status_code, kept.json()["id"], kept.json()["conflict"]) == (200, first["id"], "kept")
+    assert (await api.post(ONE, json=past)).json()["code"] == "schedule_key_taken"
+    replaced = await api.post(ONE, json=past | {"on_conflict": "replace"})
+    assert (replaced.status_code, replaced.json()["conflict"]) == (201, "replaced")
+    assert await delivered(admin, replaced.json()["message_id"])
+    assert (await api.get("/api/v1/timers")).json()["timers"] == []
+
+
 @pytest.mark.parametrize("nth", range(5))
 async def test_each_name_of_a_timer_moves_and_cancels_it(api: httpx.AsyncClient, admin: AsyncAdmin, nth: int) -> None:
     sent = await send(api, schedule_key="a/b \u00e9")
