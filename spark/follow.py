@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from .errors import DashboardError
 from .jobs import JOBS
 from .points import Question
 from .priority import FOLLOWER_NICENESS
@@ -25,6 +26,7 @@ from .records import OPTIONS
 from .run import Order, settled
 from .session import open_session
 from .sink import Coverage, Sink
+from .store import LogStore
 from .view import view_of
 
 FOLLOWED = "flow"
@@ -101,15 +103,23 @@ def main() -> int:
     checkpoint = said.pop("checkpoint")
     order = settled(Order(**said), FOLLOWER_NICENESS)
     try:
+        LogStore(order.store).segments()  # said at once and in one line, not from within Spark
         session = open_session(cores=order.cores, memory_mb=order.memory_mb, scratch=order.scratch, **SMALL)
         Follower(order, session, checkpoint).run()
+    except DashboardError as error:
+        _give_up(order, str(error))
+        return 1
     except Exception as error:
         traceback.print_exc()
-        sink = Sink(order.database_url, order.runs)
-        sink.give_up("failed", f"{type(error).__name__}: {error}")
-        sink.close()
+        _give_up(order, f"{type(error).__name__}: {error}")
         return 1
     return 0
+
+
+def _give_up(order: Order, why: str) -> None:
+    sink = Sink(order.database_url, order.runs)
+    sink.give_up("failed", why)
+    sink.close()
 
 
 if __name__ == "__main__":

@@ -201,6 +201,8 @@ def main() -> int:
     order = settled(Order(**json.load(sys.stdin)))
     try:
         counts: dict[str, Any] = run(order)
+    except DashboardError:
+        return 1  # the rows say why, and what to do
     except Exception:
         traceback.print_exc()
         return 1

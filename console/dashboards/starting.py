@@ -9,7 +9,8 @@ import shutil
 import subprocess
 import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from os import environ
 from pathlib import Path
@@ -99,9 +100,30 @@ def run_batch(batch: uuid.UUID) -> None:
 def follow(*, store: str = "", broker: str = "") -> None:
     """Follow the log in a process of its own until it is stopped; goes on where the last one was.
 
-    Raises DashboardsUnavailable, CalledProcessError.
+    Raises DashboardsUnavailable, CalledProcessError; ValueError while another process follows it.
     """
     source, owner = store or str(settings.BROKER_STORE), broker or settings.BROKER_NAME
+    with _alone(f"escapement-follow/{owner}/{source}") as is_alone:
+        if not is_alone:
+            raise ValueError(f"Another process follows {source} already; end that one first.")
+        _follow(source, owner)
+
+
+@contextmanager
+def _alone(what: str) -> Iterator[bool]:
+    """Tell whether nobody else does this, and keep it so; the word goes with the process, however it ends."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", (what,))
+        is_alone = bool(cursor.fetchone()[0])
+    try:
+        yield is_alone
+    finally:
+        if is_alone:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", (what,))
+
+
+def _follow(source: str, owner: str) -> None:
     found = {"broker": owner, "dashboard": "flow", "window": LIVE, "source": source}
     with transaction.atomic():
         run = DashboardRun.objects.select_for_update().filter(**found).order_by("-queued_at").first()
@@ -156,11 +178,11 @@ def renew() -> None:
         run_batch(queue(DASHBOARDS, "all"))
 
 
-def cancel(batch: uuid.UUID) -> None:
-    """Ask a batch to end: one that waits ends at once, one that runs within seconds."""
+def cancel(batch: uuid.UUID) -> int:
+    """Ask a batch to end: one that waits ends at once, one that runs within seconds. Return how many runs end."""
     rows = DashboardRun.objects.filter(batch=batch)
-    rows.filter(state="queued").update(state="cancelled", finished_at=timezone.now())
-    rows.filter(state="running").update(is_abort_wanted=True)
+    waiting = rows.filter(state="queued").update(state="cancelled", finished_at=timezone.now())
+    return waiting + rows.filter(state="running").update(is_abort_wanted=True)
 
 
 def broker_address(run: DashboardRun) -> str:

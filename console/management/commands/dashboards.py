@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import subprocess
 import time
 import uuid
@@ -9,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import OperationalError, connection
 
 from console.dashboards import starting
 from console.dashboards.rows import DashboardRun
@@ -40,12 +43,25 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do what was asked."""
+        try:
+            connection.ensure_connection()
+        except OperationalError as error:
+            raise CommandError(
+                f"PostgreSQL does not answer: {str(error).strip().splitlines()[0]}. The dashboards are kept there: "
+                "start it (`make run` does), or set DATABASE_URL."
+            ) from None
         {"run": self._run, "list": self._list, "cancel": self._cancel}[options["action"]](options)
 
     def _run(self, options: dict[str, Any]) -> None:
         names = options["names"] or starting.DASHBOARDS
+        if not 0 <= options["interval"] < math.inf:
+            raise CommandError(f"--interval {options['interval']}: give a number of seconds from 0 on.")
+        if options["store"] and "://" not in options["store"]:
+            options["store"] = os.path.abspath(options["store"])  # whoever reads it works in another directory
         try:
             if options["follow"] and list(names) == ["flow"]:
+                if options["since"] != "all":
+                    raise CommandError("flow alone is followed from the beginning of the log: leave out --since.")
                 self._guarded(lambda: starting.follow(store=options["store"], broker=options["broker"]))
                 return
             while True:
@@ -79,11 +95,14 @@ class Command(BaseCommand):
             raise CommandError(failed.error if failed else "Spark ended without a word.") from None
 
     def _list(self, options: dict[str, Any]) -> None:
-        for run in DashboardRun.objects.all()[: options["count"]]:
+        for run in DashboardRun.objects.all()[: max(0, options["count"])]:
             self.stdout.write(f"{run.batch} {run.queued_at:%Y-%m-%d %H:%M:%S} {_line(run)}")
 
     def _cancel(self, options: dict[str, Any]) -> None:
-        starting.cancel(options["batch"])
+        if not starting.cancel(options["batch"]):
+            raise CommandError(
+                f"No batch {options['batch']} waits or runs; `dashboards list` shows batches and their states."
+            )
 
 
 def _line(run: DashboardRun) -> str:

@@ -1,0 +1,98 @@
+"""`manage.py dashboards` with what cannot be: one line that says what to do, and never a traceback."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.db import OperationalError, connection
+
+from console.dashboards import starting
+from console.dashboards.rows import DashboardRun
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("run", "flow", "--interval", "-3"), "--interval"),
+        (("run", "--interval", "nan"), "--interval"),
+        (("run", "flow", "--follow", "--since", "24h"), "leave out --since"),
+        (("cancel", str(uuid.UUID(int=1))), "`dashboards list` shows"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(words: tuple[str, ...], said: str, transactional_db: None) -> None:
+    with pytest.raises(CommandError, match=said):
+        call_command("dashboards", *words)
+    assert DashboardRun.objects.count() == 0
+
+
+def test_a_list_of_fewer_than_none_is_empty(transactional_db: None) -> None:
+    starting.queue(("flow",), "all")
+    call_command("dashboards", "list", "--count", "-1")
+
+
+def test_without_postgresql_the_command_says_what_is_missing(
+    transactional_db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused() -> None:
+        raise OperationalError("connection refused\nIs the server running?")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "ensure_connection", refused)
+        with pytest.raises(CommandError, match=r"PostgreSQL does not answer: connection refused\. .* DATABASE_URL"):
+            call_command("dashboards", "list")
+
+
+def test_a_store_is_named_from_where_the_command_is_given(
+    transactional_db: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(starting, "run_batch", lambda batch: None)
+    call_command("dashboards", "run", "flow", "--store", "a store")
+    call_command("dashboards", "run", "flow", "--store", "s3://bucket/store")
+    sources = DashboardRun.objects.order_by("queued_at").values_list("source", flat=True)
+    assert list(sources) == [str(tmp_path / "a store"), "s3://bucket/store"]
+
+
+def test_a_log_is_followed_by_one_process(
+    transactional_db: None, database_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ran: list[Any] = []
+    monkeypatch.setattr(starting, "_run", lambda module, rows, **more: ran.append(module))
+    key = f"escapement-follow/{settings.BROKER_NAME}/{tmp_path}"
+    with psycopg.connect(database_url, autocommit=True) as other:
+        other.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (key,))
+        with pytest.raises(CommandError, match=r"follows .* already"):
+            call_command("dashboards", "run", "flow", "--follow", "--store", str(tmp_path))
+    for _ in range(2):
+        call_command("dashboards", "run", "flow", "--follow", "--store", str(tmp_path))
+    assert ran == ["spark.follow"] * 2
+
+
+@pytest.mark.parametrize("module", ["spark.run", "spark.follow"])
+def test_a_store_that_is_none_is_said_without_a_traceback(
+    module: str, transactional_db: None, database_url: str, tmp_path: Path
+) -> None:
+    run = DashboardRun.objects.create(broker="broker-a", dashboard="flow", source="")
+    order = {
+        "store": str(tmp_path), "database_url": database_url, "broker": "broker-a", "runs": {"flow": str(run.id)},
+        "as_of_ms": 1, "memory_mb": 512,
+    }  # fmt: skip
+    if module == "spark.follow":
+        order["checkpoint"] = str(tmp_path / "checkpoint")
+    ended = subprocess.run(
+        [sys.executable, "-m", module], input=json.dumps(order), text=True, check=False, capture_output=True,
+    )  # fmt: skip
+    run.refresh_from_db()
+    assert (ended.returncode, run.state) == (1, "failed")
+    assert "Traceback" not in ended.stderr
+    assert run.error.startswith(f"{tmp_path} holds no commit log")
