@@ -91,10 +91,14 @@ def bury() -> int:
 
 
 def run_batch(batch: uuid.UUID) -> None:
-    """Compute a batch in a process of its own and wait for it. Raises DashboardsUnavailable, CalledProcessError."""
-    rows = list(DashboardRun.objects.filter(batch=batch, state="queued"))
-    if rows:
-        _run("spark.run", rows)
+    """Compute a batch in a process of its own and wait for it; nothing, while somebody else computes it.
+
+    Raises DashboardsUnavailable, CalledProcessError.
+    """
+    with _alone(f"escapement-batch/{batch}") as is_alone:
+        rows = list(DashboardRun.objects.filter(batch=batch, state="queued")) if is_alone else []
+        if rows:
+            _run("spark.run", rows)
 
 
 def follow(*, store: str = "", broker: str = "") -> None:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import uuid
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import OperationalError, connection
+from django.utils import timezone
 
 from console.dashboards import starting
 from console.dashboards.rows import DashboardRun
@@ -76,6 +78,26 @@ def test_a_log_is_followed_by_one_process(
     for _ in range(2):
         call_command("dashboards", "run", "flow", "--follow", "--store", str(tmp_path))
     assert ran == ["spark.follow"] * 2
+
+
+def test_a_batch_is_computed_by_one_process(
+    transactional_db: None, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[int] = []
+    monkeypatch.setattr(starting, "_run", lambda module, rows, **more: ran.append(len(rows)))
+    batch = starting.queue(("flow", "keys"), "all")
+    with psycopg.connect(database_url, autocommit=True) as other:
+        other.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (f"escapement-batch/{batch}",))
+        starting.run_batch(batch)
+    assert ran == []  # it has not begun to tell of itself, but it is at work
+    starting.run_batch(batch)
+    assert ran == [2]
+
+
+def test_a_list_shows_a_run_whose_process_is_gone_as_failed(transactional_db: None) -> None:
+    DashboardRun.objects.create(dashboard="flow", state="running", beat_at=timezone.now() - timedelta(minutes=5))
+    call_command("dashboards", "list")
+    assert DashboardRun.objects.get().state == "failed"
 
 
 @pytest.mark.parametrize("module", ["spark.run", "spark.follow"])

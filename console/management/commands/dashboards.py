@@ -95,6 +95,7 @@ class Command(BaseCommand):
             raise CommandError(failed.error if failed else "Spark ended without a word.") from None
 
     def _list(self, options: dict[str, Any]) -> None:
+        starting.bury()
         for run in DashboardRun.objects.all()[: max(0, options["count"])]:
             self.stdout.write(f"{run.batch} {run.queued_at:%Y-%m-%d %H:%M:%S} {_line(run)}")
 
