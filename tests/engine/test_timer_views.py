@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.engine.testing.driver import Driver, open_engine
+from broker.engine.timer.steering import Target
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 #: Due within the reach of the wheel, near minutes' and hours' ends as well as anywhere.
@@ -41,3 +43,22 @@ def test_each_step_counts_the_seconds_that_end_in_it(delays_ms, ahead_ms, step_m
     ends_ms = [-(-(now_ms + delay_ms) // 1_000) * 1_000 for delay_ms in delays_ms]
     expected = Counter((end_ms - from_ms) // step_ms for end_ms in ends_ms if end_ms >= from_ms)
     assert told == [[from_ms + n * step_ms, expected[n]] for n in sorted(expected) if n < steps]
+
+
+@pytest.mark.parametrize("delay_ms", [2_000, 70_500, 4_000_000])
+@pytest.mark.parametrize("is_read_ahead", [False, True])
+def test_what_is_due_next_is_what_waits_and_when(delay_ms: int, is_read_ahead: bool) -> None:
+    driver = open_engine()
+    driver.engine.topics.ensure("orders", 1)
+    now_ms = driver.clock.now_ms
+    for key, due_ms in (("A", now_ms + 1_500), ("B", now_ms + delay_ms)):
+        driver.send("orders", b"x", UNIQ_KEY=key, TIMER_DELIVER_MS=str(due_ms))
+    if is_read_ahead:
+        driver.tick()
+    assert driver.engine.timer_status(now_ms)["nextDueMs"] == now_ms + 1_500
+    driver.engine.steer_timer("cancel", Target(unique_key="A"), now_ms=now_ms)
+    driver.settle()
+    assert driver.engine.timer_status(now_ms)["nextDueMs"] == now_ms + delay_ms
+    driver.engine.steer_timer("cancel", Target(unique_key="B"), now_ms=now_ms)
+    driver.settle()
+    assert driver.engine.timer_status(now_ms)["nextDueMs"] is None

@@ -24,6 +24,9 @@ _PORTION = 128
 #: Topics in which a schedule key is looked for if none is named.
 _TOPICS_TRIED = 200
 MOST_ITEMS = 1_000
+#: Units, and hours beyond reach, looked at for the first of all.
+_FIRST_LOOKS, _HOURS_LOOKED_AT = 512, 1_000
+_FOREVER_MS = 1 << 60
 #: A roll slot may be read a little later than its second.
 _LOOK_BACK = 60
 _SECONDS_PER_HOUR = 3_600
@@ -94,6 +97,19 @@ class Listing:
             "scanned": scanned,
             "complete": complete or len(items) >= limit,
         }
+
+    def first_due_ms(self, now_ms: int) -> int | None:
+        """Return when the next one is due, None if that takes more than a few looks."""
+        if len(self._core.roll_counts) > _HOURS_LOOKED_AT:
+            return None
+        scanned = 0
+        for count, found in self._portions(0, _FOREVER_MS, now_ms):
+            if found:
+                return found[0][0]
+            scanned += count
+            if scanned >= _FIRST_LOOKS:
+                break
+        return None
 
     def _portions(self, from_ms: int, to_ms: int, now_ms: int) -> Iterator[Portion]:
         """Yield what is pending hour by hour; an empty portion only says that time passed."""

@@ -264,11 +264,11 @@ class Timers:
 
     def status(self, now_ms: int) -> dict[str, Any]:
         """Return the body of request 14004."""
-        moments = [head[0] for due in (self.core.due, self.core.overdue) if due is not None and (head := due.head())]
-        second = self.core.due.next_second()
-        if second is not None:
-            moments.append((second + 1) * 1000)
-        next_due_ms = min(moments, default=None) if self.core.pending else None
+        next_due_ms = self.listing.first_due_ms(now_ms) if self.core.pending else None
+        if next_due_ms is None and self.core.pending:
+            dues, second = (self.core.due, self.core.overdue), self.core.due.next_second()
+            moments = [head[0] for due in dues if due is not None and (head := due.head())]
+            next_due_ms = min([*moments, (second + 1) * 1000] if second is not None else moments, default=None)
         return self.views.status(now_ms, next_due_ms, self.backlog(now_ms), self.pace.to_json(now_ms))
 
     def check_point(self, now_ms: int) -> bytes:
