@@ -104,3 +104,16 @@ def test_a_delete_takes_back_nothing_of_another_topic() -> None:
     driver.advance(6_000)
     assert driver.bodies("orders") == [b"mine"]
     assert driver.engine.queue_bounds(TIMER_TOPIC, 0)[1] == 3
+
+
+def test_a_timer_that_was_delivered_and_is_sent_on_with_all_it_says_replaces_nothing() -> None:
+    driver = timers()
+    key = {"ESC_SCHEDULE_KEY": KEY, "ESC_ON_CONFLICT": "replace"}
+    park(driver, b"first", 1_000, **key)
+    driver.advance(2_000)
+    delivered = driver.readable("orders")[0]
+    park(driver, b"second", 7_000, **key)
+    driver.send("orders", b"sent on", **{k: v for k, v in delivered.properties.items() if not k.startswith("__")})
+    assert driver.bodies("orders") == [b"first", b"sent on"]
+    driver.advance(8_000)
+    assert driver.bodies("orders") == [b"first", b"sent on", b"second"]

@@ -14,6 +14,7 @@ from ..properties import (
     TIMER_DELAY_SEC,
     TIMER_DELETE,
     TIMER_DELIVER_MS,
+    TIMER_OUT_MS,
 )
 from ..store.facts import value_in
 
@@ -52,7 +53,8 @@ def ask_of(text: str, now_ms: int, max_delay_ms: int) -> Ask | None:
     if due_ms <= now_ms:
         if delete is not None or ("ESC_" in text and value_in(text, REJECT_PAST) == "true"):
             raise TimerInThePast(due_ms)
-        key, on_conflict = key_asked(text)
+        # who passes on what was a timer once, with all its properties, asks for nothing
+        key, on_conflict = key_asked(text) if value_in(text, TIMER_OUT_MS) is None else (None, "error")
         return Ask(now_ms, None, key, on_conflict) if key is not None else None
     if due_ms - now_ms > max_delay_ms:
         raise TimerTooFar(due_ms, max_delay_ms)
