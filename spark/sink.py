@@ -50,6 +50,10 @@ UPDATE console_dashboardrun SET start_position = coalesce(start_position, %s), e
 """
 
 
+#: A topic's name is cut off behind so many letters, as its column is.
+MOST_LETTERS = 255
+
+
 @dataclass(frozen=True, slots=True)
 class Coverage:
     """What a run looked at: positions [start, end), rows, rows that stand for damage, and the moment that was now."""
@@ -106,7 +110,7 @@ class Sink:
                 "COPY console_dashboardpoint (run_id, series, topic, label, part, at_ms, value, positions) FROM STDIN"
             ) as copy:
                 for point in points:
-                    copy.write_row((number, *point))
+                    copy.write_row((number, *_kept(point)))
                     count += 1
             cursor.execute(
                 "UPDATE console_dashboardrun SET state = 'done', is_current = true, finished_at = now(), progress = 1,"
@@ -136,7 +140,7 @@ class Sink:
             cursor.execute("ALTER TABLE more ALTER id DROP NOT NULL, ALTER run_id DROP NOT NULL")
             with cursor.copy("COPY more (series, topic, label, part, at_ms, value, positions) FROM STDIN") as copy:
                 for point in points:
-                    copy.write_row(point)
+                    copy.write_row(_kept(point))
             cursor.execute(_ADD_KNOWN, (number,))
             cursor.execute(_ADD_NEW, (number, number))
             cursor.execute(_ADVANCE, (
@@ -152,3 +156,10 @@ class Sink:
             " WHERE id = ANY(%s::uuid[]) AND state IN ('queued', 'running')",
             (state, error[:4000], list(self._runs.values())),
         )
+
+
+def _kept(point: Sequence[Any]) -> tuple[Any, ...]:
+    """Return a point as PostgreSQL can keep it: a producer may put into keys what is no text there."""
+    series, topic, label, part, *rest = point
+    topic, label, part = (text.replace("\0", "\ufffd") if text else text for text in (topic, label, part))
+    return (series, topic[:MOST_LETTERS], label, part, *rest)

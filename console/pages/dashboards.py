@@ -141,9 +141,7 @@ def _asked(request: HttpRequest) -> tuple[Asked, dict[str, str]]:
     if window != starting.LIVE and not starting.WINDOW.fullmatch(window):
         errors["window"] = _("%(text)s is no window: all, or hours or days such as 24h, 7d.") % {"text": window[:16]}
         window = "all"
-    return Asked(
-        window, request.GET.get("topic", "").strip()[:255], bounds["from"], bounds["to"], _bar(request)
-    ), errors
+    return Asked(window, _text(request, "topic").strip()[:255], bounds["from"], bounds["to"], _bar(request)), errors
 
 
 def _bar(request: HttpRequest) -> Bar | None:
@@ -156,5 +154,11 @@ def _bar(request: HttpRequest) -> Bar | None:
         return None
     at_ms = int(moments["at"]) if "at" in moments else None
     return Bar(
-        asked["series"][:32], asked["name"][:1024] if "name" in asked else None, at_ms, int(moments.get("step", 0))
-    )
+        _text(request, "series")[:32], _text(request, "name")[:1024] if "name" in asked else None, at_ms,
+        int(moments.get("step", 0)),
+    )  # fmt: skip
+
+
+def _text(request: HttpRequest, name: str) -> str:
+    """A text of the address; the database knows no NUL, so none of its texts has one."""
+    return request.GET.get(name, "").replace("\0", "\ufffd")

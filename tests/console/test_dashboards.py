@@ -103,6 +103,17 @@ def test_what_is_no_moment_and_no_window_is_said_in_place(operator: Client, db: 
     assert 'role="alert"' in response.content.decode()
 
 
+@pytest.mark.parametrize(
+    "path", ["", "data.csv", "data.json", "series/reach.json", "?series=hot&name=%00", "?series=%00&name=%00"]
+)
+def test_a_text_that_the_database_does_not_know_finds_nothing(operator: Client, db: None, path: str) -> None:
+    computed("keys", ("hot", "orders", "k-1", "", None, 3.0, None))
+    answer = operator.get(f"/dashboards/keys/{path}{'&' if '?' in path else '?'}topic=%00")
+    assert answer.status_code == (404 if "series/" in path else 200)
+    body = b"".join(answer.streaming_content) if answer.streaming else answer.content
+    assert b"k-1" not in body
+
+
 def test_csv_holds_every_point_and_no_formula(operator: Client, db: None) -> None:
     computed("keys", ("hot", "orders", "=1+1", "", None, 3.0, [5, 6]), ("hot", "orders", "plain", "", 7, 2.0, None))
     response = operator.get("/dashboards/keys/data.csv")
