@@ -117,3 +117,19 @@ def test_a_timer_that_was_delivered_and_is_sent_on_with_all_it_says_replaces_not
     assert driver.bodies("orders") == [b"first", b"sent on"]
     driver.advance(8_000)
     assert driver.bodies("orders") == [b"first", b"sent on", b"second"]
+
+
+@pytest.mark.parametrize("moment", ["TIMER_DELIVER_MS", "TIMER_DELAY_MS"])
+def test_a_send_that_is_tried_again_is_no_conflict_with_itself(moment: str) -> None:
+    driver = timers()
+    value = str(driver.clock.now_ms + 9_000) if moment == "TIMER_DELIVER_MS" else "9000"
+    first = driver.send("orders", b"x", UNIQ_KEY="U1", ESC_SCHEDULE_KEY=KEY, **{moment: value})
+    driver.advance(3_000)
+    again = driver.send("orders", b"x", UNIQ_KEY="U1", ESC_SCHEDULE_KEY=KEY, **{moment: value})
+    assert (again.conflict, again.position, again.due_ms) == ("kept", first.position, first.due_ms)
+    with pytest.raises(ScheduleKeyTaken):
+        driver.send("orders", b"x", UNIQ_KEY="U1", ESC_SCHEDULE_KEY=KEY, **{moment: value[:-1] + "5"})
+    with pytest.raises(ScheduleKeyTaken):
+        driver.send("orders", b"x", UNIQ_KEY="U2", ESC_SCHEDULE_KEY=KEY, **{moment: value})
+    driver.advance(9_000)
+    assert driver.bodies("orders") == [b"x"]

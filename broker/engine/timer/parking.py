@@ -14,9 +14,12 @@ from ..properties import (
     REPLACES,
     SCHEDULE_KEY,
     SOURCE,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
     TIMER_OUT_MS,
 )
-from ..store.facts import Facts, schedule_entry
+from ..store.facts import Facts, schedule_entry, value_in
 from ..store.ticket import Ticket
 from ..store.topics import TIMER_TOPIC
 from .asks import Ask, ask_of, due_ms_asked, key_asked, moment_ms
@@ -184,6 +187,16 @@ class Parking:
         holder = self._keys.by_schedule_key(topic, key) if key is not None else None
         return holder if holder is not None and self._core.waits(holder.offset) else None
 
+    def _is_again(self, holder: Parked, facts: Facts) -> bool:
+        """Tell whether this is the message that waits, sent once more because its sender heard no answer."""
+        if not facts.unique_key or facts.unique_key != holder.unique_key:
+            return False
+        message = self._keys.message_at(holder.position)
+        return message is not None and all(
+            message.properties.get(name) == value_in(facts.timer, name)
+            for name in (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
+        )
+
     def _park_keyed(
         self, topic: str, queue_id: int, body: bytes, facts: Facts, sent: Sent, ask: Ask, now_ms: int, owner: object
     ) -> Ticket | None:
@@ -198,7 +211,7 @@ class Parking:
                 return None
             self.check_room(ask.due_ms)
             return self.append(topic, queue_id, body, facts, sent, ask.due_ms, now_ms, owner, key)
-        if ask.on_conflict == "error":
+        if ask.on_conflict == "error" and not self._is_again(holder, facts):
             raise ScheduleKeyTaken(topic, key, holder.due_ms, holder.position)
         if ask.on_conflict == "replace":
             self.check_second(ask.due_ms, holder.due_ms)
