@@ -52,6 +52,8 @@ UPDATE console_dashboardrun SET start_position = coalesce(start_position, %s), e
 
 #: A topic's name is cut off behind so many letters, as its column is.
 MOST_LETTERS = 255
+#: Moments that a calendar has, up to the year 9998, in ms; -1 stands for none (storage, expiry).
+MOMENTS = range(-1, 253_370_764_800_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +162,7 @@ class Sink:
 
 def _kept(point: Sequence[Any]) -> tuple[Any, ...]:
     """Return a point as PostgreSQL can keep it: a producer may put into keys what is no text there."""
-    series, topic, label, part, *rest = point
+    series, topic, label, part, at_ms, *rest = point
     topic, label, part = (text.replace("\0", "\ufffd") if text else text for text in (topic, label, part))
-    return (series, topic[:MOST_LETTERS], label, part, *rest)
+    # where no checksum covers a time, rot can make any of it
+    return (series, topic[:MOST_LETTERS], label, part, None if at_ms not in MOMENTS else at_ms, *rest)

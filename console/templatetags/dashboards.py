@@ -61,6 +61,10 @@ def drawing(panel: Panel, query: str) -> SafeString | str:
     return mark_safe(drawn)  # noqa: S308 - names, addresses and texts are escaped above, the rest is numbers
 
 
+#: The year 9998: no time zone leads from there beyond what a date can say.
+_LAST_MS = 253_370_764_800_000
+
+
 def bar_address(query: str, **bar: str | int) -> str:
     """The address, on the page itself, of what is behind a bar."""
     return "?" + "&".join(filter(None, (query, urlencode(bar)))) + "#behind"
@@ -73,7 +77,8 @@ def figure_of(figures: dict[str, float], name: str) -> float | None:
 
 
 def _local(at_ms: int) -> datetime:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(get_current_timezone())
+    """A moment of the log, which rot may have put anywhere: beyond the calendar it is the calendar's end."""
+    return datetime.fromtimestamp(min(max(at_ms, 0), _LAST_MS) / 1000, UTC).astimezone(get_current_timezone())
 
 
 def _clock(at_ms: int) -> str:

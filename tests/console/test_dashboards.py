@@ -103,6 +103,14 @@ def test_what_is_no_moment_and_no_window_is_said_in_place(operator: Client, db: 
     assert 'role="alert"' in response.content.decode()
 
 
+@pytest.mark.parametrize("moment", [1 << 60, -(1 << 60)])
+def test_a_moment_beyond_the_calendar_ends_no_page(operator: Client, db: None, moment: int) -> None:
+    computed("storage", ("expiry", "", "0", "", None, float(moment), None))
+    computed("flow", ("sent", "orders", "", "", NOON_MS, 1.0, None))
+    for name in ("storage", "flow"):
+        assert operator.get(f"/dashboards/{name}/").status_code == 200
+
+
 @pytest.mark.parametrize(
     "path", ["", "data.csv", "data.json", "series/reach.json", "?series=hot&name=%00", "?series=%00&name=%00"]
 )

@@ -105,13 +105,14 @@ def test_what_a_producer_may_send_and_postgresql_does_not_keep_is_shown_in_its_p
 ) -> None:
     rows = [DashboardRun.objects.create(broker="broker-a", dashboard=name, source="") for name in ("keys", "flow")]
     sink = Sink(database_url, {row.dashboard: str(row.id) for row in rows})
-    odd = [("hot", "t" * 300, "a\0b", "\0", None, 1.0, [0])]
+    odd = [("hot", "t" * 300, "a\0b", "\0", 1 << 60, 1.0, [0])]
     assert sink.finish("keys", Coverage(0, 9, 1, 0, 1), odd, 5) == 1
     assert sink.add("flow", Coverage(0, 9, 1, 0, 1), odd)
     sink.close()
     for row in rows:
         point = row.points.get()
         assert (point.topic, point.label, point.part) == ("t" * 255, "a\ufffdb", "\ufffd")
+        assert point.at_ms is None
 
 
 def test_a_run_that_somebody_stops_ends(
