@@ -56,7 +56,7 @@ def checked_values(parameters: Mapping[str, Any]) -> dict[str, Any]:
         if bound is not None and (not isinstance(bound, int) or isinstance(bound, bool) or not 0 <= bound < 2**53):
             raise InvalidParameter(name, f"{name} is a moment in epoch milliseconds.")
     if not any(bound is not None for bound in bounds.values()) and not parameters.get("is_all"):
-        raise InvalidParameter("filter", "Without a range every value is meant; say so with is_all.")
+        raise InvalidParameter("filter", "Without a range every value is meant; say so with all.")
     return {"filter": bounds, "is_all": bool(parameters.get("is_all"))}
 
 

@@ -59,7 +59,7 @@ class SendAgain(Kind):
             raise InvalidParameter("filter", "Name dead letters (targets), or give a filter.")
         wanted = filter_of(given)
         if wanted.is_empty and not parameters.get("is_all"):
-            raise InvalidParameter("filter", "An empty filter is every one; say so with is_all.")
+            raise InvalidParameter("filter", "An empty filter is every one; say so with all.")
         fields = {name: getattr(wanted, name) for name in ("topic", "key", "from_ms", "to_ms")}
         return {"group": group, "filter": fields, "is_all": bool(parameters.get("is_all"))}
 

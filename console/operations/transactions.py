@@ -54,7 +54,7 @@ class SteerTransactions(Kind):
         if wanted.state not in self.states:
             raise InvalidParameter("state", f"This is done to transactions that are {' or '.join(self.states)}.")
         if wanted.is_empty and not parameters.get("is_all"):
-            raise InvalidParameter("filter", "A filter without any condition is every one; say so with is_all.")
+            raise InvalidParameter("filter", "A filter without any condition is every one; say so with all.")
         fields = {name: getattr(wanted, name) for name in ("state", "group", "topic", "before_ms")}
         return {"filter": fields, "is_all": bool(parameters.get("is_all"))}
 

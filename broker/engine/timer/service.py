@@ -138,9 +138,9 @@ class Timers:
         core = self.core
         core.done.extend(timers[-1].offset + 1)
         core.forget_fresh(timers[-1].position)
-        topics, by_topic = [timer.topic for timer in timers], core.by_topic
-        for topic in set(topics):
-            by_topic[topic] = by_topic.get(topic, 0) + topics.count(topic)
+        by_topic = core.by_topic
+        for topic in [timer.topic for timer in timers]:
+            by_topic[topic] = by_topic.get(topic, 0) + 1
         core.pending += len(timers)
         core.index(timers, now_ms)
 
