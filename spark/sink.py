@@ -165,4 +165,4 @@ def _kept(point: Sequence[Any]) -> tuple[Any, ...]:
     series, topic, label, part, at_ms, *rest = point
     topic, label, part = (text.replace("\0", "\ufffd") if text else text for text in (topic, label, part))
     # where no checksum covers a time, rot can make any of it
-    return (series, topic[:MOST_LETTERS], label, part, None if at_ms not in MOMENTS else at_ms, *rest)
+    return (series, topic[:MOST_LETTERS], label, part, at_ms if at_ms is not None and at_ms in MOMENTS else None, *rest)
