@@ -28,6 +28,9 @@ WINDOW_BYTES = 2 << 20
 LARGEST_BYTES = 64 << 20
 #: How far behind bytes that are no record a later one is looked for where the end is unknown (engine, recovery).
 LOOK_AHEAD_BYTES = 64 << 20
+#: How far before a place the way to it begins: further than a body reaches that a broker takes without being told to
+#: take larger ones, so that what a producer put into one is passed on the way.
+APPROACH_BYTES = (4 << 20) + (1 << 18)
 _PLACES = Selection(groups=frozenset(), only=frozenset({"position", "size"}))
 _MARKS = (MAGIC_V1.to_bytes(4, "big"), MAGIC_V2.to_bytes(4, "big"))
 
@@ -131,6 +134,28 @@ def _is_blank(window: Window, position: int, stretch: Stretch) -> bool:
         return False
     size, magic = PREFIX.unpack_from(window.data, at)
     return bool(magic == MAGIC_BLANK and size == stretch.segment_end - position)
+
+
+def next_record(read: Read, stretch: Stretch, wanted: int) -> int | None:
+    """Return where the first record at or behind ``wanted`` begins, None without. ``stretch`` begins at a record.
+
+    Bytes in a body can look like a record of their place, so the way there is gone from record to record.
+    """
+    at: int | None = stretch.begin
+    if wanted - stretch.begin > APPROACH_BYTES:
+        at = first_sound(read, replace(stretch, begin=wanted - APPROACH_BYTES))
+    while at is not None and at < wanted:
+        asked = min(WINDOW_BYTES, stretch.end - at)
+        window = Window(read(at, asked + len(PADDING)), at, asked)
+        starts, sizes, missing = _follow(window, stretch.segment_end)
+        if len(starts):
+            ends = at + starts + sizes
+            at = int(ends[min(int(np.searchsorted(ends, wanted)), len(ends) - 1)])
+        elif missing is not None and not is_sound(read(at, missing), at):
+            at += missing  # a record that is larger than the window
+        else:
+            at = first_sound(read, replace(stretch, begin=at + 1))
+    return None if at is None else first_sound(read, replace(stretch, begin=at))
 
 
 def first_sound(read: Read, stretch: Stretch) -> int | None:

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.fs
 
 from .errors import StoreUnreadable
-from .segment import Stretch, first_sound, last_sound
+from .segment import Stretch, last_sound, next_record
 
 _MAGIC = b"ESCKPT01"
 _HEAD = struct.Struct(">8sQII")
@@ -186,7 +186,7 @@ def _edges(store: LogStore, segment: Segment, begin: int, stop: int, split_bytes
         return
     with suppress(FileNotFoundError), store.open(segment.start) as file:
         while stop - begin > split_bytes * 3 // 2:
-            edge = first_sound(file.read, Stretch(begin + split_bytes, stop, segment.end, bounded=False))
+            edge = next_record(file.read, Stretch(begin, stop, segment.end, bounded=False), begin + split_bytes)
             if edge is None:
                 return
             yield edge
