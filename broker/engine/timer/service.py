@@ -139,8 +139,8 @@ class Timers:
         core.done.extend(timers[-1].offset + 1)
         core.forget_fresh(timers[-1].position)
         by_topic = core.by_topic
-        for topic in [timer.topic for timer in timers]:
-            by_topic[topic] = by_topic.get(topic, 0) + 1
+        for timer in timers:
+            by_topic[timer.topic] = by_topic.get(timer.topic, 0) + 1
         core.pending += len(timers)
         core.index(timers, now_ms)
 

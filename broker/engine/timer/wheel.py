@@ -93,16 +93,16 @@ class Wheel:
     def put_units(self, at: int, units: bytes) -> bool:
         """Put units that stand at ``at`` of the timer log where they belong; False at one that makes no sense."""
         raw, places, add = self.raw, self.places, self.add
-        slot_of, slot_into = self._unpack_from, self._pack_into
+        slot_of, end_into = self._unpack_from, SLOT_END.pack_into
         for size, _, magic, write_ms, delay_ms, _, _, _, _ in UNIT.iter_unpack(units):
             if size != UNIT_SIZE:
                 return False
             second = (write_ms + delay_ms) // 1000
             if magic == MAGIC_PLAIN:
                 place = second % places * SLOT_SIZE
-                own, first, _, number, rolls = slot_of(raw, place)
+                own, _, _, number, _ = slot_of(raw, place)
                 if own == second:
-                    slot_into(raw, place, second, first, at, number + 1, rolls)
+                    end_into(raw, place + SLOT_END_AT, at, number + 1)
                 else:
                     add(second, at)
             else:
