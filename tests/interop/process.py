@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -15,8 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-PORT_ATTEMPTS = 50
-LOWEST_PORT = 12_000
 T = TypeVar("T")
 
 
@@ -78,9 +74,10 @@ class Child:
                 self._changed.wait(left)
 
     def tail(self) -> str:
-        """The last lines of both outputs, for an error message."""
-        errors = self.log.read_text(errors="replace")[-1500:] if self.log.exists() else ""
-        return "\n".join([*self.lines[-8:], errors])
+        """The last lines of both outputs and what the errors' own began with, for an error message."""
+        errors = self.log.read_text(errors="replace") if self.log.exists() else ""
+        causes = [line for line in errors.splitlines() if "Exception: " in line]
+        return "\n".join([*self.lines[-8:], *causes[-5:], errors[-1500:]])
 
     def stop(self, timeout_s: float = 30) -> int:
         """Ask with TERM, wait for the end, kill at the deadline; returns the exit status."""
@@ -137,32 +134,3 @@ class Child:
         with self._changed:
             self._ended = True
             self._changed.notify_all()
-
-
-def free_ports(count: int, *, below: int = 0) -> int:
-    """First of `count` loopback ports in a row that are free, with `below` more free ones before it.
-
-    None of those that the kernel gives to whoever connects: a JVM listens seconds later, and clients of other tests
-    would have taken one by then.
-    """
-    for _ in range(PORT_ATTEMPTS):
-        first = random.randrange(LOWEST_PORT, first_given_port() - count)
-        if all(is_free(port) for port in range(first - below, first + count)):
-            return first
-    raise ChildFailed(f"no {count + below} free ports in a row")
-
-
-def first_given_port() -> int:
-    """The lowest port that the kernel gives to a socket that asks for none."""
-    return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-
-
-def is_free(port: int) -> bool:
-    """Whether a server could listen on this loopback port now."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except (OSError, OverflowError):
-            return False
-    return True

