@@ -16,6 +16,7 @@ from typing import cast
 from ..remoting.client import MAX_ANSWER_BYTES, Response
 from ..remoting.codec import BINARY, LANGUAGES, FrameBuffer, decode
 from ..remoting.codes import ONEWAY_FLAG, PROTOCOL_VERSION
+from ..remoting.connections import Connection, Connections
 from ..remoting.errors import BadFrame
 from .credentials import Security, Signer
 from .errors import BrokerUnreachable, ClientError, Timeout
@@ -37,32 +38,20 @@ Outcome = Stored | Response | ClientError
 Answered = Callable[[Outcome], None]
 
 
-class Line(asyncio.Protocol):
+class Line(Connection):
     """One connection; made by Lines."""
 
-    def __init__(self, address: str, lost: Callable[[Line], None], signer: Signer | None = None) -> None:
-        self.address = address
+    def __init__(self, address: str, lost: Callable[[Line], object], signer: Signer | None = None) -> None:
+        super().__init__(address)
         self._lost = lost
         self._signer = signer
         self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.Transport | None = None
         self._frames = FrameBuffer(MAX_ANSWER_BYTES)
         self._opaques = count(1)
         self._waiting: dict[int, tuple[float, int, Answered]] = {}
         self._outgoing: list[bytes] = []
         self._flush_planned = False
         self._sweeper: asyncio.TimerHandle | None = None
-        self._room = asyncio.Event()
-        self._room.set()
-
-    @property
-    def is_open(self) -> bool:
-        """False once the connection is ending."""
-        return self._transport is not None and not self._transport.is_closing()
-
-    async def room(self) -> None:
-        """Wait while the broker does not read what was already written."""
-        await self._room.wait()
 
     def ask(self, code: int, fields: bytes, body: bytes, timeout_ms: int, answered: Answered) -> None:
         """Send a request with these encoded header fields; `answered` is called exactly once."""
@@ -118,9 +107,8 @@ class Line(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: the connection is there."""
-        # uvloop's transports have the methods but not the base class
-        self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=WRITE_AHEAD_BYTES)
+        super().connection_made(transport)
+        cast(asyncio.Transport, transport).set_write_buffer_limits(high=WRITE_AHEAD_BYTES)
 
     def data_received(self, data: bytes) -> None:
         """asyncio: bytes came; every whole answer goes to who waits for it."""
@@ -143,8 +131,7 @@ class Line(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """asyncio: the connection ended; who waits is told."""
-        self._transport = None
-        self._room.set()
+        super().connection_lost(exc)
         if self._sweeper is not None:
             self._sweeper.cancel()
         waiting, self._waiting = self._waiting, {}
@@ -152,80 +139,21 @@ class Line(asyncio.Protocol):
             answered(BrokerUnreachable(self.address, "the connection ended before the answer came"))
         self._lost(self)
 
-    def pause_writing(self) -> None:
-        """asyncio: the other end reads too slowly."""
-        self._room.clear()
-
-    def resume_writing(self) -> None:
-        """asyncio: the other end reads again."""
-        self._room.set()
-
     def close(self) -> None:
         """End the connection after what was handed over is written."""
         self.flush()
-        if self._transport is not None:
-            self._transport.close()
+        super().close()
 
 
-class Lines:
-    """The lines of one producer, one per address, made at first use and anew after a loss."""
+class Lines(Connections[Line]):
+    """The lines of one producer; whoever waits for one meets BrokerUnreachable."""
 
     def __init__(self, security: Security | None = None) -> None:
-        self._security = security or Security()
-        self._lines: dict[str, Line] = {}
-        self._connecting: dict[str, asyncio.Task[Line]] = {}
-
-    def ready(self, address: str) -> Line | None:
-        """The line to `address` if it is there already."""
-        line = self._lines.get(address)
-        return line if line is not None and line.is_open else None
-
-    async def to(self, address: str) -> Line:
-        """The line to `address`; raises BrokerUnreachable. Callers of one moment share one attempt."""
-        line = self.ready(address)
-        if line is not None:
-            return line
-        task = self._connecting.get(address)
-        if task is None:
-            task = asyncio.get_running_loop().create_task(self._connect(address))
-            self._connecting[address] = task
-            task.add_done_callback(lambda done: self._connected(address, done))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if task.cancelled():
-                raise BrokerUnreachable(address, "the client was closed") from None
-            raise
-
-    def _connected(self, address: str, task: asyncio.Task[Line]) -> None:
-        self._connecting.pop(address, None)
-        if not task.cancelled():
-            task.exception()
-
-    async def _connect(self, address: str) -> Line:
-        host, _, port = address.rpartition(":")
-        host = host.strip("[]")
-        loop, signer = asyncio.get_running_loop(), self._security.signer
-        context, name = self._security.of_host(host)
-        try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                _, line = await loop.create_connection(
-                    lambda: Line(address, self._lost, signer), host, int(port), ssl=context, server_hostname=name
-                )
-        except TimeoutError:
-            raise BrokerUnreachable(address, f"no answer within {CONNECT_TIMEOUT_S:g} s") from None
-        except (OSError, ValueError, OverflowError) as error:
-            raise BrokerUnreachable(address, str(error)) from error
-        self._lines[address] = line
-        return line
-
-    def _lost(self, line: Line) -> None:
-        if self._lines.get(line.address) is line:
-            del self._lines[line.address]
-
-    def close(self) -> None:
-        """End all lines."""
-        for task in list(self._connecting.values()):
-            task.cancel()
-        for line in list(self._lines.values()):
-            line.close()
+        security = security or Security()
+        super().__init__(
+            lambda address: Line(address, self.forget, security.signer),
+            secure=security.of_host,
+            timeout_s=CONNECT_TIMEOUT_S,
+            failed=BrokerUnreachable,
+            closed=lambda address: BrokerUnreachable(address, "the client was closed"),
+        )

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Callable
 from itertools import count
-from typing import cast
 
 from .codec import JSON, Command, FrameBuffer, decode, encode
 from .codes import ONEWAY_FLAG, RESPONSE_FLAG, Answer
+from .connections import Connection, Connections, Secure
 from .errors import BadFrame, ConnectFailed, ConnectionLost, RemotingError, RequestTimedOut
 
 logger = logging.getLogger(__name__)
@@ -29,9 +28,6 @@ None for none."""
 Sign = Callable[[dict[str, str], bytes], dict[str, str]]
 """The header fields of a request with these fields and body, signed."""
 
-Secure = Callable[[str], tuple[ssl.SSLContext | None, str | None]]
-"""TLS context and the name expected in the certificate, for a connection to a host; None and None for no TLS."""
-
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 """Largest answer read: a pull may carry more than a request may."""
 
@@ -43,13 +39,16 @@ class RemotingClient:
         self, *, connect_timeout_ms: int = 3000, serialization: int = JSON, sign: Sign | None = None,
         secure: Secure = lambda _: (None, None),
     ) -> None:  # fmt: skip
-        self._connect_timeout_ms = connect_timeout_ms
         self._sign = sign
-        self._secure = secure
         self._serialization = serialization
         self._opaques = count(1)
-        self._links: dict[str, _Link] = {}
-        self._connecting: dict[str, asyncio.Task[_Link]] = {}
+        self._links = Connections(
+            lambda address: _Link(address, self._pushed, self._lost),
+            secure=secure,
+            timeout_s=connect_timeout_ms / 1000,
+            failed=ConnectFailed,
+            closed=ConnectionLost,
+        )
         self._handlers: dict[int, Handler] = {}
         #: answers to come
         self._answering: set[asyncio.Future[Command]] = set()
@@ -87,14 +86,9 @@ class RemotingClient:
     async def close(self) -> None:
         """Ends all connections; requests that wait for an answer get ConnectionLost."""
         self._closed = True
-        for task in list(self._connecting.values()):
-            task.cancel()
         for answer in list(self._answering):
             answer.cancel()
-        links, self._links = list(self._links.values()), {}
-        for link in links:
-            link.close()
-        await asyncio.gather(*(link.ended for link in links))
+        await asyncio.gather(*(link.ended for link in self._links.close()))
 
     def _command(self, code: int, ext: dict[str, str] | None, body: bytes, flag: int) -> Command:
         fields = ext or {}
@@ -104,47 +98,12 @@ class RemotingClient:
         return Command(code, fields, body, flag=flag, opaque=opaque, serialization=self._serialization)
 
     async def _link(self, address: str) -> _Link:
-        link = self._links.get(address)
-        if link is not None:
-            return link
         if self._closed:
             raise ConnectionLost(address)
-        task = self._connecting.get(address)
-        if task is None:
-            task = asyncio.get_running_loop().create_task(self._connect(address))
-            self._connecting[address] = task
-            task.add_done_callback(lambda done: self._connected(address, done))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if task.cancelled():
-                raise ConnectionLost(address) from None
-            raise
-
-    def _connected(self, address: str, task: asyncio.Task[_Link]) -> None:
-        self._connecting.pop(address, None)
-        if not task.cancelled():
-            task.exception()
-
-    async def _connect(self, address: str) -> _Link:
-        host, _, port = address.rpartition(":")
-        host = host.strip("[]")
-        context, name = self._secure(host)
-        try:
-            async with asyncio.timeout(self._connect_timeout_ms / 1000):
-                _, link = await asyncio.get_running_loop().create_connection(
-                    lambda: _Link(address, self._pushed, self._lost), host, int(port), ssl=context, server_hostname=name
-                )
-        except TimeoutError:
-            raise ConnectFailed(address, f"no answer within {self._connect_timeout_ms} ms") from None
-        except (OSError, ValueError, OverflowError) as error:
-            raise ConnectFailed(address, str(error)) from error
-        self._links[address] = link
-        return link
+        return self._links.ready(address) or await self._links.to(address)
 
     def _lost(self, link: _Link) -> None:
-        if self._links.get(link.address) is link:
-            del self._links[link.address]
+        if self._links.forget(link):
             for callback in self._on_lost:
                 callback(link.address)
 
@@ -179,23 +138,17 @@ def _answer(link: _Link, request: Command, answer: Command | None) -> None:
         link.write(encode(answer))
 
 
-class _Link(asyncio.Protocol):
+class _Link(Connection):
     """One connection: requests out, answers matched by opaque, pushed requests handed up."""
 
     def __init__(self, address: str, pushed: Callable[[_Link, Command], None], lost: Callable[[_Link], None]) -> None:
-        self.address = address
+        super().__init__(address)
         self._pushed = pushed
         self._lost = lost
         self._frames = FrameBuffer(MAX_ANSWER_BYTES)
         self._waiting: dict[int, asyncio.Future[Command]] = {}
         self._loop = asyncio.get_running_loop()
-        self._writable = asyncio.Event()
-        self._writable.set()
         self.ended: asyncio.Future[None] = self._loop.create_future()
-        self._transport: asyncio.Transport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -214,8 +167,7 @@ class _Link(asyncio.Protocol):
             future.set_result(command)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
-        self._writable.set()
+        super().connection_lost(exc)
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
             if not future.done():
@@ -223,12 +175,6 @@ class _Link(asyncio.Protocol):
         self._lost(self)
         if not self.ended.done():
             self.ended.set_result(None)
-
-    def pause_writing(self) -> None:
-        self._writable.clear()
-
-    def resume_writing(self) -> None:
-        self._writable.set()
 
     async def ask(self, command: Command) -> Command:
         """Sends a request and waits for its answer."""
@@ -243,8 +189,7 @@ class _Link(asyncio.Protocol):
 
     async def send(self, frame: bytes) -> None:
         """Writes a frame, waiting while the other end does not read."""
-        if not self._writable.is_set():
-            await self._writable.wait()
+        await self.room()
         if self._transport is None or self._transport.is_closing():
             raise ConnectionLost(self.address)
         self._transport.write(frame)
@@ -253,11 +198,6 @@ class _Link(asyncio.Protocol):
         """Writes a frame at once; one that has nowhere to go is dropped, as its connection is."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(frame)
-
-    def close(self) -> None:
-        """Ends the connection."""
-        if self._transport is not None:
-            self._transport.close()
 
 
 __all__ = ["Handler", "RemotingClient", "RemotingError", "Response"]
