@@ -20,12 +20,14 @@ from ..store.topics import TIMER_TOPIC
 from .done import Done
 from .due import Due
 from .log import MAGIC_DELETE, MAGIC_PLAIN, MAGIC_ROLL, UNIT, UNIT_SIZE, TimerLog, Unit
-from .moments import CHECK_SHIFT, PLAIN_CHECK, Reach, second_of
+from .moments import CHECK_SHIFT, HOUR_MS, PLAIN_CHECK, Reach, second_of
 from .parked import Parked, due_ms_of
 from .tally import Tally
 from .wheel import SLOT, SLOT_END, SLOT_END_AT, SLOT_SIZE, Wheel
 
 _position_of = attrgetter("position")
+#: A unit says by 32 bits how many ms lie between its second and when it was written: 24 days.
+_REACH_BACK_SECONDS = 0x7FFF_FFFF // 1000
 
 
 @dataclass(slots=True)
@@ -78,6 +80,32 @@ class Core:
         second = self.due.lowest_second()
         return second if self.overdue is None else min(second, self.overdue.lowest_second())
 
+    def far_hours(self, now_ms: int) -> list[tuple[int, int]]:
+        """Return (hour since 1970, count) of what waits in roll slots; some are over where nothing was released for a
+        while, as roll slots that came were not read either."""
+        rolls, low = self.reach.rolls, self.first_hour(now_ms)
+        return [(low + (rest - low) % rolls, count) for rest, count in self.roll_counts.items()]
+
+    def far_overdue(self, now_ms: int) -> int:
+        """Return how many in roll slots are overdue, about."""
+        now_hour = now_ms // HOUR_MS
+        if self.first_hour(now_ms) == now_hour:
+            return 0
+        return sum(count for hour, count in self.far_hours(now_ms) if hour < now_hour)
+
+    def first_hour(self, now_ms: int) -> int:
+        """Return the first hour for which something may wait in a roll slot."""
+        now_second, second = now_ms // 1000, self.lowest_second()
+        used = self.wheel.next_used(second, now_second) if second < now_second else None
+        return (now_second if used is None else used) * 1000 // HOUR_MS
+
+    def was_read(self, second: int) -> bool:
+        """Tell whether a second was read already, so that nothing in it still goes somewhere else."""
+        overdue = self.overdue
+        if overdue is not None and second < overdue.end_second:
+            return second < overdue.read_second
+        return second < self.due.read_second
+
     def waits(self, offset: int) -> bool:
         """Tell whether a timer is neither over nor about to be."""
         return offset not in self.claimed and (offset >= self.done.end or not self.done.has(offset))
@@ -100,12 +128,16 @@ class Core:
         return value
 
     def index(self, timers: Sequence[Parked], now_ms: int) -> None:
-        """Put timers into timer log and wheel, and those that are due soon to what comes next."""
-        now_second, slots = now_ms // 1000, self.reach.slots
+        """Put timers into timer log and wheel, and those that are due soon to what comes next.
+
+        One by one go those that are further off, or overdue for weeks.
+        """
+        now_second = now_ms // 1000
+        begin, end = now_second - _REACH_BACK_SECONDS, now_second + self.reach.slots
         at, count = 0, len(timers)
         while at < count:
             stop = at
-            while stop < count and (timers[stop].due_ms - 1) // 1000 - now_second < slots:
+            while stop < count and begin < (timers[stop].due_ms - 1) // 1000 < end:
                 stop += 1
             while at < stop:
                 unit = self.log.next_position()

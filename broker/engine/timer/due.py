@@ -133,7 +133,7 @@ class Due:
         for loaded in self._seconds:
             count += sum(len(bucket) // 3 for due_ms, bucket in loaded.buckets.items() if due_ms <= now_ms)
         if self._only is not None:
-            return count + sum(self._core.wheel.number_of(second) for second in self._only)
+            return count + sum(map(self._core.wheel.due_in, self._only))
         return count + self._core.wheel.count(self.read_second, (now_ms - 1) // 1000)
 
     # loading

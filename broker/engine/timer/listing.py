@@ -176,12 +176,14 @@ class Listing:
 
     def _far_of(self, hour: int, now_ms: int) -> Iterator[list[tuple[int, int, int, int, int]]]:
         """Yield the timers of an hour that still wait in roll slots, in portions."""
-        core, now_second = self._core, now_ms // 1000
+        core = self._core
         begin_ms, end_ms, roll_of = hour * HOUR_MS, (hour + 1) * HOUR_MS, core.reach.roll_of
-        for second in core.reach.roll_seconds(hour, now_second - _LOOK_BACK, core.furthest + 1):
+        # while nothing is released roll slots that came are not read either
+        begin = min(now_ms // 1000 - _LOOK_BACK, core.lowest_second())
+        for second in core.reach.roll_seconds(hour, begin, core.furthest + 1):
             slot = core.wheel.get(second)
             portion: list[tuple[int, int, int, int, int]] = []
-            if slot is None or second < core.due.read_second:
+            if slot is None or core.was_read(second):
                 continue
             for _, unit in core.log.chain(slot.first, slot.last):
                 _, _, magic, _, _, position, size, topic_hash, own = unit
@@ -196,13 +198,13 @@ class Listing:
 
     def _far_hours(self, now_ms: int) -> list[int]:
         """Return the hours for which timers may wait in roll slots, ascending."""
-        core, low = self._core, now_ms // HOUR_MS
-        span = core.store.config.timer_max_delay_ms // HOUR_MS + 1
+        core, low = self._core, self._core.first_hour(now_ms)
+        last = (now_ms + core.store.config.timer_max_delay_ms) // HOUR_MS + 1
         rolls = core.reach.rolls
         found = []
         for rest in core.roll_counts:
             hour = low + (rest - low) % rolls
-            found += list(range(hour, low + span + 1, rolls))
+            found += list(range(hour, last + 1, rolls))
         return sorted(found)
 
     def _by_key(self, topic: str | None, key: str) -> list[tuple[int, int, int, int, int]]:

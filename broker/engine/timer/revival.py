@@ -13,7 +13,8 @@ from ..errors import CorruptRecord, RecordNotFound
 from ..message import Message, decode
 from ..properties import CANCELS, ECHO, SOURCE, TIMER_DELETE, TIMER_ROLLS
 from ..store.topics import TIMER_TOPIC
-from .core import Core
+from .core import Core, Totals
+from .done import Done
 from .due import NEVER, Due
 from .foreigner import Foreigner
 from .keys import Keys
@@ -46,6 +47,8 @@ class Revival:
         self._tail: list[Parked] = []
         self._deletes: list[tuple[Message, int]] = []
         self._overflow = False
+        #: what was over, and counted, when the last state was written
+        self._counted = Done()
         self.sequence = 0
 
     # before and during the walk
@@ -59,13 +62,13 @@ class Revival:
         if found is not None:
             self.sequence, kept, chunks = found
             self._kept.totals, self._kept.steps = kept.totals, kept.steps
-            for name, value in kept.totals.items():
-                setattr(self._core.totals, name, value)
+            self._counted.load(kept.end_offset, chunks)
             if not whole and not self._foreign and self._take_over(kept):
                 self._kept = kept
                 self._usable = True
                 self._min_offset = self._core.queue.min_offset
                 self._core.done.load(kept.end_offset, chunks)
+                self._core.totals = Totals(**kept.totals)
                 self._core.by_topic.update(kept.by_topic)
                 self._core.pending = sum(kept.by_topic.values())
                 return
@@ -75,6 +78,7 @@ class Revival:
         core = self._core
         core.wheel.reset()
         core.done.start_at(0)
+        core.totals = Totals(**self._kept.totals)
         core.by_topic.clear()
         core.pending = 0
         self._tail, self._deletes = [], []
@@ -84,7 +88,8 @@ class Revival:
         core = self._core
         if kept.slots != core.wheel.slots or kept.file_size != core.log.file_size or not core.log.open(kept.log_end):
             return False
-        if core.log.min_position > kept.log_min:
+        # a state older than the checkpoint does not know what came in between, and that is not walked
+        if core.log.min_position > kept.log_min or kept.end_offset < core.queue.max_offset:
             return False
         position = 0
         if kept.wheels:
@@ -119,15 +124,15 @@ class Revival:
         if TIMER_DELETE in message.properties:
             core.done.add(offset)
             cancels = number_of(message.properties.get(CANCELS))
-            if cancels is not None:
-                self._end(cancels)
+            if cancels is not None and self._end(cancels) is not None:
+                core.totals.cancelled += 1
             if len(self._deletes) < _TAIL_LIMIT:
                 self._deletes.append((message, -1 if cancels is None else cancels))
             return
         timer = parked_of(message)
         core.count(timer.topic, 1)
-        if timer.replaced >= 0:
-            self._end(timer.replaced)
+        if timer.replaced >= 0 and self._end(timer.replaced) not in (None, timer.due_ms):
+            core.totals.rescheduled += 1
         if len(self._tail) < _TAIL_LIMIT:
             self._tail.append(timer)
         else:
@@ -148,17 +153,21 @@ class Revival:
 
     def heard(self, parked: Message) -> None:
         """Hear that a timer was released."""
-        timer = parked_of(parked)
-        self._core.is_over(timer.offset, timer.topic)
+        if self._is_over(parked) is not None:
+            self._core.totals.released += 1
 
-    def _end(self, position: int) -> None:
-        """Mark the timer parked at a position as over."""
+    def _end(self, position: int) -> int | None:
+        """Mark the timer parked at a position as over; return its moment if that is to be counted."""
         try:
             message = decode(self._core.store.log.record_at(position), verify=False)
         except (RecordNotFound, CorruptRecord):
-            return
-        if message.topic == TIMER_TOPIC:
-            self._core.is_over(message.queue_offset, parked_of(message).topic)
+            return None
+        return self._is_over(message) if message.topic == TIMER_TOPIC else None
+
+    def _is_over(self, parked: Message) -> int | None:
+        timer, counted = parked_of(parked), self._counted
+        is_new = self._core.is_over(timer.offset, timer.topic)
+        return timer.due_ms if is_new and (timer.offset >= counted.end or not counted.has(timer.offset)) else None
 
     # after it
 
@@ -178,7 +187,7 @@ class Revival:
         set_overdue(core, begin, now_ms // 1000)
         # after the clock was set back a second may be used that was over once
         core.count_wheel(begin - 1 if self._usable else 0)
-        self._tail, self._deletes = [], []
+        self._tail, self._deletes, self._counted = [], [], Done()
         return self._kept
 
     def repair(self, now_ms: int) -> None:
@@ -249,8 +258,8 @@ class Revival:
         except CorruptRecord:
             return
         source = number_of(message.properties.get(SOURCE))
-        if source is not None:
-            self._end(source)
+        if source is not None and self._end(source) is not None:
+            self._core.totals.released += 1
         if message.topic == TIMER_TOPIC:
             self.walked(message)
 

@@ -256,7 +256,8 @@ class Timers:
 
     def backlog(self, now_ms: int) -> int:
         """Return how many are overdue, about."""
-        core, count = self.core, 0
+        core = self.core
+        count = core.far_overdue(now_ms)
         for due in (core.due, core.overdue):
             if due is not None:
                 count += due.count_until(now_ms)

@@ -39,9 +39,7 @@ class Views:
             end_ms = min(end_ms, next_minute_ms)
             self._count_minutes(counts, max(next_minute_ms, from_ms), to_ms, from_ms, step_ms)
         self._count_seconds(counts, begin_ms, end_ms, from_ms, step_ms)
-        low = now_ms // HOUR_MS
-        for rest, count in core.roll_counts.items():
-            hour = low + (rest - low) % core.reach.rolls
+        for hour, count in self._far_hours(now_ms):
             counts[(hour * HOUR_MS - from_ms) // step_ms] += count
         last = (to_ms - 1 - from_ms) // step_ms
         return [(from_ms + n * step_ms, counts[n]) for n in sorted(counts) if 0 <= n <= last and counts[n] > 0]
@@ -72,10 +70,7 @@ class Views:
         far = sum(core.minutes.values()) - sum(
             count for _, count in _between(core.minutes, min(core.minutes, default=near), near)
         )
-        low = now_ms // HOUR_MS
-        for rest, count in core.roll_counts.items():
-            if (low + (rest - low) % core.reach.rolls) * HOUR_MS >= to_ms:
-                far += count
+        far += sum(count for hour, count in self._far_hours(now_ms) if hour * HOUR_MS >= to_ms)
         return {
             "nowMs": now_ms,
             "readMs": core.due.read_second * 1000,
@@ -102,11 +97,13 @@ class Views:
             start_ms = from_ms + ((used + 1) * 1000 - from_ms) // step_ms * step_ms
             sizes[start_ms] = sizes.get(start_ms, 0) + self._bytes_in(used)
             second = used + 1
-        low = now_ms // HOUR_MS
-        for rest in core.roll_counts:
-            hour_ms = (low + (rest - low) % core.reach.rolls) * HOUR_MS
-            sizes.pop(from_ms + (hour_ms - from_ms) // step_ms * step_ms, None)
+        for hour, _ in self._far_hours(now_ms):
+            sizes.pop(from_ms + (hour * HOUR_MS - from_ms) // step_ms * step_ms, None)
         return sizes
+
+    def _far_hours(self, now_ms: int) -> list[tuple[int, int]]:
+        """Return (hour, count) of what waits in roll slots, without hours that are over."""
+        return [each for each in self._core.far_hours(now_ms) if each[0] >= now_ms // HOUR_MS]
 
     def _bytes_in(self, second: int) -> int:
         """Return the bytes of the records that wait in a second."""

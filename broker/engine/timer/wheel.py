@@ -182,15 +182,20 @@ class Wheel:
         return slot.number if slot is not None else 0
 
     def count(self, second: int, until: int) -> int:
-        """Return the sum of numbers from a second to another, of at most some thousand slots."""
+        """Return how many are due from a second to another, of at most some thousand slots."""
         count = 0
         for _ in range(_COUNTED_SLOTS):
             used = self.next_used(second, until) if second <= until else None
             if used is None:
                 break
-            count += self.number_of(used)
+            count += self.due_in(used)
             second = used + 1
         return count
+
+    def due_in(self, second: int) -> int:
+        """Return how many are due in a second: without those that only pass through."""
+        slot = self.get(second)
+        return slot.number - slot.rolls if slot is not None else 0
 
     def used(self) -> Iterator[Slot]:
         """Yield every used slot of the wheel, in no order of time, and then the displaced ones."""
