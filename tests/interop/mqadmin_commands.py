@@ -183,7 +183,7 @@ STEPS = [
 ]
 
 #: mqadmin keeps one producer a process, so a traced message needs another.
-TRACING = [*_outline("sendMessage -t sent -p traced -m true")]
+(TRACED,) = _outline("sendMessage -t sent -p traced -m true")
 
 #: The second does not end by itself; the first ends when it has begun, and goes on in threads of its own.
 ENDLESS = [Step("startMonitoring", timeout_s=30), Step("clusterRT -a 2 -s 64 -i 1", timeout_s=6)]
