@@ -13,12 +13,12 @@ from pyspark.sql import functions as F
 def parked_items(records: DataFrame) -> DataFrame:
     """Return one row a parked message, and one for each message that was ended, but never parked.
 
-    Columns: position (null for what was never parked), shown, mode, delay_level, due_ms, store_ms, size; of its first
-    ending how (released, cancelled, replaced; null while it waits), ended_ms and ended_by (its position); ends (how
-    many there are) and item (the position that they name).
+    Columns: position (null for what was never parked), shown, mode, exact, delay_level, due_ms, store_ms, size; of its
+    first ending how (released, cancelled, replaced; null while it waits), ended_ms and ended_by (its position); ends
+    (how many there are) and item (the position that they name).
     """
     parked = records.where("kind = 'parked'").select(
-        "position", "shown", "mode", "delay_level", "due_ms", "store_ms", "size"
+        "position", "shown", "mode", "exact", "delay_level", "due_ms", "store_ms", "size"
     )
     of_item = Window.partitionBy("item")
     numbered = endings(records).select(
@@ -27,8 +27,8 @@ def parked_items(records: DataFrame) -> DataFrame:
     first = numbered.where("nth = 1")
     joined = parked.join(first, parked["position"] == first["item"], "full")
     return joined.select(
-        "position", F.coalesce("shown", "ended_topic").alias("shown"), "mode", "delay_level", "due_ms", "store_ms",
-        "size", "how", F.col("at_ms").alias("ended_ms"), F.col("by").alias("ended_by"),
+        "position", F.coalesce("shown", "ended_topic").alias("shown"), "mode", "exact", "delay_level", "due_ms",
+        "store_ms", "size", "how", F.col("at_ms").alias("ended_ms"), F.col("by").alias("ended_by"),
         F.coalesce("all", F.lit(0)).alias("ends"), "item",
     )  # fmt: skip
 

@@ -3,17 +3,19 @@
 kind      plain   a message where its consumers look for it: sent there, released or committed to there
           parked  waits in SCHEDULE_TOPIC_XXXX (mode "level") or rmq_sys_wheel_timer (mode "timer")
           rolled  the same timer written again by Apache RocketMQ, because its wheel was too short
-          delete  ends a timer      half, op, note, stuck  transactions      damage  bytes without a record
+          delete  ends a timer      half, op, stuck  transactions      note  what the broker writes down for itself
+          damage  bytes without a record
 shown     the topic it is about: the real topic of what is parked or half
 released  it left a lane or the wheel: it names the parked record (ESC_SOURCE), or Apache RocketMQ left its marks
 committed it is the copy that a commit made
-sent      somebody sent it; the other records were written by the broker about it
+sent      somebody sent it; the other records were written by the broker about it, a timer that was moved among them
+          (one that its sender put in the place of another says so: ESC_ON_CONFLICT)
 put_back  a half that the broker wrote again
 exact     a timer of Escapement's, with its moment in ms; ``out_ms`` is the moment by RocketMQ's wheel
 
 The others are properties under other names: cancels_position, replaces_position, stuck_position (ESC_CANCELS,
-ESC_REPLACES, ESC_PARKED), deletes_key, producer_group, check_times, decisions, origin_id. Where one ought to be a
-number and is none, it counts as missing.
+ESC_REPLACES, ESC_PARKED), deletes_key, producer_group, check_times, decisions, origin_id, origin_group. Where one ought
+to be a number and is none, it counts as missing.
 """
 
 from __future__ import annotations
@@ -31,6 +33,9 @@ HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 STUCK_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 CHECKS_TOPIC = "rmq_sys_esc_checks"
+POPS_TOPIC = "rmq_sys_esc_pops"
+#: Topics in which Apache RocketMQ writes down pops begin so (PopAckConstants.REVIVE_TOPIC).
+REVIVE_PREFIX = "rmq_sys_REVIVE_LOG_"
 
 KINDS: dict[str, pa.DataType] = {
     "kind": pa.string(),
@@ -50,19 +55,21 @@ KINDS: dict[str, pa.DataType] = {
     "producer_group": pa.string(),
     "decisions": pa.string(),
     "origin_id": pa.string(),
+    "origin_group": pa.string(),
 }
 #: Columns and properties that have to be there to tell.
 NEEDED = frozenset({"topic", "real_topic", "delay_level", "source_position", "prepared_position", "sys_flag"})
 NEEDED_PROPERTIES = (
-    "ESC_DUE_MS", "ESC_CANCELS", "ESC_REPLACES", "ESC_ECHO", "ESC_PARKED", "ESC_DECISIONS", "TIMER_DEL_UNIQKEY",
-    "TIMER_OUT_MS", "TIMER_ROLL_TIMES", "PGROUP", "TRANSACTION_CHECK_TIMES", "TRAN_PREPARED_QUEUE_OFFSET",
-    "ORIGIN_MESSAGE_ID",
+    "ESC_DUE_MS", "ESC_CANCELS", "ESC_REPLACES", "ESC_ON_CONFLICT", "ESC_ECHO", "ESC_PARKED", "ESC_DECISIONS",
+    "TIMER_DEL_UNIQKEY", "TIMER_OUT_MS", "TIMER_ROLL_TIMES", "PGROUP", "TRANSACTION_CHECK_TIMES",
+    "TRAN_PREPARED_QUEUE_OFFSET", "ORIGIN_MESSAGE_ID", "ORIGIN_GROUP",
 )  # fmt: skip
 
 _NAMES = ("plain", "parked", "rolled", "delete", "half", "op", "note", "stuck", "damage")
 PLAIN, PARKED, ROLLED, DELETE, HALF, OP, NOTE, STUCK, DAMAGE = range(len(_NAMES))
 _OF_TOPIC = {
     LEVEL_TOPIC: PARKED, TIMER_TOPIC: PARKED, HALF_TOPIC: HALF, OP_TOPIC: OP, CHECKS_TOPIC: NOTE, STUCK_TOPIC: STUCK,
+    POPS_TOPIC: NOTE,
 }  # fmt: skip
 #: Bits of sysFlag that say what a record is to a transaction, and their value for a committed message.
 _TRANSACTION_BITS, _COMMITTED = 0xC, 0x8
@@ -73,7 +80,7 @@ def kinds_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
     encoded = batch.column("topic").dictionary_encode()
     topics = encoded.dictionary.to_pylist()
     place = encoded.indices.fill_null(len(topics)).to_numpy()  # what has no topic is damage
-    kind = np.array([*(_OF_TOPIC.get(topic, PLAIN) for topic in topics), DAMAGE])[place]
+    kind = np.array([*(_kind_of_topic(topic) for topic in topics), DAMAGE])[place]
     is_system = (kind != PLAIN) & (kind != DAMAGE)
     is_timer = np.array([*(topic == TIMER_TOPIC for topic in topics), False])[place]
     mode = pa.array([*({LEVEL_TOPIC: "level", TIMER_TOPIC: "timer"}.get(topic) for topic in topics), None], pa.string())
@@ -86,7 +93,7 @@ def kinds_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
     is_message = (kind == PLAIN) | (kind == PARKED)
     committed = ~released & commits & is_message
     put_back = _has(batch, "TRANSACTION_CHECK_TIMES") | _has(batch, "TRAN_PREPARED_QUEUE_OFFSET")
-    sent = ~released & ~committed & (is_message | ((kind == HALF) & ~put_back))
+    sent = ~released & ~committed & ~_moved(batch) & (is_message | ((kind == HALF) & ~put_back))
     real_topic = batch.column("real_topic")
     shown = batch.column("topic")
     if is_system.any():
@@ -109,7 +116,20 @@ def kinds_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
         "producer_group": _property(batch, "PGROUP"),
         "decisions": _property(batch, "ESC_DECISIONS"),
         "origin_id": _property(batch, "ORIGIN_MESSAGE_ID"),
+        "origin_group": _property(batch, "ORIGIN_GROUP"),
     }
+
+
+def _kind_of_topic(topic: str) -> int:
+    return NOTE if topic.startswith(REVIVE_PREFIX) else _OF_TOPIC.get(topic, PLAIN)
+
+
+def _moved(batch: pa.RecordBatch) -> Mask:
+    """Tell which timers the broker wrote again: with another moment, or because their segment was to go."""
+    moved = _has(batch, "ESC_REPLACES")
+    if moved.any():
+        moved &= ~np.asarray(pc.equal(_property(batch, "ESC_ON_CONFLICT"), "replace").fill_null(False))
+    return moved
 
 
 def _released_here(batch: pa.RecordBatch, commits: Mask) -> Mask:

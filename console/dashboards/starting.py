@@ -22,6 +22,7 @@ from django.utils.translation import gettext as _
 
 from broker.mirroring.clockline import broker_now_ms
 from broker.models import Broker
+from console.dashboards.owner import told
 from console.dashboards.rows import DashboardRun
 
 #: The dashboards in the order of the page; the jobs of the same name are in spark/jobs.
@@ -165,6 +166,7 @@ def _run(module: str, rows: Sequence[DashboardRun], **more: object) -> None:
         "scratch": settings.DASHBOARDS_SCRATCH,
         "disk": str(settings.VAR / "spark"),
         "broker_address": broker_address(first),
+        **told(first.broker),
     }
     try:
         subprocess.run(

@@ -1,6 +1,6 @@
 """Flow: what is sent, released, committed and consumed, by topic and minute; how much it is; who sends most.
 
-sent, released, committed   messages, by topic and minute (at_ms)
+sent, released, committed   messages, by topic and minute (at_ms); a timer that is moved was sent once
 bytes                       of the log, by topic and minute
 consumed                    of the messages that reached a topic in a minute, those a group (label) is past
 producers                   messages sent, by address (label), the first few

@@ -51,9 +51,12 @@ def retries(view: View, question: Question) -> DataFrame:
 
 def _of_group(records: DataFrame, prefix: str) -> DataFrame:
     """Return the messages on a topic with that prefix: topic, label (the group), message, key and the rest."""
+    named = F.substring("topic", len(prefix) + 1, 255)
+    # a group that pops has a topic for each topic it reads, <group>_<topic> or <group>+<topic>: the record says which
+    begins = [named.startswith(F.concat("origin_group", F.lit(sign))) for sign in ("_", "+")]
     return records.where((F.col("kind") == "plain") & F.col("topic").startswith(prefix)).select(
         "topic",
-        F.substring("topic", len(prefix) + 1, 255).alias("label"),
+        F.when(begins[0] | begins[1], F.col("origin_group")).otherwise(named).alias("label"),
         F.coalesce("origin_id", "unique_key", F.col("position").cast("string")).alias("message"),
         F.coalesce(F.col("keys"), F.col("unique_key"), F.lit("")).alias("key"),
         "reconsume_times", "born_ms", "store_ms", "position",

@@ -66,6 +66,8 @@ def lateness(log: Counted) -> Points:
             label = f"level {item.message.properties['DELAY']}" if item.message.topic == LEVELS else "timer"
             late = min(item.ends)[2] - max(due, item.message.store_ms)
             spans["histogram", item.topic, label, span(late), None] += 1
+            if "ESC_DUE_MS" in item.message.properties and min(item.ends)[2] < due:
+                continue  # delivered because somebody asked for it
             lanes[item.topic, label, None].append(late)
             hours[item.topic, "", floor(min(item.ends)[2], HOUR)].append(late)
     return dict(spans) | quantiles(lanes, "late_") | quantiles(hours, "hour_")
@@ -125,7 +127,9 @@ def retries(log: Counted) -> Points:
         prefix = next((p for p in ("%RETRY%", "%DLQ%") if message.topic.startswith(p)), None)
         if prefix is None:
             continue
-        group = message.topic.removeprefix(prefix)
+        group, popper = message.topic.removeprefix(prefix), message.properties.get("ORIGIN_GROUP")
+        if popper is not None and group.startswith((f"{popper}_", f"{popper}+")):
+            group = popper
         identity = message.properties.get("ORIGIN_MESSAGE_ID", message.unique_key or str(message.position))
         key = message.properties.get("KEYS", message.unique_key or "")
         if prefix == "%RETRY%":

@@ -111,7 +111,8 @@ class RandomLog:
                 | {"ESC_CANCELS": str(position)},
             )
         else:
-            self.park_timer(ESC_REPLACES=str(position))
+            by_sender = {"ESC_ON_CONFLICT": "replace"} if self.random.random() < 0.5 else {}
+            self.park_timer(ESC_REPLACES=str(position), **by_sender)
 
     def half(self) -> None:
         """A half message."""
@@ -165,7 +166,11 @@ class RandomLog:
         """A message comes back, or is given up."""
         origin = f"O{self.random.randrange(9)}"
         topic = self.random.choice(("%RETRY%mail", "%RETRY%mail", "%RETRY%print", "%DLQ%mail"))
-        self.write(topic, {"ORIGIN_MESSAGE_ID": origin, "KEYS": origin}, times=self.random.randint(1, 5))
+        found = {"ORIGIN_MESSAGE_ID": origin, "KEYS": origin}
+        if self.random.random() < 0.4:  # popped
+            topic = self.random.choice(("%RETRY%mail_a_b", "%RETRY%mail+a_b", "%RETRY%mails_a", "%DLQ%mail"))
+            found["ORIGIN_GROUP"] = "mail"
+        self.write(topic, found, times=self.random.randint(1, 5))
 
     def apache(self) -> None:
         """A timer as Apache RocketMQ keeps it, released or deleted by its key alone."""

@@ -15,6 +15,7 @@ from tests.spark.plain import number
 LEVELS, TIMERS = "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"
 HALVES, OPS = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 STUCK, CHECKS = "TRANS_CHECK_MAX_TIME_TOPIC", "rmq_sys_esc_checks"
+POPS, REVIVE = "rmq_sys_esc_pops", "rmq_sys_REVIVE_LOG_"
 
 
 @dataclass
@@ -158,7 +159,7 @@ def is_put_back(message: Message) -> bool:
 
 
 def is_system(message: Message) -> bool:
-    return message.topic in (LEVELS, TIMERS, HALVES, OPS, STUCK, CHECKS)
+    return message.topic in (LEVELS, TIMERS, HALVES, OPS, STUCK, CHECKS, POPS) or message.topic.startswith(REVIVE)
 
 
 def is_release(message: Message) -> bool:
@@ -179,7 +180,12 @@ def is_commit(message: Message) -> bool:
 def is_sent(message: Message) -> bool:
     first_half = message.topic == HALVES and not is_put_back(message)
     plain = not is_system(message) or is_parked(message)
-    return (plain and not is_release(message) and not is_commit(message)) or first_half
+    return (plain and not is_release(message) and not is_commit(message) and not is_moved(message)) or first_half
+
+
+def is_moved(message: Message) -> bool:
+    found = message.properties
+    return "ESC_REPLACES" in found and found.get("ESC_ON_CONFLICT") != "replace"
 
 
 def shown(message: Message) -> str:

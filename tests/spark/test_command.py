@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import uuid
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,10 @@ from django.core.management.base import CommandError
 from django.db import OperationalError, connection
 from django.utils import timezone
 
+from broker.models import Broker, ScheduleLevel
 from console.dashboards import starting
 from console.dashboards.rows import DashboardRun
+from tests.client.running import BrokerThread, small_store
 
 
 @pytest.mark.parametrize(
@@ -92,6 +95,25 @@ def test_a_batch_is_computed_by_one_process(
     assert ran == []  # it has not begun to tell of itself, but it is at work
     starting.run_batch(batch)
     assert ran == [2]
+
+
+def test_a_run_is_told_what_its_broker_was_told(
+    transactional_db: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    orders: list[dict[str, Any]] = []
+    monkeypatch.setattr(starting.subprocess, "run", lambda *_, **given: orders.append(json.loads(given["input"])))
+    [owner] = Broker.mirror_writer.bulk_create([Broker(name=settings.BROKER_NAME)])
+    lanes = [ScheduleLevel(broker=owner, level=level, delay_ms=ms) for level, ms in ((1, 5_000), (2, 3_600_000))]
+    ScheduleLevel.mirror_writer.bulk_create(lanes)
+    config = replace(small_store(tmp_path), retention_hours=6.5)
+    with BrokerThread(config) as running:
+        monkeypatch.setattr(settings, "ESCAPEMENT_NAMESRV", running.namesrv)
+        starting.run_batch(starting.queue(("lateness", "storage"), "all"))
+    # a broker that is away has the levels that it had; of another one nothing is known
+    starting.run_batch(starting.queue(("lateness",), "24h"))
+    starting.run_batch(starting.queue(("lateness",), "all", broker="elsewhere"))
+    known = [(order.get("levels"), order.get("retention_hours")) for order in orders]
+    assert known == [("5s 3600s", 6.5), ("5s 3600s", None), (None, None)]
 
 
 def test_a_list_shows_a_run_whose_process_is_gone_as_failed(transactional_db: None) -> None:

@@ -115,3 +115,36 @@ def test_damage_is_an_alarm_with_its_position(session: SparkSession) -> None:
     data[second.position + 60] ^= 1
     rows = JOBS["ledger"](view(session, {0: bytes(data)}), Question(log.now_ms)).collect()
     assert [row.positions for row in rows if row.series == "alarm" and row.part == "lost"] == [[second.position]]
+
+
+def test_a_timer_delivered_on_somebodys_word_is_early_and_no_measure_of_the_broker(session: SparkSession) -> None:
+    log = RandomLog(3)
+    due_ms = log.now_ms + 18_000_000
+    for number in range(2):
+        timer = {"UNIQ_KEY": f"K{number}", "ESC_DUE_MS": str(due_ms), "REAL_TOPIC": "late", "REAL_QID": "0"}
+        parked = log.write("rmq_sys_wheel_timer", timer)
+        log.now_ms += number * 30_000_000  # the first one at once, the second one after its moment
+        log.write("late", {**timer, "ESC_SOURCE": str(parked)})
+    frames = view(session, {0: log.fill(0).segments[0]})
+    found = points_of([tuple(row) for row in JOBS["lateness"](frames, Question(log.now_ms)).collect()])
+    frames.drop()
+    assert {key[3]: value for key, value in found.items() if key[0] == "histogram"} == {"early": 1, "< 6 h": 1}
+    counts = {key[0]: value for key, value in found.items() if key[0].endswith("_count")}
+    assert counts == {"late_count": 1, "hour_count": 1}
+    assert min(value for key, value in found.items() if key[0] == "late_p50") > 0
+
+
+def test_tries_of_a_group_that_pops_are_those_of_the_group(session: SparkSession) -> None:
+    log = RandomLog(4)
+    for topic, origin in (("%RETRY%mail_orders", "A"), ("%RETRY%mail+seats", "B"), ("%DLQ%mail", "A")):
+        log.write(topic, {"ORIGIN_MESSAGE_ID": origin, "ORIGIN_GROUP": "mail", "KEYS": origin}, times=1)
+    log.write("%RETRY%mail_print", {"ORIGIN_MESSAGE_ID": "C", "KEYS": "C"}, times=1)
+    frames = view(session, {0: log.fill(0).segments[0]})
+    rows = [tuple(row) for row in JOBS["retries"](frames, Question(log.now_ms)).collect()]
+    frames.drop()
+    found = {(series, topic, label): value for series, topic, label, _, _, value, _ in rows}
+    assert {key[1:]: value for key, value in found.items() if key[0] == "attempts"} == {
+        ("%RETRY%mail_orders", "mail"): 1, ("%RETRY%mail+seats", "mail"): 1, ("%RETRY%mail_print", "mail_print"): 1,
+    }  # fmt: skip
+    # what was given up succeeded never
+    assert {key[1] for key in found if key[0] == "again_count"} == {"%RETRY%mail+seats", "%RETRY%mail_print"}

@@ -17,6 +17,7 @@ from tests.spark.randomlog import RandomLog
 
 SELECTION = Selection(groups=frozenset({"kinds"}), only=frozenset({"position", *KINDS}))
 OF_TOPIC = {sorting.HALVES: "half", sorting.OPS: "op", sorting.CHECKS: "note", sorting.STUCK: "stuck"}
+OF_TOPIC |= {sorting.POPS: "note"}
 
 
 def kind_of(message: Message) -> str:
@@ -24,6 +25,8 @@ def kind_of(message: Message) -> str:
         return "parked"
     if sorting.is_delete(message):
         return "delete"
+    if message.topic.startswith(sorting.REVIVE):
+        return "note"
     return "rolled" if message.topic == sorting.TIMERS else OF_TOPIC.get(message.topic, "plain")
 
 
@@ -49,6 +52,7 @@ def row_of(message: Message) -> dict[str, Any]:
         "producer_group": found.get("PGROUP"),
         "decisions": found.get("ESC_DECISIONS"),
         "origin_id": found.get("ORIGIN_MESSAGE_ID"),
+        "origin_group": found.get("ORIGIN_GROUP"),
     }
 
 
@@ -78,3 +82,21 @@ def test_bytes_without_a_record_are_damage_and_nothing_else() -> None:
     rows = read({0: bytes(data)}, selection=SELECTION)
     assert [row["kind"] for row in rows] == ["damage", "plain"]
     assert not any(rows[0][name] for name in ("released", "committed", "sent", "shown", "mode"))
+
+
+def test_what_a_broker_writes_down_of_pops_was_sent_by_nobody() -> None:
+    topics = ("rmq_sys_esc_pops", "rmq_sys_REVIVE_LOG_DefaultCluster", "%RETRY%mail_orders", "orders")
+    rows = read({0: log_of(*({"topic": topic} for topic in topics))}, selection=SELECTION)
+    assert [(row["kind"], row["sent"]) for row in rows] == [
+        ("note", False), ("note", False), ("plain", True), ("plain", True),
+    ]  # fmt: skip
+
+
+def test_a_timer_that_is_moved_was_sent_once_and_one_in_the_place_of_another_too() -> None:
+    timer = {"REAL_TOPIC": "late", "REAL_QID": "0", "ESC_DUE_MS": "9"}
+    moved = timer | {"ESC_REPLACES": "0"}
+    of_sender = moved | {"ESC_ON_CONFLICT": "replace"}
+    kept = moved | {"ESC_ON_CONFLICT": "keep"}
+    made = [{"topic": sorting.TIMERS, "properties": found} for found in (timer, moved, of_sender, kept)]
+    rows = read({0: log_of(*made)}, selection=SELECTION)
+    assert [row["sent"] for row in rows] == [True, False, True, False]
