@@ -122,6 +122,9 @@ def _filter(chosen: TimerFilter | None, grant: Grant) -> dict[str, Any]:
     require_where(grant, chosen.topic)
     bounds = {"from_ms": ("due_from", chosen.due_from), "to_ms": ("due_before", chosen.due_before)}
     moments = {name: None if given is None else moment_ms(given, field) for name, (field, given) in bounds.items()}
+    begin_ms, end_ms = moments["from_ms"], moments["to_ms"]
+    if begin_ms is not None and end_ms is not None and end_ms <= begin_ms:
+        raise InvalidMoment("due_before must be later than due_from.", "due_before")
     return {"topic": chosen.topic or "", "key": chosen.key or "", **moments}
 
 

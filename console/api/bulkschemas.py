@@ -17,7 +17,9 @@ class TimerFilter(Struct, forbid_unknown_fields=True, kw_only=True):
     """Which waiting messages: all conditions that are given hold at once."""
 
     topic: Text | None = None
-    key: Annotated[str, Meta(max_length=1024, description="A schedule key, a key or a message_id.")] | None = None
+    key: (
+        Annotated[str, Meta(min_length=1, max_length=1024, description="A schedule key, a key or a message_id.")] | None
+    ) = None
     due_from: Moment | None = None
     due_before: Moment | None = None
 

@@ -185,10 +185,13 @@ async def _due_ms(parked: Message, broker: str, room: Room) -> int | None:
 
 
 def only_parameters(request: Request, *names: str) -> None:
-    """Raise InvalidParameter for any other parameter in the address."""
-    for name in request.query_params:
+    """Raise InvalidParameter for any other parameter in the address, and for one that stands there twice."""
+    given = [name for name, _ in request.query_params.multi_items()]
+    for name in given:
         if name not in names:
             raise InvalidParameter(f"There is no parameter {name[:100]!r} here.")
+        if given.count(name) > 1:
+            raise InvalidParameter(f"The parameter {name} is given {given.count(name):,} times; give it once.")
 
 
 async def topics(request: Request, grant: Grant, room: Room) -> Response:

@@ -16,13 +16,16 @@ _FORM = re.compile(
 ).fullmatch
 _DIGITS = re.compile(r"[+-]?\d+", re.ASCII).fullmatch
 _LATEST_MS = 2**63 - 1
+#: Longer numbers in an address are no moments of any kind.
+_MOST_DIGITS = 100
 
 
 def moment_ms(value: str | int, field: str) -> int:
     """Epoch ms; raises InvalidMoment or ZoneMissing, which name the field."""
     if isinstance(value, int):
         if not 0 <= value <= _LATEST_MS:
-            raise InvalidMoment(f"{field} {value} is not valid: milliseconds since 1970, from 0 up.", field)
+            written = f"{value}" if abs(value) < 10**40 else "with so many digits"
+            raise InvalidMoment(f"{field} {written} is not valid: milliseconds since 1970, from 0 to 2^63 - 1.", field)
         return value
     found = _FORM(value)
     if found is None:
@@ -53,7 +56,7 @@ def _in_ms(value: str, field: str, local: str, fraction: str, sign: str | None, 
 
 def parameter_ms(text: str, field: str) -> int:
     """A moment in the address: digits are epoch ms. A blank is a plus sign that was not encoded."""
-    if text.isascii() and text.isdigit() and len(text) < 20:
+    if len(text) <= _MOST_DIGITS and _DIGITS(text):
         return moment_ms(int(text), field)
     return moment_ms(text[:11] + text[11:].replace(" ", "+"), field)
 

@@ -33,7 +33,7 @@ MOST_ROWS = 1000
 MOST_STEPS = 2000
 _HOUR_MS = 3_600_000
 #: the end of time for a list
-_FOREVER_MS = 2**62
+_FOREVER_MS = 2**63 - 1
 
 
 async def timers(request: Request, grant: Grant, room: Room) -> Response:
@@ -45,8 +45,13 @@ async def timers(request: Request, grant: Grant, room: Room) -> Response:
         check_topic(topic)
         require(grant, READ, topic)
     require_somewhere(grant, READ)
+    from_ms, to_ms = _moment(request, "from", 0), _moment(request, "to", _FOREVER_MS)
+    if to_ms <= from_ms:
+        raise InvalidParameter("to must be later than from.")
+    if given.get("key") == "":
+        raise InvalidParameter("key is empty: leave it out to see all.")
     page = await room.admin.timers(
-        _moment(request, "from", 0), _moment(request, "to", _FOREVER_MS), topic=topic, key=given.get("key"),
+        from_ms, to_ms, topic=topic, key=given.get("key"),
         limit=_whole(request, "limit", 100, 1, MOST_ROWS), cursor=given.get("cursor"),
     )  # fmt: skip
     broker = (await room.admin.brokers())[0].name

@@ -44,6 +44,8 @@ async def test_the_list_is_in_order_filtered_and_in_pages(api: httpx.AsyncClient
         ("timers?cursor=nonsense", 400, "invalid_parameter"), ("timers?topic=a/b", 400, "invalid_message"),
         ("timers/wheel?step_ms=5", 400, "invalid_parameter"), ("timers/forecast?from=5&to=5", 400, "invalid_parameter"),
         ("timers/wheel?from=0&to=9000000000&step_ms=1000", 400, "invalid_parameter"),
+        ("timers?from=5&to=1", 400, "invalid_parameter"), ("timers?from=5&to=5", 400, "invalid_parameter"),
+        ("timers?from=1&from=2", 400, "invalid_parameter"), ("timers?key=", 400, "invalid_parameter"),
     ],
 )  # fmt: skip
 async def test_questions_that_make_no_sense_are_refused(
@@ -51,6 +53,22 @@ async def test_questions_that_make_no_sense_are_refused(
 ) -> None:
     answer = await api.get(f"/api/v1/{path}")
     assert (answer.status_code, answer.json()["code"]) == (status, code)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("-1", "from -1 is not valid: milliseconds since 1970"), (str(2**63), f"from {2**63} is not valid"),
+        ("1" * 40, "is not valid"), ("1e3", "from '1e3' is no moment"),
+    ],
+)  # fmt: skip
+async def test_a_number_in_an_address_that_is_no_moment_is_told_as_one(
+    api: httpx.AsyncClient, given: str, words: str
+) -> None:
+    answer = await api.get("/api/v1/timers", params={"from": given})
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_moment")
+    assert words in answer.json()["detail"]
+    assert "quotes" not in answer.json()["detail"]
 
 
 async def test_wheel_forecast_and_figures_count_what_waits(api: httpx.AsyncClient) -> None:

@@ -69,6 +69,8 @@ async def test_many_are_cancelled_moved_and_delivered_by_a_filter(api: httpx.Asy
         ("timers:cancel", {"filter": {"due_from": "2027-01-31"}, "reason": "x"}, 422, "invalid_moment"),
         ("timers:reschedule", {"filter": {"topic": "orders"}, "reason": "x"}, 422, "invalid_moment"),
         ("timers:pause", {}, 400, "invalid_request"),
+        ("timers:cancel", {"filter": {"topic": "orders", "key": ""}, "reason": "x"}, 400, "invalid_request"),
+        ("timers:cancel", {"filter": {"due_from": 5, "due_before": 5}, "reason": "x"}, 422, "invalid_moment"),
     ],
 )
 async def test_operations_that_cannot_be_are_refused(
