@@ -188,3 +188,18 @@ def test_a_broker_that_is_away_is_said(operator: Client, settings: object) -> No
         response = operator.get(path)
         assert response.status_code == 200, path
         assert "Nothing to show yet" in words(response), path
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        ("/timers/list/", "No timer is pending."),
+        ("/timers/list/?topic=orders", "No timer matches."),
+        ("/transactions/list/?state=open", "Nothing is undecided."),
+        ("/transactions/list/?state=parked", "Nothing is parked."),
+        ("/transactions/list/?state=decided", "Nothing decided yet."),
+        ("/transactions/list/?state=open&topic=orders", "No transaction matches."),
+    ],
+)
+def test_an_empty_list_says_whether_a_filter_is_why(stage: Stage, operator: Client, page: str, said: str) -> None:
+    assert said in words(operator.get(page))

@@ -132,7 +132,7 @@ def test_an_empty_broker_says_so(stage: Stage, operator: Client) -> None:
     page = words(operator.get("/transactions/"))
     for said in ("No transaction yet.", "Nothing is undecided.", "Nothing decided yet.", "Nothing is parked."):
         assert said in page
-    assert "No transaction matches." in words(operator.get("/transactions/list/?state=parked"))
+    assert "Nothing is parked." in words(operator.get("/transactions/list/?state=parked"))
 
 
 def test_the_life_of_one_that_is_committed_leads_to_its_message(
