@@ -22,8 +22,8 @@ def save(files: Files, path: str, content: bytes) -> None:
     if previous == content:
         return
     if previous is not None:
-        _replace(files, path + ".bak", previous)
-    _replace(files, path, content)
+        replace(files, path + ".bak", previous)
+    replace(files, path, content)
     files.sync_directory(directory_of(path))
 
 
@@ -53,13 +53,14 @@ def load_valid(files: Files, path: str, parse: Callable[[bytes], T]) -> T | None
         except ValueError:
             continue
         if candidate != path:
-            _replace(files, path, content)
+            replace(files, path, content)
             files.sync_directory(directory_of(path))
         return value
     return None
 
 
-def _replace(files: Files, path: str, content: bytes) -> None:
+def replace(files: Files, path: str, content: bytes) -> None:
+    """Replace a file as a whole, keeping nothing; durable once the folder is synced. Raises OSError."""
     temporary = path + ".tmp"
     files.remove(temporary)
     file = files.open(temporary, create=True)

@@ -82,7 +82,7 @@ class StateWrite:
             self._write_wheel(files)
             self.kept.wheels = [*self.kept.wheels[-1:], (self.wheel_position, checksum_of(self.pages, self.wheel_size))]
         content = pack_state(self.sequence, self.kept, self.chunks)
-        replace_file(files, self.paths.state, content)
+        atomic.replace(files, self.paths.state, content)
         files.sync_directory(directory_of(self.paths.state))
         if self.pages is not None:
             files.rename(self.paths.wheel + ".tmp", self.paths.wheel)
@@ -142,19 +142,6 @@ def load_state(files: Files, path: str) -> tuple[int, Kept, list[tuple[int, byte
         return sequence, kept, unpack_chunks(over)
     except (ValueError, TypeError, KeyError):
         return None
-
-
-def replace_file(files: Files, path: str, content: bytes) -> None:
-    """Replace a file as a whole; durable once the folder is synced. Raises OSError."""
-    temporary = path + ".tmp"
-    files.remove(temporary)
-    file = files.open(temporary, create=True)
-    try:
-        file.write(content, 0)
-        file.sync()
-    finally:
-        file.close()
-    files.rename(temporary, path)
 
 
 def check_bytes(kept: Kept, wheel_position: int, now_ms: int, counter: int) -> bytes:
