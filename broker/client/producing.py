@@ -193,7 +193,7 @@ class AsyncProducer(AsyncClosing):
         try:
             wanted = read_handle(handle)
         except BadHandle as error:
-            raise InvalidArgument(f"handle {handle[:80]!r} is not valid: {error}.", field="handle") from None
+            raise InvalidArgument(f"handle {str(handle)[:80]!r} is not valid: {error}.", field="handle") from None
         if wanted.topic != topic:
             raise InvalidArgument(f"The handle is of topic {wanted.topic!r}, not {topic!r}.", field="topic")
         address = (await self._session.route(topic)).addresses.get(wanted.broker)

@@ -23,6 +23,8 @@ MAX_SCHEDULE_KEY_CHARACTERS = 200
 #: RocketMQ reads moments as a signed 64-bit number.
 _LATEST_MS = 2**63 - 1
 _CONFLICTS = ("error", "replace", "keep")
+#: How much of what is not valid is shown.
+_SHOWN_BITS, _SHOWN_CHARACTERS = 1_000, 100
 
 
 class Timing(TypedDict, total=False):
@@ -35,8 +37,14 @@ class Timing(TypedDict, total=False):
     reject_past: bool
 
 
+_OPTIONS = tuple(Timing.__annotations__)
+
+
 def timing_properties(timing: Timing, delay_level: int) -> str:
-    """The properties in stored form, "" for none; raises InvalidArgument."""
+    """The properties in stored form, "" for none; raises InvalidArgument, TypeError for an option that there is not."""
+    for name in timing:
+        if name not in _OPTIONS:
+            raise TypeError(f"{name!r} is no option of a send; those that say when are {', '.join(_OPTIONS)}.")
     deliver_at_ms, delay_ms = timing.get("deliver_at_ms"), timing.get("delay_ms")
     given = [
         name
@@ -69,7 +77,10 @@ def timing_properties(timing: Timing, delay_level: int) -> str:
         if schedule_key is None:
             raise InvalidArgument("on_conflict needs a schedule_key to be in conflict with.", field="on_conflict")
         parts.append(f"ESC_ON_CONFLICT\x01{on_conflict}\x02")
-    if timing.get("reject_past"):
+    reject_past = timing.get("reject_past")
+    if not isinstance(reject_past, bool | None):
+        raise InvalidArgument(f"reject_past {_shown(reject_past)} is neither True nor False.", field="reject_past")
+    if reject_past:
         if not is_timer:
             raise InvalidArgument("reject_past needs deliver_at_ms or delay_ms.", field="reject_past")
         parts.append("ESC_REJECT_PAST\x01true\x02")
@@ -79,8 +90,15 @@ def timing_properties(timing: Timing, delay_level: int) -> str:
 def check_moment(value: int, field: str) -> int:
     """A whole number of ms that brokers can read; raises InvalidArgument."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LATEST_MS:
-        raise InvalidArgument(f"{field} {value!r} is not valid: a whole number of ms from 0 up.", field=field)
+        raise InvalidArgument(f"{field} {_shown(value)} is not valid: a whole number of ms from 0 up.", field=field)
     return value
+
+
+def _shown(value: object) -> str:
+    """As it was given, if that is short; Python writes no number of thousands of digits."""
+    if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
+        return "with so many digits"
+    return repr(value)[:_SHOWN_CHARACTERS]
 
 
 def check_schedule_key(key: str) -> None:

@@ -48,7 +48,7 @@ def handle_of(topic: str, broker: str, due_ms: int, unique_key: str) -> bytes:
 
 def read_handle(text: str) -> RecallHandle:
     """Read a handle, with or without padding, as Java does; raises BadHandle."""
-    if not text or len(text) > LONGEST_HANDLE or not text.isascii():
+    if not isinstance(text, str) or not text or len(text) > LONGEST_HANDLE or not text.isascii():
         raise BadHandle("recall handle is invalid")
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)

@@ -110,7 +110,8 @@ def outgoing(wanted: NewMessage) -> Outgoing:
 
 
 def _timing(wanted: NewMessage) -> Timing:
-    """When it is to be delivered, empty for at once."""
+    """When it is to be delivered, empty for at once; raises InvalidArgument, InvalidMoment, ZoneMissing."""
+    _check_moments(wanted)
     timing: Timing = {}
     if wanted.deliver_at is not None:
         timing["deliver_at_ms"] = moment_ms(wanted.deliver_at, "deliver_at")
@@ -123,6 +124,24 @@ def _timing(wanted: NewMessage) -> Timing:
     if wanted.reject_past:
         timing["reject_past"] = True
     return timing
+
+
+def _check_moments(wanted: NewMessage) -> None:
+    """The names are those of the request, not those that the client has for them."""
+    asked = {
+        "delay_level": bool(wanted.delay_level),
+        "deliver_at": wanted.deliver_at is not None,
+        "delay_ms": wanted.delay_ms is not None,
+    }
+    given = [name for name, is_given in asked.items() if is_given]
+    if len(given) > 1:
+        raise InvalidArgument(f"Give one of delay_level, deliver_at and delay_ms, not {len(given)}.", field=given[-1])
+    if asked["deliver_at"] or asked["delay_ms"]:
+        return
+    if wanted.schedule_key is not None:
+        raise InvalidArgument("A schedule_key needs deliver_at or delay_ms.", field="schedule_key")
+    if wanted.reject_past:
+        raise InvalidArgument("reject_past needs deliver_at or delay_ms.", field="reject_past")
 
 
 def _body(wanted: NewMessage) -> str | bytes:

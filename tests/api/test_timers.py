@@ -64,7 +64,7 @@ async def test_a_moment_in_the_past_is_now_or_refused(api: httpx.AsyncClient, ad
         ({"delay_ms": 2**63}, 400, "invalid_request"),
         ({"delay_ms": "5"}, 400, "invalid_request"),
         ({"delay_ms": TEN_YEARS_MS + HOUR_MS}, 422, "too_far"),
-        ({"delay_ms": 2**63 - 1}, 400, "message_illegal"),
+        ({"delay_ms": 2**63 - 1}, 422, "too_far"),
         ({"delay_ms": 5, "deliver_at": 5}, 400, "invalid_message"),
         ({"delay_ms": 5, "delay_level": 1}, 400, "invalid_message"),
         ({"schedule_key": "k"}, 400, "invalid_message"),
@@ -82,6 +82,23 @@ async def test_moments_that_cannot_be_are_named_and_nothing_is_written(
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     assert answer.json()["detail"]
     assert (await admin.runtime())["commitLogMaxOffset"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"delay_ms": 5, "deliver_at": 5}, "delay_ms"), ({"delay_level": 1, "deliver_at": 5}, "deliver_at"),
+        ({"delay_level": 1, "deliver_at": 5, "delay_ms": 5}, "delay_ms"), ({"schedule_key": "k"}, "schedule_key"),
+        ({"reject_past": True}, "reject_past"),
+    ],
+)  # fmt: skip
+async def test_what_does_not_go_together_is_named_as_it_was_given(
+    api: httpx.AsyncClient, fields: dict[str, Any], field: str
+) -> None:
+    problem = (await api.post(ONE, json={"body": "x"} | fields)).json()
+    assert (problem["code"], problem["field"]) == ("invalid_message", field)
+    assert "deliver_at" in problem["detail"]
+    assert "deliver_at_ms" not in problem["detail"]
 
 
 @pytest.mark.parametrize("raw", [b'{"body":"x","deliver_at":NaN}', b'{"body":"x","delay_ms":Infinity}'])

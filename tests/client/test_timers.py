@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -44,6 +45,13 @@ async def test_a_timer_says_when_it_is_due_and_how_to_take_it_back(producer: Asy
     assert sent.recall_handle is not None
     assert await producer.recall("orders", sent.recall_handle) == sent.message_id
     assert (await admin.timers(0, FOREVER_MS)).items == []
+
+
+@pytest.mark.parametrize("handle", ["", "nonsense", None, 5, "x" * 10_000])
+async def test_what_is_no_handle_is_refused(producer: AsyncProducer, handle: Any) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        await producer.recall("orders", handle)
+    assert caught.value.field == "handle"
 
 
 async def test_a_delay_counts_from_the_brokers_clock(producer: AsyncProducer) -> None:

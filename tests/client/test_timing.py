@@ -58,12 +58,23 @@ def test_options_become_properties(timing: Any, properties: str) -> None:
         ({"on_conflict": "merge", "schedule_key": "k", "delay_ms": 5}, "on_conflict"),
         ({"reject_past": True}, "reject_past"),
         ({"reject_past": True, "delay_level": 3}, "reject_past"),
+        ({"reject_past": "false", "delay_ms": 5}, "reject_past"),
+        ({"deliver_at_ms": 10**5000}, "deliver_at_ms"),
+        ({"delay_ms": -(10**5000)}, "delay_ms"),
+        ({"delay_ms": "x" * 10_000}, "delay_ms"),
     ],
 )
 def test_what_makes_no_sense_is_refused(timing: Any, field: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         prepare("x", **timing)
     assert caught.value.field == field
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("name", ["deliver_at", "delay", "scheduleKey"])
+def test_an_option_that_there_is_not_sends_nothing_at_once(name: str) -> None:
+    with pytest.raises(TypeError, match=f"'{name}'.*deliver_at_ms"):
+        prepare("x", **{name: 5})
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,9 @@ def test_beyond_the_limit_is_refused() -> None:
     assert "1,000 ms" in str(caught.value)
     with pytest.raises(TimerTooFar):
         driver.append("orders", b"x", TIMER_DELAY_SEC=str((1 << 63) // 1000 - now_ms))
+    for name in ("TIMER_DELAY_SEC", "TIMER_DELAY_MS"):
+        with pytest.raises(TimerTooFar):
+            driver.append("orders", b"x", **{name: str((1 << 63) - 1)})
 
 
 def test_equal_moments_keep_their_order_and_others_theirs() -> None:

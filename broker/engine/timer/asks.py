@@ -69,11 +69,12 @@ def key_asked(text: str) -> tuple[str | None, Conflict]:
 
 
 def due_ms_asked(text: str, now_ms: int) -> int:
-    """Return the moment asked for: seconds from now before ms from now before a moment. Raises TimerIllegal."""
+    """Return the moment asked for: seconds from now before ms from now before a moment; the last of all where it would
+    be beyond every calendar. Raises TimerIllegal."""
     if "DELAY_SEC" in text and (value := value_in(text, TIMER_DELAY_SEC)) is not None:
-        return _within(now_ms + _number(TIMER_DELAY_SEC, value) * 1000)
+        return min(now_ms + _number(TIMER_DELAY_SEC, value) * 1000, _LONG_MAX)
     if "DELAY_MS" in text and (value := value_in(text, TIMER_DELAY_MS)) is not None:
-        return _within(now_ms + _number(TIMER_DELAY_MS, value))
+        return min(now_ms + _number(TIMER_DELAY_MS, value), _LONG_MAX)
     value = value_in(text, TIMER_DELIVER_MS)
     if value is None:
         raise TimerIllegal("A message that deletes a timer names the same moment as that timer (TIMER_DELIVER_MS).")
@@ -99,9 +100,3 @@ def _number(name: str, value: str) -> int:
     if _NUMBER(value) is None or not -_LONG_MAX - 1 <= int(value) <= _LONG_MAX:
         raise TimerIllegal(f"timer message illegal: {name} is a whole number of 64 bits, not {value[:40]!r}.")
     return int(value)
-
-
-def _within(due_ms: int) -> int:
-    if due_ms > _LONG_MAX:
-        raise TimerIllegal(f"timer message illegal: a moment of {due_ms} ms is beyond every calendar.")
-    return due_ms
