@@ -29,11 +29,12 @@ from console.dashboards.rows import DashboardRun
 DASHBOARDS = (
     "flow", "lateness", "pending", "cancellations", "transactions", "retries", "keys", "storage", "ledger",
 )  # fmt: skip
-WINDOW = re.compile(r"all|[1-9]\d{0,3}[hd]")
+WINDOW = re.compile(r"all|[1-9][0-9]{0,3}[hd]")
 #: The window of the run that follows the log.
 LIVE = "live"
 #: A run whose process said nothing for so long is dead.
 SILENT_S = 60
+_WITHOUT_A_WORD = "Its process ended without a word."
 
 
 class DashboardsUnavailable(Exception):
@@ -86,9 +87,14 @@ def queue(names: Sequence[str], window: str, *, actor: str = "", store: str = ""
 def bury() -> int:
     """Mark runs whose process is gone as failed; return how many there were."""
     silent = timezone.now() - timedelta(seconds=SILENT_S)
-    return DashboardRun.objects.filter(state="running", beat_at__lt=silent).update(
-        state="failed", finished_at=timezone.now(), error="Its process ended without a word."
-    )
+    running = DashboardRun.objects.filter(state="running")
+    gone = {"state": "failed", "finished_at": timezone.now(), "error": _WITHOUT_A_WORD}
+    count = running.filter(beat_at__lt=silent).update(**gone)
+    # who computes a batch holds its lock, and goes with what it started
+    for batch in running.exclude(window=LIVE).values_list("batch", flat=True).order_by().distinct():
+        with _alone(_lock_of(batch)) as is_alone:
+            count += running.filter(batch=batch).update(**gone) if is_alone else 0
+    return count
 
 
 def run_batch(batch: uuid.UUID) -> None:
@@ -96,10 +102,14 @@ def run_batch(batch: uuid.UUID) -> None:
 
     Raises DashboardsUnavailable, CalledProcessError.
     """
-    with _alone(f"escapement-batch/{batch}") as is_alone:
+    with _alone(_lock_of(batch)) as is_alone:
         rows = list(DashboardRun.objects.filter(batch=batch, state="queued")) if is_alone else []
         if rows:
             _run("spark.run", rows)
+
+
+def _lock_of(batch: uuid.UUID) -> str:
+    return f"escapement-batch/{batch}"
 
 
 def follow(*, store: str = "", broker: str = "") -> None:
@@ -174,7 +184,10 @@ def _run(module: str, rows: Sequence[DashboardRun], **more: object) -> None:
             stdout=subprocess.PIPE,
         )  # fmt: skip
     except subprocess.CalledProcessError:
-        mine.update(state="failed", error="Its process ended without a word.", finished_at=timezone.now())
+        mine.update(state="failed", error=_WITHOUT_A_WORD, finished_at=timezone.now())
+        raise
+    except (KeyboardInterrupt, SystemExit):  # whoever waits was told to end, and what it started ended with it
+        mine.update(state="cancelled", finished_at=timezone.now())
         raise
 
 

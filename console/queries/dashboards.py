@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.conf import settings
-from django.db.models import BigIntegerField, ExpressionWrapper, F, Max, Min, QuerySet, Sum
+from django.db.models import BigIntegerField, ExpressionWrapper, F, Max, Min, Q, QuerySet, Sum
 from django.urls import reverse
 from django.utils.http import urlencode
 
 from broker.models import Broker
-from console.access.topics import VisibleTopics
+from console.access.topics import Eyes, VisibleTopics
 from console.dashboards import starting
 from console.dashboards.panels import PANELS, PanelSpec
 from console.dashboards.rows import DashboardPoint, DashboardRun
@@ -56,7 +56,9 @@ def dashboard(name: str, asked: Asked, topics: VisibleTopics) -> DashboardPage:
 
 
 def current_run(name: str, window: str) -> DashboardRun | None:
-    """The run whose points are shown."""
+    """The run whose points are shown; there is none of what is no dashboard."""
+    if name not in PANELS:
+        return None
     return DashboardRun.objects.filter(
         broker=settings.BROKER_NAME, dashboard=name, window=window, is_current=True
     ).first()
@@ -64,7 +66,7 @@ def current_run(name: str, window: str) -> DashboardRun | None:
 
 def points(run: DashboardRun, asked: Asked, topics: VisibleTopics) -> QuerySet[DashboardPoint]:
     """The points of a run that were asked for and may be seen: no other way leads to them."""
-    found = run.points.filter(topics.among("topic"))
+    found = run.points.filter(topics.among("topic")).exclude(_of_groups_unseen(run, topics))
     if asked.topic:
         found = found.filter(topic=asked.topic)
     # what has no moment is about the whole window
@@ -73,6 +75,15 @@ def points(run: DashboardRun, asked: Asked, topics: VisibleTopics) -> QuerySet[D
     if asked.to_ms is not None:
         found = found.exclude(at_ms__gte=asked.to_ms)
     return found
+
+
+def _of_groups_unseen(run: DashboardRun, topics: VisibleTopics) -> Q:
+    """Return the condition on points that name a consumer group which reads what may not be seen."""
+    if topics.is_all or run.dashboard != "flow":
+        return Q(pk__in=())
+    seen = Eyes(topics)
+    groups = run.points.filter(series="consumed").values_list("label", flat=True).distinct()
+    return Q(series="consumed", label__in=[group for group in groups if not seen.group(group)])
 
 
 def exported(run: DashboardRun, asked: Asked, topics: VisibleTopics) -> Iterator[dict[str, Any]]:

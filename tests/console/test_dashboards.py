@@ -14,7 +14,7 @@ from django.contrib.auth.models import Group, Permission
 from django.test import Client
 from django.utils import timezone
 
-from broker.models import Broker
+from broker.models import Broker, ConsumerOffset
 from console.access.rows import TopicPermission
 from console.charts.dashboards import bars_svg, heat_svg, time_svg
 from console.dashboards.panels import PANELS
@@ -122,6 +122,11 @@ def test_a_text_that_the_database_does_not_know_finds_nothing(operator: Client, 
     assert b"k-1" not in body
 
 
+@pytest.mark.parametrize("path", ["", "data.csv", "data.json", "series/sent.json", "series/%00.json", "data.%00"])
+def test_a_dashboard_whose_name_the_database_does_not_know_is_not_found(operator: Client, db: None, path: str) -> None:
+    assert operator.get(f"/dashboards/flow%00/{path}").status_code == 404
+
+
 def test_csv_holds_every_point_and_no_formula(operator: Client, db: None) -> None:
     computed("keys", ("hot", "orders", "=1+1", "", None, 3.0, [5, 6]), ("hot", "orders", "plain", "", 7, 2.0, None))
     response = operator.get("/dashboards/keys/data.csv")
@@ -219,6 +224,22 @@ def test_figures_are_those_of_the_topics_that_one_may_see(
     for topic in topics:
         assert (f"key of {topic or 'none'}<" in page) == (topic in seen)
         assert not topic or (f'<option value="{topic}">' in page) == (topic in seen)
+
+
+@pytest.mark.parametrize(("prefix", "seen"), [("orders", {"mail"}), ("", {"mail", "audit", "gone"})])
+def test_a_group_that_reads_what_one_may_not_see_is_not_named(prefix: str, seen: set[str], db: None) -> None:
+    Broker.mirror_writer.bulk_create([Broker(name="broker-a")])
+    reads = (("mail", "orders"), ("audit", "orders"), ("audit", "secrets"))
+    ConsumerOffset.mirror_writer.bulk_create(
+        ConsumerOffset(broker_id="broker-a", group=group, topic=topic, queue_id=0, offset=1) for group, topic in reads
+    )
+    groups = ("mail", "audit", "gone")
+    computed("flow", *[("consumed", "orders", group, "", NOON_MS, 5.0, None) for group in groups])
+    browser = reader("view_dashboardrun", prefixes=(prefix,))
+    found = json.loads(b"".join(browser.get("/dashboards/flow/data.json").streaming_content))
+    assert {point["label"] for point in found["points"]} == seen
+    page = browser.get("/dashboards/flow/").content.decode()
+    assert {group for group in groups if f">{group}<" in page} == seen
 
 
 def test_computing_queues_all_dashboards_once(operator: Client, valkey: str, db: None) -> None:

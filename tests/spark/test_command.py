@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import uuid
 from dataclasses import replace
 from datetime import timedelta
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +116,36 @@ def test_a_run_is_told_what_its_broker_was_told(
     starting.run_batch(starting.queue(("lateness",), "all", broker="elsewhere"))
     known = [(order.get("levels"), order.get("retention_hours")) for order in orders]
     assert known == [("5s 3600s", 6.5), ("5s 3600s", None), (None, None)]
+
+
+def test_a_batch_whose_process_was_killed_is_computed_anew_at_once(
+    transactional_db: None, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starting, "_run", lambda module, rows, **more: None)
+    batch = starting.queue(("flow",), "all")
+    with psycopg.connect(database_url, autocommit=True) as other:
+        other.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (f"escapement-batch/{batch}",))
+        DashboardRun.objects.update(state="running", beat_at=timezone.now())
+        assert starting.queue(("flow",), "all") == batch
+    again = starting.queue(("flow",), "all")
+    assert again != batch
+    assert {run.batch: run.state for run in DashboardRun.objects.all()} == {batch: "failed", again: "queued"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_told_to_end_is_said_to_be_stopped(
+    number: signal.Signals, transactional_db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(*_: object, **__: object) -> None:
+        DashboardRun.objects.filter(state="queued").update(state="running", beat_at=timezone.now())
+        signal.raise_signal(number)
+
+    monkeypatch.setattr(starting.subprocess, "run", told)
+    said = StringIO()
+    call_command("dashboards", "run", "flow", "--follow", "--interval", "0", stdout=said)
+    call_command("dashboards", "run", "keys", "--follow", "--interval", "0", stdout=said)
+    assert said.getvalue() == "stopped\nstopped\n"
+    assert set(DashboardRun.objects.values_list("dashboard", "state")) == {("flow", "cancelled"), ("keys", "cancelled")}
 
 
 def test_a_list_shows_a_run_whose_process_is_gone_as_failed(transactional_db: None) -> None:

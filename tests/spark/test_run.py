@@ -146,7 +146,9 @@ def test_a_run_whose_process_is_gone_is_buried(transactional_db: None, database_
     assert row.state == "failed"
 
 
-@pytest.mark.parametrize(("names", "window"), [(("wings",), "all"), (("flow",), "1w"), (("flow",), "0h")])
+@pytest.mark.parametrize(
+    ("names", "window"), [(("wings",), "all"), (("flow",), "1w"), (("flow",), "0h"), (("flow",), "1\u0663h")]
+)
 def test_what_does_not_exist_is_refused(names: tuple[str, ...], window: str, transactional_db: None) -> None:
     with pytest.raises(ValueError, match=r"window|dashboards are"):
         starting.queue(names, window)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import OperationalError, connection
@@ -59,18 +61,23 @@ class Command(BaseCommand):
         if options["store"] and "://" not in options["store"]:
             options["store"] = os.path.abspath(options["store"])  # whoever reads it works in another directory
         try:
-            if options["follow"] and list(names) == ["flow"]:
-                if options["since"] != "all":
-                    raise CommandError("flow alone is followed from the beginning of the log: leave out --since.")
-                self._guarded(lambda: starting.follow(store=options["store"], broker=options["broker"]))
-                return
-            while True:
-                self._run_once(names, options)
-                if not options["follow"]:
-                    return
-                time.sleep(options["interval"])
+            with _told_to_end():
+                self._go_on(names, options)
         except KeyboardInterrupt:
             self.stdout.write("stopped")
+
+    def _go_on(self, names: Sequence[str], options: dict[str, Any]) -> None:
+        """Compute once, or again and again until KeyboardInterrupt."""
+        if options["follow"] and list(names) == ["flow"]:
+            if options["since"] != "all":
+                raise CommandError("flow alone is followed from the beginning of the log: leave out --since.")
+            self._guarded(lambda: starting.follow(store=options["store"], broker=options["broker"]))
+            return
+        while True:
+            self._run_once(names, options)
+            if not options["follow"]:
+                return
+            time.sleep(options["interval"])
 
     def _run_once(self, names: Sequence[str], options: dict[str, Any]) -> None:
         batch = uuid.uuid4()
@@ -104,6 +111,20 @@ class Command(BaseCommand):
             raise CommandError(
                 f"No batch {options['batch']} waits or runs; `dashboards list` shows batches and their states."
             )
+
+
+@contextmanager
+def _told_to_end() -> Iterator[None]:
+    """Take SIGTERM for Ctrl-C meanwhile: what is under way is said to have been stopped."""
+
+    def end(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    former = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, former)
 
 
 def _line(run: DashboardRun) -> str:
