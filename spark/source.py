@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
 from .asking import acknowledged_end
-from .errors import OptionInvalid
+from .errors import OptionInvalid, StoreUnreadable
 from .options import LogOptions, parse_options
 from .pushdown import split
 from .rows import batch_of, damage
@@ -139,10 +139,11 @@ class LogStreamReader(DataSourceStreamReader):
         return {"position": max(self._options.start_position, first_position(store.segments()))}
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 (Spark's name)
-        """Return the durable end, or a record on the way there if that is far."""
+        """Return the durable end, or a record on the way there if that is far. Raises StoreUnreadable, OSError."""
         store, position = LogStore(self._options.path), start["position"]
         segments = store.segments()
         end = known_end(store, self._options)
+        _check_same(store, segments, position, end)
         end = store.end_position(position, segments) if end is None else end
         if end - position > self._options.batch_bytes and not isinstance(limit, ReadAllAvailable):
             planned = stretches(store, segments, position, end, self._options.batch_bytes)
@@ -160,6 +161,22 @@ class LogStreamReader(DataSourceStreamReader):
         """Yield the rows of a stretch."""
         assert isinstance(partition, LogPartition)
         return read_partition(self._options, partition, self._options.wanted)
+
+
+def _check_same(store: LogStore, segments: list[Segment], position: int, end: int | None) -> None:
+    """Refuse a log that does not reach as far as it was read: another one lies in its place. Raises StoreUnreadable.
+
+    A checkpoint may be older than what the broker said; then records stand between the two.
+    """
+    reached = max((segment.end for segment in segments), default=0)
+    if end is not None and end < position <= reached:
+        reached = store.end_position(end, segments)
+    if reached < position:
+        raise StoreUnreadable(
+            f"{store.path} was read up to position {position}, and its log ends before, at {reached}: another log lies "
+            "in its place, or it lost its end. To read it from the beginning give the query another "
+            "checkpointLocation; for a dashboard that follows it remove the one below var/dashboards."
+        )
 
 
 def known_end(store: LogStore, options: LogOptions) -> int | None:

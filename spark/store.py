@@ -168,6 +168,9 @@ def stretches(
     for number, segment in enumerate(segments):
         begin = max(start, segment.start)
         stop = segment.end if end is None else min(segment.end, end)
+        if end is not None and reached < end <= segment.start:
+            yield Stretch(reached, end, end, bounded=True)
+            return
         if begin >= stop:
             continue
         if reached < begin and number <= last:

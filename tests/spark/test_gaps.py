@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from broker.engine.disk.files import OsFiles
 from broker.engine.testing import open_engine
@@ -130,3 +134,42 @@ def test_a_first_segment_that_was_cut_short_does_not_move_the_others(session: An
     found = points_of([tuple(row) for row in storage(frames, asked).collect()])
     frames.drop()
     assert {key[2] for key in found if key[0] == "content"} == {str(SIZE), str(2 * SIZE)}
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "damage"),
+    [
+        (100, SIZE, [(100, SIZE - 100, NOWHERE)]),
+        (0, 2 * SIZE, [(0, 2 * SIZE, NOWHERE)]),
+        (SIZE, 2 * SIZE + LENGTH, [(SIZE, SIZE, NOWHERE)]),
+        (2 * SIZE, 3 * SIZE, []),
+    ],
+)
+def test_a_batch_that_retention_overtook_says_so(
+    start: int, end: int, damage: list[tuple[int, int, str]], store: Write
+) -> None:
+    reader = LogStreamReader(parse_options({"path": str(store({2 * SIZE: segment(2), 3 * SIZE: segment(3)}))}))
+    planned = reader.partitions({"position": start}, {"position": end})
+    assert damage_in([row for partition in planned for row in table(reader.read(partition))]) == damage
+
+
+def checkpoint(path: Path, position: int) -> None:
+    content = json.dumps({"position": position}).encode()
+    head = struct.pack(">8sQI", b"ESCKPT01", 1, len(content))
+    slot = head + crc32(content, crc32(head)).to_bytes(4, "big") + content
+    (path / "escapement.checkpoint").write_bytes(slot.ljust(2 << 16, b"\0"))
+
+
+def test_a_log_that_ends_before_what_was_read_is_another_one(store: Write) -> None:
+    path = store({0: segment(0), SIZE: segment(1, blank=False)})
+    reader = LogStreamReader(parse_options({"path": str(path)}))
+    last = SIZE + 3 * LENGTH
+    for position in (0, SIZE, last, 2 * SIZE):
+        assert reader.latestOffset({"position": position}, ReadAllAvailable()) == {"position": max(position, last)}
+    with pytest.raises(StoreUnreadable, match=f"read up to position {2 * SIZE + 1}, .* another log"):
+        reader.latestOffset({"position": 2 * SIZE + 1}, ReadAllAvailable())
+    # the broker told more than its checkpoint knows, and it is there
+    checkpoint(path, LENGTH)
+    assert reader.latestOffset({"position": last}, ReadAllAvailable()) == {"position": last}
+    with pytest.raises(StoreUnreadable, match="another log"):
+        reader.latestOffset({"position": last + 1}, ReadAllAvailable())
