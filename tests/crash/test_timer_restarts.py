@@ -110,3 +110,24 @@ def test_a_clock_that_jumps_for_years_between_a_send_and_its_sync_stops_nothing(
     driver.settle()
     driver.advance(5_000)
     assert driver.bodies("orders") == [b"x"]
+
+
+def test_a_kill_after_the_timer_log_was_trimmed_makes_nothing_anew() -> None:
+    files = SimulatedFiles()
+    driver = timers(files)
+    log = driver.engine.timers.core.log
+    driver.send("orders", b"far", TIMER_DELAY_MS=str(DAY))
+    for number in range(400):
+        driver.send("orders", b"%d" % number, TIMER_DELAY_MS="1000")
+        driver.advance(5_000)
+        before = log.min_position
+        driver.upkeep()
+        if log.min_position > before:
+            break
+    assert log.min_position > before, "the timer log was never trimmed"
+    disk = files.crash(PowerLoss("kill"))
+    again = timers(disk, clock=ManualClock(driver.clock.now_ms))
+    assert again.engine.timers.core.log.min_position == log.min_position
+    assert again.engine.timers.core.log.end_position <= log.end_position
+    driver.tick()
+    assert (len(pending(again)), totals(again)) == (1, totals(driver))

@@ -37,11 +37,8 @@ class Revival:
         self._keys = keys
         self._paths = paths
         self._kept = Kept()
-        self._usable = False
-        self._whole = False
-        self._foreign = False
+        self._usable = self._whole = self._foreign = self._rebuilds = False
         self._foreigner = Foreigner(core, keys)
-        self._rebuilds = False
         #: first offset of the queue while the walk goes on; a record with a damaged one may begin it anew
         self._min_offset: int | None = None
         self._tail: list[Parked] = []
@@ -89,9 +86,9 @@ class Revival:
         if kept.slots != core.wheel.slots or kept.file_size != core.log.file_size or not core.log.open(kept.log_end):
             return False
         # a state older than the checkpoint does not know what came in between, and that is not walked
-        if core.log.min_position > kept.log_min or kept.end_offset < core.queue.max_offset:
+        if kept.end_offset < core.queue.max_offset:
             return False
-        position = 0
+        position, begin = 0, core.log.min_position
         if kept.wheels:
             checksum = core.wheel.load(core.store.files, self._paths.wheel)
             known = [at for at, expected in kept.wheels if expected == checksum]
@@ -99,6 +96,9 @@ class Revival:
                 return False
             position = known[-1]
             core.wheel.displaced = {slot[0]: Slot(*slot) for slot in kept.displaced}
+        # trimmed since: what waits does not lead there
+        if begin > kept.log_min and (begin > position or core.wheel.leads_below(begin, kept.safe_second)):
+            return False
         return self._put_units_again(max(position, kept.log_min))
 
     def _put_units_again(self, position: int) -> bool:

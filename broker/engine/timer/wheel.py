@@ -205,6 +205,10 @@ class Wheel:
                     yield Slot._make(found)
         yield from list(self.displaced.values())
 
+    def leads_below(self, position: int, after: int) -> bool:
+        """Tell whether a second after ``after`` has units below a position in the timer log."""
+        return any(slot.first < position and slot.second > after for slot in self.used())
+
     def used_between(self, begin: int, end: int) -> list[int]:
         """Return the used seconds in ``begin``..``end`` (not included), ascending."""
         if end - begin > _SHORT_SECONDS:
