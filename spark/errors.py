@@ -17,3 +17,7 @@ class OptionInvalid(DashboardError):
 
 class JavaMissing(DashboardError):
     """Spark needs Java, and there is none."""
+
+
+class SparkNotStarted(DashboardError):
+    """There is no session of Spark on the master that was named."""

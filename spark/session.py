@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,9 +12,11 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from .errors import JavaMissing
+from .errors import JavaMissing, SparkNotStarted
 from .source import LogDataSource
 
 #: The oldest Java that Spark 4 runs on.
@@ -22,6 +25,8 @@ JAVA_VERSION = 17
 _JAVA_OPTIONS = "-XX:+UseParallelGC -Darrow.enable_unsafe_memory_access=true"
 #: A local session is nobody else's business; machines of a cluster have to reach the driver.
 _LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+#: What Spark takes for a master (SparkContext, SparkSubmit).
+_MASTER = re.compile(r"local(-cluster)?(\[[^\]]+\])?|(spark|k8s)://\S+|yarn")
 ROOT = Path(__file__).parents[1]
 #: What a worker on another machine needs of this project: this package and the codec.
 _SHIPPED = ("spark/**/*.py", "broker/__init__.py", *(
@@ -48,7 +53,7 @@ def java() -> str:
 def open_session(
     *, master: str | None = None, cores: int = 2, memory_mb: int = 768, scratch: str = "", **settings: str
 ) -> SparkSession:
-    """Start Spark, or return the session that runs. Raises JavaMissing.
+    """Start Spark, or return the session that runs. Raises JavaMissing, SparkNotStarted.
 
     ``cores`` and ``memory_mb`` (of the driver's JVM) count for a local session only. ``scratch``: directory for what
     does not fit into memory; empty: one of the system's.
@@ -56,6 +61,11 @@ def open_session(
     java()
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every connection that it closes
     master = master or os.environ.get("SPARK_MASTER") or f"local[{cores}]"
+    if not _MASTER.fullmatch(master):
+        raise SparkNotStarted(
+            f"SPARK_MASTER={master!r} names no master: local[2], spark://host:7077, yarn or k8s://https://host:port. "
+            "Without it this machine computes."
+        )
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     if master.startswith("local"):
         os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -63,7 +73,11 @@ def open_session(
     given = _defaults(cores, memory_mb, scratch_of(scratch)) | (_LOOPBACK if master.startswith("local") else {})
     for name, value in (given | settings).items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    try:
+        session = builder.getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        said = " ".join(str(error).split())[:300]
+        raise SparkNotStarted(f"Spark did not start on {master}: {said}") from error
     session.sparkContext.setLogLevel("ERROR")
     if not master.startswith("local"):
         session.sparkContext.addPyFile(_package())

@@ -24,6 +24,8 @@ from django.utils import timezone
 from broker.models import Broker, ScheduleLevel
 from console.dashboards import starting
 from console.dashboards.rows import DashboardRun
+from spark.errors import SparkNotStarted
+from spark.session import open_session
 from tests.client.running import BrokerThread, small_store
 
 
@@ -172,3 +174,32 @@ def test_a_store_that_is_none_is_said_without_a_traceback(
     assert (ended.returncode, run.state) == (1, "failed")
     assert "Traceback" not in ended.stderr
     assert run.error.startswith(f"{tmp_path} holds no commit log")
+
+
+@pytest.mark.parametrize("master", ["nonsense", "spark:/host:7077", "local[", "mesos://host:5050", "http://host"])
+def test_what_is_no_master_is_said_and_nothing_is_started(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_MASTER", master)
+    with pytest.raises(SparkNotStarted, match=r"SPARK_MASTER=.* names no master: local\[2\], spark://host:7077"):
+        open_session()
+
+
+def test_a_spark_that_does_not_start_is_said_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, transactional_db: None, database_url: str
+) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\nexit 1\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    run = DashboardRun.objects.create(broker="broker-a", dashboard="flow", source="")
+    order = {
+        "store": str(tmp_path), "database_url": database_url, "broker": "broker-a", "runs": {"flow": str(run.id)},
+        "as_of_ms": 1, "cores": 1,
+    }  # fmt: skip
+    ended = subprocess.run(
+        [sys.executable, "-m", "spark.run"], input=json.dumps(order), text=True, check=False, capture_output=True
+    )
+    run.refresh_from_db()
+    assert (ended.returncode, run.state) == (1, "failed")
+    assert "Traceback" not in ended.stderr
+    assert run.error.startswith("Spark did not start on local[1]: ") and len(run.error.splitlines()) == 1
