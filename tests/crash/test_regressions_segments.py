@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from broker.engine.disk.chain import Chain
-from broker.engine.testing import PowerLoss, SimulatedFiles
+from broker.engine.testing import ManualClock, PowerLoss, SimulatedFiles, open_engine
 
 
 def test_a_power_loss_while_segments_behind_the_end_are_removed_leaves_no_gap_between_them():
@@ -21,3 +23,32 @@ def test_a_power_loss_while_segments_behind_the_end_are_removed_leaves_no_gap_be
     files.on_change = at_boundary
     chain.clear_from(100)
     assert seen == {tuple(range(0, count * 1024, 1024)) for count in range(1, 6)}
+
+
+@pytest.mark.parametrize("lost", [(1,), (2,), (1, 3), (4,)])
+@pytest.mark.parametrize("clean", [False, True])
+def test_queue_files_that_are_missing_between_others_are_made_again(clean: bool, lost: tuple[int, ...]) -> None:
+    files = SimulatedFiles()
+    driver = open_engine(files)
+    driver.engine.topics.ensure("orders", 1)
+    for number in range(48):
+        driver.send("orders", b"%d" % number)
+        driver.send("orders", b"later %d" % number, TIMER_DELAY_MS="60000")
+    driver.clock.advance(6_000)
+    driver.upkeep()
+    if clean:
+        driver.close()
+    disk = files.crash(PowerLoss("kill"))
+    for topic in ("orders", "rmq_sys_wheel_timer"):
+        for number in lost:
+            disk.remove(f"/store/consumequeue/{topic}/0/{number * 160:020d}")
+    for _ in range(3):
+        # killed before anything is written again, and after
+        again = open_engine(disk, clock=ManualClock(driver.clock.now_ms))
+        assert again.bodies("orders") == [b"%d" % number for number in range(48)]
+        assert again.engine.timer_status(driver.clock.now_ms)["pending"] == 48
+        disk = disk.crash(PowerLoss("kill"))
+    again.close()
+    again = open_engine(disk, clock=ManualClock(driver.clock.now_ms))
+    again.advance(60_000)
+    assert again.bodies("orders")[48:] == [b"later %d" % number for number in range(48)]

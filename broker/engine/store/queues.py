@@ -19,6 +19,8 @@ class Queues:
         self.file_entries = file_entries
         #: by (topic, queue id); read-only for others
         self.known: dict[tuple[str, int], ConsumeQueue] = {}
+        #: files are missing in front of others of the same queue, whose records are still there
+        self.has_gaps = False
         files.make_directory(directory)
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
@@ -58,6 +60,7 @@ class Queues:
         """Forget what was opened, to open again below another position."""
         self._handles.close()
         self.known.clear()
+        self.has_gaps = False
 
     def remove(self, topic: str) -> None:
         """Forget and remove the queues of a topic, durably: a topic made again must not find them. Raises OSError."""
@@ -72,9 +75,10 @@ class Queues:
         size = self.file_entries * ENTRY_SIZE
         starts = [int(name) for name in self._files.list(queue.directory) if name.isdigit()]
         self._check_sizes(queue, starts, size)
-        starts = _unbroken(starts, size)
+        found, starts = starts, _unbroken(starts, size)
         if not starts:
             return
+        self.has_gaps |= any(not self._is_over(queue, start, log) for start in found if start < starts[0])
         first = starts[0] // ENTRY_SIZE
         end = first
         for start in reversed(starts):
@@ -88,6 +92,13 @@ class Queues:
             self._cut_after(queue, starts, end)
         queue.start_at(first, end)
         queue.min_offset = queue.search(first, end, log.min_position)
+
+    def _is_over(self, queue: ConsumeQueue, start: int, log: CommitLog) -> bool:
+        """Tell whether all of a full file is of records that are gone with their segments."""
+        base = start // ENTRY_SIZE
+        queue.start_at(base, base + self.file_entries)
+        last = queue.entries(base + self.file_entries - 1, 1)
+        return bool(last) and last[0].size > 0 and 0 <= last[0].position < log.min_position
 
     def _check_sizes(self, queue: ConsumeQueue, starts: list[int], size: int) -> None:
         """Raise StoreUnsupported if the files were made with another number of entries."""

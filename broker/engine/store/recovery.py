@@ -111,7 +111,8 @@ class Recovery:
         )
         if usable and checkpoint is not None:
             store.queues.open_all(log, checkpoint.position, cut=not was_clean)
-            if store.queues.used() == (checkpoint.queue_count, checkpoint.queue_total):
+            is_whole = not store.queues.has_gaps
+            if is_whole and store.queues.used() == (checkpoint.queue_count, checkpoint.queue_total):
                 if store.index.open((checkpoint.index_name, checkpoint.index_number), clean=was_clean):
                     return checkpoint.position
                 return log.min_position
