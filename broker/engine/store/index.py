@@ -6,6 +6,7 @@ Derived from the log: what is missing at the end is added again by recovery; a d
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Sequence
 from operator import add
 
@@ -19,6 +20,8 @@ _MEMORY_LIMIT, _ENDINGS_LIMIT = 8_192, 65_536
 _ENDING, _LATTER = 4, 16
 _ENDING_POWER: int = 31**_ENDING
 _LATTER_POWER: int = 31**_LATTER
+#: No clock is set back further: 8,900 years.
+_LONGEST_STEP_MS = 1 << 48
 
 
 class Index:
@@ -98,9 +101,8 @@ class Index:
         if self._row:
             self._row[-1].rest()
         name = _stamp(store_ms)
-        while self._row and name <= self._row[-1].path[len(self.directory) + 1 :]:
-            store_ms += 1
-            name = _stamp(store_ms)
+        if self._row and name <= (last := self._row[-1].path[len(self.directory) + 1 :]):
+            name = _stamp_after(last, store_ms)
         file = IndexFile(join(self.directory, name), self._slots, self._entries)
         file.begin()
         self._row.append(file)
@@ -219,6 +221,15 @@ def _remembered(memory: dict[str, int], part: str, limit: int = _MEMORY_LIMIT) -
 
 def _absolute(value: int) -> int:
     return abs(value) if value != -0x8000_0000 else 0
+
+
+def _stamp_after(last: str, store_ms: int) -> str:
+    """Return the first name behind one that is not before this moment: the clock may have been set back for years."""
+    step = 1
+    while _stamp(store_ms + step) <= last and step < _LONGEST_STEP_MS:
+        step *= 2
+    moments = range(store_ms, store_ms + step)
+    return _stamp(store_ms + bisect_right(moments, last, key=_stamp))
 
 
 def _stamp(store_ms: int) -> str:

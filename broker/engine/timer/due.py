@@ -119,6 +119,8 @@ class Due:
         """Return the lowest second that may hold something that is not over."""
         head = self.head()
         seconds = [self.read_second]
+        if self._only is not None:
+            seconds = [next((second for second in self._only if second >= self.read_second), self.end_second)]
         if head is not None:
             seconds.append((head[0] - 1) // 1000)
         if self._loading is not None or self.rolling:
