@@ -119,3 +119,26 @@ def test_a_start_finds_the_place_of_far_timers_that_were_cancelled_without_going
     monkeypatch.undo()
     again.advance(3 * SLOTS * 1_000)
     assert len(again.bodies("orders")) == 2
+
+
+@pytest.mark.parametrize("kills", [False, True])
+def test_a_clock_that_is_set_while_far_timers_roll_loses_none(kills: bool) -> None:
+    files, clock = SimulatedFiles(), ManualClock()
+    driver = open_engine(files, clock=clock, timer_max_delay_ms=86_400_000)
+    driver.engine.topics.ensure("orders", 1)
+    for number in range(400):
+        driver.append("orders", b"%d" % number, TIMER_DELAY_MS="600000")
+    driver.settle()
+    clock.advance(100_000)
+    core = driver.engine.timers.core
+    for _ in range(100):
+        driver.engine.tick(clock.now_ms)
+        if core.due.rolling or (core.overdue is not None and core.overdue.rolling):
+            break
+    if kills:
+        driver.upkeep()
+        driver = open_engine(files.crash(PowerLoss("kill")), clock=clock, timer_max_delay_ms=86_400_000)
+    clock.advance(100_000)
+    for _ in range(60):
+        driver.advance(20_000)
+    assert sorted(map(int, driver.bodies("orders"))) == list(range(400))

@@ -53,7 +53,7 @@ class Due:
         self._seconds: deque[Second] = deque()
         self._only: deque[int] | None = None
         self._loading: Iterator[int] | None = None
-        self._loading_second = 0
+        self._loading_second = self._passing = 0
         #: how many units the second that is read (or was read last) holds, about
         self.loading_number = 0
         self.ahead.reset()
@@ -89,8 +89,7 @@ class Due:
             found.append(self.ready[0].head)
         if self._seconds:
             first = self._seconds[0]
-            moment = first.moments[0]
-            found.append((moment, first.buckets[moment][first.at]))
+            found.append((first.moments[0], first.buckets[first.moments[0]][first.at]))
         return min(found, default=None)
 
     def heap_head(self) -> tuple[int, int] | None:
@@ -233,8 +232,7 @@ class Due:
         if at != slot.first or normal - deletes != slot.number:
             self.broken = True
         elif rolls == normal and not self.broken:
-            # all are put elsewhere, so nobody need come back here
-            core.wheel.clear(second)
+            self._passing = second
         yield portion
         if buckets:
             for bucket in buckets.values():
@@ -244,7 +242,7 @@ class Due:
             self._seconds.append(Second(second, buckets))
 
     def roll(self, budget: int, now_ms: int) -> int:
-        """Put far timers that passed by to their next place, at most ``budget``; return how many were looked at."""
+        """Put far timers that passed by to their next place, at most ``budget``; return how many."""
         core = self._core
         used = min(budget, len(self.rolling))
         for _ in range(used):
@@ -255,6 +253,9 @@ class Due:
             elif core.waits(offset):
                 core.put(offset, unit.position, unit.record_size, due_ms, unit.topic_hash, now_ms)
                 core.totals.rolled += 1
+        if self._passing and not self.rolling:
+            core.wheel.clear(self._passing)
+            self._passing = 0
         return used
 
     # taking
