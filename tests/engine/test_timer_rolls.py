@@ -121,24 +121,55 @@ def test_a_start_finds_the_place_of_far_timers_that_were_cancelled_without_going
     assert len(again.bodies("orders")) == 2
 
 
-@pytest.mark.parametrize("kills", [False, True])
-def test_a_clock_that_is_set_while_far_timers_roll_loses_none(kills: bool) -> None:
-    files, clock = SimulatedFiles(), ManualClock()
-    driver = open_engine(files, clock=clock, timer_max_delay_ms=86_400_000)
-    driver.engine.topics.ensure("orders", 1)
-    for number in range(400):
-        driver.append("orders", b"%d" % number, TIMER_DELAY_MS="600000")
-    driver.settle()
-    clock.advance(100_000)
+def read_not_placed(driver: Driver, count: int) -> bool:
+    """Whether all far timers of a slot were read, and some were not put further yet."""
     core = driver.engine.timers.core
-    for _ in range(100):
-        driver.engine.tick(clock.now_ms)
-        if core.due.rolling or (core.overdue is not None and core.overdue.rolling):
-            break
-    if kills:
+    waiting = sum(len(due.rolling) for due in (core.due, core.overdue) if due is not None)
+    return waiting > 0 and core.totals.rolled + waiting == count
+
+
+def reading_far_timers(count: int) -> tuple[SimulatedFiles, Driver, int, int]:
+    """So many far timers due in one ms, all read where they pass by, not all placed; that second, and their moment."""
+    files = SimulatedFiles()
+    driver = timers(files)
+    due_ms = driver.clock.now_ms + (2 * SLOTS + 50) * 1_000
+    for number in range(count):
+        driver.append("orders", b"%d" % number, TIMER_DELIVER_MS=str(due_ms))
+    driver.settle()
+    second = next(slot.second for slot in driver.engine.timers.core.wheel.used() if slot.rolls)
+    driver.clock.now_ms = second * 1_000 - 20_000
+    while not read_not_placed(driver, count) and driver.clock.now_ms < second * 1_000 + 5_000:
+        driver.clock.now_ms += 100
+        driver.engine.tick(driver.clock.now_ms)
+    assert read_not_placed(driver, count)
+    return files, driver, second, due_ms
+
+
+@pytest.mark.parametrize("end", ["kill", "step back", "none"])
+@pytest.mark.parametrize("count", [450, 500])
+def test_what_happens_while_far_timers_roll_loses_none_and_delivers_each_once(end: str, count: int) -> None:
+    files, driver, _, due_ms = reading_far_timers(count)
+    if end == "kill":
         driver.upkeep()
-        driver = open_engine(files.crash(PowerLoss("kill")), clock=clock, timer_max_delay_ms=86_400_000)
-    clock.advance(100_000)
-    for _ in range(60):
-        driver.advance(20_000)
-    assert sorted(map(int, driver.bodies("orders"))) == list(range(400))
+        driver = timers(files.crash(PowerLoss("kill")), clock=driver.clock)
+    elif end == "step back":
+        driver.clock.now_ms -= 30_000
+    driver.advance(40_000)
+    listed = driver.engine.timers_list(0, 1 << 50, limit=1_000, now_ms=driver.clock.now_ms)
+    assert sorted(item["offset"] for item in listed["items"]) == list(range(count))
+    while driver.clock.now_ms < due_ms + 5_000:
+        driver.advance(5_000)
+    assert sorted(map(int, driver.bodies("orders"))) == list(range(count))
+    assert not any(slot.number for slot in driver.engine.timers.core.wheel.used() if slot.rolls)
+
+
+def test_a_timer_due_where_far_ones_pass_by_outlives_a_kill_behind_them() -> None:
+    files, driver, second, _ = reading_far_timers(450)
+    driver.send("orders", b"near", TIMER_DELIVER_MS=str(second * 1_000 + 500))
+    for _ in range(10):
+        driver.engine.tick(driver.clock.now_ms)
+    assert not driver.engine.timers.core.due.rolling
+    driver.upkeep()
+    again = timers(files.crash(PowerLoss("kill")), clock=driver.clock)
+    again.advance(second * 1_000 + 2_000 - again.clock.now_ms)
+    assert again.bodies("orders") == [b"near"]

@@ -17,7 +17,8 @@ from itertools import repeat
 from typing import TYPE_CHECKING
 
 from .ahead import Ahead
-from .log import MAGIC_DELETE, MAGIC_ROLL, Unit
+from .log import MAGIC_DELETE, MAGIC_ROLL
+from .passing import Passing
 from .ready import Ready
 from .second import Entry, Second, put_in_order
 
@@ -47,13 +48,12 @@ class Due:
         self.ready_bytes = 0
         self.loaded = 0
         self.broken = False
-        #: far timers that passed by and are to be put further
-        self.rolling: list[tuple[Unit, int]] = []
+        self.rolling = Passing(self._core)
         self._heap: list[tuple[int, int, int, int]] = []
         self._seconds: deque[Second] = deque()
         self._only: deque[int] | None = None
         self._loading: Iterator[int] | None = None
-        self._loading_second = self._passing = 0
+        self._loading_second = 0
         #: how many units the second that is read (or was read last) holds, about
         self.loading_number = 0
         self.ahead.reset()
@@ -89,7 +89,8 @@ class Due:
             found.append(self.ready[0].head)
         if self._seconds:
             first = self._seconds[0]
-            found.append((first.moments[0], first.buckets[first.moments[0]][first.at]))
+            moment = first.moments[0]
+            found.append((moment, first.buckets[moment][first.at]))
         return min(found, default=None)
 
     def heap_head(self) -> tuple[int, int] | None:
@@ -217,7 +218,7 @@ class Due:
             normal += 1
             if unit.magic & MAGIC_ROLL:
                 rolls += 1
-                self.rolling.append((unit, second))
+                self.rolling.add(unit, second)
                 continue
             offset, due_ms = plain_of(second, unit.reserved, unit.position)
             if offset < 0:
@@ -232,7 +233,7 @@ class Due:
         if at != slot.first or normal - deletes != slot.number:
             self.broken = True
         elif rolls == normal and not self.broken:
-            self._passing = second
+            self.rolling.leave(slot)
         yield portion
         if buckets:
             for bucket in buckets.values():
@@ -243,19 +244,8 @@ class Due:
 
     def roll(self, budget: int, now_ms: int) -> int:
         """Put far timers that passed by to their next place, at most ``budget``; return how many."""
-        core = self._core
-        used = min(budget, len(self.rolling))
-        for _ in range(used):
-            unit, second = self.rolling.pop()
-            offset, due_ms = core.roll_of(second, unit)
-            if offset < 0:
-                self.broken = True
-            elif core.waits(offset):
-                core.put(offset, unit.position, unit.record_size, due_ms, unit.topic_hash, now_ms)
-                core.totals.rolled += 1
-        if self._passing and not self.rolling:
-            core.wheel.clear(self._passing)
-            self._passing = 0
+        used = self.rolling.put(budget, now_ms)
+        self.broken |= self.rolling.is_broken
         return used
 
     # taking

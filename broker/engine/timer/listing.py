@@ -142,7 +142,7 @@ class Listing:
         for portion in self._far_of(hour, now_ms) if now_ms is not None else ():
             yield len(portion), []
             far += portion
-        far.sort()
+        far = sorted(set(far))  # after a kill some stand in a slot twice
         at = 0
         end = min(until, (hour + 1) * _SECONDS_PER_HOUR)
         while (found := core.wheel.next_used(second, end)) is not None:
