@@ -104,7 +104,9 @@ def main() -> int:
     order = settled(Order(**said), FOLLOWER_NICENESS)
     try:
         LogStore(order.store).segments()  # said at once and in one line, not from within Spark
-        session = open_session(cores=order.cores, memory_mb=order.memory_mb, scratch=order.scratch, **SMALL)
+        session = open_session(
+            cores=order.cores, memory_mb=order.memory_mb, scratch=order.scratch, log_bytes=sys.maxsize, **SMALL
+        )
         Follower(order, session, checkpoint).run()
     except DashboardError as error:
         _give_up(order, str(error))

@@ -25,6 +25,7 @@ from pyspark.sql import functions as F
 from .cores import available, chosen
 from .errors import DashboardError
 from .jobs import JOBS
+from .options import parse_options
 from .points import HOUR_MS, Question
 from .priority import GROUP_NICENESS, give_way
 from .records import OPTIONS
@@ -33,7 +34,7 @@ from .selection import DEFAULT_LEVELS
 from .session import open_session, scratch_of
 from .shared import shared_scan
 from .sink import Coverage, Sink
-from .source import first_position
+from .source import LogReader, first_position
 from .store import LogStore
 from .view import view_of
 
@@ -131,7 +132,9 @@ def run(order: Order, session: SparkSession | None = None) -> dict[str, int]:
     opened: SparkSession | None = None
     try:
         if session is None:
-            session = opened = open_session(cores=order.cores, memory_mb=order.memory_mb, scratch=order.scratch)
+            session = opened = open_session(
+                cores=order.cores, memory_mb=order.memory_mb, scratch=order.scratch, log_bytes=log_bytes(order)
+            )
         progress.start(session)
         return _compute(order, session, sink, progress)
     except Exception as error:
@@ -175,6 +178,12 @@ def _compute(order: Order, session: SparkSession, sink: Sink, progress: Progress
         finally:
             view.drop()
     return counts
+
+
+def log_bytes(order: Order) -> int:
+    """Return how much of the log will be read, at most."""
+    stretches = LogReader(parse_options({**_options(order), "path": order.store})).stretches()
+    return sum(stretch.end - stretch.begin for stretch in stretches)
 
 
 def _options(order: Order) -> dict[str, str]:

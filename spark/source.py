@@ -96,7 +96,14 @@ class LogReader(DataSourceReader):
         return left
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the stretches that can hold a wanted row."""
+        """Return the stretches that can hold a wanted row, for Spark."""
+        return self._partitions()
+
+    def stretches(self) -> list[Stretch]:
+        """Return the same without Spark's wrapping."""
+        return [partition.stretch for partition in self._partitions()]
+
+    def _partitions(self) -> list[LogPartition]:
         store = LogStore(self._options.path)
         segments = store.segments()
         low, high = self._wanted.positions

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from console.dashboards import starting
 from console.dashboards.rows import DashboardPoint, DashboardRun
 from spark.jobs import JOBS
-from spark.run import Order, run
+from spark.run import Order, log_bytes, run
 from spark.sink import Coverage, Sink
 from tests.spark.count import count_all
 from tests.spark.plain import messages
@@ -60,6 +60,14 @@ def test_a_run_writes_what_the_log_says_and_the_next_takes_its_place(
             assert (current.start_position, current.as_of_ms) == (0, log.now_ms)
     assert DashboardRun.objects.count() == 4
     assert DashboardPoint.objects.values("run").distinct().count() == 2
+
+
+def test_how_much_will_be_read_is_known_before_spark_is_started(store: Write) -> None:
+    log = RandomLog(3).fill(120)
+    path = str(store(log.segments))
+    ends = [0, 64, 1_000]
+    assert [log_bytes(Order(path, "", "b", {}, log.now_ms, end_position=end)) for end in ends] == ends
+    assert 0 < log_bytes(Order(path, "", "b", {}, log.now_ms)) <= sum(map(len, log.segments.values()))
 
 
 def test_what_fails_leaves_what_was_there(
