@@ -15,7 +15,8 @@ from pathlib import Path
 import httpx
 
 from bench.rows import REPOSITORY
-from tests.interop.process import Child, free_ports
+from tests.interop.ports import free_ports
+from tests.interop.process import Child
 
 START_TIMEOUT_S = 180
 USER, PASSWORD = "bench", "a long word for one run"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
+import subprocess
+import sys
 
 import pytest
 from _pytest.mark.expression import Expression
@@ -64,3 +66,12 @@ def test_marks_are_given_before_a_run_chooses_by_them(request: pytest.FixtureReq
         marks = {mark.name for mark in item.iter_markers()}
         assert "slow" in marks or not speed.is_slow(item.path), item.nodeid
         assert takes is None or takes.evaluate(lambda name, marks=marks, **_: name in marks), item.nodeid
+
+
+def test_what_is_measured_can_be_started() -> None:
+    """No test imports bench/, which takes from tests/ what starts servers."""
+    said = subprocess.run(
+        [sys.executable, "-m", "bench", "--help"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert said.returncode == 0, said.stderr
+    assert "timers" in said.stdout
