@@ -102,9 +102,8 @@ class Core:
     def was_read(self, second: int) -> bool:
         """Tell whether a second was read already, so that nothing in it still goes somewhere else."""
         overdue = self.overdue
-        if overdue is not None and second < overdue.end_second:
-            return second < overdue.read_second
-        return second < self.due.read_second
+        due = overdue if overdue is not None and second < overdue.end_second else self.due
+        return second < due.read_second and not due.is_at(second)
 
     def waits(self, offset: int) -> bool:
         """Tell whether a timer is neither over nor about to be."""

@@ -115,6 +115,10 @@ class Due:
         """Tell whether a second is read in part."""
         return self._loading is not None or bool(self.rolling)
 
+    def is_at(self, second: int) -> bool:
+        """Tell whether a second is read in part, or far timers of it have no next place yet."""
+        return self.is_loading and second == self._loading_second
+
     def lowest_second(self) -> int:
         """Return the lowest second that may hold something that is not over."""
         head = self.head()
@@ -123,7 +127,7 @@ class Due:
             seconds = [next((second for second in self._only if second >= self.read_second), self.end_second)]
         if head is not None:
             seconds.append((head[0] - 1) // 1000)
-        if self._loading is not None or self.rolling:
+        if self.is_loading:
             seconds.append(self._loading_second)
         return min(seconds)
 
