@@ -105,15 +105,16 @@ def test_chosen_values_are_set_aside(orders: DelayedQueue, operator: Client) -> 
 
 
 def test_the_preview_of_an_import_says_what_will_not_be_a_timer(
-    orders: DelayedQueue, server: redis.Redis, operator: Client, actor: Actor
+    orders: DelayedQueue, server: redis.Redis, operator: Client, actor: Actor, settings: Any, free_port: int
 ) -> None:
+    # no broker that would say how far ahead it takes timers, nor one that somebody runs on this machine
+    settings.ESCAPEMENT_NAMESRV = f"127.0.0.1:{free_port}"
     server.zadd(orders.keys.timeout.decode(), dict.fromkeys(server.zrange(orders.keys.timeout, 0, 1), 5))
     draft = desk.draft("redisson.import", {"queue": "orders", "topic": "bills"}, actor)
     assert draft.preview["met_count"] == 10
     assert ["overdue", 2] in draft.preview["topics"]
     text = words(body_of(operator, f"/operations/{draft.pk}/"))
     assert "2 due already: they are delivered at once" in text
-    # No broker runs here that would say how far ahead it takes timers.
     assert "too_far" in draft.preview["missing"] and "does not say how far ahead" in text
 
 
