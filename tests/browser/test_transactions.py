@@ -151,7 +151,7 @@ def test_parked_ones_are_found_resumed_and_asked_about_by_keys(stage: Stage, web
     page.get_by_role("button", name="Resume").click()
     expect(page.locator("#run")).to_contain_text(f"{1 + len(HOSTILE)} of {1 + len(HOSTILE)}")
     page.goto(web.address + "/transactions/list/?state=parked")
-    expect(page.locator(".empty")).to_contain_text("No transaction matches.")
+    expect(page.locator(".empty")).to_contain_text("Nothing is parked.")
     choose(page, web, "Check now…", 3)
     expect(page.locator("main")).to_contain_text("nobody connected")
     page.fill("textarea", "ask them")

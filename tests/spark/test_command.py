@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from io import StringIO
@@ -27,6 +28,7 @@ from console.dashboards.rows import DashboardRun
 from spark.errors import SparkNotStarted
 from spark.session import open_session
 from tests.client.running import BrokerThread, small_store
+from tests.spark.randomlog import RandomLog
 
 
 @pytest.mark.parametrize(
@@ -82,6 +84,8 @@ def test_a_log_is_followed_by_one_process(
         other.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (key,))
         with pytest.raises(CommandError, match=r"follows .* already"):
             call_command("dashboards", "run", "flow", "--follow", "--store", str(tmp_path))
+        # a server notices later that a connection is gone
+        other.execute("SELECT pg_advisory_unlock_all()")
     for _ in range(2):
         call_command("dashboards", "run", "flow", "--follow", "--store", str(tmp_path))
     assert ran == ["spark.follow"] * 2
@@ -96,6 +100,7 @@ def test_a_batch_is_computed_by_one_process(
     with psycopg.connect(database_url, autocommit=True) as other:
         other.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (f"escapement-batch/{batch}",))
         starting.run_batch(batch)
+        other.execute("SELECT pg_advisory_unlock_all()")
     assert ran == []  # it has not begun to tell of itself, but it is at work
     starting.run_batch(batch)
     assert ran == [2]
@@ -184,8 +189,13 @@ def test_what_is_no_master_is_said_and_nothing_is_started(master: str, monkeypat
 
 
 def test_a_spark_that_does_not_start_is_said_in_one_line(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, transactional_db: None, database_url: str
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    store: Callable[[dict[int, bytes]], Path],
+    transactional_db: None,
+    database_url: str,
 ) -> None:
+    path = store(RandomLog(5).fill(10).segments)
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\nexit 1\n")
@@ -193,7 +203,7 @@ def test_a_spark_that_does_not_start_is_said_in_one_line(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     run = DashboardRun.objects.create(broker="broker-a", dashboard="flow", source="")
     order = {
-        "store": str(tmp_path), "database_url": database_url, "broker": "broker-a", "runs": {"flow": str(run.id)},
+        "store": str(path), "database_url": database_url, "broker": "broker-a", "runs": {"flow": str(run.id)},
         "as_of_ms": 1, "cores": 1,
     }  # fmt: skip
     ended = subprocess.run(
