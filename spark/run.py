@@ -182,8 +182,8 @@ def _compute(order: Order, session: SparkSession, sink: Sink, progress: Progress
 
 def log_bytes(order: Order) -> int:
     """Return how much of the log will be read, at most."""
-    stretches = LogReader(parse_options({**_options(order), "path": order.store})).stretches()
-    return sum(stretch.end - stretch.begin for stretch in stretches)
+    reader = LogReader(parse_options({**_options(order), "path": order.store}))
+    return sum(partition.stretch.end - partition.stretch.begin for partition in reader.partitions())
 
 
 def _options(order: Order) -> dict[str, str]:

@@ -95,15 +95,8 @@ class LogReader(DataSourceReader):
         self._wanted, left = split(self._wanted, filters)
         return left
 
-    def partitions(self) -> Sequence[InputPartition]:
-        """Return the stretches that can hold a wanted row, for Spark."""
-        return self._partitions()
-
-    def stretches(self) -> list[Stretch]:
-        """Return the same without Spark's wrapping."""
-        return [partition.stretch for partition in self._partitions()]
-
-    def _partitions(self) -> list[LogPartition]:
+    def partitions(self) -> list[LogPartition]:
+        """Return the stretches that can hold a wanted row."""
         store = LogStore(self._options.path)
         segments = store.segments()
         low, high = self._wanted.positions

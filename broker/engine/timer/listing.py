@@ -198,13 +198,11 @@ class Listing:
 
     def _far_hours(self, now_ms: int) -> list[int]:
         """Return the hours for which timers may wait in roll slots, ascending."""
-        core, low = self._core, self._core.first_hour(now_ms)
+        core = self._core
         last = (now_ms + core.store.config.timer_max_delay_ms) // HOUR_MS + 1
-        rolls = core.reach.rolls
-        found = []
-        for rest in core.roll_counts:
-            hour = low + (rest - low) % rolls
-            found += list(range(hour, last + 1, rolls))
+        found: list[int] = []
+        for hour, _ in core.far_hours(now_ms):
+            found += range(hour, last + 1, core.reach.rolls)
         return sorted(found)
 
     def _by_key(self, topic: str | None, key: str) -> list[tuple[int, int, int, int, int]]:
