@@ -20,6 +20,8 @@ from .store.topics import NOT_FOR_CLIENTS, WRITE
 STORED_LIMIT_BYTES = 32_767
 _INT_MIN, _INT_MAX = -0x8000_0000, 0x7FFF_FFFF
 _LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
+#: Topics whose turn is remembered.
+_TURNS_LIMIT = 10_000
 
 
 class Admission:
@@ -29,6 +31,8 @@ class Admission:
         self._store = store
         self._max_body_bytes = store.config.max_body_bytes
         self._max_properties_bytes = min(store.config.max_properties_bytes, STORED_LIMIT_BYTES - CRC_SIZE)
+        #: by topic: how many senders left the choice of the queue to the broker
+        self._turns: dict[str, int] = {}
 
     def check(
         self,
@@ -41,15 +45,19 @@ class Admission:
         born_ms: int,
         born_host: bytes,
         reconsume_times: int,
-    ) -> None:
-        """Raise InvalidMessage, TopicNotFound or TopicNotWritable if this may not be stored."""
+    ) -> int:
+        """Return the queue that it goes to: that of the id, or one in turn for an id below 0.
+
+        Raises InvalidMessage, TopicNotFound or TopicNotWritable if this may not be stored.
+        """
         config = self._store.topics.get(topic)
         if config is None:
             raise TopicNotFound(topic)
         if not config.permission & WRITE or topic in NOT_FOR_CLIENTS:
             raise TopicNotWritable(topic)
-        if not 0 <= queue_id < config.write_queues:
-            raise InvalidQueue(topic, queue_id, config.write_queues)
+        # one that is read, but not written any more, is what a sender has whose route is old
+        if queue_id >= config.write_queues and queue_id >= config.read_queues:
+            raise InvalidQueue(topic, queue_id, max(config.write_queues, config.read_queues))
         if len(body) > self._max_body_bytes:
             raise BodyTooLarge(len(body), self._max_body_bytes)
         if len(properties) > self._max_properties_bytes - 1:
@@ -66,6 +74,17 @@ class Admission:
             and len(born_host) in (8, 20)
         ):
             raise InvalidMessage("Flag, sysFlag, reconsume times, born time or born host are out of range.")
+        return queue_id if queue_id >= 0 else self._in_turn(topic, config.write_queues)
+
+    def _in_turn(self, topic: str, queues: int) -> int:
+        """Return one of the queues of a topic that are written: each as often as the others."""
+        if not queues:
+            raise InvalidQueue(topic, -1, queues)
+        turn = self._turns.get(topic, 0)
+        if turn == 0 and len(self._turns) >= _TURNS_LIMIT:
+            self._turns.clear()
+        self._turns[topic] = turn + 1
+        return turn % queues
 
     def check_batch(
         self,
@@ -77,8 +96,10 @@ class Admission:
         sys_flag: int,
         born_ms: int,
         born_host: bytes,
-    ) -> None:
-        """Raise as ``check`` if one of these may not be stored: the extremes are looked at."""
+    ) -> int:
+        """Return the queue that all go to; raise as ``check`` if one may not be stored: the extremes are looked at."""
         longest = max(bodies, key=len), max(properties, key=len)
-        for flag in {min(flags), max(flags)}:
-            self.check(topic, queue_id, *longest, flag, sys_flag, born_ms, born_host, 0)
+        chosen = self.check(topic, queue_id, *longest, min(flags), sys_flag, born_ms, born_host, 0)
+        if (highest := max(flags)) != min(flags):
+            self.check(topic, chosen, *longest, highest, sys_flag, born_ms, born_host, 0)
+        return chosen

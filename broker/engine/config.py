@@ -59,6 +59,11 @@ class EngineConfig:
     timer_overdue_per_s: int = 20_000
     auto_create_topics: bool = True
     default_topic_queues: int = 4
+    auto_create_groups: bool = True
+    #: what one pull is answered with at most, beyond its first message (maxTransferCountOnMessageInMemory and
+    #: maxTransferBytesOnMessageInMemory)
+    pull_most_messages: int = 32
+    pull_most_bytes: int = 256 * 1024
     max_body_bytes: int = 4 * MEBIBYTE
     max_properties_bytes: int = 32_767
     pending_limit_bytes: int = 256 * MEBIBYTE
@@ -97,6 +102,8 @@ class EngineConfig:
                 "The furthest moment of a timer lies at least 1 ms ahead, at least one timer may wait, and the limit "
                 "of a slot is a number of timers, or 0 for none."
             )
+        if self.pull_most_messages < 1 or self.pull_most_bytes < 1:
+            raise StoreUnsupported("A pull is answered with at least one message.")
         if self.flush not in ("sync", "async"):
             raise StoreUnsupported(f"flush is 'sync' or 'async', not {self.flush!r}.")
         try:

@@ -15,7 +15,7 @@ from typing import Any
 
 from .changing import RETENTION_INTERVAL_MS, Changeable
 from .config import EngineConfig
-from .disk.files import File, Files, join
+from .disk.files import NO_DESCRIPTOR, File, Files, join
 from .errors import DiskFull, StoreClosed, StoreFailed
 from .follow import changes_since, level_json
 from .health import Health, assess
@@ -31,10 +31,12 @@ from .store.retention import expire, oldest_expired
 from .store.simulation import admit
 from .store.store import Store
 from .store.ticket import BatchTicket, Stored, SyncJob, Ticket
+from .store.topics import Pending
 from .store.upkeep import NO_ROOM, Upkeep, UpkeepJob
 from .timer.doors import TimerDoors
 from .timer.service import Timers
 from .transaction.service import Transactions
+from .waiting import Waiting
 
 
 class Engine(Readable, TimerDoors, Changeable):
@@ -215,17 +217,22 @@ class Engine(Readable, TimerDoors, Changeable):
             return None
         if not self._retention_ms <= now_ms < self._retention_ms + RETENTION_INTERVAL_MS:
             self._retention_ms = now_ms
-            expire(self._store, now_ms, self._services)
+            try:
+                expire(self._store, now_ms, self._services)
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTOR:
+                    raise
             if (end_position := oldest_expired(self._store, now_ms)) is not None:
                 self.timers.survivors.move(end_position, now_ms)
         return self._upkeep.take(now_ms)
 
     def upkept(self, job: UpkeepJob, error: OSError | None, now_ms: int) -> None:
-        """Take over what an upkeep job did. A full disk is waited out, any other error is final."""
+        """Take over what an upkeep job did. A full disk is waited out, and so is a want of descriptors: what needed one
+        was not begun, and the next job does all anew. Any other error is final."""
         self._upkeep.done(job, now_ms, failed=error is not None)
         if error is not None and error.errno in NO_ROOM:
             self._upkeep.disk_ratio = 1.0
-        elif error is not None:
+        elif error is not None and error.errno not in NO_DESCRIPTOR:
             self._fail(error)
 
     def _fail(self, error: OSError) -> None:
@@ -256,9 +263,9 @@ class Engine(Readable, TimerDoors, Changeable):
         try:
             last.run()
         except OSError as error:
-            # without room for it the next start finds by the log what this one could not keep
+            # without room or descriptors for it the next start finds by the log what this one could not keep
             failed = True
-            if error.errno not in NO_ROOM:
+            if error.errno not in NO_ROOM | NO_DESCRIPTOR:
                 raise
         self._upkeep.done(last, now_ms, failed=failed)
         if last.checkpointed:
@@ -267,14 +274,29 @@ class Engine(Readable, TimerDoors, Changeable):
 
     # steering and seeing
 
-    def delete_topic(self, topic: str) -> None:
-        """Forget a topic, its queues and what groups consumed of it. Raises TopicNotFound, OSError."""
-        self.topics.delete(topic, self._store.log.end_position)
+    def delete_topic(self, topic: str, pending: Pending | None = None) -> None:
+        """Forget a topic, its queues and what groups consumed of it. Raises TopicNotFound, OSError.
+
+        ``pending``: ``cancel`` what waits for it (timers, delayed messages, halves), so that it never comes out, or
+        ``keep`` it: the first that is due makes the topic anew, with None with the queues of a new one.
+        """
+        self.topics.delete(topic, self._store.log.end_position, pending)
         self._store.queues.remove(topic)
         self.offsets.remove_topic(topic)
         # made again, the topic must not be consumed from where the old one ended
         self.offsets.save()
         self.pops.forget_topic(topic)
+        if pending == "cancel":
+            self.timers.drop(topic)
+
+    def cancel_waiting(self, topic: str) -> None:
+        """Have nothing come out that waits for a topic now, whether the topic is there or not. Raises OSError."""
+        self.topics.cancel_waiting(topic, self._store.log.end_position)
+        self.timers.drop(topic)
+
+    def waiting_for(self, topic: str) -> Waiting:
+        """Return a count of what waits for a topic, to be driven on a portion at a time."""
+        return Waiting(self._store, self.schedule, self.transactions.book, self.timers.core, topic)
 
     def health(self) -> Health:
         """Return how the store is."""

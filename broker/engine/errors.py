@@ -7,6 +7,7 @@ EngineError
 │   ├── InvalidProperties
 │   ├── InvalidTopicName
 │   ├── InvalidGroupName
+│   ├── InvalidValue
 │   ├── InvalidQueue
 │   ├── InvalidDelayLevel
 │   ├── TimerIllegal
@@ -91,6 +92,14 @@ class InvalidGroupName(InvalidMessage):
     def __init__(self, name: str) -> None:
         super().__init__(f"Group name {name[:260]!r} is not valid: 1 to 255 characters of A-Z a-z 0-9 _ - | %.")
         self.name = name
+
+
+class InvalidValue(InvalidMessage):
+    """A value of a topic, a group or a client is not one that can be kept; nothing was changed."""
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(f"{what} {why}. Nothing was changed.")
+        self.what = what
 
 
 class InvalidQueue(InvalidMessage):

@@ -11,6 +11,7 @@ from .errors import InvalidMessage, PropertiesTooLarge, TimerFlowControl
 from .halfintake import HalfIntake
 from .layout import CRC_SIZE, FLAG_TRANSACTION_MASK
 from .message import Message, decode, pack_host
+from .pop.book import origin_topic
 from .properties import (
     DELAY,
     DUE_MS,
@@ -18,6 +19,7 @@ from .properties import (
     ORIGIN_MESSAGE_ID,
     REAL_QUEUE_ID,
     REAL_TOPIC,
+    RESERVED,
     RETRY_TOPIC,
     SCHEDULE_KEY,
     TAGS,
@@ -74,7 +76,9 @@ class Intake:
         owner: object,
     ) -> Ticket:
         """Take one message of a client. Raises InvalidMessage, TopicNotFound, TopicNotWritable, StoreRefused."""
-        self._admission.check(topic, queue_id, body, properties, flag, sys_flag, born_ms, born_host, reconsume_times)
+        queue_id = self._admission.check(
+            topic, queue_id, body, properties, flag, sys_flag, born_ms, born_host, reconsume_times
+        )
         if sys_flag & FLAG_TRANSACTION_MASK:
             half = (flag, sys_flag, born_ms, born_host, reconsume_times)
             return self.halves.begin(topic, queue_id, body, properties, half, now_ms, owner)
@@ -112,7 +116,7 @@ class Intake:
         if not parts:
             raise InvalidMessage("The batch holds no message.")
         bodies, properties, flags = zip(*parts, strict=True)
-        self._admission.check_batch(topic, queue_id, bodies, properties, flags, sys_flag, born_ms, born_host)
+        queue_id = self._admission.check_batch(topic, queue_id, bodies, properties, flags, sys_flag, born_ms, born_host)
         if sys_flag & FLAG_TRANSACTION_MASK:
             raise InvalidMessage(_NO_HALVES)
         batch = Parts(bodies, properties, flags, plain_keys(properties) or (), ())
@@ -219,9 +223,10 @@ class Intake:
         message = decode(self._store.look_at(position), verify=False)
         times = message.reconsume_times + 1
         origin = message.properties.get(ORIGIN_MESSAGE_ID) or message.offset_message_id
-        real_topic = message.properties.get(RETRY_TOPIC) or message.topic
+        # what was popped again stands in a retry topic, and does not say of which it is
+        real_topic = origin_topic(group, message.properties.get(RETRY_TOPIC) or message.topic)
         kept = {**message.properties, RETRY_TOPIC: real_topic, ORIGIN_MESSAGE_ID: origin, WAIT: "false"}
-        for name in (REAL_TOPIC, REAL_QUEUE_ID, "ESC_SOURCE"):
+        for name in (REAL_TOPIC, REAL_QUEUE_ID, *RESERVED):
             kept.pop(name, None)
         if delay_level < 0 or message.reconsume_times >= max_reconsume_times:
             topic = DLQ_PREFIX + group

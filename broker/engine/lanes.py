@@ -50,6 +50,12 @@ class Lane:
         while self.next_offset < self.offset:
             self.step()
 
+    def pass_over(self) -> None:
+        """Go on behind a head that is not released: it counts as out once all before it are."""
+        self.gone.add(self.next_offset)
+        self.step()
+        self.pass_gone()
+
     def step(self) -> None:
         """Go on behind the head."""
         if self.ahead:

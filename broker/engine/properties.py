@@ -48,6 +48,8 @@ DUE_MS = "ESC_DUE_MS"
 REPLACES = "ESC_REPLACES"
 CANCELS = "ESC_CANCELS"
 REASON = "ESC_REASON"
+#: Ours, on a delete that a recall wrote: until when (ms) no message of that topic and unique key may come out.
+RECALLED = "ESC_RECALLED"
 #: Ours: position of a timer that is over already; the record tells only Apache RocketMQ so.
 ECHO = "ESC_ECHO"
 #: When a message was handed out first by a pop; which group a copy for another try is for (MessageConst).
@@ -58,8 +60,8 @@ POP_HANDLE = "POP_CK"
 #: Ours: which popped message this record is the next try of, or the dead letter (pop/reviving.py).
 POPPED = "ESC_POPPED"
 #: Written by the broker alone: what a client sends under these names (it may pass on a message it received) is dropped,
-#: or it could make recovery believe that a parked message went out.
-RESERVED = frozenset({SOURCE, DUE_MS, REPLACES, CANCELS, ECHO, POPPED})
+#: or it could make recovery believe that a parked message went out, or a consumer acknowledge another message.
+RESERVED = frozenset({SOURCE, DUE_MS, REPLACES, CANCELS, RECALLED, ECHO, POPPED, POP_HANDLE})
 
 
 def parse_properties(raw: bytes) -> dict[str, str]:

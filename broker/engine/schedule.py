@@ -204,6 +204,10 @@ class Schedule:
         except (RecordNotFound, CorruptRecord):
             lane.step()
             return
+        if self._store.topics.is_cancelled(topic, entry.position):
+            lane.pass_over()
+            self._store.changes.touch("level", lane.level)
+            return
         properties = {**message.properties, SOURCE: str(entry.position)}
         stored = format_properties(properties)
         facts = Facts(stored, properties.get(UNIQUE_KEY), properties.get(TAGS), properties.get(KEYS))
@@ -232,6 +236,10 @@ class Schedule:
             self._store.changes.touch("level", level)
 
     # seeing
+
+    def next_offset(self, level: int) -> int:
+        """Return the offset in a level's queue that is released next."""
+        return self._lanes[level - 1].next_offset
 
     def status(self, now_ms: int) -> list[LevelStatus]:
         """Return every level as of now."""

@@ -17,6 +17,7 @@ NOW_MS = 1_700_000_000_000
 NAMES = (
     "UNIQ_KEY", "TAGS", "KEYS", "XTAGS", "KEYSX", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELIVER_MS",
     "TIMER_DEL_UNIQKEY", "XTIMER_DELAY_MS", "TIMER_DELAY_MSX", "ESC_DUE_MS", "ESC_SCHEDULE_KEY", "__CRC32#", "WAIT",
+    "POP_CK", "POP_CKS", "XPOP_CK", "1ST_POP_TIME",
 )  # fmt: skip
 MOMENTS = {"TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELIVER_MS", "TIMER_DEL_UNIQKEY"}
 values = st.one_of(st.integers(0, 10**16).map(str), st.text("aé \x01-0_", max_size=4))

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from broker.engine.errors import InvalidValue
 from broker.engine.store import keyvalues
 from broker.engine.store.keyvalues import KeyValues
 from broker.engine.testing.driver import open_engine
@@ -37,11 +38,21 @@ def test_the_file_has_the_shape_of_kvconfig_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("namespace", "key", "value"), [("", "k", "v"), ("N", "", "v"), ("N" * 256, "k", "v"), ("N", "k", "v" * 65_537)]
+    ("namespace", "key", "value"),
+    [
+        ("", "k", "v"),
+        ("N", "", "v"),
+        ("N" * 256, "k", "v"),
+        ("N", "k", "v" * 65_537),
+        ("N\0", "k", "v"),
+        ("N", "k\n", "v"),
+        ("N", "k", "\ud800"),
+        ("N", "k", "a\0b"),
+    ],
 )
-def test_what_is_too_long_or_nameless_is_refused(namespace: str, key: str, value: str) -> None:
+def test_what_cannot_be_kept_is_refused(namespace: str, key: str, value: str) -> None:
     values = KeyValues(SimulatedFiles(), "/kvConfig.json")
-    with pytest.raises(ValueError):
+    with pytest.raises(InvalidValue):
         values.put(namespace, key, value)
     assert values.all(namespace) == {}
 
@@ -51,7 +62,7 @@ def test_there_is_room_for_so_many_values_and_known_ones_can_still_be_changed(mo
     values = KeyValues(SimulatedFiles(), "/kvConfig.json")
     values.put("N", "a", "1")
     values.put("M", "b", "1")
-    with pytest.raises(ValueError, match="2 values already"):
+    with pytest.raises(InvalidValue, match="2 already"):
         values.put("N", "c", "1")
     values.put("N", "a", "2")
     assert (values.all("N"), values.all("M")) == ({"a": "2"}, {"b": "1"})

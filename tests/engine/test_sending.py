@@ -97,7 +97,6 @@ def test_a_batch_that_finds_no_room_leaves_nothing() -> None:
         ({"topic": "unknown"}, TopicNotFound),
         ({"topic": "SCHEDULE_TOPIC_XXXX"}, TopicNotWritable),
         ({"topic": "readonly"}, TopicNotWritable),
-        ({"queue_id": -1}, InvalidQueue),
         ({"queue_id": 4}, InvalidQueue),
         ({"body": b"x" * 2049}, BodyTooLarge),
         ({"properties": b"a\x01" + b"x" * 1200 + b"\x02"}, PropertiesTooLarge),

@@ -1,10 +1,11 @@
-"""Popping in order against a small model of one queue: nothing overtakes, nothing done comes again."""
+"""Popping in order against a small model of one queue: nothing overtakes, nothing is left out."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from broker.engine.errors import HandleGone
 from broker.engine.testing import Driver, ManualClock, PowerLoss, SimulatedFiles, open_engine
 from tests.engine.pop.popping import GROUP, TOPIC, Held, ask, held_of
 
@@ -13,7 +14,8 @@ INVISIBLE_MS = 1_000
 
 
 class OrderlyMachine(RuleBasedStateMachine):
-    """One queue, one group. ``visible_ms``: when what is out is visible again; ``counts``: its tries before."""
+    """One queue, one group. ``popped``: what the last pop got; ``visible_ms``: when what is not done of it is visible
+    again; ``counts``: how often messages were handed out before."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -21,11 +23,18 @@ class OrderlyMachine(RuleBasedStateMachine):
         self.clock = ManualClock()
         self.driver: Driver
         self.sent = 0
-        self.done: set[int] = set()
+        self.next_offset = 0
+        self.popped: list[int] = []
         self.counts: dict[int, int] = {}
         self.visible_ms: dict[int, int] = {}
         self.attempt = ""
         self.held: dict[int, Held] = {}
+        self.old: list[Held] = []
+
+    @property
+    def begin(self) -> int:
+        """The first message that is not done."""
+        return min(self.visible_ms, default=self.next_offset)
 
     @initialize()
     def open(self) -> None:
@@ -52,27 +61,43 @@ class OrderlyMachine(RuleBasedStateMachine):
             assert held == []
             assert popped.again_ms == max(self.visible_ms.values())
             return
-        start = min((offset for offset in range(self.sent) if offset not in self.done), default=self.sent)
-        expected = [offset for offset in range(start, min(start + count, self.sent)) if offset not in self.done]
+        expected = list(range(self.begin, min(self.begin + count, self.sent)))
         assert [each.offset for each in held] == expected
         if not expected:
             return
-        for offset in self.visible_ms:
-            self.counts[offset] = self.counts.get(offset, 0) + (not is_again)
+        for offset in self.popped if not is_again else ():
+            self.counts[offset] = self.counts.get(offset, 0) + 1
         assert [each.count for each in held] == [self.counts.get(offset, 0) for offset in expected]
+        self.next_offset = expected[-1] + 1
+        self.popped = expected
         self.attempt = attempt
         self.visible_ms = dict.fromkeys(expected, now_ms + INVISIBLE_MS)
+        self.old += self.held.values()
         self.held = {each.offset: each for each in held}
 
-    @rule(data=st.data())
-    def ack(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), together=st.booleans())
+    def ack(self, data: st.DataObject, together: bool) -> None:
         chosen = data.draw(st.lists(st.sampled_from(sorted(self.held)), unique=True)) if self.held else []
+        held = [self.held.pop(offset) for offset in chosen]
+        masks = [each.bit for each in held]
+        for each, mask in zip(held[:1], [sum(masks)], strict=False) if together else zip(held, masks, strict=True):
+            assert not self.driver.engine.pops.ack(each.handle, mask, self.clock.now_ms).refused
         for offset in chosen:
-            held = self.held.pop(offset)
-            assert not self.driver.engine.pops.ack(held.handle, held.bit, self.clock.now_ms).refused
-            self.done.add(offset)
             self.visible_ms.pop(offset)
-            self.counts.pop(offset, None)
+        self.old += held
+        self.driver.settle()
+
+    @precondition(lambda self: self.old)
+    @rule(data=st.data(), changes=st.booleans())
+    def say_something_of_an_older_pop(self, data: st.DataObject, changes: bool) -> None:
+        each = data.draw(st.sampled_from(self.old))
+        try:
+            if changes:
+                self.driver.engine.pops.change(each.handle, each.offset, 0, self.clock.now_ms)
+                raise AssertionError("it was believed")
+            self.driver.engine.pops.ack(each.handle, each.bit, self.clock.now_ms)
+        except HandleGone:
+            pass
         self.driver.settle()
 
     @rule(data=st.data(), invisible_ms=st.sampled_from((0, 10, 3_000)))
@@ -94,6 +119,14 @@ class OrderlyMachine(RuleBasedStateMachine):
         self.clock.advance(6_000)
         self.driver.upkeep()
 
+    @rule(offset=st.integers(0, 6))
+    def reset(self, offset: int) -> None:
+        self.next_offset = min(offset, self.sent)
+        self.driver.engine.offsets.reset(GROUP, TOPIC, 0, self.next_offset)
+        self.driver.settle()
+        self.old += self.held.values()
+        self.popped, self.counts, self.visible_ms, self.held, self.attempt = [], {}, {}, {}, ""
+
     @rule(clean=st.booleans(), seed=st.integers(0, 1 << 20))
     def start_again(self, clean: bool, seed: int) -> None:
         if clean:
@@ -103,8 +136,8 @@ class OrderlyMachine(RuleBasedStateMachine):
         self.driver = open_engine(self.files, clock=self.clock, **CONFIG)
 
     @invariant()
-    def the_offset_is_that_of_the_first_that_is_not_done(self) -> None:
+    def progress_is_the_first_that_is_not_done(self) -> None:
         if hasattr(self, "driver") and (queue := self.driver.engine.pops.book.queues.get((GROUP, TOPIC, 0))):
-            base = queue.base_offset
-            assert all(offset in self.done for offset in range(base))
-            assert base not in self.done
+            assert queue.base_offset == self.begin
+            assert queue.open_offsets() == sorted(self.visible_ms)
+            assert self.driver.engine.offsets.get(GROUP, TOPIC, 0) == self.begin

@@ -9,6 +9,7 @@ current file away first and so has a moment without one; here the order is
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from .files import Files, directory_of
@@ -17,14 +18,22 @@ T = TypeVar("T")
 
 
 def save(files: Files, path: str, content: bytes) -> None:
-    """Replace the file at ``path``, keeping its current content as ``path.bak``. Durable on return; raises OSError."""
+    """Replace the file at ``path``, keeping its current content as ``path.bak``. Durable on return.
+
+    Raises OSError; then the file is put back as it was, if the disk lets it be.
+    """
     previous = load(files, path)
     if previous == content:
         return
     if previous is not None:
         replace(files, path + ".bak", previous)
     replace(files, path, content)
-    files.sync_directory(directory_of(path))
+    try:
+        files.sync_directory(directory_of(path))
+    except OSError:
+        with suppress(OSError):
+            files.remove(path) if previous is None else replace(files, path, previous)
+        raise
 
 
 def load(files: Files, path: str) -> bytes | None:

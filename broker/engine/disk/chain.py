@@ -117,12 +117,12 @@ class Chain:
             self.adopt(position)
 
     def remove_first(self) -> None:
-        """Remove the oldest segment."""
+        """Remove the oldest segment. Raises OSError; then it is forgotten all the same."""
         position = self.min_position
         self._segments.pop(position).close()
+        self.min_position = min(self._segments, default=self.end_position)
         self._files.remove(join(self.directory, segment_name(position)))
         self._files.sync_directory(self.directory)
-        self.min_position = min(self._segments, default=self.end_position)
 
     def clear_from(self, position: int) -> None:
         """Make everything from ``position`` on read as zero, durably; later segments are removed."""

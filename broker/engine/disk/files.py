@@ -16,6 +16,9 @@ from typing import Protocol
 
 from ..errors import StoreLocked
 
+#: The process, or the machine, has as many files open as it may: what needed one was not begun, and is done later.
+NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
+
 #: struct flock of Linux on 64-bit: type, whence, start, length, pid.
 _FLOCK = struct.Struct("hhqqi4x")
 #: F_OFD_SETLK of Linux (fcntl.h); the fcntl module names it from Python 3.9 on Linux.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from .files import File, Files
+from .files import NO_DESCRIPTOR, File, Files
 
 
 class Handles:
@@ -19,12 +19,22 @@ class Handles:
         self._open: OrderedDict[str, File] = OrderedDict()
 
     def get(self, path: str) -> File:
-        """Return the file, opened now or before; raises FileNotFoundError."""
+        """Return the file, opened now or before; raises FileNotFoundError.
+
+        Where no descriptor is left, files that were used before are closed for it."""
         file = self._open.get(path)
         if file is not None:
             self._open.move_to_end(path)
             return file
-        file = self._open[path] = self._files.open(path)
+        while True:
+            try:
+                file = self._files.open(path)
+                break
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTOR or not self._open:
+                    raise
+                self._open.popitem(last=False)[1].close()
+        self._open[path] = file
         if len(self._open) > self._limit:
             self._open.popitem(last=False)[1].close()
         return file

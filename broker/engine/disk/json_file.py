@@ -37,6 +37,18 @@ def parse(content: bytes) -> dict[str, Any]:
     checksum = value.pop(CHECKSUM_KEY, None)
     if checksum is not None and checksum != crc32(_encode(value)):
         raise ValueError("The file is not what was written: its checksum differs.")
+    return _writable(value) if "\\ud" in text or "\\uD" in text else value
+
+
+def _writable(value: Any) -> Any:
+    """The value without halves of surrogate pairs, which another writer may have escaped: they are no text, and a table
+    that holds one could never be saved again."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_writable(name): _writable(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_writable(member) for member in value]
     return value
 
 

@@ -48,9 +48,16 @@ class Book:
         """Forget a queue."""
         queue = self.queues.pop(key, None)
         if queue is not None:
+            self.void(queue)
             queue.place(queue.next_offset)
             self.moved.discard(queue)
             self.is_changed = True
+
+    def void(self, queue: PopQueue) -> None:
+        """Have no handle of a queue fit what is popped from now on."""
+        latest_ms = max((pop_ms for _, pop_ms in queue.points), default=0)
+        block = queue.orderly.block if queue.orderly is not None else None
+        self.pop_floor_ms = max(self.pop_floor_ms, latest_ms + 1, block.pop_ms + 1 if block else 0)
 
     def bounds(self, key: Key) -> tuple[int, int]:
         """Return (min, max) offset of the log's queue, (0, 0) if there is none."""
@@ -111,6 +118,11 @@ class Book:
 def retry_topic(group: str, topic: str) -> str:
     """Return the topic in which messages of a topic wait for another try of a group (KeyBuilder, form 1)."""
     return f"{RETRY_PREFIX}{group}_{topic}"
+
+
+def retry_topics(group: str, topic: str) -> tuple[str, str]:
+    """Return the topics in which another try of a topic's messages may arrive for a group that pops."""
+    return f"{RETRY_PREFIX}{group}_{topic}", RETRY_PREFIX + group
 
 
 def origin_topic(group: str, topic: str) -> str:

@@ -84,7 +84,7 @@ class Page:
         self._add(_KIND.pack(kind, self._queue(name)) + _NUMBERS[kind].pack(*numbers))
 
     def ordered(self, name: bytes, next_offset: int, value: dict[str, Any]) -> None:
-        """Add what is out and waits in an orderly queue."""
+        """Add what is out in an orderly queue."""
         raw = json.dumps(value, separators=(",", ":")).encode()
         head = _KIND.pack(ORDERED, self._queue(name)) + _NUMBERS[ORDERED].pack(next_offset, len(raw))
         self._add(head + raw)

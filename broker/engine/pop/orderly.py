@@ -1,10 +1,11 @@
-"""Popping in order: one pop of a queue is out at a time, and what it did not finish comes first the next time.
+"""Popping in order: one pop of a queue is out at a time, and the next one begins at the first message that is not done.
 
-    todo     offsets below ``next_offset`` that are not over and not out
     block    the pop that is out: nothing else leaves the queue until all of it is acknowledged or visible again
-    counts   how often an offset that is not over was handed out before
+    counts   how often an offset was handed out before, of those that a next pop may get
 
-The same attempt (a client that asks again because it got no answer) gets the same messages again at once.
+As in RocketMQ (ConsumerOrderInfoManager), progress is the first message that is not acknowledged: what was acknowledged
+behind it is handed out again, in its place, if the pop ends before the rest of it is done. The same attempt (a client
+that asks again because it got no answer) gets its messages again at once.
 """
 
 from __future__ import annotations
@@ -13,15 +14,17 @@ from typing import Any
 
 
 class Block:
-    """One pop. ``visible_ms`` holds offsets whose time was changed; ``open`` those that are not acknowledged."""
+    """One pop. ``offsets``: what it got; ``open``: what of that is not acknowledged; ``visible_ms`` holds offsets whose
+    time is another than the usual one."""
 
-    __slots__ = ("attempt", "invisible_ms", "open", "pop_ms", "visible_ms")
+    __slots__ = ("attempt", "invisible_ms", "offsets", "open", "pop_ms", "visible_ms")
 
     def __init__(self, pop_ms: int, invisible_ms: int, attempt: str, offsets: list[int]) -> None:
         self.pop_ms = pop_ms
         self.invisible_ms = invisible_ms
         self.attempt = attempt
-        self.open = offsets
+        self.offsets = offsets
+        self.open = list(offsets)
         self.visible_ms: dict[int, int] = {}
 
     def free_ms(self) -> int:
@@ -31,13 +34,12 @@ class Block:
 
 
 class Orderly:
-    """What is out and to be handed out again in one queue of one group."""
+    """What is out in one queue of one group, and how often it was."""
 
-    __slots__ = ("block", "counts", "todo")
+    __slots__ = ("block", "counts")
 
     def __init__(self) -> None:
         self.block: Block | None = None
-        self.todo: list[int] = []
         self.counts: dict[int, int] = {}
 
     def blocked_until(self, attempt: str, now_ms: int) -> int | None:
@@ -48,23 +50,17 @@ class Orderly:
         free_ms = block.free_ms()
         return free_ms if free_ms > now_ms else None
 
-    def release(self, attempt: str) -> None:
-        """Take what is out back: it is to be handed out again, before everything else."""
-        block = self.block
-        if block is None:
-            return
-        if not attempt or attempt != block.attempt:
-            for offset in block.open:
-                self.counts[offset] = self.counts.get(offset, 0) + 1
-        self.todo = sorted(block.open + self.todo)
-        self.block = None
-
-    def hand_out(self, block: Block, until_offset: int) -> None:
-        """Note a pop that looked at every offset below ``until_offset``: what it left out there is over."""
+    def hand_out(self, block: Block, until_offset: int) -> list[int]:
+        """Note the next pop, which looked at every offset below ``until_offset``; return how often each of its messages
+        was handed out before. The same attempt is no other time."""
+        before, counts = self.block, self.counts
+        if before is not None and not (block.attempt and block.attempt == before.attempt):
+            for offset in before.offsets:
+                counts[offset] = counts.get(offset, 0) + 1
+        first = block.offsets[0] if block.offsets else until_offset
+        self.counts = {offset: count for offset, count in counts.items() if offset >= first}
         self.block = block
-        self.todo = [offset for offset in self.todo if offset >= until_offset]
-        alive = {*block.open, *self.todo}
-        self.counts = {offset: count for offset, count in self.counts.items() if offset in alive}
+        return [counts.get(offset, 0) for offset in block.offsets]
 
     def ack(self, pop_ms: int, offset: int) -> bool:
         """Note that a message is done; False if this pop does not speak for it."""
@@ -72,7 +68,6 @@ class Orderly:
         if block is None or block.pop_ms != pop_ms or offset not in block.open:
             return False
         block.open.remove(offset)
-        self.counts.pop(offset, None)
         return True
 
     def change(self, pop_ms: int, offset: int, visible_ms: int) -> bool:
@@ -85,18 +80,18 @@ class Orderly:
 
     def cut(self, offset: int) -> None:
         """Forget everything from an offset on."""
-        self.todo = [known for known in self.todo if known < offset]
-        if self.block is not None:
-            self.block.open = [known for known in self.block.open if known < offset]
+        self.counts = {known: count for known, count in self.counts.items() if known < offset}
+        if (block := self.block) is not None:
+            block.offsets = [known for known in block.offsets if known < offset]
+            block.open = [known for known in block.open if known < offset]
 
     def lowest(self) -> int | None:
-        """Return the lowest offset that is not over, None if all are."""
-        known = self.todo[:1] + (self.block.open[:1] if self.block is not None else [])
-        return min(known, default=None)
+        """Return the lowest offset that is out, None if nothing is."""
+        return self.block.open[0] if self.block is not None and self.block.open else None
 
     def offsets(self) -> list[int]:
-        """Return what is not over, in no order."""
-        return [*self.todo, *(self.block.open if self.block is not None else ())]
+        """Return what is out and not acknowledged, lowest first."""
+        return self.block.open if self.block is not None else []
 
     def clamp(self, now_ms: int) -> None:
         """The clock was set back: nobody waits longer than was asked for."""
@@ -108,8 +103,7 @@ class Orderly:
     def to_json(self) -> dict[str, Any]:
         """Return everything as a plain value."""
         block = self.block
-        return {
-            "todo": self.todo,
+        value: dict[str, Any] = {
             "counts": {str(offset): count for offset, count in self.counts.items()},
             "block": block
             and {
@@ -120,15 +114,27 @@ class Orderly:
                 "visible": {str(offset): visible_ms for offset, visible_ms in block.visible_ms.items()},
             },
         }
+        if block is not None and len(block.open) < len(block.offsets):
+            value["block"]["offsets"] = block.offsets
+        return value
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Orderly:
         """Read what ``to_json`` returned. Raises ValueError, KeyError, TypeError."""
         orderly = cls()
-        orderly.todo = [int(offset) for offset in value["todo"]]
         orderly.counts = {int(offset): int(count) for offset, count in value["counts"].items()}
         if (kept := value["block"]) is not None:
             offsets = [int(offset) for offset in kept["open"]]
             block = orderly.block = Block(int(kept["pop"]), int(kept["invisible"]), str(kept["attempt"]), offsets)
+            block.offsets = [int(offset) for offset in kept.get("offsets", offsets)]
             block.visible_ms = {int(offset): int(visible_ms) for offset, visible_ms in kept["visible"].items()}
         return orderly
+
+
+def next_offset_in(value: dict[str, Any], next_offset: int) -> int:
+    """Return where the queue of such a value goes on behind its pop.
+
+    In stores of earlier versions what a pop had left stood in ``todo``, and the queue went on behind all of it. Raises
+    ValueError, TypeError.
+    """
+    return min([next_offset, *map(int, value.get("todo", ()))])

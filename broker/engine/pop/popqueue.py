@@ -1,6 +1,6 @@
 """One queue as one group pops it.
 
-    base_offset <= ... <= next_offset      below base all is over; from next on nothing was handed out
+    base_offset <= ... <= next_offset      below base all is over; at next goes on who pops, behind what is out
                                            between them: what the check points (or the orderly block) hold, or over
 
 The same methods carry out what clients ask and what the log says after a start. Hearing something twice changes
@@ -111,6 +111,20 @@ class PopQueue:
         self.next_offset = offset
         self.packed = None
 
+    def order(self, orderly: Orderly, next_offset: int) -> None:
+        """Take over from the log what an orderly pop left the queue with.
+
+        A snapshot that is newer may hold what was popped behind it: the log goes on to say that.
+        """
+        for key, point in list(self.points.items()):
+            if point.root.start >= next_offset:
+                self.in_flight -= point.held.bit_count()
+                del self.points[key]
+        self.roots = deque(root for root in self.roots if root.start < next_offset)
+        self.orderly = orderly
+        self.next_offset = next_offset
+        self.packed = None
+
     def cut(self, offset: int) -> None:
         """Forget all that was handed out from an offset on."""
         for point in list(self.points.values()):
@@ -139,7 +153,7 @@ class PopQueue:
             self.roots.append(point)
 
     def open_offsets(self) -> list[int]:
-        """Return the offsets that are out or to be handed out again, lowest first."""
+        """Return the offsets that are out, lowest first."""
         known = [offsets_in(root.start, root.pinned) for root in self.roots]
         return sorted(chain(*known, self.orderly.offsets() if self.orderly is not None else ()))
 

@@ -23,7 +23,7 @@ from .ledger import (
     Entry,
     read_page,
 )
-from .orderly import Orderly
+from .orderly import Orderly, next_offset_in
 from .popqueue import Key, PopQueue
 from .reviving import read_source
 from .taking import Taker
@@ -98,10 +98,8 @@ class Recovering:
             start, next_offset, pop_ms, invisible_ms = numbers
             book.queue_at(key, start).pop(start, next_offset, pop_ms, pop_ms + invisible_ms, more)
         elif kind == ORDERED:
-            queue = book.queue_at(key, numbers[0])
-            queue.orderly = Orderly.from_json(more)
-            queue.next_offset = max(queue.next_offset, numbers[0])
-            queue.packed = None
+            next_offset = next_offset_in(more, numbers[0])
+            book.queue_at(key, next_offset).order(Orderly.from_json(more), next_offset)
         elif (known := book.queues.get(key)) is not None:
             _settle(known, kind, numbers, more)
         book.is_changed = True

@@ -5,8 +5,16 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..disk import atomic, json_file
 from ..disk.files import Files
+from ..disk.kept import Kept
+from ..errors import InvalidValue
+from ..store.groups import check_group_name
+from ..store.topics import check_topic_name
+from ..values import INT_MAX, check_whole
+
+#: The file is written anew with each change.
+MOST_MODES = 100_000
+MODES = ("PULL", "POP")
 
 
 class RequestMode(NamedTuple):
@@ -16,17 +24,14 @@ class RequestMode(NamedTuple):
     share_queues: int = 0
 
 
-class RequestModes:
+class RequestModes(Kept):
     """Owner of the file. A change is durable when the call returns."""
 
-    def __init__(self, files: Files, path: str) -> None:
-        self._files = files
-        self._path = path
-        self._modes: dict[tuple[str, str], RequestMode] = {}
+    _memory = ("_modes",)
 
-    def load(self) -> bool:
-        """Read the file; False if there is none that can be read."""
-        return json_file.load(self._files, self._path, self._read) or False
+    def __init__(self, files: Files, path: str) -> None:
+        super().__init__(files, path)
+        self._modes: dict[tuple[str, str], RequestMode] = {}
 
     def _read(self, value: dict[str, Any]) -> bool:
         self._modes = {
@@ -41,15 +46,24 @@ class RequestModes:
         return self._modes.get((group, topic))
 
     def put(self, group: str, topic: str, mode: RequestMode) -> None:
-        """Set it. Raises OSError; then nothing has changed."""
-        modes = {**self._modes, (group, topic): mode}
+        """Set it. Raises InvalidGroupName, InvalidTopicName, InvalidValue, OSError; then nothing has changed."""
+        check_group_name(group)
+        check_topic_name(topic)
+        check_whole("The field 'popShareQueueNum'", mode.share_queues, -1, INT_MAX)
+        if mode.mode not in MODES:
+            raise InvalidValue("The field 'mode'", f"is none of {', '.join(MODES)}")
+        if (group, topic) not in self._modes and len(self._modes) >= MOST_MODES:
+            raise InvalidValue("The mode", f"is one more than allowed: there are {MOST_MODES:,} already")
+        with self._changing():
+            self._modes[group, topic] = mode
+
+    def _content(self) -> dict[str, Any]:
         table: dict[str, dict[str, Any]] = {}
-        for (of_group, of_topic), known in modes.items():
-            table.setdefault(of_topic, {})[of_group] = {
-                "consumerGroup": of_group,
+        for (group, topic), known in self._modes.items():
+            table.setdefault(topic, {})[group] = {
+                "consumerGroup": group,
                 "mode": known.mode,
                 "popShareQueueNum": known.share_queues,
-                "topic": of_topic,
+                "topic": topic,
             }
-        atomic.save(self._files, self._path, json_file.dump({"messageRequestModeMap": table}))
-        self._modes = modes
+        return {"messageRequestModeMap": table}

@@ -1,7 +1,8 @@
 """Giving out again what was not acknowledged in time: a copy for another try, or for the dead letters.
 
 The copy goes to the retry topic of group and topic, with one more try counted, and is popped from there; after the last
-try that the group allows it goes to ``%DLQ%group``. It names the message it stands for and the handle whose time was
+try that the group allows it goes to ``%DLQ%group``. What was given back to the group (returning.py) was counted before.
+The copy names the message it stands for and the handle whose time was
 over (``ESC_POPPED``: group@topic@queue id@offset@start@pop_ms), so that after a crash nothing is copied twice.
 """
 
@@ -29,7 +30,7 @@ from ..properties import (
 from ..store.derived import Derived
 from ..store.facts import Facts
 from ..store.groups import Group
-from ..store.topics import DLQ_PREFIX, Topic
+from ..store.topics import DLQ_PREFIX, RETRY_PREFIX, Topic
 from .book import Book, origin_topic, retry_topic
 from .checkpoint import CheckPoint, lowest_bit
 from .popqueue import Key, PopQueue
@@ -116,12 +117,16 @@ class Reviver:
         """Append the copy; tell whether it names its source. Raises StoreRefused, OSError, InvalidTopicName."""
         store, (group, topic, _) = self._book.store, key
         most = (store.groups.get(group) or Group(group)).retry_max_times
-        origin = origin_topic(group, topic)
         kept = {name: value for name, value in message.properties.items() if name not in _NOT_COPIED}
-        kept.setdefault(FIRST_POP_TIME, str(pop_ms))
+        is_given_back = topic == RETRY_PREFIX + group
+        if is_given_back:
+            origin = origin_topic(group, kept.pop(RETRY_TOPIC, ""))
+        else:
+            origin = origin_topic(group, topic)
+            kept.setdefault(FIRST_POP_TIME, str(pop_ms))
         kept.setdefault(ORIGIN_MESSAGE_ID, message.offset_message_id)
         kept |= {ORIGIN_GROUP: group, WAIT: "false"}
-        is_dead = message.reconsume_times >= max(most, 0)
+        is_dead = not is_given_back and message.reconsume_times >= max(most, 0)
         target = DLQ_PREFIX + group if is_dead else retry_topic(group, origin)
         if is_dead:
             kept |= {
@@ -130,15 +135,20 @@ class Reviver:
             }  # fmt: skip
         if store.topics.get(target) is None:
             store.topics.put(Topic(target, 1, 1))
+            if not is_dead:
+                # the group is behind there from now on, though nobody has popped it yet
+                queue = self._book.queue_at((group, target, 0), 0)
+                self._pen.placed(queue, queue.next_offset)
+                self._book.touch(queue)
         stored, names_source = _stored(message, kept, source)
         facts = Facts(stored, message.unique_key, kept.get(TAGS), kept.get(KEYS))
         store.append(
             target, 0, message.body, facts, store.tags_code(facts.tags), message.flag,
             message.sys_flag & ~FLAG_TRANSACTION_MASK, message.born_ms, pack_host(*message.born_host), now_ms,
-            message.reconsume_times + 1,
+            message.reconsume_times + (not is_given_back),
         )  # fmt: skip
         self.dead_total += is_dead
-        self.revived_total += not is_dead
+        self.revived_total += not is_dead and not is_given_back
         return names_source
 
     def synced(self, queue: PopQueue, point: CheckPoint, offset: int) -> None:

@@ -3,6 +3,7 @@
     pop              hands out, and says so in the ledger          taking.py
     ack, change      what consumers say of what they hold
     tick             what nobody acknowledged in time              reviving.py
+                     what was given back to a group that pops      returning.py
     before_sync      the ledger's record of the moment             writing.py
     open             from the last snapshot and the log            recovering.py
 
@@ -28,6 +29,7 @@ from .checkpoint import offsets_in
 from .popqueue import Key, PopQueue
 from .recovering import Recovering
 from .requestmodes import RequestModes
+from .returning import Returning
 from .reviving import Reviver
 from .taking import Popped, Taker, Wanted
 from .writing import Pen
@@ -81,6 +83,7 @@ class Pops:
         self._pen = Pen(store, self)
         self.taker = Taker(self.book, self._pen)
         self.reviver = Reviver(self.book, self._pen, self)
+        self._returning = Returning(self.book, self._pen, self.taker, self.reviver.tick)
         self._recovering = Recovering(self.book)
         self._state: dict[str, int] = {"sequence": 0, "position": 0}
         self._writing: dict[str, int] | None = None
@@ -90,7 +93,15 @@ class Pops:
 
     def pop(self, wanted: Wanted, read_queues: int, now_ms: int) -> Popped:
         """Hand out messages of a topic that is there. Raises InvalidTopicName (see Taker.pop)."""
-        return self.taker.pop(wanted, read_queues, now_ms)
+        is_more = wanted.given_back and self._returning.take(wanted.group, wanted.topic, now_ms)
+        popped = self.taker.pop(wanted, read_queues, now_ms)
+        return popped._replace(again_ms=now_ms) if is_more else popped
+
+    def has_messages(self, wanted: Wanted, read_queues: int, now_ms: int) -> tuple[bool, int | None]:
+        """Tell whether a pop would look at messages, and if not, when to look again without an arrival."""
+        if wanted.given_back and self._returning.waits(wanted.group):
+            return True, None
+        return self.taker.has_messages(wanted, read_queues, now_ms)
 
     def ack(self, handle: Handle, mask: int, now_ms: int) -> Acked:
         """Note that messages are done (bit n of ``mask`` is offset start + n); they are never given out again.
@@ -118,8 +129,9 @@ class Pops:
 
     def _ack_in_order(self, queue: PopQueue, handle: Handle, mask: int) -> int:
         orderly, taken = queue.orderly, 0
-        if orderly is None:
+        if orderly is None or orderly.block is None:
             return 0
+        free_ms = orderly.block.free_ms()
         for offset in offsets_in(handle.start, mask):
             if orderly.ack(handle.pop_ms, offset):
                 self._pen.order_acked(queue, handle.pop_ms, offset)
@@ -127,8 +139,8 @@ class Pops:
         if taken:
             queue.packed = None
             self.book.touch(queue)
-            if orderly.block is not None and not orderly.block.open:
-                # whoever waits for this queue may have the next ones
+            if orderly.block.free_ms() < free_ms:
+                # whoever waits for this queue may have the next ones, or what is left sooner
                 self._store.arrivals.add(queue.key[1:])
         return taken
 
@@ -161,8 +173,13 @@ class Pops:
             queue.packed = None
             self.book.touch(queue)
             self._store.arrivals.add(queue.key[1:])
-            return handle.pop_ms, now_ms + invisible_ms - handle.pop_ms
+            return handle.pop_ms, max(now_ms + invisible_ms - handle.pop_ms, 0)
         raise HandleGone(handle.key[1], handle.key[2], offset)
+
+    def given_out_to(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Return the offset up to which a group's pops have handed out a queue; None if it pops it not."""
+        queue = self.book.queues.get((group, topic, queue_id))
+        return queue.next_offset if queue is not None else None
 
     # the table of offsets and of topics say
 
@@ -171,6 +188,7 @@ class Pops:
         queue = self.book.queues.get((group, topic, queue_id))
         if queue is not None:
             self.taker.place(queue, offset)
+            self._returning.forget(queue)
             self._store.arrivals.add((topic, queue_id))
 
     def removed(self, group: str, topic: str, queue_id: int) -> None:
@@ -178,12 +196,15 @@ class Pops:
         queue = self.book.queues.get((group, topic, queue_id))
         if queue is not None:
             self._pen.placed(queue)
+            self._returning.forget(queue)
             self.book.remove(queue.key)
 
     def forget_topic(self, topic: str) -> None:
         """A topic was deleted."""
-        for key in [key for key in self.book.queues if key[1] == topic]:
-            self.book.remove(key)
+        for key, queue in list(self.book.queues.items()):
+            if key[1] == topic:
+                self._returning.forget(queue)
+                self.book.remove(key)
 
     # the heart beat
 

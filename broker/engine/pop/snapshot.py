@@ -19,7 +19,7 @@ from ..disk.files import Files
 from ..disk.snapshot import load_snapshot, save_snapshot
 from .checkpoint import CheckPoint
 from .ledger import read_key
-from .orderly import Orderly
+from .orderly import Orderly, next_offset_in
 from .popqueue import PopQueue
 
 _MAGIC = b"ESCPOPS1"
@@ -119,7 +119,9 @@ def _unpack(reader: _Reader) -> PopQueue:
     key = read_key(reader.piece(_LENGTH))
     queue = PopQueue(key, *reader.numbers(_NUMBER))
     if orderly := reader.piece(_COUNT):
-        queue.orderly = Orderly.from_json(json.loads(orderly))
+        value = json.loads(orderly)
+        queue.orderly = Orderly.from_json(value)
+        queue.next_offset = next_offset_in(value, queue.next_offset)
     parents: dict[tuple[int, int], CheckPoint] = {}
     unspoken: dict[CheckPoint, int] = {}
     for _ in range(*reader.numbers(_COUNT)):

@@ -26,7 +26,8 @@ _FULL_PAUSE_MS = 1_000
 class Wanted(NamedTuple):
     """What a pop asks for. ``queue_id`` -1: any. ``from_end``: a group that is new begins at the end.
 
-    ``attempt`` names a try of an orderly pop: the same again gets the same messages.
+    ``attempt`` names a try of an orderly pop: the same again gets the same messages. ``given_back``: nobody pulls what
+    is given back to the group, so it is for those who pop.
     """
 
     group: str
@@ -39,6 +40,7 @@ class Wanted(NamedTuple):
     from_end: bool = False
     in_order: bool = False
     attempt: str = ""
+    given_back: bool = False
 
 
 class Taken(NamedTuple):
@@ -80,16 +82,30 @@ class Taker:
         self._book = book
         self._pen = pen
         self._turns: dict[tuple[str, str], count[int]] = {}
+        #: of the pop that is served; pop_ms may be ahead of it
+        self._now_ms = 0
 
     def pop(self, wanted: Wanted, read_queues: int, now_ms: int) -> Popped:
         """Hand out messages of a topic that is known to be there. Raises InvalidTopicName if its name and the group's
         are too long for a retry topic."""
         check_topic_name(retry_topic(wanted.group, wanted.topic))
         turn = next(self._turns.setdefault((wanted.group, wanted.topic), count()))
-        popped = Popped(max(now_ms, self._book.pop_floor_ms), [], 0, None)
-        for key in self._keys(wanted, read_queues, turn):
+        keys = self._keys(wanted, read_queues, turn)
+        pop_ms = max(now_ms, self._book.pop_floor_ms)
+        if wanted.in_order:
+            pop_ms = max(pop_ms, *map(self._pop_ms_after, keys))
+        popped = Popped(pop_ms, [], 0, None)
+        self._now_ms = now_ms
+        for key in keys:
             popped = self._pop_queue(key, wanted, popped)
         return popped
+
+    def _pop_ms_after(self, key: Key) -> int:
+        """Return the earliest moment of which an orderly pop of a queue may say it happened then: a handle of the one
+        before must not fit it."""
+        queue = self._book.queues.get(key)
+        block = queue.orderly.block if queue is not None and queue.orderly is not None else None
+        return block.pop_ms + 1 if block is not None else 0
 
     def _keys(self, wanted: Wanted, read_queues: int, turn: int) -> list[Key]:
         """Return the queues of a pop in the order in which it looks at them: each comes first when it is its turn."""
@@ -97,9 +113,10 @@ class Taker:
         keys: list[Key] = [(group, topic, wanted.queue_id)]
         if wanted.queue_id < 0:
             keys = [(group, topic, (turn + number) % read_queues) for number in range(read_queues)]
-        if wanted.in_order:
-            return keys
         again = (group, retry_topic(group, topic), 0)
+        if wanted.in_order:
+            # no copies are made in order, but what was given back to the group, or was left when it did not ask so
+            return [*keys, again]
         return [again, *keys] if turn % _RETRY_FIRST == 0 else [*keys, again]
 
     def _pop_queue(self, key: Key, wanted: Wanted, popped: Popped) -> Popped:
@@ -127,7 +144,7 @@ class Taker:
                 if free_ms is None:
                     return True, None
                 again_ms = _earlier(again_ms, free_ms)
-            elif self._next_offset(key) < high:
+            elif self.next_offset(key) < high:
                 return True, None
         return False, again_ms
 
@@ -136,14 +153,14 @@ class Taker:
         records: list[bytes] = []
         rest = 0
         for key in self._keys(wanted, read_queues, 1):
-            offset, high, room = self._next_offset(key), self._book.bounds(key)[1], wanted.most_messages - len(records)
+            offset, high, room = self.next_offset(key), self._book.bounds(key)[1], wanted.most_messages - len(records)
             rest += max(high - offset, 0)
             if room > 0 and offset < high:
                 pulled = self._book.reader.pull(*key[1:], offset, room, wanted.most_bytes)
                 records += pulled.records
         return records, rest - len(records)
 
-    def _next_offset(self, key: Key) -> int:
+    def next_offset(self, key: Key) -> int:
         """Return where the next pop would begin, in no order; a queue that was never popped is not begun for it."""
         queue = self._book.queues.get(key)
         if queue is not None:
@@ -168,9 +185,7 @@ class Taker:
 
     def place(self, queue: PopQueue, offset: int) -> None:
         """Have a queue begin again at an offset."""
-        latest_ms = max((pop_ms for _, pop_ms in queue.points), default=0)
-        block = queue.orderly.block if queue.orderly is not None else None
-        self._book.pop_floor_ms = max(self._book.pop_floor_ms, latest_ms + 1, block.pop_ms + 1 if block else 0)
+        self._book.void(queue)
         queue.place(offset)
         self._pen.placed(queue, offset)
         self._book.touch(queue)
@@ -181,7 +196,7 @@ class Taker:
         self._pen.cut(queue, offset)
         self._book.touch(queue)
 
-    def _pull(self, queue: PopQueue, start: int, room: int, wanted: Wanted) -> Pulled:
+    def pull(self, queue: PopQueue, start: int, room: int, wanted: Wanted) -> Pulled:
         """Return what is there from an offset on; the queue begins elsewhere if it must."""
         _, topic, queue_id = queue.key
         pull = self._book.reader.pull
@@ -201,8 +216,8 @@ class Taker:
         pop_ms = popped.pop_ms
         if queue.in_flight >= MOST_IN_FLIGHT:
             return pop_ms + _FULL_PAUSE_MS
-        pulled = self._pull(queue, queue.next_offset, room, wanted)
-        offsets = _offsets_of(pulled)
+        pulled = self.pull(queue, queue.next_offset, room, wanted)
+        offsets = offsets_of(pulled)
         if not offsets:
             if pulled.next_offset > queue.next_offset:
                 # nothing of it was wanted, and that need not be written down: after a crash it is looked at again
@@ -210,7 +225,7 @@ class Taker:
                 queue.packed = None
                 self._book.touch(queue)
             return pop_ms if queue.next_offset < pulled.max_offset else None
-        start, due_ms = offsets[0], pop_ms + wanted.invisible_ms
+        start, due_ms = offsets[0], self._now_ms + wanted.invisible_ms
         point = queue.pop(start, pulled.next_offset, pop_ms, due_ms, mask_of(start, offsets))
         assert point is not None, "it began at the next offset"
         self._pen.popped(queue, point)
@@ -225,37 +240,35 @@ class Taker:
         if orderly is None:
             orderly = queue.orderly = Orderly()
         pop_ms = popped.pop_ms
-        free_ms = orderly.blocked_until(wanted.attempt, pop_ms)
+        free_ms = orderly.blocked_until(wanted.attempt, self._now_ms)
         if free_ms is not None:
             return free_ms
+        if orderly.block is not None and orderly.block.pop_ms >= pop_ms:
+            # its handles would fit this pop, which was not asked for in order: the next one will be later than both
+            self._book.pop_floor_ms = orderly.block.pop_ms + 1
+            return self._now_ms
         lowest, (low, high) = orderly.lowest(), self._book.bounds(queue.key)
         start = max(queue.next_offset if lowest is None else lowest, low)
         if start >= high:
             return None
-        pulled = self._pull(queue, start, room, wanted)
+        pulled = self.pull(queue, start, room, wanted)
         orderly = queue.orderly = queue.orderly or Orderly()
-        orderly.release(wanted.attempt)
-        waits = set(orderly.todo)
-        chosen = [
-            (offset, record)
-            for offset, record in zip(_offsets_of(pulled), pulled.records, strict=True)
-            if offset >= queue.next_offset or offset in waits
-        ]
-        offsets = [offset for offset, _ in chosen]
-        counts = [orderly.counts.get(offset, 0) for offset in offsets]
-        orderly.hand_out(Block(pop_ms, wanted.invisible_ms, wanted.attempt, offsets), pulled.next_offset)
-        queue.next_offset = max(queue.next_offset, pulled.next_offset)
+        offsets = offsets_of(pulled)
+        block = Block(pop_ms, wanted.invisible_ms, wanted.attempt, offsets)
+        if pop_ms != self._now_ms:
+            block.visible_ms = dict.fromkeys(offsets, self._now_ms + wanted.invisible_ms)
+        counts = orderly.hand_out(block, pulled.next_offset)
+        # it may be behind where an earlier pop ended that got more: all from there on comes again
+        queue.next_offset = pulled.next_offset
         queue.packed = None
         self._pen.ordered(queue, orderly.to_json())
         self._book.touch(queue)
         if offsets:
-            records = [record for _, record in chosen]
-            # the block keeps a list of its own: it shrinks as messages are acknowledged
-            popped.taken.append(Taken(queue.key[1], queue.key[2], offsets[0], list(offsets), records, counts))
+            popped.taken.append(Taken(queue.key[1], queue.key[2], offsets[0], offsets, pulled.records, counts))
         return pop_ms if not offsets and queue.next_offset < pulled.max_offset else None
 
 
-def _offsets_of(pulled: Pulled) -> list[int]:
+def offsets_of(pulled: Pulled) -> list[int]:
     """Return the queue offsets of what was pulled; they stand in the records."""
     return [int.from_bytes(record[20:28], "big") for record in pulled.records]
 

@@ -7,9 +7,10 @@ appends go on. A record never crosses a segment: a BLANK closes a segment where 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from ..disk.chain import Chain, make_segment
-from ..disk.files import File, Files
+from ..disk.files import NO_DESCRIPTOR, File, Files
 from ..errors import CorruptRecord, DiskFull, RecordNotFound, StoreBusy
 from ..layout import BLANK_SIZE, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, PREFIX
 from ..message import blank, is_sound
@@ -132,6 +133,8 @@ class CommitLog:
         try:
             self.chain.add(position)
         except OSError as error:
+            if error.errno in NO_DESCRIPTOR:
+                raise StoreBusy("No file can be opened for the next segment of the log; retry in a moment.") from None
             raise DiskFull(f"The next segment of the log cannot be made: {error.strerror or error}.") from None
 
     def take(self) -> Writes | None:
@@ -163,10 +166,12 @@ class CommitLog:
         make_segment(self._files, self.chain.directory, position, self.chain.segment_size)
 
     def end_segment(self, *, made: bool) -> None:
-        """Take in the segment that the job has made, or forget about it."""
-        if made and self._making is not None:
-            self.chain.adopt(self._making)
-        self._making = None
+        """Take in the segment that the job has made, or forget about it: what cannot be opened now is made again when
+        it is needed, nothing is in it."""
+        position, self._making = self._making, None
+        if made and position is not None:
+            with suppress(OSError):
+                self.chain.adopt(position)
 
     def sync_all(self, positions: list[int]) -> None:
         """Make the segments that hold these positions durable. Safe in any thread; raises OSError."""

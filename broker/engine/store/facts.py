@@ -12,6 +12,7 @@ from ..layout import CRC_PROPERTY
 from ..properties import (
     DELAY,
     KEYS,
+    POP_HANDLE,
     REAL_TOPIC,
     RESERVED,
     SCHEDULE_KEY,
@@ -38,7 +39,7 @@ _MOMENT = "TIMER_DE"
 _USUAL = re.compile(
     "(?:(?:UNIQ_KEY\x01([^\x02]*+)|TAGS\x01([^\x02]*+)|KEYS\x01([^\x02]*+)"
     "|(?(4)(?!))(TIMER_DELAY_MS|TIMER_DELIVER_MS|TIMER_DELAY_SEC)\x01([0-9]{1,15}+)(?=\x02)"
-    "|(?!UNIQ_KEY\x01|TAGS\x01|KEYS\x01|DELAY\x01|TIMER_D|ESC_|__CRC32#)[^\x01\x02]++\x01[^\x02]*+)\x02)*+"
+    "|(?!UNIQ_KEY\x01|TAGS\x01|KEYS\x01|DELAY\x01|TIMER_D|ESC_|POP_CK\x01|__CRC32#)[^\x01\x02]++\x01[^\x02]*+)\x02)*+"
 ).fullmatch
 
 
@@ -81,7 +82,8 @@ def facts_of(raw: bytes) -> Facts:
         return tuple.__new__(Facts, (raw, unique_key, tags, keys, 0, *asked))
     if _WELL_FORMED(text) is None:
         raise InvalidProperties
-    if ("ESC_" in text or CRC_PROPERTY in text) and any(value_in(text, name) is not None for name in _DROPPED):
+    may_drop = "ESC_" in text or POP_HANDLE in text or CRC_PROPERTY in text
+    if may_drop and any(value_in(text, name) is not None for name in _DROPPED):
         raw = format_properties({name: value for name, value in parse_properties(raw).items() if name not in _DROPPED})
         text = raw.decode()
     level = 0

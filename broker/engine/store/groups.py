@@ -7,12 +7,34 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..disk import atomic, json_file
+from ..disk import json_file
 from ..disk.files import Files
-from ..errors import GroupNotFound, InvalidGroupName
-from .topics import READ
+from ..disk.kept import Kept
+from ..errors import GroupNotFound, InvalidGroupName, InvalidValue
+from ..values import INT_MAX, LONG_MAX, check_json, check_whole
+from .topics import MOST_QUEUES, READ, check_topic_name
 
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
+#: Groups of tools that every broker knows without keeping them (SubscriptionGroupManager.init of Apache RocketMQ).
+SYSTEM_GROUPS = frozenset(
+    {
+        "TOOLS_CONSUMER",
+        "FILTERSRV_CONSUMER",
+        "SELF_TEST_C_GROUP",
+        "CID_ONS-HTTP-PROXY",
+        "CID_ONSAPI_PULL",
+        "CID_ONSAPI_PERMISSION",
+        "CID_ONSAPI_OWNER",
+    }
+)
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+#: Fields unknown here that a group keeps for whoever reads them, and the longest text in them.
+MOST_EXTRA = 64
+LONGEST_EXTRA = 4096
+#: A group's configuration in RocketMQ's form.
+MOST_GROUP_BYTES = 65_536
+#: Topics that one group may be forbidden to read.
+MOST_FORBIDDEN = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +67,7 @@ class Group:
         return cls(**known, extra={k: v for k, v in value.items() if k not in names})
 
 
-_FIELDS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
+_FIELDS: tuple[tuple[str, str, type], ...] = (
     ("groupName", "name", str),
     ("retryMaxTimes", "retry_max_times", int),
     ("retryQueueNums", "retry_queues", int),
@@ -66,22 +88,54 @@ def check_group_name(name: str) -> None:
         raise InvalidGroupName(name)
 
 
-class Groups:
+def is_of_tools(name: str) -> bool:
+    """Tell whether a group is one that every broker knows."""
+    return name in SYSTEM_GROUPS or name.startswith(SYSTEM_GROUP_PREFIX)
+
+
+#: Fields known here: RocketMQ's name, and what it is.
+FIELDS = tuple((json_name, kind) for json_name, _, kind in _FIELDS)
+
+_RANGES: tuple[tuple[str, str, int, int], ...] = (
+    ("retryMaxTimes", "retry_max_times", -1, INT_MAX),
+    ("retryQueueNums", "retry_queues", 0, MOST_QUEUES),
+    ("consumeTimeoutMinute", "consume_timeout_minute", 0, INT_MAX),
+    ("brokerId", "broker_id", 0, LONG_MAX),
+    ("whichBrokerWhenConsumeSlowly", "which_broker_when_consume_slowly", 0, LONG_MAX),
+)
+
+
+def check_group(group: Group, known: Group | None = None) -> None:
+    """Raise InvalidGroupName, InvalidValue unless the group may be so. What ``known``, the group as it is, has already
+    is not asked for again: another broker, or an older version of this one, may have allowed it."""
+    if known is None:
+        check_group_name(group.name)
+    for json_name, name, low, high in _RANGES:
+        value = getattr(group, name)
+        if known is None or value != getattr(known, name):
+            check_whole(f"The field {json_name!r}", value, low, high)
+    kept = known.extra if known is not None else {}
+    if len(group.extra) > max(MOST_EXTRA, len(kept)):
+        raise InvalidValue("The group", f"has {len(group.extra)} more fields; allowed are {MOST_EXTRA}")
+    changed = {name: value for name, value in group.extra.items() if name not in kept or kept[name] != value}
+    check_json("A field of the group", changed, most=LONGEST_EXTRA)
+    if changed and len(json_file.row(changed)) > MOST_GROUP_BYTES:
+        raise InvalidValue("The group", f"has more than {MOST_GROUP_BYTES:,} characters")
+
+
+class Groups(Kept):
     """Owner of ``subscriptionGroup.json``. A change is durable when the call returns."""
 
+    _memory = ("_groups", "_forbidden", "data_version")
+
     def __init__(self, files: Files, path: str, touched: Callable[[str], None]) -> None:
-        self._files = files
-        self._path = path
+        super().__init__(files, path)
         self._touched = touched
         self._groups: dict[str, Group] = {}
         self._rows = json_file.Rows()
         self._rest: dict[str, Any] = {}
         self._forbidden: dict[str, dict[str, int]] = {}
         self.data_version = 0
-
-    def load(self) -> bool:
-        """Read the file; False if there is none that can be read."""
-        return json_file.load(self._files, self._path, self._read) or False
 
     def _read(self, value: dict[str, Any]) -> bool:
         groups = [Group.from_json(entry) for entry in (value.pop("subscriptionGroupTable", None) or {}).values()]
@@ -103,16 +157,15 @@ class Groups:
         return list(self._groups.values())
 
     def put(self, group: Group) -> None:
-        """Make or change a group. Raises InvalidGroupName, OSError."""
+        """Make or change a group. Raises InvalidGroupName, InvalidValue, OSError; then nothing has changed."""
         self.put_many([group])
 
     def put_many(self, groups: list[Group]) -> None:
-        """Make or change groups with one save. Raises InvalidGroupName, OSError; then nothing has changed."""
+        """Make or change groups with one save. Raises as ``put``."""
         for group in groups:
-            check_group_name(group.name)
-        before = dict(self._groups)
-        self._groups |= {group.name: group for group in groups}
-        self._save(before)
+            check_group(group, self._groups.get(group.name))
+        with self._changing():
+            self._groups |= {group.name: group for group in groups}
         for group in groups:
             self._touched(group.name)
 
@@ -124,12 +177,27 @@ class Groups:
             self.put(group)
         return group
 
+    def find(self, name: str, *, may_make: bool) -> Group:
+        """Return the group that somebody consumes as. One that is not there is made, where that is allowed.
+
+        Those of tools are there without being kept. Raises GroupNotFound, InvalidGroupName, InvalidValue, OSError.
+        """
+        group = self._groups.get(name)
+        if group is not None:
+            return group
+        if is_of_tools(name):
+            check_group_name(name)
+            return Group(name)
+        if not may_make:
+            raise GroupNotFound(name)
+        return self.ensure(name)
+
     def delete(self, name: str) -> None:
         """Forget a group. Raises GroupNotFound, OSError."""
-        before = dict(self._groups)
-        if self._groups.pop(name, None) is None:
+        if name not in self._groups:
             raise GroupNotFound(name)
-        self._save(before)
+        with self._changing():
+            del self._groups[name]
         self._touched(name)
 
     def is_forbidden(self, group: str, topic: str) -> bool:
@@ -141,31 +209,23 @@ class Groups:
         return self._forbidden
 
     def forbid(self, group: str, topic: str, is_forbidden: bool) -> None:
-        """Forbid a group to read a topic, or allow it again. Raises OSError."""
+        """Forbid a group to read a topic, or allow it again. Raises InvalidTopicName, InvalidValue, OSError."""
         bits = self._forbidden.get(group, {}).get(topic, 0)
+        if is_forbidden:
+            check_topic_name(topic)
         topics = {**self._forbidden.get(group, {}), topic: bits | READ if is_forbidden else bits & ~READ}
         topics = {name: bits for name, bits in topics.items() if bits}
-        before = self._forbidden
-        self._forbidden = {
-            **{name: kept for name, kept in before.items() if name != group},
-            **({group: topics} if topics else {}),
-        }
-        try:
-            self._save(dict(self._groups))
-        except OSError:
-            self._forbidden = before
-            raise
+        if len(topics) > MOST_FORBIDDEN:
+            raise InvalidValue("The group", f"may not read {len(topics):,} topics; allowed are {MOST_FORBIDDEN:,}")
+        with self._changing():
+            others = {name: kept for name, kept in self._forbidden.items() if name != group}
+            self._forbidden = {**others, group: topics} if topics else others
 
-    def _save(self, before: dict[str, Group]) -> None:
+    def _content(self) -> dict[str, Any]:
         self.data_version += 1
-        value = {
+        return {
             **self._rest,
             "forbiddenTable": self._forbidden,
             "dataVersion": {"counter": self.data_version, "stateVersion": 0, "timestamp": 0},
             "subscriptionGroupTable": self._rows.of(self._groups),
         }
-        try:
-            atomic.save(self._files, self._path, json_file.dump(value))
-        except OSError:
-            self._groups = before
-            raise

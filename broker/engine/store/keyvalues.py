@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..disk import atomic, json_file
 from ..disk.files import Files
+from ..disk.kept import Kept
+from ..errors import InvalidValue
+from ..values import check_text
 
 #: Values of all namespaces together: the file is written anew with each change.
 MOST_VALUES = 10_000
@@ -15,18 +17,15 @@ LONGEST_VALUE = 65_536
 OWN_PREFIX = "ESCAPEMENT_"
 
 
-class KeyValues:
+class KeyValues(Kept):
     """Owner of ``kvConfig.json``. A change is durable when the call returns."""
 
+    _memory = ("_table",)
+
     def __init__(self, files: Files, path: str) -> None:
-        self._files = files
-        self._path = path
+        super().__init__(files, path)
         self._table: dict[str, dict[str, str]] = {}
         self._rest: dict[str, Any] = {}
-
-    def load(self) -> bool:
-        """Read the file; False if there is none that can be read."""
-        return json_file.load(self._files, self._path, self._read) or False
 
     def _read(self, value: dict[str, Any]) -> bool:
         table = value.pop("configTable", None) or {}
@@ -45,14 +44,12 @@ class KeyValues:
         return dict(self._table.get(namespace, {}))
 
     def put(self, namespace: str, key: str, value: str) -> None:
-        """Make or change a value. Raises ValueError, OSError."""
-        for name in (namespace, key):
-            if not 0 < len(name) <= LONGEST_NAME:
-                raise ValueError(f"Namespace and key have 1 to {LONGEST_NAME} characters.")
-        if len(value) > LONGEST_VALUE:
-            raise ValueError(f"A value has at most {LONGEST_VALUE:,} characters.")
+        """Make or change a value. Raises InvalidValue, OSError; then nothing has changed."""
+        check_text("The namespace", namespace, least=1, most=LONGEST_NAME)
+        check_text("The key", key, least=1, most=LONGEST_NAME)
+        check_text("The value", value, most=LONGEST_VALUE, breaks=True)
         if self.get(namespace, key) is None and sum(map(len, self._table.values())) >= MOST_VALUES:
-            raise ValueError(f"There are {MOST_VALUES:,} values already; delete some.")
+            raise InvalidValue("The value", f"is one more than allowed: there are {MOST_VALUES:,} already; delete some")
         self._change({**self._table, namespace: {**self._table.get(namespace, {}), key: value}})
 
     def delete(self, namespace: str, key: str) -> None:
@@ -64,5 +61,8 @@ class KeyValues:
         self._change({**table, namespace: left} if left else table)
 
     def _change(self, table: dict[str, dict[str, str]]) -> None:
-        atomic.save(self._files, self._path, json_file.dump({**self._rest, "configTable": table}))
-        self._table = table
+        with self._changing():
+            self._table = table
+
+    def _content(self) -> dict[str, Any]:
+        return {**self._rest, "configTable": self._table}

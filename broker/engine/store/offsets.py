@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 from ..disk import atomic, json_file
 from ..disk.files import Files
+from .groups import check_group_name
+from .topics import check_topic_name
 
 
 class Watch(Protocol):
@@ -51,13 +53,23 @@ class ConsumerOffsets:
         return True
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Note the next offset a group will consume."""
+        """Note the next offset a group will consume. Raises InvalidGroupName, InvalidTopicName."""
         if self.note(group, topic, queue_id, offset) and self.watch is not None:
+            self.watch.placed(group, topic, queue_id, offset)
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Have a group begin at an offset, though it may stand there already: what is out of the queue is void."""
+        self.note(group, topic, queue_id, offset)
+        if self.watch is not None:
             self.watch.placed(group, topic, queue_id, offset)
 
     def note(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
         """As ``commit``, by the watch itself; True if it is another one than before."""
-        queues = self._table.setdefault((group, topic), {})
+        queues = self._table.get((group, topic))
+        if queues is None:
+            check_group_name(group)
+            check_topic_name(topic)
+            queues = self._table[group, topic] = {}
         if queues.get(queue_id) != offset:
             queues[queue_id] = offset
             self._rows.pop((group, topic), None)

@@ -79,7 +79,7 @@ class Recovery:
         store.visible_position = end
         store.visible_index_mark = store.index.mark()
         if self._missing_topics:
-            store.topics.put_many(list(self._missing_topics.values()))
+            store.topics.restore(list(self._missing_topics.values()))
         adopt_topic_names(store)
 
     # 1 and 2
@@ -281,6 +281,6 @@ def adopt_topic_names(store: Store) -> None:
     missing = [Topic(name, queues, queues) for name, queues in SYSTEM_TOPICS.items() if store.topics.get(name) is None]
     if missing:
         try:
-            store.topics.put_many(missing)
+            store.topics.restore(missing)
         except OSError as error:
             raise EngineError(f"The table of topics cannot be written: {error.strerror or error}.") from error

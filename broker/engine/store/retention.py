@@ -19,9 +19,15 @@ _SEGMENTS_PER_PASS = 4
 
 
 def expire(store: Store, now_ms: int, services: Sequence[Derived]) -> None:
-    """Remove the segments whose time has come. Raises OSError."""
-    if count := removable(store, now_ms, services):
-        remove_oldest(store, count)
+    """Remove the segments whose time has come, and what points into them. Raises OSError; what is left to do then is
+    done by the next call."""
+    if store.trimmed_position is None:
+        store.trimmed_position = store.log.min_position
+    for _ in range(removable(store, now_ms, services)):
+        store.log.chain.remove_first()
+    if store.trimmed_position != store.log.min_position:
+        _trim(store)
+        store.trimmed_position = store.log.min_position
 
 
 def oldest_expired(store: Store, now_ms: int) -> int | None:
@@ -66,10 +72,8 @@ def oldest_unconsumed(store: Store) -> int:
     return pin
 
 
-def remove_oldest(store: Store, count: int) -> None:
-    """Remove segments and what points into them. Raises OSError."""
-    for _ in range(count):
-        store.log.chain.remove_first()
+def _trim(store: Store) -> None:
+    """Remove what points below the log. Raises OSError."""
     low = store.log.min_position
     store.index.trim(low)
     store.topics.forget_deleted(low)

@@ -55,6 +55,8 @@ class Store:
         self.store_host = pack_host(config.host, config.port)
         self.arrivals: set[tuple[str, int]] = set()
         self.damaged: list[DamagedRange] = []
+        #: below it nothing points into the log any more; None until retention has looked
+        self.trimmed_position: int | None = None
         #: all below it is visible; what a checkpoint may name
         self.visible_position = 0
         self.visible_index_mark = ("", 1)

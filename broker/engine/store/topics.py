@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-from ..disk import atomic, json_file
+from ..disk import json_file
 from ..disk.files import Files
-from ..errors import InvalidTopicName, TopicNotFound
+from ..disk.kept import Kept
+from ..errors import InvalidTopicName, InvalidValue, TopicNotFound
+from ..values import INT_MAX, check_text, check_whole
 
 READ = 4
 WRITE = 2
+#: What is to become of that which waits for a topic that is deleted.
+Pending = Literal["cancel", "keep"]
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
@@ -59,9 +63,20 @@ NOT_FOR_CLIENTS = frozenset(
 #: Our own part of the file: name and log position of deleted topics, so that a topic made again stays empty when the
 #: queues are built from the log.
 _DELETED_KEY = "escapementDeletedTopics"
+#: The same of topics that were deleted with all that waited for them; and as what those were that left it waiting.
+_CANCELLED_KEY = "escapementCancelledTopics"
+_KEPT_KEY = "escapementKeptTopics"
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
 #: TopicValidator.TOPIC_MAX_LENGTH, for the names people choose; retry and dead letter topics add a prefix to a group.
 MAX_NAME_LENGTH = 127
+#: Queues that a topic may be given: requests about a topic name each of them.
+MOST_QUEUES = 16_384
+#: TopicFilterType.
+FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+#: Attributes of one topic; RocketMQ knows seven.
+MOST_ATTRIBUTES = 64
+LONGEST_ATTRIBUTE_NAME = 128
+LONGEST_ATTRIBUTE = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,23 +132,57 @@ def check_topic_name(name: str) -> None:
         raise InvalidTopicName(name)
 
 
-class Topics:
+def check_topic(topic: Topic, known: Topic | None = None) -> None:
+    """Raise InvalidTopicName, InvalidValue unless the topic may be so. What ``known``, the topic as it is, has already
+    is not asked for again: another broker, or an older version of this one, may have allowed it."""
+    if known is None:
+        check_topic_name(topic.name)
+    _check_queues("readQueueNums", topic.read_queues, known.read_queues if known is not None else None)
+    _check_queues("writeQueueNums", topic.write_queues, known.write_queues if known is not None else None)
+    if known is None or topic.permission != known.permission:
+        check_whole("The field 'perm'", topic.permission, 0, 7)
+    if known is None or topic.system_flag != known.system_flag:
+        check_whole("The field 'topicSysFlag'", topic.system_flag, 0, INT_MAX)
+    if topic.filter_type not in FILTER_TYPES and (known is None or topic.filter_type != known.filter_type):
+        raise InvalidValue("The field 'topicFilterType'", f"is none of {', '.join(FILTER_TYPES)}")
+    _check_attributes(topic.attributes, known.attributes if known is not None else {})
+
+
+def _check_queues(name: str, count: int, known: int | None) -> None:
+    if count != known:
+        check_whole(f"The field {name!r}", count, 1, MOST_QUEUES)
+
+
+def _check_attributes(attributes: Mapping[str, str], known: Mapping[str, str]) -> None:
+    if len(attributes) > max(MOST_ATTRIBUTES, len(known)):
+        raise InvalidValue("The topic", f"has {len(attributes)} attributes; allowed are {MOST_ATTRIBUTES}")
+    for name, value in attributes.items():
+        if known.get(name) != value:
+            check_text("The name of an attribute", name, least=1, most=LONGEST_ATTRIBUTE_NAME)
+            check_text(f"The attribute {name!r}", value, most=LONGEST_ATTRIBUTE)
+
+
+class Topics(Kept):
     """Owner of ``topics.json``. A change is durable when the call returns."""
 
+    _memory = ("_topics", "_deleted", "cancelled", "_kept", "data_version")
+
     def __init__(self, files: Files, path: str, touched: Callable[[str], None]) -> None:
-        self._files = files
-        self._path = path
+        super().__init__(files, path)
         self._touched = touched
         self._topics: dict[str, Topic] = {}
         self._rows = json_file.Rows()
         self._deleted: dict[str, int] = {}
+        #: by topic: what was parked for it below this position of the log never comes out
+        self.cancelled: dict[str, int] = {}
+        self._kept: dict[str, Topic] = {}
         self.data_version = 0
         self.changed_ms = 0
 
     def load(self) -> bool:
         """Read the file; False if it cannot be read: the version before, which then is taken, may lack topics."""
         is_current = json_file.is_readable(self._files, self._path)
-        return bool(json_file.load(self._files, self._path, self._read)) and is_current
+        return super().load() and is_current
 
     def _read(self, value: dict[str, Any]) -> bool:
         topics = [Topic.from_json(entry) for entry in value["topicConfigTable"].values()]
@@ -142,6 +191,8 @@ class Topics:
         self.changed_ms = int(version.get("timestamp", 0))
         self._topics = {topic.name: topic for topic in topics}
         self._deleted = {str(name): int(position) for name, position in (value.get(_DELETED_KEY) or {}).items()}
+        self.cancelled = {str(name): int(position) for name, position in (value.get(_CANCELLED_KEY) or {}).items()}
+        self._kept = {str(name): Topic.from_json(entry) for name, entry in (value.get(_KEPT_KEY) or {}).items()}
         return True
 
     def get(self, name: str) -> Topic | None:
@@ -153,46 +204,69 @@ class Topics:
         return list(self._topics.values())
 
     def put(self, topic: Topic) -> None:
-        """Make or change a topic. Raises InvalidTopicName, OSError."""
+        """Make or change a topic. Raises InvalidTopicName, InvalidValue, OSError; then nothing has changed."""
         self.put_many([topic])
 
     def put_many(self, topics: list[Topic]) -> None:
-        """Make or change topics with one save. Raises InvalidTopicName, OSError; then nothing has changed."""
-        before = dict(self._topics)
+        """Make or change topics with one save. Raises as ``put``."""
+        for topic in topics:
+            check_topic(topic, self._topics.get(topic.name))
+        self._put(topics)
+
+    def restore(self, topics: list[Topic]) -> None:
+        """Make topics that the log or the queues know of, as they know them. Raises InvalidTopicName, OSError."""
         for topic in topics:
             check_topic_name(topic.name)
-        for topic in topics:
-            self._topics[topic.name] = topic
-        try:
-            self._save()
-        except OSError:
-            self._topics = before
-            raise
+        self._put(topics)
+
+    def _put(self, topics: list[Topic]) -> None:
+        with self._changing():
+            for topic in topics:
+                self._topics[topic.name] = topic
+                self._kept.pop(topic.name, None)
         for topic in topics:
             self._touched(topic.name)
 
     def ensure(self, name: str, queues: int, *, permission: int = READ | WRITE) -> Topic:
-        """Return the topic, made now if need be."""
+        """Return the topic, made now if need be: as it was, if it was deleted while something waited that was kept,
+        else with so many queues, or as many as a topic may have."""
         topic = self._topics.get(name)
-        if topic is None:
+        if topic is None and (topic := self._kept.get(name)) is not None:
+            self.restore([topic])
+        elif topic is None:
+            queues = min(queues, MOST_QUEUES)
             topic = Topic(name, queues, queues, permission)
             self.put(topic)
         return topic
 
-    def delete(self, name: str, log_end_position: int) -> None:
-        """Forget a topic, and that its records below a position of the log are void. Raises TopicNotFound, OSError."""
-        topic = self._topics.pop(name, None)
+    def delete(self, name: str, log_end_position: int, pending: Pending | None = None) -> None:
+        """Forget a topic, and that its records below a position of the log are void. Raises TopicNotFound, OSError.
+
+        ``pending``: whether what waits for it now is ``cancel``led, so that it never comes out, or ``keep`` it: then
+        the first that is due makes the topic anew as it was.
+        """
+        topic = self._topics.get(name)
         if topic is None:
             raise TopicNotFound(name)
-        before = dict(self._deleted)
-        self._deleted[name] = log_end_position
-        try:
-            self._save()
-        except OSError:
-            self._topics[name] = topic
-            self._deleted = before
-            raise
+        with self._changing():
+            del self._topics[name]
+            self._deleted[name] = log_end_position
+            self._kept.pop(name, None)
+            if pending == "keep":
+                self._kept[name] = topic
+            elif pending == "cancel":
+                self.cancelled[name] = log_end_position
         self._touched(name)
+
+    def cancel_waiting(self, name: str, log_end_position: int) -> None:
+        """Have nothing come out that waits for a topic now and was parked below a position. Raises OSError."""
+        with self._changing():
+            self.cancelled[name] = log_end_position
+            self._kept.pop(name, None)
+
+    def is_cancelled(self, name: str, position: int) -> bool:
+        """Tell whether what was parked for a topic at this position never comes out."""
+        return position < self.cancelled.get(name, 0)
 
     def void_below(self, name: str) -> int:
         """Return the position below which records of this name are of an older, deleted topic; 0 if there was none."""
@@ -201,8 +275,9 @@ class Topics:
     def forget_deleted(self, log_min_position: int) -> None:
         """Drop what is remembered of deleted topics whose records are gone; the next save leaves it out."""
         self._deleted = {name: position for name, position in self._deleted.items() if position > log_min_position}
+        self.cancelled = {name: position for name, position in self.cancelled.items() if position > log_min_position}
 
-    def _save(self) -> None:
+    def _content(self) -> dict[str, Any]:
         self.data_version += 1
         value: dict[str, Any] = {
             "dataVersion": {"counter": self.data_version, "stateVersion": 0, "timestamp": self.changed_ms},
@@ -210,4 +285,8 @@ class Topics:
         }
         if self._deleted:
             value[_DELETED_KEY] = self._deleted
-        atomic.save(self._files, self._path, json_file.dump(value))
+        if self.cancelled:
+            value[_CANCELLED_KEY] = self.cancelled
+        if self._kept:
+            value[_KEPT_KEY] = {name: topic.to_json() for name, topic in self._kept.items()}
+        return value

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..disk import atomic
-from ..disk.files import Files
+from ..disk.files import NO_DESCRIPTOR, Files
 from .checkpoint import Checkpoint
 from .consumequeue import QueueWrite, write_entries
 from .derived import Derived, DerivedWrite
@@ -66,7 +66,7 @@ class UpkeepJob:
         try:
             self.store.log.make_segment(position)
         except OSError as error:
-            if error.errno not in NO_ROOM:
+            if error.errno not in NO_ROOM | NO_DESCRIPTOR:
                 raise
         else:
             self.made_segment = True

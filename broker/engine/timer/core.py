@@ -22,6 +22,7 @@ from .due import Due
 from .log import MAGIC_DELETE, MAGIC_PLAIN, MAGIC_ROLL, UNIT, UNIT_SIZE, TimerLog, Unit
 from .moments import CHECK_SHIFT, HOUR_MS, PLAIN_CHECK, Reach, second_of
 from .parked import Parked, due_ms_of
+from .recalled import Recalled
 from .tally import Tally
 from .wheel import SLOT, SLOT_END, SLOT_END_AT, SLOT_SIZE, Wheel
 
@@ -67,6 +68,7 @@ class Core:
         #: the furthest second that anything was put into; further than the wheel reaches after the clock was set back
         self.furthest = 0
         self.totals = Totals()
+        self.recalled = Recalled()
         self.paused = False
         self._hashes: dict[str, int] = {}
 

@@ -15,6 +15,7 @@ from ..properties import (
     REAL_QUEUE_ID,
     REAL_TOPIC,
     REASON,
+    RECALLED,
     SCHEDULE_KEY,
     TAGS,
     TIMER_DELETE,
@@ -78,12 +79,32 @@ class Deletes:
         second = second_of(due_ms)
         return [timer for timer in found if second_of(timer.due_ms) == second and self._core.waits(timer.offset)]
 
-    def cancel(self, victim: Parked, sent: Sent, now_ms: int, reason: str, owner: object = None) -> Ticket:
-        """Append the record that ends a timer; the timer is over from now on. Raises StoreRefused."""
+    def cancel(
+        self,
+        victim: Parked,
+        sent: Sent,
+        now_ms: int,
+        reason: str,
+        owner: object = None,
+        *,
+        recalled_until_ms: int | None = None,
+    ) -> Ticket:
+        """Append the record that ends a timer; the timer is over from now on. Raises StoreRefused.
+
+        ``recalled_until_ms``: a recall ends it, and what comes of it once more until then.
+        """
         properties = {**_properties(victim), CANCELS: str(victim.position)}
+        if recalled_until_ms is not None:
+            properties[RECALLED] = str(recalled_until_ms)
         if reason:
             properties[REASON] = "".join(filter(str.isprintable, reason))[:_REASON_LIMIT]
         return self._append(properties, b"0", sent, victim.due_ms, now_ms, owner, victim, cancels=True)
+
+    def recall(self, topic: str, unique_key: str, moment_ms: int, sent: Sent, now_ms: int, owner: object) -> Ticket:
+        """Append the record that ends whatever comes of a message that does not wait now. Raises StoreRefused."""
+        none = Parked(-1, -1, 0, moment_ms, topic, unique_key)
+        properties = {**_properties(none), RECALLED: str(moment_ms)}
+        return self._append(properties, b"0", sent, moment_ms, now_ms, owner, None, cancels=False)
 
     def echo(self, victim: Parked, new_due_ms: int | None, sent: Sent, now_ms: int) -> None:
         """Append a delete that only Apache RocketMQ needs: by our own books the timer is over already.

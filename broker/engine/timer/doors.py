@@ -71,6 +71,16 @@ class TimerDoors:
         self.check_open()
         return self.timers.steering.steer(action, target, due_ms, reason, now_ms, owner)
 
+    def recall_timer(
+        self, topic: str, unique_key: str, moment_ms: int, *, now_ms: int, owner: object = None
+    ) -> Outcome:
+        """Take back what waits with a unique key, or comes with it before the moment of its handle is over (370).
+
+        Told as ``steer_timer``'s. Raises StoreRefused.
+        """
+        self.check_open()
+        return self.timers.steering.recall(topic, unique_key, moment_ms, now_ms, owner)
+
     def pause_timers(self, paused: bool, now_ms: int) -> dict[str, Any]:
         """Stop releasing or go on (14006); durable when it returns. Raises OSError."""
         self.check_open()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..message import Message
-from ..properties import ECHO, TIMER_DELETE, TIMER_LEFT, TIMER_ROLLS
+from ..properties import DUE_MS, TIMER_DELETE, TIMER_LEFT, TIMER_ROLLS
 from ..store.topics import TIMER_TOPIC
 from .core import Core
 from .keys import Keys
@@ -22,7 +22,8 @@ class Foreigner:
         """Mark as over what these delete records mean in their second."""
         core = self._core
         for message in deletes:
-            if ECHO in message.properties:
+            # ours: what it ended, if anything, it names, or it was found in the order of the log
+            if DUE_MS in message.properties:
                 continue
             second = second_of(parked_of(message).due_ms)
             for timer in self._meant(message.properties[TIMER_DELETE]):

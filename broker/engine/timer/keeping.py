@@ -59,6 +59,7 @@ class Keeper:
             displaced=[(s.second, s.first, s.last, s.number, s.rolls) for s in core.wheel.displaced.values()],
             totals=asdict(core.totals),
             steps=self._clock.steps(),
+            recalled=core.recalled.kept(now_ms),
         )
         write = StateWrite(self.paths, self._sequence, kept, core.done.copy())
         write.log_write = core.log.unwritten()

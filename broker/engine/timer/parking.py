@@ -180,12 +180,17 @@ class Parking:
             self._note(Replaced(timer, replaced))
         else:
             self._note(timer)
+        if core.recalled and core.recalled.holds(topic, unique_key, now_ms):
+            core.ending[timer.offset] = "already_cancelled"
+            self._deletes.cancel(timer, sent, now_ms, "recalled before it came")
         return ticket
 
     def _holder(self, topic: str, key: str | None) -> Parked | None:
         """Return the timer that waits under a schedule key."""
         holder = self._keys.by_schedule_key(topic, key) if key is not None else None
-        return holder if holder is not None and self._core.waits(holder.offset) else None
+        if holder is None or not self._core.waits(holder.offset):
+            return None
+        return None if self._store.topics.is_cancelled(topic, holder.position) else holder
 
     def _is_again(self, holder: Parked, facts: Facts) -> bool:
         """Tell whether this is the message that waits, sent once more because its sender heard no answer."""

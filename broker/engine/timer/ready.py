@@ -121,6 +121,8 @@ class Preparer:
             or raw[-CRC_SIZE:-11] != CRC_NAME
         ):
             return self._add_slowly(ready, groups, entry, raw)
+        if self._store.topics.cancelled and self._is_cancelled(raw[where:when], position):
+            return False
         run = ready.run
         group = groups.get(raw[where:when])
         if group is None:
@@ -147,6 +149,11 @@ class Preparer:
         ready.dues.append(due_ms)
         ready.offsets.append(offset)
         return True
+
+    def _is_cancelled(self, where: bytes, position: int) -> bool:
+        """Tell whether the topic was deleted with all that waited for it; ``where`` names it."""
+        name = field_of(where, _REAL_TOPIC)
+        return name is not None and self._store.topics.is_cancelled(name.decode(), position)
 
     def _add_keys(self, run: Run, topic: str, properties: bytes) -> None:
         """Add index hashes and tags code."""
@@ -200,6 +207,8 @@ class Preparer:
         if (message.topic, message.queue_offset) != (TIMER_TOPIC, entry.offset) or due_ms_of(message) != entry.due_ms:
             return False
         properties = {**message.properties, SOURCE: str(entry.position)}
+        if self._store.topics.is_cancelled(properties.get(REAL_TOPIC, ""), entry.position):
+            return False
         name = properties.get(REAL_TOPIC, "").encode()
         where = b"%s%s\x02%s%s\x02" % (_REAL_TOPIC, name, _REAL_QID, properties.get(REAL_QUEUE_ID, "").encode())
         group = self._group_of(ready.run, groups, where)

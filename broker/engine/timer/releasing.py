@@ -100,10 +100,19 @@ class Releaser:
             core.is_over(entry.offset, "")
             return
         if Entry(timer.due_ms, timer.offset, timer.position, timer.size) == entry:
-            # a sound record that does not say where it belongs
+            # a sound record that does not say where it belongs, or whose topic was deleted with all that waited
             core.is_over(entry.offset, timer.topic)
         else:
             due.broken = True
+
+    def drop(self, due: Due, topic: str) -> None:
+        """Mark what was encoded for a topic as over: the topic was deleted with all that waited for it."""
+        core = self._core
+        for ready in due.ready:
+            places, groups = ready.run.places, ready.run.groups
+            for number in range(ready.at, len(ready)):
+                if places[groups[number]][0] == topic and core.waits(ready.offsets[number]):
+                    core.is_over(ready.offsets[number], topic)
 
     # at the moment
 

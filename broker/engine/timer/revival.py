@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from ..errors import CorruptRecord, RecordNotFound
 from ..message import Message, decode
-from ..properties import CANCELS, ECHO, SOURCE, TIMER_DELETE, TIMER_ROLLS
+from ..properties import CANCELS, ECHO, REAL_TOPIC, RECALLED, SOURCE, TIMER_DELETE, TIMER_ROLLS
 from ..store.topics import TIMER_TOPIC
 from .core import Core, Totals
 from .done import Done
@@ -68,6 +68,7 @@ class Revival:
                 self._core.totals = Totals(**kept.totals)
                 self._core.by_topic.update(kept.by_topic)
                 self._core.pending = sum(kept.by_topic.values())
+                self._core.recalled.load(kept.recalled)
                 return
         self._start_from_nothing()
 
@@ -123,6 +124,7 @@ class Revival:
         core.done.extend(offset + 1)
         if TIMER_DELETE in message.properties:
             core.done.add(offset)
+            self._remember(message)
             cancels = number_of(message.properties.get(CANCELS))
             if cancels is not None and self._end(cancels) is not None:
                 core.totals.cancelled += 1
@@ -130,6 +132,10 @@ class Revival:
                 self._deletes.append((message, -1 if cancels is None else cancels))
             return
         timer = parked_of(message)
+        if core.recalled.holds(timer.topic, timer.unique_key, message.store_ms):
+            # its own end may have been lost
+            core.done.add(offset)
+            return
         core.count(timer.topic, 1)
         if timer.replaced >= 0 and self._end(timer.replaced) not in (None, timer.due_ms):
             core.totals.rescheduled += 1
@@ -137,6 +143,12 @@ class Revival:
             self._tail.append(timer)
         else:
             self._overflow = True
+
+    def _remember(self, message: Message) -> None:
+        """Remember what a delete says that a recall wrote."""
+        until_ms = number_of(message.properties.get(RECALLED))
+        if until_ms is not None and message.unique_key:
+            self._core.recalled.add(message.properties.get(REAL_TOPIC, ""), message.unique_key, until_ms)
 
     def _fits(self, message: Message) -> bool:
         """Tell whether a record goes on where the last one was; where it does not, all is looked at again later."""

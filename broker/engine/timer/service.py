@@ -254,6 +254,13 @@ class Timers:
         core.paused = paused
         self._changes += 1
 
+    def drop(self, topic: str) -> None:
+        """Hear that all that waited for a topic is cancelled (store/topics.py): what is encoded already, too."""
+        for due in (self.core.due, self.core.overdue):
+            if due is not None:
+                self._releaser.drop(due, topic)
+        self._changes += 1
+
     def backlog(self, now_ms: int) -> int:
         """Return how many are overdue, about."""
         core = self.core

@@ -56,6 +56,7 @@ class Kept:
     displaced: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     totals: dict[str, int] = field(default_factory=dict)
     steps: dict[str, int] = field(default_factory=dict)
+    recalled: list[tuple[str, str, int]] = field(default_factory=list)
 
 
 class StateWrite:

@@ -115,6 +115,8 @@ class Steering:
         pending = [timer for timer in found if self._core.waits(timer.offset)]
         if not pending:
             return self._over(found[0], now_ms, owner)
+        if action != "cancel" and self._store.topics.is_cancelled(pending[0].topic, pending[0].position):
+            return self._outcome("already_cancelled", pending[0])
         if target.expected_ms not in (None, pending[0].due_ms):
             return self._outcome("changed", pending[0])
         try:
@@ -130,6 +132,35 @@ class Steering:
             raise
         except EngineError as error:
             return self._refused(pending[0], str(error))
+
+    def recall(self, topic: str, unique_key: str, moment_ms: int, now_ms: int, owner: object) -> Outcome:
+        """End what waits with a unique key in a topic, and what comes with it until its moment is over.
+
+        ``moment_ms``: what the handle says. Where nothing waits the outcome says what is known, and nothing is written
+        if the moment is over or beyond the limit. Raises StoreRefused.
+        """
+        core, sent = self._core, _sent_now(now_ms)
+        found = self._keys.by_unique_key(topic, unique_key)
+        pending = [timer for timer in found if core.waits(timer.offset)]
+        ahead = 0 < moment_ms - now_ms < self._store.config.timer_max_delay_ms
+        # as long as anything may still come into the second that Apache RocketMQ would look at
+        until_ms = max([second_of(moment_ms) * 1000 + 1000 if ahead else 0, *(timer.due_ms for timer in pending)])
+        if pending:
+            outcome = self._outcome("cancelled", pending[0])
+            for victim in pending:
+                core.ending[victim.offset] = "already_cancelled"
+                outcome.tickets.append(
+                    self._deletes.cancel(victim, sent, now_ms, "", owner, recalled_until_ms=until_ms)
+                )
+        else:
+            outcome = self._over(found[0], now_ms, owner) if found else Outcome("unknown", unique_key=unique_key)
+            if core.recalled.holds(topic, unique_key, now_ms):
+                self._wait_for_all(outcome, Parked(-1, -1, 0, until_ms, topic, unique_key), now_ms, owner)
+            elif ahead:
+                outcome.tickets.append(self._deletes.recall(topic, unique_key, until_ms, sent, now_ms, owner))
+        if pending or ahead:
+            core.recalled.add(topic, unique_key, until_ms)
+        return outcome
 
     def find(self, target: Target) -> list[Parked]:
         """Return the timers that a target means, newest first; one that was moved stands for where it is now."""

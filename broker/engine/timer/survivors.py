@@ -48,6 +48,9 @@ class Survivors:
             timer = self._keys.at(entry.position)
             if message is None or timer is None or not core.waits(timer.offset):
                 continue
+            if core.store.topics.is_cancelled(timer.topic, timer.position):
+                core.is_over(timer.offset, timer.topic)
+                continue
             try:
                 self._steering.append_again(timer, message, now_ms)
             except EngineError:

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol, cast
 
 from ..errors import CorruptRecord, TransactionDecided, TransactionMismatch, TransactionNotFound
 from ..message import Message
-from ..properties import PRODUCER_GROUP, UNIQUE_KEY, format_properties
+from ..properties import PRODUCER_GROUP, REAL_TOPIC, UNIQUE_KEY, format_properties
 from ..store.burst import Copy, append_burst
 from ..store.derived import Derived
 from ..store.facts import Facts
@@ -25,6 +25,9 @@ from .fresh import Fresh
 from .halves import COMMITTING, ENDING, ROLLING_BACK
 from .lineage import successor
 from .ops import OP_TAG, Decision, op_records
+
+#: By whom a half is rolled back whose topic is deleted with all that waits for it.
+TOPIC_DELETED = "the deletion of its topic"
 
 
 class Ending(NamedTuple):
@@ -104,6 +107,7 @@ class Decider:
         fresh = book.fresh.get(offset)
         if fresh is not None and offset not in self._pending and self._is_meant(fresh, asked):
             if asked.commit:
+                self._check_topic(asked, fresh.topic)
                 self._copies.append(self._plan_copy(fresh))
             if asked.commit is not None:
                 self.decided(Decision(offset, asked.commit, asked.by, asked.reason), owner)
@@ -123,10 +127,17 @@ class Decider:
         if asked.commit is None:
             return False
         if asked.commit:
+            self._check_topic(asked, half.properties.get(REAL_TOPIC, ""))
             self._commit(half, now_ms)
             book.store.note(self._service, ("copy", 1))
         self.decided(Decision(offset, asked.commit, asked.by, asked.reason), owner)
         return True
+
+    def _check_topic(self, asked: Ending, topic: str) -> None:
+        """Roll a half back, and raise TransactionDecided, if its topic was deleted with all that waited for it."""
+        if self._book.store.topics.is_cancelled(topic, asked.position):
+            self.decided(Decision(asked.offset, False, TOPIC_DELETED, ""))
+            raise TransactionDecided(asked.offset, "rolled back", TOPIC_DELETED, None)
 
     def _is_meant(self, fresh: Fresh, asked: Ending) -> bool:
         """Tell whether a half is open and all that is said of it is right; else it is looked at closely."""
@@ -211,6 +222,8 @@ class Decider:
             row = self._book.undecided(decision.offset)
             try:
                 half = self._book.half_at(row.position) if row is not None else None
+                if half is not None and self._is_cancelled(half):
+                    half = None
                 if half is not None:
                     self._commit(half, now_ms)
                     self._book.store.note(self._service, ("again", decision, now_ms))
@@ -221,6 +234,9 @@ class Decider:
                 self.made_again(decision)
                 self._book.settle(decision, now_ms)
             self._lost.pop(0)
+
+    def _is_cancelled(self, half: Message) -> bool:
+        return self._book.store.topics.is_cancelled(half.properties.get(REAL_TOPIC, ""), half.position)
 
     @property
     def needs_repair(self) -> bool:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.engine.pop.popping import (
+    GROUP,
     INVISIBLE_MS,
     RETRY,
     SECOND_MS,
@@ -37,18 +40,99 @@ def test_queues_do_not_block_each_other() -> None:
     assert bodies(pop(driver, in_order=True)) == [b"one"]
 
 
-def test_what_was_not_done_comes_again_in_its_place_and_is_counted() -> None:
+def test_the_next_pop_begins_at_the_first_that_is_not_done() -> None:
     driver = popping(messages=4)
-    held = pop(driver, in_order=True, most_messages=3)
-    assert [each.count for each in held] == [0, 0, 0]
-    assert ack(driver, held[1])
-    driver.advance(INVISIBLE_MS)
-    again = pop(driver, in_order=True)
-    assert bodies(again) == [b"m0", b"m2", b"m3"], "what was acknowledged is not given out again"
-    assert [each.count for each in again] == [1, 1, 0]
+    first, second, third = pop(driver, in_order=True, most_messages=3)
+    assert ack(driver, first)
+    assert change(driver, second, 3 * SECOND_MS) is not None
+    assert ack(driver, third)
+    assert offset_of(driver) == 1
+    blocked = ask(driver, in_order=True)
+    assert (blocked.messages, blocked.again_ms) == (0, driver.clock.now_ms + 3 * SECOND_MS)
+    driver.advance(3 * SECOND_MS)
+    again = pop(driver, in_order=True, most_messages=3)
+    assert [(each.body, each.count) for each in again] == [(b"m1", 1), (b"m2", 1), (b"m3", 0)]
     assert driver.engine.topics.get(RETRY) is None, "no copies are made"
     driver.advance(INVISIBLE_MS)
     assert [each.count for each in pop(driver, in_order=True)] == [2, 2, 1]
+
+
+def test_what_was_done_behind_an_open_message_is_done_again_by_the_new_handle() -> None:
+    driver = popping(messages=3)
+    _, second, third = pop(driver, in_order=True)
+    assert ack(driver, second, third)
+    driver.advance(INVISIBLE_MS)
+    again = pop(driver, in_order=True)
+    assert bodies(again) == [b"m0", b"m1", b"m2"]
+    assert not ack(driver, third), "a handle of an older pop ends nothing"
+    assert ack(driver, again[0])
+    assert offset_of(driver) == 1
+    assert pop(driver, in_order=True) == []
+    assert ack(driver, again[2], again[1])
+    assert offset_of(driver) == 3
+
+
+def test_all_of_a_pop_may_be_done_in_any_order() -> None:
+    driver = popping(messages=5)
+    held = pop(driver, in_order=True, most_messages=4)
+    for each in (held[3], held[1], held[0]):
+        assert ack(driver, each)
+        assert pop(driver, in_order=True) == []
+    assert offset_of(driver) == 2
+    assert ack(driver, held[2])
+    assert offset_of(driver) == 4
+    assert bodies(pop(driver, in_order=True)) == [b"m4"]
+
+
+def test_many_acknowledged_together_with_a_gap() -> None:
+    driver = popping(messages=5)
+    held = pop(driver, in_order=True, most_messages=4)
+    handle, now_ms = held[0].handle, driver.clock.now_ms
+    acked = driver.engine.pops.ack(handle, held[0].bit | held[2].bit | held[3].bit, now_ms)
+    assert (acked.taken, acked.refused) == (0b1101, 0)
+    driver.settle()
+    assert offset_of(driver) == 1
+    driver.advance(INVISIBLE_MS)
+    again = pop(driver, in_order=True)
+    assert [(each.body, each.count) for each in again] == [(b"m1", 1), (b"m2", 1), (b"m3", 1), (b"m4", 0)]
+    assert driver.engine.pops.ack(handle, held[1].bit, driver.clock.now_ms).refused
+    driver.settle()
+    assert offset_of(driver) == 1
+
+
+def test_a_pop_that_ends_in_the_moment_of_the_next_one_has_other_handles() -> None:
+    driver = popping(messages=2)
+    first, second = pop(driver, in_order=True)
+    assert change(driver, first, 0) is not None
+    assert change(driver, second, 0) is not None
+    again = pop(driver, in_order=True)
+    assert bodies(again) == [b"m0", b"m1"]
+    assert not ack(driver, first)
+    assert not ack(driver, second)
+    assert offset_of(driver) == 0
+    assert ack(driver, *again)
+    assert offset_of(driver) == 2
+
+
+@pytest.mark.parametrize("offset", [0, 1, None])
+def test_an_acknowledgement_from_before_a_reset_ends_nothing(offset: int | None) -> None:
+    driver = popping(messages=3)
+    held = pop(driver, in_order=True)
+    if offset is None:
+        driver.engine.offsets.remove(GROUP, TOPIC)
+    else:
+        driver.engine.offsets.reset(GROUP, TOPIC, 0, offset)
+    again = pop(driver, in_order=True)
+    begin = offset or 0
+    assert [each.offset for each in again] == list(range(begin, 3))
+    assert [each.count for each in again] == [0] * len(again)
+    for each in held:
+        driver.engine.pops.ack(each.handle, each.bit, driver.clock.now_ms)
+    driver.settle()
+    assert offset_of(driver) == begin
+    assert pop(driver, in_order=True) == []
+    assert ack(driver, *again)
+    assert offset_of(driver) == 3
 
 
 def test_what_was_not_done_keeps_its_place_if_less_is_asked_for() -> None:
@@ -72,8 +156,16 @@ def test_the_same_attempt_gets_the_same_messages_again() -> None:
     assert bodies(again) == bodies(first)
     assert [each.count for each in again] == [0, 0]
     assert not ack(driver, *first[:1]), "the newer handle counts"
-    assert ack(driver, *again)
-    assert bodies(pop(driver, in_order=True, attempt="a3")) == [b"m2"]
+    assert ack(driver, *again[1:])
+    driver.clock.advance(10)
+    third = pop(driver, in_order=True, attempt="a1", most_messages=2)
+    assert [(each.body, each.count) for each in third] == [(b"m0", 0), (b"m1", 0)]
+    assert ack(driver, third[0])
+    fourth = pop(driver, in_order=True, attempt="a1", most_messages=2)
+    assert [(each.body, each.count) for each in fourth] == [(b"m1", 0), (b"m2", 0)], "as from the first not done"
+    assert ack(driver, *fourth)
+    driver.send(TOPIC, b"m3")
+    assert bodies(pop(driver, in_order=True, attempt="a3")) == [b"m3"]
 
 
 def test_more_time_and_less_time_for_one_message() -> None:

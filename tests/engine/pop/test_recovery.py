@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from broker.engine.store.topics import POP_TOPIC
 from broker.engine.testing import Driver, PowerLoss, SimulatedFiles
 from tests.engine.pop.popping import (
     DLQ,
     GROUP,
     INVISIBLE_MS,
+    KILLED,
     TOPIC,
     ack,
     ask,
@@ -166,6 +168,59 @@ def test_an_orderly_queue_after_a_crash() -> None:
     assert longer is not None
     assert ack(driver, held[0], longer)
     assert bodies(pop(driver, in_order=True)) == [b"m3", b"m4"]
+
+
+@pytest.mark.parametrize("has_snapshot", [False, True])
+def test_what_was_done_behind_an_open_message_after_a_crash(has_snapshot: bool) -> None:
+    files = SimulatedFiles()
+    driver = popping(files, messages=4)
+    held = pop(driver, in_order=True, most_messages=3)
+    ack(driver, held[0], held[2])
+    if has_snapshot:
+        driver.clock.advance(6_000)
+        driver.upkeep()
+    change(driver, held[1], 3_000)
+    expected = state_of(driver)
+    files = files.crash(KILLED)
+    driver = reopened(files, driver.clock)
+    assert state_of(driver) == expected
+    assert pop(driver, in_order=True) == []
+    driver.advance(3_000)
+    again = pop(driver, in_order=True, most_messages=3)
+    assert [(each.body, each.count) for each in again] == [(b"m1", 1), (b"m2", 1), (b"m3", 0)]
+    assert not ack(driver, held[1])
+    assert ack(driver, again[2], again[0])
+    files = files.crash(KILLED)
+    driver = reopened(files, driver.clock)
+    assert offset_of(driver) == 2
+    assert ack(driver, again[1])
+    files = files.crash(KILLED)
+    driver = reopened(files, driver.clock)
+    assert offset_of(driver) == 4
+
+
+def test_a_snapshot_newer_than_its_log_with_less_taken_in_order() -> None:
+    """An orderly pop of less than the one before, then pops in no order: the log is read again over their snapshot."""
+    files = SimulatedFiles()
+    driver = popping(files, messages=5)
+    driver.clock.advance(6_000)
+    driver.upkeep()
+    pop(driver, in_order=True, most_messages=4)
+    driver.advance(INVISIBLE_MS)
+    (first,) = pop(driver, in_order=True, most_messages=1)
+    ack(driver, first)
+    held = pop(driver, most_messages=2)
+    ack(driver, held[0])
+    entries = list(driver.readable(POP_TOPIC).values())
+    expected = state_of(driver)
+    for entry in entries:
+        driver.engine.pops.walked(entry)
+    assert state_of(driver) == expected
+    assert driver.engine.pops.book.queues[GROUP, TOPIC, 0].in_flight == 1
+    ack(driver, *held[1:])
+    driver = crashed(files, driver)
+    assert offset_of(driver) == 3
+    assert bodies(pop(driver)) == [b"m3", b"m4"]
 
 
 def test_a_reset_survives_a_crash() -> None:
