@@ -29,7 +29,8 @@ def is_loopback(host: str) -> bool:
 
 
 def refuse_open_listening() -> None:
-    """Raise HostingRefused if others could reach the broker and nothing would keep them from anything."""
+    """Raise HostingRefused if others could reach the broker and nothing would keep them from anything, or all that
+    goes to it could be heard, changed and said again on its way."""
     host, told = settings.BROKER_HOST, settings.BROKER_ADVERTISE
     if not is_loopback(host) and not settings.BROKER_ACCESS:
         raise HostingRefused(
@@ -40,12 +41,19 @@ def refuse_open_listening() -> None:
         raise HostingRefused(
             f"Clients cannot connect to {told}: set ESCAPEMENT_BROKER_ADVERTISE to the address that they are to use."
         )
-    if not is_loopback(host) and settings.BROKER_TLS is None:
-        logger.warning(
-            "The broker listens on %s without TLS: what is signed cannot be changed on its way, but it can be read,"
-            " and said again. Set ESCAPEMENT_TLS_CERT and ESCAPEMENT_TLS_KEY.",
-            host,
+    if is_loopback(host) or settings.BROKER_TLS is not None:
+        return
+    heard = (
+        f"The broker would listen on {host} without TLS: what is sent could be read on its way, and what is signed said"
+        " again at any time, also as another kind of request, because RocketMQ's signature covers fields and body, but"
+        " neither the request's code nor the moment."
+    )
+    if not settings.PLAINTEXT:
+        raise HostingRefused(
+            f"{heard} Set ESCAPEMENT_TLS_CERT and ESCAPEMENT_TLS_KEY, or, on a network of which you are sure,"
+            " ESCAPEMENT_PLAINTEXT=1."
         )
+    logger.warning("%s ESCAPEMENT_PLAINTEXT=1 allows it.", heard)
 
 
 def simulation() -> Simulation | None:

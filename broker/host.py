@@ -32,6 +32,7 @@ from .engine.errors import EngineError
 from .exposure import HostingRefused, access_config, refuse_open_listening, simulation, tls_config
 from .mirror import follow
 from .redisson.hosted import transfer_service
+from .remoting.places import raise_descriptor_limit
 from .remoting.service import BrokerService
 
 logger = logging.getLogger(__name__)
@@ -74,6 +75,7 @@ class EngineGuest(Guest):
     def start(self) -> str:
         """Open the store and listen."""
         refuse_open_listening()
+        raise_descriptor_limit()
         os.makedirs(settings.BROKER_STORE, exist_ok=True)
         self._thread.start()
         return self._started.result(START_TIMEOUT_S)
@@ -108,6 +110,7 @@ class EngineGuest(Guest):
                 access=access_config(),
                 tls=tls_config(),
                 metrics_token=settings.METRICS_TOKEN,
+                vip_channel=settings.BROKER_VIP,
                 simulation=simulation(),
             )
             await service.start()
@@ -274,6 +277,9 @@ def engine_config(name: str) -> EngineConfig:
         timer_max_delay_ms=settings.BROKER_TIMER_DAYS * 86_400_000,
         timer_max_pending=settings.BROKER_TIMER_PENDING,
         timer_max_per_slot=settings.BROKER_TIMER_PER_SLOT,
+        auto_create_groups=settings.BROKER_AUTO_CREATE_GROUPS,
+        pull_most_messages=settings.BROKER_PULL_MESSAGES,
+        pull_most_bytes=settings.BROKER_PULL_KB * 1024,
     )
 
 

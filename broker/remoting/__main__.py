@@ -15,6 +15,7 @@ from ..engine.config import EngineConfig
 from ..engine.errors import EngineError
 from .access.config import AccessConfig
 from .access.users import User
+from .places import raise_descriptor_limit
 from .service import BrokerService
 from .tls import TlsConfig
 
@@ -36,6 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--access-key", help="only signed requests; this user, its secret in ESCAPEMENT_SECRET_KEY, may all"
     )
+    parser.add_argument("--no-vip", action="store_true", help="no second port, two below the broker's")
     parser.add_argument("--open-routes", action="store_true", help="who asks where a topic is needs not sign")
     parser.add_argument("--tls-cert", help="certificate chain (PEM): TLS is served beside plain connections")
     parser.add_argument("--tls-key", help="its key, if it is in a file of its own")
@@ -43,6 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=None, help=f"{name} of EngineConfig")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    raise_descriptor_limit()
     names = (*SIZES, *TRANSACTIONS, "delay_levels")
     chosen = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     try:
@@ -70,6 +73,7 @@ async def _serve(config: EngineConfig, options: argparse.Namespace) -> int:
         config, listen_host=config.host, broker_port=config.port, namesrv_port=options.namesrv_port, on_failed=failed,
         access=AccessConfig(inner, options.open_routes) if inner else None,
         tls=TlsConfig(options.tls_cert, options.tls_key) if options.tls_cert else None,
+        vip_channel=not options.no_vip,
         metrics_token=os.environ.get("ESCAPEMENT_METRICS_TOKEN", ""),
     )  # fmt: skip
     loop = asyncio.get_running_loop()

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 
 from ..engine.filter.expression import Filter
 from ..engine.store.pulled import Selection
-from .codec import Command
+from .codec import LANGUAGES, Command
 from .codes import ONEWAY_FLAG, Request
 from .server import Connection
+
+LONGEST_CLIENT_ID = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,11 @@ class Member:
     version: int
     seen_ms: int = 0
     """When its last heartbeat came."""
+
+
+def language_of(said: str) -> str:
+    """The language of a client as it is shown; any text may stand there, and an unknown one refuses nobody."""
+    return said if said in LANGUAGES else "OTHER"
 
 
 @dataclass(slots=True)

@@ -11,25 +11,30 @@
     ext = entries of | name length 2 | name | value length 4 | value |
 
 Text that is not UTF-8 is carried as surrogates, so that whoever looks at a field can refuse it by name and the
-connection lives on. Everything else that is no frame raises BadFrame.
+connection lives on. A header that can be told from others but not be taken raises HeaderRefused, which can be answered;
+everything else that is no frame raises BadFrame. How long a header may be is decided before it is read (incoming.py).
 """
 
 from __future__ import annotations
 
 import json
+import re
 from struct import Struct
 from typing import Annotated, Any
 
 import msgspec
 
 from .codes import ONEWAY_FLAG, PROTOCOL_VERSION, RESPONSE_FLAG, Answer
-from .errors import BadFrame
+from .errors import BadFrame, HeaderRefused
 
 JSON = 0
 BINARY = 1
 
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 """Largest value of the length field (com.rocketmq.remoting.frameMaxLength of RocketMQ)."""
+
+MAX_FIELDS = 256
+"""Most named fields of a header: RocketMQ's richest request has about thirty."""
 
 LANGUAGES = (
     "JAVA",
@@ -55,6 +60,8 @@ _FIXED = Struct(">hbhiii")
 _LENGTHS = Struct(">II")
 _SHORT = Struct(">H")
 _INT = Struct(">i")
+#: half of a pair of escapes, which alone is no character
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 31)]
 
@@ -139,7 +146,16 @@ def _json_command(header: bytes, body: bytes) -> Command:
         head = _decode_json(header)
     except (msgspec.DecodeError, UnicodeDecodeError):
         head = _lenient_json(header)
-    return Command(head.code, head.ext or {}, body, head.remark, head.flag, head.opaque, head.language, head.version)
+    ext = head.ext or {}
+    if len(ext) > MAX_FIELDS:
+        raise _refused(f"{len(ext)} fields in a header ({MAX_FIELDS} are allowed)", JSON, head.opaque, head.flag)
+    language = head.language if head.language in _LANGUAGE_NUMBERS else "OTHER"
+    return Command(head.code, ext, body, head.remark, head.flag, head.opaque, language, head.version)
+
+
+def _refused(reason: str, serialization: int, opaque: int, flag: int) -> HeaderRefused:
+    is_answered = not flag & (RESPONSE_FLAG | ONEWAY_FLAG)
+    return HeaderRefused(reason, serialization, opaque if is_answered else None, is_final=bool(flag & RESPONSE_FLAG))
 
 
 def _lenient_json(header: bytes) -> _JsonHeader:
@@ -151,9 +167,21 @@ def _lenient_json(header: bytes) -> _JsonHeader:
             fields["extFields"] = {name: _text(value) for name, value in ext if value is not None}
         if isinstance(fields.get("language"), int):
             fields["language"] = language_name(fields["language"])
-        return msgspec.convert(fields, _JsonHeader)
+        head = msgspec.convert(fields, _JsonHeader)
     except (ValueError, AttributeError, RecursionError, msgspec.ValidationError) as error:
         raise BadFrame(f"the JSON header cannot be read: {error}") from None
+    if _has_lone_escapes(header):
+        raise _refused("an escape in the header stands for half a character", JSON, head.opaque, head.flag)
+    return head
+
+
+def _has_lone_escapes(header: bytes) -> bool:
+    r"""Whether an escape such as \ud800 stands alone: no UTF-8 can say that, so nobody could pass it on. Bytes that are
+    not UTF-8 are not meant: they are carried, and given back, as they came."""
+    if b"\\u" not in header:
+        return False
+    text = json.dumps(json.loads(header.decode("utf-8", "replace")), ensure_ascii=False)
+    return _SURROGATE.search(text) is not None
 
 
 def _text(value: Any) -> str:
@@ -175,12 +203,17 @@ def _binary_command(frame: bytes, end: int) -> Command:
     if ext_length < 0 or position + ext_length > end:
         raise BadFrame(f"fields of {ext_length} bytes in a header of {end - 4} bytes")
     ext = _binary_fields(frame, position, position + ext_length)
+    if ext is None:
+        raise _refused(f"more than {MAX_FIELDS} fields in a header", BINARY, opaque, flag)
     return Command(code, ext, frame[end:], remark, flag, opaque, language_name(language), version, BINARY)
 
 
-def _binary_fields(frame: bytes, position: int, end: int) -> dict[str, str]:
-    ext = {}
-    while position < end:
+def _binary_fields(frame: bytes, position: int, end: int) -> dict[str, str] | None:
+    """The fields, None if there are too many."""
+    ext: dict[str, str] = {}
+    for _ in range(MAX_FIELDS + 1):
+        if position >= end:
+            return ext
         name_end = position + 2 + int.from_bytes(frame[position : position + 2], "big")
         value_start = name_end + 4
         value_end = value_start + int.from_bytes(frame[name_end:value_start], "big")
@@ -190,7 +223,7 @@ def _binary_fields(frame: bytes, position: int, end: int) -> dict[str, str]:
             "utf-8", "surrogateescape"
         )
         position = value_end
-    return ext
+    return None
 
 
 def language_name(number: int) -> str:
@@ -225,14 +258,14 @@ def _json_header(command: Command) -> bytes:
     try:
         return _encode_json(fields)
     except UnicodeEncodeError:
-        return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogateescape")
+        return raw_text(json.dumps(fields, separators=(",", ":"), ensure_ascii=False))
 
 
 def _binary_header(command: Command) -> bytes:
     if not -0x8000 <= command.code < 0x8000:
         raise BadFrame(f"code {command.code} does not fit the two bytes of a binary header: send it with JSON headers")
     ext = encode_fields(command.ext)
-    remark = (command.remark or "").encode("utf-8", "surrogateescape")
+    remark = raw_text(command.remark or "")
     language = _LANGUAGE_NUMBERS.get(command.language, _OTHER)
     return b"".join(
         (
@@ -244,40 +277,45 @@ def _binary_header(command: Command) -> bytes:
     )
 
 
+def raw_text(text: str) -> bytes:
+    """The bytes of a text, as they came if they were no UTF-8; never fails: what no bytes can say becomes `?`."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return _SURROGATE.sub("?", text).encode()
+
+
 def encode_fields(ext: dict[str, str]) -> bytes:
     """Named fields in the binary form."""
     parts: list[bytes] = []
     for name, value in ext.items():
-        raw_name = name.encode("utf-8", "surrogateescape")
-        raw_value = value.encode("utf-8", "surrogateescape")
+        raw_name, raw_value = raw_text(name), raw_text(value)
         parts += (_SHORT.pack(len(raw_name)), raw_name, _INT.pack(len(raw_value)), raw_value)
     return b"".join(parts)
 
 
 class FrameBuffer:
-    """Cuts a stream of bytes into frames; holds what is not whole yet without copying it again and again."""
+    """Cuts a stream of bytes into frames, for clients: of a broker nothing is asked but that its frames have an end."""
 
-    __slots__ = ("_chunks", "_have", "_need", "max_frame_bytes")
+    __slots__ = ("_held", "_need", "max_frame_bytes")
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         self.max_frame_bytes = max_frame_bytes
-        self._chunks: list[bytes] = []
-        self._have = 0
+        self._held = bytearray()
         self._need = 4
 
     @property
     def partial_bytes(self) -> int:
         """Bytes held of a frame that is not whole yet."""
-        return self._have
+        return len(self._held)
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The frames (without length field) that are whole now; raises BadFrame on a length that cannot be."""
-        if self._have:
-            self._chunks.append(chunk)
-            self._have += len(chunk)
-            if self._have < self._need:
+        if self._held:
+            self._held += chunk
+            if len(self._held) < self._need:
                 return []
-            chunk = b"".join(self._chunks)
+            chunk, self._held = bytes(self._held), bytearray()
         frames: list[bytes] = []
         position, end = 0, len(chunk)
         self._need = 4
@@ -290,6 +328,6 @@ class FrameBuffer:
                 break
             frames.append(chunk[position + 4 : position + 4 + length])
             position += 4 + length
-        self._chunks = [chunk[position:]] if position < end else []
-        self._have = end - position
+        if position < end:
+            self._held += chunk[position:]
         return frames

@@ -7,6 +7,8 @@ import ssl
 from collections.abc import Callable
 from typing import Generic, TypeVar, cast
 
+from .forks import forks
+
 Secure = Callable[[str], tuple[ssl.SSLContext | None, str | None]]
 """TLS context and the name expected in the certificate, for a connection to a host; None and None for no TLS."""
 
@@ -19,11 +21,24 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._room = asyncio.Event()
         self._room.set()
+        #: what a forked child has of its parent's connection: kept, so that nothing of it is tidied up there
+        self._inherited: asyncio.Transport | None = None
 
     @property
     def is_open(self) -> bool:
         """False once the connection is ending."""
         return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the other end reads what was written."""
+        return self._room.is_set()
+
+    def let_go(self) -> int | None:
+        """In a forked child: the connection is the parent's; returns its descriptor."""
+        self._inherited, self._transport = self._transport, None
+        socket = self._inherited.get_extra_info("socket") if self._inherited is not None else None
+        return socket.fileno() if socket is not None else None
 
     async def room(self) -> None:
         """Wait while the other end does not read what was already written."""
@@ -39,6 +54,7 @@ class Connection(asyncio.Protocol):
         """asyncio: the connection is there."""
         # uvloop's transports have the methods but not the base class
         self._transport = cast(asyncio.Transport, transport)
+        forks.note(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """asyncio: the connection ended."""
@@ -80,6 +96,7 @@ class Connections(Generic[C]):
         self._closed = closed
         self._ready: dict[str, C] = {}
         self._attempts: dict[str, asyncio.Task[C]] = {}
+        self._generation = forks.generation
 
     def ready(self, address: str) -> C | None:
         """The connection to `address` if it is there already."""
@@ -91,6 +108,8 @@ class Connections(Generic[C]):
         one = self.ready(address)
         if one is not None:
             return one
+        if self._generation != forks.generation:
+            raise self._failed(address, "this client was made before the process forked; make one in the child")
         attempt = self._attempts.get(address)
         if attempt is None:
             attempt = asyncio.get_running_loop().create_task(self._connect(address))

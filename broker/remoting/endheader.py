@@ -14,6 +14,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from .codec import Command
+from .codes import ONEWAY_FLAG
 
 #: header length with serialisation, code, language, version, opaque, flag, remark length, length of the fields
 _START = Struct(">Ihbhiiii").unpack_from
@@ -68,7 +69,12 @@ class EndShortcut:
         if forms is None:
             return None
         word, _, _, _, opaque, frame_flag, remark_length, fields_length = _START(frame)
-        if word != 0x1000000 | size - 4 or remark_length or fields_length != size - _FIELDS_AT:
+        if (
+            word != 0x1000000 | size - 4
+            or frame_flag & ~ONEWAY_FLAG
+            or remark_length
+            or fields_length != size - _FIELDS_AT
+        ):
             return None
         for form in forms:
             parts = form.struct.unpack_from(frame, _FIELDS_AT)

@@ -2,6 +2,7 @@
 
 RemotingError
 ├── BadFrame           the bytes are no frame: the connection cannot be read any further
+│   └── HeaderRefused  they are one, but its header is not taken: the frames after it are read
 ├── ConnectFailed      nobody answers at that address
 ├── ConnectionLost     the connection ended before the answer came
 ├── RequestTimedOut    no answer within the time allowed
@@ -17,6 +18,20 @@ class RemotingError(Exception):
 
 class BadFrame(RemotingError):
     """The bytes received are no remoting frame: the connection must be closed."""
+
+
+class HeaderRefused(BadFrame):
+    """A header that is not taken: too long, too many fields, no text.
+
+    `opaque` is the request's number if it wants an answer, `serialization` is its header's. `is_final`: the connection
+    is to be closed, there is nobody to answer.
+    """
+
+    def __init__(self, reason: str, serialization: int, opaque: int | None, *, is_final: bool = False) -> None:
+        super().__init__(reason)
+        self.serialization = serialization
+        self.opaque = opaque
+        self.is_final = is_final
 
 
 class ConnectFailed(RemotingError):

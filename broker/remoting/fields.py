@@ -21,7 +21,7 @@ def text(ext: Mapping[str, str], name: str) -> str:
     value = ext.get(name)
     if value is None:
         raise RequestRefused(Answer.SYSTEM_ERROR, f"The field {name!r} is missing.")
-    if not value.isprintable() and any("\udc80" <= letter <= "\udcff" for letter in value):
+    if not value.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in value):
         raise RequestRefused(Answer.INVALID_PARAMETER, f"The field {name!r} is not UTF-8.")
     return value
 

@@ -5,6 +5,8 @@ It decides nothing about what is valid: whatever does not look like a plain send
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from .codec import Int32
@@ -15,12 +17,14 @@ _BEGINNING = b'{"code":310,'
 #: Digits of a number (of 32 bits, of 64 bits) that is taken: more are the long way's.
 _MOST_INT_DIGITS, _MOST_DIGITS = 9, 18
 
+_NAMES = {"fields": "extFields", "serial": "serializeTypeCurrentRPC"}
+
 #: (opaque, flag of the frame, topic, queue id, sysFlag, born ms, flag, properties, body)
 Read = tuple[int, int, str, int, int, int, int, bytes, bytes]
 
 
-class _Fields(msgspec.Struct, gc=False):
-    """The fields of a V2 header that matter (sendheader.py); one that is missing is none of a plain send."""
+class _Fields(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """The fields of a V2 header (sendheader.py); one that is missing is none of a plain send, nor is one more."""
 
     a: str
     b: str
@@ -29,17 +33,26 @@ class _Fields(msgspec.Struct, gc=False):
     g: str
     h: str
     i: str
+    c: str = ""
     d: str = "0"
-    j: str = "0"
-    m: str = "false"
+    k: Literal["true", "false"] = "false"
+    n: str = ""
+    j: Literal["0"] = "0"
+    m: Literal["false"] = "false"
     most: str | None = msgspec.field(default=None, name="l")
 
 
-class _Head(msgspec.Struct, gc=False, rename={"fields": "extFields"}):
+class _Head(msgspec.Struct, gc=False, forbid_unknown_fields=True, rename=_NAMES):
+    """All that a header has: nothing in it goes by unread, as the long way would find fault with it."""
+
+    code: int
     fields: _Fields
     flag: Int32 = 0
+    language: Literal["JAVA", "CPP", "DOTNET", "PYTHON", "GO", "RUST", "OTHER"] = "JAVA"
     opaque: Int32 = 0
     remark: str | None = None
+    serial: Literal["JSON"] = "JSON"
+    version: Int32 = 0
 
 
 _decode = msgspec.json.Decoder(_Head).decode
@@ -57,8 +70,7 @@ def read_json_send(frame: bytes) -> Read | None:
     fields = head.fields
     numbers = fields.d + fields.e + fields.f + fields.g + fields.h
     if (
-        fields.j != "0"
-        or fields.m != "false"
+        head.code != 310
         or fields.most is not None
         or head.remark is not None
         or head.flag & ~ONEWAY_FLAG

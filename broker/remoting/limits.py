@@ -12,7 +12,10 @@ class Limits:
     """What one peer may ask of the server."""
 
     max_frame_bytes: int = MAX_FRAME_BYTES
+    most_partial_bytes: int = 64 * 1024 * 1024
+    """What all connections together may hold of frames that are not whole yet."""
     max_connections: int = 10_000
+    """Of one door; all doors together have as many as descriptors allow (places.py)."""
     frame_timeout_ms: int = 30_000
     """A frame that was begun must be whole after this time."""
     idle_timeout_ms: int = 120_000

@@ -1,19 +1,132 @@
-"""The socket that a door listens on."""
+"""The sockets that a door listens on, and how connections come in by them."""
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import logging
 import socket
+from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+
+BACKLOG = 1024
+"""Connections that the operating system holds until they are taken."""
+
+MOST_A_TURN = 64
+"""Connections taken before others have their turn."""
+
+WAIT_S = 0.2
+"""So long no connection is taken after one could not be for want of descriptors or memory."""
+
+_WANT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+#: How far below the broker's port its VIP channel is: MixAll.brokerVIPChannel of Apache RocketMQ.
+VIP_BELOW = 2
+#: Free ports tried until the one of its VIP channel is free, too.
+_PAIRS_TRIED = 20
 
 
-def bound(host: str, port: int) -> socket.socket:
-    """A socket bound to an address, 0 for a free port; raises OSError if it is taken."""
+def bound(host: str, port: int, *, is_free: bool = False) -> socket.socket:
+    """A socket bound to an address, 0 for a free port; raises OSError if it is taken.
+
+    Two sockets that may take over a port from closed connections (SO_REUSEADDR) may be bound to it both, until one of
+    them listens. So a port that was free, by 0 or by ``is_free``, is bound without, and nobody else comes in between.
+    """
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     listening = socket.socket(family, kind, protocol)
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if port and not is_free:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.setblocking(False)
         listening.bind(address)
     except OSError:
         listening.close()
         raise
     return listening
+
+
+class Listener:
+    """Takes the connections that come to one bound socket.
+
+    `accepted` gets each, to keep or to close. Where the process or the machine has no descriptor left, `wanting` is
+    called, and connections wait in the backlog until there is one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        listening: socket.socket,
+        accepted: Callable[[socket.socket], None],
+        wanting: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._name = name
+        self._listening = listening
+        self._accepted = accepted
+        self._wanting = wanting
+        self._loop = asyncio.get_running_loop()
+        self._pause: asyncio.TimerHandle | None = None
+        self._is_told = False
+        # Connections inherit it, so that a broker may come back to its port.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.listen(BACKLOG)
+        self._go_on()
+
+    def close(self) -> None:
+        """Takes no more."""
+        if self._pause is not None:
+            self._pause.cancel()
+        self._loop.remove_reader(self._listening.fileno())
+        self._listening.close()
+
+    def _go_on(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self._listening.fileno(), self._take)
+
+    def _take(self) -> None:
+        for _ in range(MOST_A_TURN):
+            try:
+                connected, _ = self._listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _WANT:
+                    raise
+                self._wait(error)
+                return
+            self._is_told = False
+            self._accepted(connected)
+
+    def _wait(self, error: OSError) -> None:
+        if not self._is_told:
+            self._is_told = True
+            logger.error("%s: connections wait until one can be taken (said once): %s", self._name, error)
+        self._loop.remove_reader(self._listening.fileno())
+        self._pause = self._loop.call_later(WAIT_S, self._go_on)
+        self._wanting()
+
+
+def bound_pair(host: str, port: int, other: int) -> tuple[socket.socket, socket.socket | None]:
+    """The sockets of a broker's port and of its VIP channel, of port 0 a free pair; ``other`` is the name service's.
+
+    Raises OSError if the port is taken. That the port of the VIP channel is taken is said and no more: only old
+    clients and slaves ask for it.
+    """
+    for _ in range(_PAIRS_TRIED):
+        broker = bound(host, port)
+        below = broker.getsockname()[1] - VIP_BELOW
+        try:
+            if below < 1 or below == other:
+                raise OSError("it is the name service's" if below == other else "there is no such port")
+            return broker, bound(host, below, is_free=not port)
+        except OSError as error:
+            if port:
+                no_vip_channel(below, error)
+                return broker, None
+            broker.close()
+    return bound(host, port), None
+
+
+def no_vip_channel(port: int, error: OSError) -> None:
+    """Say that the VIP channel is not served, and why."""
+    logger.warning("the VIP channel, port %d, is not served: %s", port, error)

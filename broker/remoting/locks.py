@@ -16,6 +16,8 @@ class QueueLocks:
 
     def lock(self, group: str, client_id: str, queues: list[QueueKey], now_ms: int) -> list[QueueKey]:
         """Takes (or keeps) what is free or expired; the queues that this client holds now."""
+        if not queues:
+            return []
         held = self._held.setdefault(group, {})
         granted = []
         for queue in queues:
@@ -29,7 +31,7 @@ class QueueLocks:
         """Gives back those of the queues that this client holds."""
         held = self._held.get(group, {})
         for queue in queues:
-            if held.get(queue, ("", 0))[0] == client_id:
+            if queue in held and held[queue][0] == client_id:
                 del held[queue]
         if not held:
             self._held.pop(group, None)

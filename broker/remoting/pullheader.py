@@ -19,7 +19,7 @@ HAS_SUBSCRIPTION = 4
 
 MOST_MESSAGES = 1024
 MOST_BYTES = 4 * 1024 * 1024
-"""A pull's answer holds at least one message and, beyond that, at most this."""
+"""What the settings of a pull's answer may be raised to; it holds at least one message."""
 
 _LASTING = (
     "consumerGroup", "topic", "queueId", "sysFlag", "maxMsgNums", "maxMsgBytes", "suspendTimeoutMillis", "subVersion",

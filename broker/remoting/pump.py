@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from ..engine.disk.files import NO_DESCRIPTOR
 from ..engine.engine import Engine
 from ..engine.store.ticket import SyncJob, Ticket
 from ..engine.store.upkeep import UpkeepJob
@@ -71,6 +72,7 @@ class Pump:
         self._tick_ms = 0
         self._upkeep_timer: asyncio.TimerHandle | None = None
         self._upkeep_trouble = ""
+        self._tick_wants = False
 
     @property
     def has_failed(self) -> bool:
@@ -166,6 +168,14 @@ class Pump:
         next_ms: int | None = now_ms + RETRY_MS
         try:
             next_ms = self._engine.tick(now_ms)
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTOR:
+                raise
+            if not self._tick_wants:
+                logger.error("what is due waits until a file can be opened (said once): %s", error)
+            self._tick_wants = True
+        else:
+            self._tick_wants = False
         finally:
             self._tick_at(now_ms + LONGEST_SLEEP_MS if next_ms is None else next_ms)
             self.kick()

@@ -12,6 +12,8 @@ import base64
 import binascii
 from dataclasses import dataclass
 
+#: Our own field of the answer to a recall: what became of it, in the words of 14005.
+OUTCOME = "escOutcome"
 _VERSION = "v1"
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 #: A topic of 127 characters, a broker's name and a unique key of 255 each are well below.

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from struct import Struct
 
 from .codec import Command
+from .codes import ONEWAY_FLAG
 from .fields import INT_MAX, text, truth, whole
 
 _V1_NAMES = {
@@ -82,7 +83,7 @@ class SendShortcut:
         """(opaque, flag of the frame, topic, queue id, sysFlag, born ms, flag, properties, body); None if unknown."""
         prefix_end = frame.find(_QUEUE_NAME, _FIELDS_AT) + 6
         topic = self._prefixes.get(frame[_FIELDS_AT:prefix_end])
-        if topic is None:
+        if topic is None or prefix_end >= len(frame):
             return None
         middle = prefix_end + 1 + frame[prefix_end]
         start = middle + _MIDDLE.size
@@ -97,6 +98,8 @@ class SendShortcut:
             (f, g, h, i) != _MIDDLE_NAMES
             or not (queue_id.isdigit() and born_ms.isdigit() and 48 <= sys_flag <= 57 and 48 <= flag <= 57)
             or frame[end:body_at] not in self._suffixes
+            or not end <= body_at <= len(frame)
+            or frame_flag & ~ONEWAY_FLAG
             or remark_length
             or ext_length != body_at - _FIELDS_AT
         ):
@@ -111,13 +114,27 @@ class SendShortcut:
         if header.is_batch or header.reconsume_times or header.most_reconsume_times is not None or command.remark:
             return
         prefix_end = frame.find(_QUEUE_NAME, _FIELDS_AT) + 6
+        if not _FIELDS_AT <= prefix_end < len(frame):
+            return
         middle = prefix_end + 1 + frame[prefix_end]
         start = middle + _MIDDLE.size
-        if prefix_end < _FIELDS_AT or start > len(frame):
+        if start > len(frame):
             return
         end = start + _MIDDLE.unpack_from(frame, middle)[-1]
+        if _count_fields(frame, len(frame) - len(command.body)) != len(command.ext):
+            return  # a name that comes twice: the last one counts, and it may be in another sender's other part
         if max(len(self._prefixes), len(self._suffixes)) >= _MOST_SHAPES:
             self._prefixes.clear()
             self._suffixes.clear()
         self._prefixes[frame[_FIELDS_AT:prefix_end]] = header.topic
         self._suffixes.add(frame[end : len(frame) - len(command.body)])
+
+
+def _count_fields(frame: bytes, end: int) -> int:
+    """How many fields a header that was read in full has, those of one name counted each."""
+    count, at = 0, _FIELDS_AT
+    while at < end:
+        at += 2 + int.from_bytes(frame[at : at + 2], "big")
+        at += 4 + int.from_bytes(frame[at : at + 4], "big")
+        count += 1
+    return count

@@ -14,13 +14,17 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import cast
 
+from ..engine.disk.files import NO_DESCRIPTOR
 from ..engine.errors import EngineError
 from ..engine.message import pack_host
 from .calltimes import CallTimes
-from .codec import Command, FrameBuffer, decode, encode
-from .codes import Answer
-from .errors import BadFrame, RequestRefused
+from .codec import Command, decode, encode
+from .codes import RESPONSE_FLAG, Answer
+from .errors import BadFrame, HeaderRefused, RequestRefused
+from .incoming import Budget, Cut, Incoming
 from .limits import Limits
+from .listening import Listener
+from .places import Places
 from .refusals import refusal_code, refusal_fields
 
 logger = logging.getLogger(__name__)
@@ -35,6 +39,12 @@ LONGEST_REMARK = 4096
 
 MOST_FRAMES_A_TURN = 128
 """Frames of one connection handled before others have their turn."""
+
+MOST_WAITING_FRAMES = 8 * MOST_FRAMES_A_TURN
+"""With more frames of one connection waiting for their turn, no more of it is read."""
+
+STRANGER_WRITE_BYTES = 64 * 1024
+"""So much waits to be written to one who has shown no valid signature, where access is controlled."""
 
 MOST_CORKED_BYTES = 128 * 1024
 """So much waits for the other answers of the same read; a peer that asks more is stopped by what it does not read."""
@@ -68,19 +78,49 @@ class Server:
         self.make: Callable[[Server], Connection] = Connection
         self.codes: Collection[int] = handlers.keys()
         """The requests that it answers, as of now."""
+        self.budget = Budget(limits.most_partial_bytes)
+        """For what is held of frames that are not whole; several doors may share one."""
+        self.places = Places()
+        """For its connections; several doors may share them."""
+        self.vouch: Callable[[Command], bool] = lambda _request: True
+        """Asked about a stranger's long frame, of which only the header is there: whether it names somebody whose
+        signature is to be looked at. Raises BadFrame if it names nobody."""
         self._handlers = handlers
-        self._listener: asyncio.Server | None = None
+        self._listeners: list[Listener] = []
+        self._connecting: set[asyncio.Task[None]] = set()
 
-    async def start(self, listening: socket.socket) -> None:
-        """Begins to accept connections on a bound socket."""
-        loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(lambda: self.make(self), sock=listening, backlog=1024)
+    async def start(self, *listening: socket.socket) -> None:
+        """Begins to accept connections on bound sockets, maybe some more: it makes no difference where one comes.
+
+        Raises OSError if another program listens there.
+        """
+        wanting = self.places.make_room
+        self._listeners += [Listener(self.name, each, self._accepted, wanting) for each in listening]
+
+    def _accepted(self, connected: socket.socket) -> None:
+        connection = self.make(self)
+        if not self.places.enter(connection):
+            connected.close()
+            return
+        task = asyncio.get_running_loop().create_task(self._connect(connection, connected))
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
+
+    async def _connect(self, connection: Connection, connected: socket.socket) -> None:
+        try:
+            connected.setblocking(False)
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, connected)
+        except OSError as error:
+            logger.debug("%s: a connection was lost while it was made: %s", self.name, error)
+            connected.close()
+            self.places.leave(connection)
 
     def stop_accepting(self) -> None:
         """Takes no new connections; those there are live on."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
 
     def stop_reading(self) -> None:
         """Takes no new requests; what was asked is still answered."""
@@ -114,6 +154,9 @@ class Server:
         except RequestRefused as error:
             return request.answer(code=error.code, remark=error.remark[:LONGEST_REMARK])
         except OSError as error:
+            if error.errno in NO_DESCRIPTOR:
+                remark = "No more files can be opened now; nothing was changed, retry in a moment."
+                return request.answer(code=Answer.SYSTEM_BUSY, remark=remark)
             logger.error("%s: request %d failed: %s", self.name, request.code, error)
             return request.answer(code=Answer.SYSTEM_ERROR, remark=f"The disk failed: {error}; nothing was changed.")
         except Exception:
@@ -136,9 +179,12 @@ class Connection(asyncio.Protocol):
         self.user = ""  # whose signature its requests carry, where they must carry one
         self.is_noted = False  # whether it was logged that it asks for what it may not
         self.born_host = b"\0" * 8
+        self.is_stranger = False  # where access is controlled: until its first valid signature
         self.is_open = self.is_paused = self._is_stopped = False
         self.serialization = 0
-        self._frames = FrameBuffer(server.limits.max_frame_bytes)
+        self._frames = Incoming(server.limits.max_frame_bytes)
+        self._is_silent = self._is_reading = True
+        self._goes_on = False
         self._backlog: deque[bytes] = deque()
         self._corked: list[bytes] | None = None
         self._corked_bytes = 0
@@ -159,15 +205,38 @@ class Connection(asyncio.Protocol):
             logger.warning("%s: refusing %s, too many from there have not signed yet", server.name, self.address)
             self._transport.abort()
             return
+        write_bytes = server.limits.write_pause_bytes
+        if server.admit is not None:
+            self.is_stranger = True
+            self._frames.be_short(lambda beginning: server.vouch(decode(beginning)))
+            write_bytes = min(write_bytes, STRANGER_WRITE_BYTES)
         self.born_host = pack_host(host.partition("%")[0], port)
         self.is_open = True
         server.connections.add(self)
-        self._transport.set_write_buffer_limits(high=server.limits.write_pause_bytes)
+        server.places.has_come(self)
+        self._transport.set_write_buffer_limits(high=write_bytes)
+
+    def is_known(self) -> None:
+        """Whoever is at the other end has signed: from now on he may say more."""
+        if self.is_stranger:
+            self.is_stranger = False
+            self._frames.be_usual()
+            self._has_spoken()
+            if self._transport is not None:
+                self._transport.set_write_buffer_limits(high=self.server.limits.write_pause_bytes)
+
+    def _has_spoken(self) -> None:
+        if not self.is_stranger:
+            self._is_silent = False
+            self.server.places.has_spoken(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forgets the connection and tells those who asked to know."""
         self.is_open = False
         self._backlog.clear()
+        self._frames.drop()
+        self.server.budget.release(self)
+        self.server.places.leave(self)
         if self in self.server.connections:
             self.server.connections.discard(self)
             for callback in self.server.on_closed:
@@ -178,18 +247,43 @@ class Connection(asyncio.Protocol):
         now_ms = self.server.clock()
         self._last_read_ms = now_ms
         buffer = self._frames
-        begins = not buffer.partial_bytes
+        was_partial = buffer.is_partial
         try:
             frames = buffer.feed(data)
-            if begins or frames:
+            if not was_partial or frames:
                 self._frame_begun_ms = now_ms
-            if self._backlog:
-                self._backlog.extend(frames)
-            elif frames:
-                self._handle(frames, now_ms)
+            if was_partial or buffer.is_partial:
+                self._note_partial(has_ended=was_partial and bool(frames))
+            if frames:
+                if self._is_silent:
+                    self._has_spoken()
+                if self._backlog:
+                    self._backlog.extend(frames)
+                    self._regulate()
+                else:
+                    self._handle(frames, now_ms)
         except BadFrame as error:
-            self.close_because(str(error))
+            self.close_because(str(error), is_gentle=True)
+        except Exception as error:
+            self._end_at(error)
         self.server.after_read()
+
+    def _note_partial(self, *, has_ended: bool) -> None:
+        budget = self.server.budget
+        if has_ended:
+            budget.release(self)
+        if held_bytes := self._frames.held_bytes:
+            budget.hold(self, held_bytes)
+
+    def give_up_partial(self, reason: str) -> None:
+        """Ends the connection: what it holds of an unfinished frame is needed for others."""
+        self._frames.drop()
+        self.close_because(reason)
+
+    def make_room(self) -> None:
+        """Ends the connection: its place is needed for one that says something."""
+        logger.debug("%s: closing the connection of %s, which says nothing", self.server.name, self.address)
+        self.abort()
 
     def _handle(self, frames: list[bytes], now_ms: int) -> None:
         express = self.server.express
@@ -197,28 +291,65 @@ class Connection(asyncio.Protocol):
         try:
             for index, frame in enumerate(frames):
                 if self.is_paused or index >= MOST_FRAMES_A_TURN:
-                    self._backlog.extend(frames[index:])
-                    if not self.is_paused:
-                        asyncio.get_running_loop().call_soon(self._go_on)
+                    self._backlog.extendleft(reversed(frames[index:]))
                     return
                 if express is None or not express(self, frame, now_ms):
-                    self._handle_one(decode(frame), now_ms)
+                    self._take(frame, now_ms)
         finally:
             self._uncork()
             self._corked = None
+            if self._backlog:
+                self._regulate()
+                if not (self.is_paused or self._goes_on):
+                    self._goes_on = True
+                    asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _take(self, frame: bytes, now_ms: int) -> None:
+        try:
+            if type(frame) is Cut:
+                raise frame.refusal
+            command = decode(frame)
+        except HeaderRefused as refusal:
+            self._refuse(refusal)
+        else:
+            self._handle_one(command, now_ms)
+
+    def _refuse(self, refusal: HeaderRefused) -> None:
+        """Answers a header that is not taken; the frames after it are."""
+        if refusal.is_final or self.is_stranger:
+            raise refusal
+        level = logging.DEBUG if self.is_noted else logging.WARNING
+        self.is_noted = True
+        logger.log(level, "%s: a request of %s is refused: %s", self.server.name, self.address, refusal)
+        if refusal.opaque is not None:
+            remark = f"The request is refused: {refusal}."
+            self.send(Command(
+                Answer.INVALID_PARAMETER, remark=remark, flag=RESPONSE_FLAG, opaque=refusal.opaque,
+                serialization=refusal.serialization,
+            ))  # fmt: skip
 
     def _go_on(self) -> None:
         """The next slice of what was read: disk, answers and other clients had their turn in between."""
+        self._goes_on = False
         if self._backlog and self.is_open and not self.is_paused:
             self._handle_backlog()
             self.server.after_read()
 
     def _handle_backlog(self) -> None:
-        frames, self._backlog = list(self._backlog), deque()
+        backlog = self._backlog
+        frames = [backlog.popleft() for _ in range(min(len(backlog), MOST_FRAMES_A_TURN))]
         try:
             self._handle(frames, self.server.clock())
         except BadFrame as error:
-            self.close_because(str(error))
+            self.close_because(str(error), is_gentle=True)
+        except Exception as error:
+            self._end_at(error)
+        self._regulate()
+
+    def _end_at(self, error: Exception) -> None:
+        """The last resort of those who read frames: what was answered before is told, and no other connection ends."""
+        logger.error("%s: what %s said could not be read", self.server.name, self.address, exc_info=error)
+        self.close_because("the broker failed at it", is_gentle=True)
 
     def _handle_one(self, command: Command, now_ms: int) -> None:
         if command.is_response:
@@ -253,40 +384,52 @@ class Connection(asyncio.Protocol):
         if self.is_open and self._transport is not None:
             self._transport.write(data)
 
+    def _regulate(self) -> None:
+        """Reads on, or not, as far as what was read is handled and answers are taken."""
+        is_reading = not (self.is_paused or self._is_stopped or len(self._backlog) > MOST_WAITING_FRAMES)
+        if is_reading is not self._is_reading and self._transport is not None and self.is_open:
+            self._is_reading = is_reading
+            if is_reading:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
     def pause_writing(self) -> None:
         """The peer does not read: neither do we."""
         self.is_paused = True
-        if self._transport is not None:
-            self._transport.pause_reading()
+        self._regulate()
 
     def resume_writing(self) -> None:
         """The peer reads again: first what it asked before."""
         self.is_paused = False
-        while self._backlog and not self.is_paused:
+        if self._backlog:
             self._handle_backlog()
-        if self._transport is not None and self.is_open and not self.is_paused and not self._is_stopped:
-            self._transport.resume_reading()
+        self._regulate()
         self.server.after_read()
 
     def stop_reading(self) -> None:
         """Takes no new requests from this client."""
         self._is_stopped = True
-        if self._transport is not None:
-            self._transport.pause_reading()
+        self._regulate()
 
     def close_if_overdue(self, now_ms: int) -> None:
         """Ends this connection if a frame takes too long, or nobody speaks; silence is no news, clients come again."""
         limits = self.server.limits
-        if self._frames.partial_bytes and now_ms - self._frame_begun_ms >= limits.frame_timeout_ms:
+        if self._frames.is_partial and now_ms - self._frame_begun_ms >= limits.frame_timeout_ms:
             self.close_because(f"a frame was begun and not finished within {limits.frame_timeout_ms} ms")
         elif now_ms - self._last_read_ms >= limits.idle_timeout_ms:
             self.close_because(f"nothing was received for {limits.idle_timeout_ms} ms", logging.DEBUG)
 
-    def close_because(self, reason: str, level: int = logging.WARNING) -> None:
-        """Logs the reason and ends this connection alone."""
+    def close_because(self, reason: str, level: int = logging.WARNING, *, is_gentle: bool = False) -> None:
+        """Logs the reason and ends this connection alone; gently: what was answered before is still sent."""
         logger.log(level, "%s: closing the connection of %s: %s", self.server.name, self.address, reason)
         self._backlog.clear()
-        self.abort()
+        self._frames.drop()
+        if is_gentle:
+            self.stop_reading()
+            self.close()
+        else:
+            self.abort()
 
     def close(self) -> None:
         """Ends the connection once what was written is sent."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import socket
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +22,8 @@ from .clock import Simulation, wall_clock_ms
 from .codes import Request
 from .front import open_front
 from .limits import Limits
-from .listening import bound
+from .listening import bound, bound_pair, no_vip_channel
+from .memory import WORTH_TRIMMING_BYTES, give_back
 from .metrics import BrokerMetrics
 from .pages import Pages
 from .processors.access import AccessProcessor
@@ -29,6 +31,7 @@ from .processors.acks import AckProcessor
 from .processors.administration import Processor, administration
 from .processors.assignment import AssignmentProcessor
 from .processors.broker import BrokerProcessor
+from .processors.deletion import DeletionProcessor
 from .processors.groups import GroupProcessor
 from .processors.heartbeat import HeartbeatProcessor
 from .processors.locks import LockProcessor
@@ -48,6 +51,7 @@ from .sendreply import SendReplies
 from .server import Handler, Server
 from .simulating import Simulator
 from .state import BrokerState
+from .sweep import sweep_all
 from .tls import Certificates, TlsConfig
 from .waiting import WaitingPulls
 from .waitingpops import WaitingPops
@@ -69,7 +73,8 @@ class BrokerService:
     when the store has FAILED: the process is to end, recovery at the next start checks the end of the log. With
     `access` there is access control: only signed requests are taken. Metrics are told to who brings the
     `metrics_token`, or, if it is empty, to this machine. A `simulation` has the broker's clock simulated (clock.py);
-    `live_clock` is `clock` if it is not given.
+    `live_clock` is `clock` if it is not given. The `vip_channel` is the port two below the broker's, as at Apache
+    RocketMQ: if it is taken the broker serves without it.
     """
 
     def __init__(
@@ -88,6 +93,7 @@ class BrokerService:
         access: AccessConfig | None = None,
         tls: TlsConfig | None = None,
         metrics_token: str = "",
+        vip_channel: bool = True,
     ) -> None:
         self.config = config
         self._listen_host = listen_host
@@ -104,7 +110,10 @@ class BrokerService:
         self._gate: Gate | None = None
         self._tls = tls
         self._metrics_token = metrics_token
+        self._is_vip_served = vip_channel
+        self._vip_port: int | None = None
         self._replies = SendReplies(config.broker_name)
+        self._freed_bytes = 0
         self._servers: list[Server] = []
         self._state: BrokerState | None = None
         self._pump: Pump | None = None
@@ -134,6 +143,11 @@ class BrokerService:
         return f"{host}:{self._namesrv_port}"
 
     @property
+    def vip_port(self) -> int | None:
+        """The port of the VIP channel, which answers as the broker's; None if it is not served."""
+        return self._vip_port
+
+    @property
     def waiting_pulls(self) -> int:
         """Pulls that wait for a message now."""
         return len(self._running.waiting)
@@ -156,23 +170,21 @@ class BrokerService:
         the store cannot be opened.
         """
         certificates = None if self._tls is None else Certificates(self._tls, self._live_clock)
-        broker_socket = bound(self._listen_host, self._broker_port)
-        namesrv_socket = bound(self._listen_host, self._namesrv_port)
+        broker_socket, vip_socket, namesrv_socket = self._bind()
         try:
             if self._broker_port == 0:
                 self.config = replace(self.config, port=broker_socket.getsockname()[1])
             self._namesrv_port = namesrv_socket.getsockname()[1]
             engine = self._open()
+            try:
+                broker, namesrv = self._assemble(engine)
+            except OSError:
+                engine.close(self._clock())
+                raise
         except BaseException:
-            broker_socket.close()
-            namesrv_socket.close()
-            raise
-        try:
-            broker, namesrv = self._assemble(engine)
-        except OSError:
-            broker_socket.close()
-            namesrv_socket.close()
-            engine.close(self._clock())
+            for each in (broker_socket, vip_socket, namesrv_socket):
+                if each is not None:
+                    each.close()
             raise
         metrics = BrokerMetrics(self._running, lambda: self.servers, lambda: self.waiting_pops)
         open_front(broker, certificates, Pages(lambda: engine.health().state, metrics.text, token=self._metrics_token))
@@ -180,10 +192,36 @@ class BrokerService:
         self._tune_collector()
         await namesrv.start(namesrv_socket)
         await broker.start(broker_socket)
+        await self._start_vip(broker, vip_socket)
         self._sweep()
+        sweep_all(self._running)
         if self._simulator is not None:
             self._simulator.keep()
         logger.info("broker %s serves %s, name service %s", self.config.broker_name, self.address, self.namesrv_address)
+
+    def _bind(self) -> tuple[socket.socket, socket.socket | None, socket.socket]:
+        """The sockets of the broker, its VIP channel and the name service; raises OSError."""
+        namesrv = bound(self._listen_host, self._namesrv_port)
+        try:
+            if not self._is_vip_served:
+                return bound(self._listen_host, self._broker_port), None, namesrv
+            return *bound_pair(self._listen_host, self._broker_port, namesrv.getsockname()[1]), namesrv
+        except OSError:
+            namesrv.close()
+            raise
+
+    async def _start_vip(self, broker: Server, listening: socket.socket | None) -> None:
+        """Has the broker's door open on a second port; that another program was quicker ends nothing."""
+        if listening is None:
+            return
+        port: int = listening.getsockname()[1]
+        try:
+            await broker.start(listening)
+        except OSError as error:
+            listening.close()
+            no_vip_channel(port, error)
+        else:
+            self._vip_port = port
 
     def _open(self) -> Engine:
         files = self._files or OsFiles()
@@ -203,9 +241,9 @@ class BrokerService:
         send.instead[Request.END_TRANSACTION.to_bytes(2, "big")] = transactions.express
         processors: tuple[Processor, ...] = (
             send, PullProcessor(state), OffsetProcessor(state), HeartbeatProcessor(state), LockProcessor(state),
-            TopicProcessor(state), GroupProcessor(state), QueryProcessor(state), ScheduleProcessor(state),
-            BrokerProcessor(state), transactions, TimerProcessor(state), *administration(state),
-            pop, AckProcessor(state), AssignmentProcessor(state), ReplyProcessor(state, send),
+            TopicProcessor(state), DeletionProcessor(state), GroupProcessor(state), QueryProcessor(state),
+            ScheduleProcessor(state), BrokerProcessor(state), transactions, TimerProcessor(state),
+            *administration(state), pop, AckProcessor(state), AssignmentProcessor(state), ReplyProcessor(state, send),
         )  # fmt: skip
         handlers: dict[int, Handler] = {}
         for processor in processors:
@@ -214,7 +252,7 @@ class BrokerService:
         express = send.express if self._simulation is None else None
         broker = Server("broker", handlers, live, self._limits, express=express)
         namesrv = Server("name service", NameService(state, self._namesrv_port).handlers(), live, self._limits)
-        namesrv.times = broker.times
+        namesrv.times, namesrv.budget, namesrv.places = broker.times, broker.budget, broker.places
         if self._access is not None:
             self._gate = guard(state, self._files or OsFiles(), self._access, (broker, namesrv))
             handlers.update(AccessProcessor(self._gate.book).handlers())
@@ -261,6 +299,11 @@ class BrokerService:
         self._sweep_timer = asyncio.get_running_loop().call_later(interval_ms / 1000, self._sweep)
         for server in self._servers:
             server.sweep(self._live_clock())
+        broker = self._servers[0]
+        broker.places.recount(self._live_clock())
+        if broker.budget.freed_bytes - self._freed_bytes >= WORTH_TRIMMING_BYTES:
+            self._freed_bytes = broker.budget.freed_bytes
+            give_back()
         if self._gate is not None:
             self._gate.strangers.sweep(self._live_clock())
 

@@ -15,6 +15,7 @@ from ..engine.config import EngineConfig
 from ..engine.engine import Engine
 from ..engine.errors import StoreUnsupported
 from ..engine.store.keyvalues import OWN_PREFIX
+from .pullheader import MOST_BYTES, MOST_MESSAGES
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +63,9 @@ def _ratio(value: str) -> float:
 
 
 CHANGEABLE: Mapping[str, Setting] = {
+    "autoCreateSubscriptionGroup": Setting(
+        "auto_create_groups", _truth, lambda one: one.auto_create_groups, "true or false"
+    ),
     "autoCreateTopicEnable": Setting("auto_create_topics", _truth, lambda one: one.auto_create_topics, "true or false"),
     "defaultTopicQueueNums": Setting(
         "default_topic_queues", _whole(1, 16_384), lambda one: one.default_topic_queues, "1 to 16,384"
@@ -70,6 +74,12 @@ CHANGEABLE: Mapping[str, Setting] = {
         "disk_refuse_ratio", _ratio, lambda one: round(one.disk_refuse_ratio * 100), "1 to 99 (per cent)"
     ),
     "fileReservedTime": Setting("retention_hours", _hours, lambda one: f"{one.retention_hours:g}", "hours, above 0"),
+    "maxTransferBytesOnMessageInMemory": Setting(
+        "pull_most_bytes", _whole(1, MOST_BYTES), lambda one: one.pull_most_bytes, f"1 to {MOST_BYTES:,} bytes"
+    ),
+    "maxTransferCountOnMessageInMemory": Setting(
+        "pull_most_messages", _whole(1, MOST_MESSAGES), lambda one: one.pull_most_messages, f"1 to {MOST_MESSAGES:,}"
+    ),
     "transactionCheckInterval": Setting(
         "transaction_interval_ms", _whole(1, _LONGEST_MS), lambda one: one.transaction_interval_ms, "1 ms to 30 days"
     ),
@@ -132,7 +142,6 @@ class KeptSettings:
 def all_settings(config: EngineConfig) -> dict[str, object]:
     """Every setting that has a name in RocketMQ, as it is now."""
     return {
-        "autoCreateSubscriptionGroup": True,
         "brokerClusterName": config.cluster_name,
         "brokerIP1": config.host,
         "brokerId": config.broker_id,

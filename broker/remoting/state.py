@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from ..engine.config import EngineConfig
 from ..engine.engine import Engine
+from ..engine.store.groups import Group
 from .clientcalls import ClientCalls
 from .clients import Clients
 from .locks import QueueLocks
@@ -53,6 +54,11 @@ class BrokerState:
 
     def __post_init__(self) -> None:
         self.statistics = Statistics(self.config.cluster_name, self.started_ms)
+
+    def group(self, name: str) -> Group:
+        """The group that somebody consumes as; made if it is new, unless the setting says that only administrators
+        make groups. Raises GroupNotFound, InvalidGroupName, OSError."""
+        return self.engine.groups.find(name, may_make=self.config.auto_create_groups)
 
     @property
     def live_ms(self) -> Callable[[int], int] | None:

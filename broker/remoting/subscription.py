@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from ..engine.errors import InvalidValue
 from ..engine.filter.expression import BadExpression, Filter
 from ..engine.message import string_hash
+from ..engine.values import LONG_MAX, LONG_MIN, check_text, check_whole, tidy
 from .clients import Subscription
 from .codes import Answer
 from .errors import RequestRefused
@@ -14,6 +16,9 @@ ALL = "*"
 TAG = "TAG"
 SQL92 = "SQL92"
 _MOST_TAGS = 1000
+LONGEST_TOPIC = 255
+LONGEST_EXPRESSION = 65_536
+_LONGEST_KIND = 40
 
 
 class SubscriptionBody(msgspec.Struct, rename="camel"):
@@ -26,6 +31,11 @@ class SubscriptionBody(msgspec.Struct, rename="camel"):
     class_filter_mode: bool = False
     expression_type: str | None = TAG
 
+    def check(self) -> None:
+        """Raise InvalidValue if it cannot be kept. An expression that is not understood can, see `noted`."""
+        check_text("The topic of a subscription", self.topic, most=LONGEST_TOPIC)
+        check_whole("The field 'subVersion'", self.sub_version, LONG_MIN, LONG_MAX)
+
     def subscription(self) -> Subscription:
         """The subscription meant; refused if its expression is not understood."""
         return build_subscription(self.topic, self.sub_string or ALL, self.expression_type or TAG, self.sub_version)
@@ -36,12 +46,14 @@ class SubscriptionBody(msgspec.Struct, rename="camel"):
         try:
             return self.subscription()
         except RequestRefused as error:
-            expression, kind = self.sub_string or ALL, self.expression_type or TAG
+            expression = tidy(self.sub_string or ALL, LONGEST_EXPRESSION)
+            kind = tidy(self.expression_type or TAG, _LONGEST_KIND)
             return Subscription(self.topic, expression, kind, self.sub_version, (), (), flaw=error.remark)
 
 
 def build_subscription(topic: str, expression: str, kind: str, version: int) -> Subscription:
     """A subscription from its expression: `*`, tags joined by `||` (FilterAPI.buildSubscriptionData), or SQL92."""
+    _check_expression(expression)
     if kind == SQL92:
         return Subscription(topic, expression, SQL92, version, (), (), _filter(expression))
     if kind != TAG:
@@ -58,6 +70,14 @@ def build_subscription(topic: str, expression: str, kind: str, version: int) -> 
             f"The expression {expression[:80]!r} names no tag, or more than {_MOST_TAGS}.",
         )
     return Subscription(topic, expression, TAG, version, tuple(tags), tuple({string_hash(tag) for tag in tags}))
+
+
+def _check_expression(expression: str) -> None:
+    """What is kept of a group is told to whoever asks for it: bounded, and text."""
+    try:
+        check_text("The filter", expression, most=LONGEST_EXPRESSION, breaks=True)
+    except InvalidValue as error:
+        raise RequestRefused(Answer.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
 
 
 def _filter(expression: str) -> Filter:

@@ -1,8 +1,8 @@
 """Pops that wait for a message: by group and topic, the one that came first served first.
 
-An arrival wakes the pops of its topic, or of the topic whose retry topic it is; each looks, and when one of a group got
-nothing the others that ask for the same need not look. One timer stands at the next time-out, or at the next moment at
-which a pop is to look without an arrival: a queue that is popped in order is free again then.
+An arrival wakes the pops of its topic, or of the topic of which it may hold other tries; each looks, and when one of a
+group got nothing the others that ask for the same need not look. One timer stands at the next time-out, or at the next
+moment at which a pop is to look without an arrival: a queue that is popped in order is free again then.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import count
 
-from ..engine.pop.book import retry_topic
+from ..engine.pop.book import retry_topics
 from .server import Connection
 
 GroupTopic = tuple[str, str]
@@ -87,7 +87,7 @@ class WaitingPops:
         waiting = self._waiting.get(key)
         if waiting is None:
             waiting = self._waiting[key] = {}
-            for topic in (pop.topic, retry_topic(pop.group, pop.topic)):
+            for topic in (pop.topic, *retry_topics(pop.group, pop.topic)):
                 self._by_topic.setdefault(topic, set()).add(key)
         waiting.setdefault((pop.queue_id, pop.alike), OrderedDict())[pop] = None
         self._count += 1
@@ -148,7 +148,7 @@ class WaitingPops:
             del waiting[row]
         if not waiting:
             del self._waiting[key]
-            for topic in (pop.topic, retry_topic(pop.group, pop.topic)):
+            for topic in (pop.topic, *retry_topics(pop.group, pop.topic)):
                 keys = self._by_topic[topic]
                 keys.discard(key)
                 if not keys:

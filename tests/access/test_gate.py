@@ -70,7 +70,7 @@ async def test_a_stranger_is_not_told_whether_there_is_such_a_user(people: Peopl
     assert (wrong.code, wrong.remark) == (unknown.code, unknown.remark) == (REFUSED, "check signature failed.")
 
 
-async def test_a_signature_cannot_be_carried_to_another_request(people: People) -> None:
+async def test_a_signature_is_of_these_fields_this_body_and_this_user(people: People) -> None:
     alice = await people.normal("alice", ORDERS)
     assert (await alice.send("order-a", b"one")).code == 0
     signed = Signer("alice", "alice-secret").sign(send_ext("order-a"), b"one")
@@ -78,6 +78,18 @@ async def test_a_signature_cannot_be_carried_to_another_request(people: People) 
     assert (await thief.ask(Request.SEND_MESSAGE_V2, signed | {"b": "order-b"}, b"one")).code == REFUSED
     assert (await thief.ask(Request.SEND_MESSAGE_V2, signed, b"two")).code == REFUSED
     assert (await thief.ask(Request.SEND_MESSAGE_V2, signed | {"AccessKey": "root"}, b"one")).code == REFUSED
+
+
+async def test_a_signature_says_neither_which_request_it_is_of_nor_when(people: People) -> None:
+    """RocketMQ's protocol: who hears it can say it again, as a deletion too. TLS alone keeps it from being heard."""
+    alice = await people.normal("alice", policy("Topic:order*", "All"))
+    assert (await alice.send("order-a", b"one")).code == 0
+    thief = people.nobody()
+    again = Signer("alice", "alice-secret").sign(send_ext("order-a"), b"one")
+    assert [(await thief.ask(Request.SEND_MESSAGE_V2, again, b"one")).code for _ in range(2)] == [0, 0]
+    asked = Signer("alice", "alice-secret").sign({"topic": "order-a"}, b"")
+    assert (await thief.ask(Request.GET_TOPIC_STATS_INFO, asked)).code == 0
+    assert (await thief.ask(Request.DELETE_TOPIC_IN_BROKER, asked)).code == 0
 
 
 async def test_a_user_does_what_the_policies_say_and_no_more(people: People) -> None:
@@ -254,3 +266,15 @@ async def test_a_request_that_is_handed_on_to_a_client_carries_nobody_s_signatur
     question = await asyncio.wait_for(heard.get(), 10)
     assert set(question.ext) & {"AccessKey", "Signature", "SecurityToken"} == set()
     asking.cancel()
+
+
+async def test_who_may_not_see_a_group_makes_none_by_asking_for_it(service: BrokerService, people: People) -> None:
+    reader = await people.normal("reader", *READER)
+    ask = Request.GET_SUBSCRIPTIONGROUP_CONFIG
+    await people.root.create_topic("order-a")
+    assert await codes(
+        reader.ask(ask, {"group": "others"}), reader.ask(Request.PULL_MESSAGE, pull_ext("others", "order-a"))
+    ) == [REFUSED, REFUSED]
+    assert service.engine.groups.get("others") is None
+    assert await codes(reader.ask(Request.PULL_MESSAGE, pull_ext("billing", "order-a"))) == [Answer.PULL_NOT_FOUND]
+    assert service.engine.groups.get("billing") is not None

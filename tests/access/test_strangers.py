@@ -8,11 +8,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from broker.engine.config import EngineConfig
+from broker.remoting.access.signature import ACCESS_KEY, SIGNATURE, content, sign
 from broker.remoting.access.strangers import Strangers
 from broker.remoting.codec import Command, encode
-from broker.remoting.codes import Request
+from broker.remoting.codes import PROTOCOL_VERSION, Request
 from broker.remoting.service import BrokerService
 from tests.access.clients import ACCESS, ROOT, People
+from tests.remoting.peer import send_ext
 from tests.remoting.stranger import stranger_at
 from tests.remoting.test_server import Clock
 from tests.remoting.transacting import until
@@ -69,3 +71,50 @@ async def test_strangers_of_one_address_do_not_take_all_places(service: BrokerSe
     late = people.signed(*ROOT)
     assert (await late.send("a")).code == 0
     assert len(strangers(service)) == 0
+
+
+def signed_send(name: str, secret: str, body: bytes, topic: str = "big") -> bytes:
+    """A send as its client's very first frame."""
+    ext = send_ext(topic, "UNIQ_KEY\x01A\x02") | {ACCESS_KEY: name}
+    ext[SIGNATURE] = sign(secret.encode(), content(ext, body, PROTOCOL_VERSION)).decode()
+    return encode(Command(Request.SEND_MESSAGE_V2, ext, body, opaque=5))
+
+
+async def test_a_long_message_may_be_the_first_that_a_client_says(service: BrokerService) -> None:
+    async with stranger_at(service.address) as producer:
+        for _ in range(2):
+            await producer.say(signed_send(*ROOT, b"x" * (3 << 20)))
+            answer = await producer.hear()
+            assert answer is not None
+            assert answer.code == 0, answer.remark
+
+
+@pytest.mark.parametrize("size", [100_000, 3 << 20])
+async def test_what_nobody_has_signed_is_refused_without_being_held(service: BrokerService, size: int) -> None:
+    budget = service.servers[0].budget
+    async with stranger_at(service.address) as wrong:
+        frame = signed_send("mallory", "guessed", b"x" * size)
+        await wrong.say(frame[:-10])
+        await until(lambda: len(service.servers[0].connections) == 1)
+        assert budget.held_bytes < 100_000
+        await wrong.say(frame[-10:])
+        answer = await wrong.hear()
+        assert answer is not None
+        assert (answer.code, answer.opaque) == (16, 5)
+    assert budget.held_bytes == 0
+
+
+@pytest.mark.parametrize("door", ["address", "namesrv_address"])
+async def test_a_long_frame_without_a_signature_closes_its_connection_at_once(
+    service: BrokerService, people: People, door: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with stranger_at(getattr(service, door)) as rude:
+        await rude.say(encode(Command(Request.SEND_MESSAGE_V2, send_ext("T"), b"x" * (15 << 20)))[:70_000])
+        assert await rude.is_closed()
+    assert "a long frame without a signature" in caplog.text
+    async with stranger_at(getattr(service, door)) as rude:
+        header = (15 << 20) - 4
+        await rude.say((15 << 20).to_bytes(4, "big") + (header | 1 << 24).to_bytes(4, "big"))
+        assert await rude.is_closed()
+    assert "before the first valid signature" in caplog.text
+    assert (await people.root.send("a")).code == 0

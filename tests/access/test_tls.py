@@ -7,6 +7,7 @@ import shutil
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -243,6 +244,7 @@ async def test_the_python_clients_speak_tls_with_both_doors(config: EngineConfig
 
 
 async def test_a_large_pull_comes_whole_over_tls(config: EngineConfig, papers: Papers) -> None:
+    config = replace(config, pull_most_bytes=4 << 20)
     service = BrokerService(config, broker_port=0, namesrv_port=0, tls=papers.config)
     await service.start()
     client = RemotingClient(secure=Security(tls=Tls(ca_file=papers.ca_file)).of_host)

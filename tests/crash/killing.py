@@ -9,6 +9,7 @@ import sys
 import threading
 from collections import Counter
 from pathlib import Path
+from resource import RLIMIT_NOFILE, setrlimit
 from time import monotonic, time
 
 from broker.client import ClientError, Producer, SendResult
@@ -26,7 +27,8 @@ PATIENCE_S = 30.0
 class BrokerProcess:
     """`python -m broker.remoting` on a directory, on free ports."""
 
-    def __init__(self, root: Path, *arguments: str) -> None:
+    def __init__(self, root: Path, *arguments: str, descriptors: int | None = None) -> None:
+        """``descriptors``: soft and hard limit of open files of the process."""
         sizes = [word for name, size in SIZES.items() for word in (f"--{name.replace('_', '-')}", str(size))]
         command = [sys.executable, "-m", "broker.remoting", "--root", str(root), "--port", "0", "--namesrv-port", "0"]
         self.log = root.parent / "broker.log"
@@ -38,6 +40,9 @@ class BrokerProcess:
                 stderr=log,
                 text=True,
                 cwd=Path(__file__).parents[2],
+                preexec_fn=None
+                if descriptors is None
+                else lambda: setrlimit(RLIMIT_NOFILE, (descriptors, descriptors)),
             )
         assert self.process.stdout is not None
         self.greeting = self.process.stdout.readline()

@@ -105,7 +105,11 @@ def test_with_access_control_it_listens_for_everyone_and_takes_only_what_is_sign
     assert [line for line in worker.output if "CRITICAL" in line and "ESCAPEMENT_BROKER_ADVERTISE" in line]
     place.settings["ESCAPEMENT_BROKER_ADVERTISE"] = "127.0.0.1"
     worker = hire(place, *ENGINE)
-    worker.await_line("without TLS")
+    assert worker.wait() != 0
+    assert [line for line in worker.output if "CRITICAL" in line and "ESCAPEMENT_PLAINTEXT=1" in line]
+    place.settings["ESCAPEMENT_PLAINTEXT"] = "1"
+    worker = hire(place, *ENGINE)
+    worker.await_line("said again at any time")
     worker.await_line("ready.")
     with pytest.raises(ClientError):
         send(place, b"unsigned")

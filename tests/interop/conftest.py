@@ -13,6 +13,7 @@ import pytest
 import redis
 
 from broker.redisson import Codec, DelayedQueue
+from tests import speed
 from tests.interop.golang import GoProducer, GoProgram
 from tests.interop.programs import JavaConsumer, JavaProducer, Program
 from tests.interop.redis_servers import RedisServer
@@ -24,10 +25,12 @@ ServerFactory = Callable[..., Server]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything in this directory needs Java, Maven, Go or Apache RocketMQ."""
+    """Everything in this directory needs Java, Maven, Go or Apache RocketMQ; the gate runs the core of it."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.interop)
+            if speed.is_core(item.path):
+                item.add_marker(pytest.mark.core)
 
 
 @pytest.fixture(scope="session")

@@ -203,7 +203,7 @@ class EscapementServer:
     def __init__(self, root: Path, work: Path, shape: StoreShape) -> None:
         self.root, self.work, self.shape = root, work, shape
         self._namesrv_port = free_ports(1)
-        self._broker_port = free_ports(1)
+        self._broker_port = free_ports(1, below=2)
         self._child: Child | None = None
 
     @property

@@ -164,6 +164,29 @@ def test_popping_in_order(popper: JavaPopper, send: Callable[..., None]) -> None
     assert popper.ack(left) == "OK"
 
 
+def test_in_order_the_next_pop_begins_at_the_first_that_is_not_acknowledged(
+    popper: JavaPopper, send: Callable[..., None]
+) -> None:
+    send("0", "1", "2", "3")
+    held = popper.pop(3, order=True, invisible_ms=60_000, attempt="a1", poll_ms=3_000)
+    assert [event["body"] for event in held] == ["0", "1", "2"]
+    assert popper.ack(held[0]) == "OK"
+    popper.change(held[1], 3_000)
+    assert popper.ack(held[2]) == "OK"
+    assert popper.pop(3, order=True, attempt="a2") == [], "the queue is blocked"
+    again = popper.pop(3, order=True, invisible_ms=60_000, attempt="a2", poll_ms=15_000)
+    assert [(event["body"], event["reconsumeTimes"]) for event in again] == [("1", 1), ("2", 1), ("3", 0)]
+    same = popper.pop(3, order=True, invisible_ms=60_000, attempt="a2")
+    assert [(event["body"], event["reconsumeTimes"]) for event in same] == [("1", 1), ("2", 1), ("3", 0)]
+    popper.ack(held[1])
+    assert popper.pop(3, order=True, attempt="a3") == [], "a handle of an older pop ends nothing"
+    send("4")
+    assert popper.ack_many([same[2], same[0]]) == "OK"
+    assert popper.pop(3, order=True, attempt="a3") == []
+    assert popper.ack(same[1]) == "OK"
+    assert bodies(popper.pop(order=True, invisible_ms=2_000, poll_ms=9_000)) == ["4"]
+
+
 def test_a_notification(popper: JavaPopper, send: Callable[..., None]) -> None:
     send("first")
     assert popper.has_messages(3_000)

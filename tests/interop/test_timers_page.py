@@ -140,3 +140,30 @@ def test_moving_is_refused_there(mirror: Mirror, producer: Producer, operator: C
     assert Operation.objects.get().results == {"refused": 1}
     assert "this broker does not know the request" in words(operator.get(address).content)
     assert waiting("stays") == ["stays"]
+
+
+def test_deleting_a_topic_says_what_is_not_known_and_what_cannot_be_cancelled(
+    apache: Server, mirror: Mirror, producer: Producer, operator: Client
+) -> None:
+    name = f"{TOPIC}Deleted"
+    with Admin(apache.namesrv) as admin:
+        admin.create_topic(name, queues=1)
+        producer.send(name, "x", delay_ms=60 * MINUTE_MS)
+        assert wait_until(lambda: any(each.topic == name for each in admin.timer_metrics()))
+    drafted = operator.post("/settings/draft/", {"kind": "topics.delete", "name": name})
+    assert drafted.status_code == 303
+    address = str(drafted.headers["Location"])
+    page = words(operator.get(address).content)
+    assert "Waits for it 1 1 timer" in page
+    assert "This broker does not tell what else waits for it" in page
+    assert "Cancel all of it" not in page
+    for pending, said in (("", "Say what is to become"), ("cancel", "This broker cannot cancel")):
+        refused = operator.post(
+            address + "confirm/", {"reason": "because", "typed": name, "pending": pending}
+        )  # fmt: skip
+        assert refused.status_code == 422
+        assert said in words(refused.content)
+    kept = operator.post(address + "confirm/", {"reason": "because", "typed": name, "pending": "keep"})
+    assert kept.status_code == 303, words(kept.content)
+    assert Operation.objects.get(pk=address.split("/")[2]).results == {"deleted": 1}
+    assert "kept: nothing that was counted" in words(operator.get(address).content)

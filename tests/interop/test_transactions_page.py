@@ -192,7 +192,7 @@ async def resumed_by_rest(server: Server, name: str, token: str) -> list[object]
     application = create_application(server.namesrv)
     headers = {"authorization": f"Bearer {token}"}
     async with httpx.AsyncClient(
-        transport=httpx.ASGITransport(application), base_url="http://test", headers=headers
+        transport=httpx.ASGITransport(application), base_url="http://testserver", headers=headers
     ) as api:
         shown = await api.get(f"/api/v1/transactions/{name}")
         answer = await api.post(f"/api/v1/transactions/{name}:resume", json={"reason": "by REST"})
@@ -209,7 +209,7 @@ async def test_rest_sends_and_decides_halves_there(patient: Server, admin: Admin
     application = create_application(patient.namesrv)
     transport = httpx.ASGITransport(application)
     headers = {"authorization": f"Bearer {token}"}
-    async with httpx.AsyncClient(transport=transport, base_url="http://test", headers=headers) as api:
+    async with httpx.AsyncClient(transport=transport, base_url="http://testserver", headers=headers) as api:
         half = {"topic": TOPIC, "message": {"body": "by REST"}, "producer_group": "shop"}
         taken = (await api.post("/api/v1/transactions", json=half)).json()
         decided = await api.post(f"/api/v1/transactions/{taken['id']}:commit")

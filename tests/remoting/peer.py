@@ -9,7 +9,7 @@ from typing import Any
 from broker.engine.message import Message, decode
 from broker.remoting.client import RemotingClient
 from broker.remoting.codec import Command
-from broker.remoting.codes import Request
+from broker.remoting.codes import Answer, Request
 
 BORN_MS = 1_795_249_116_470
 
@@ -75,6 +75,13 @@ class Peer:
     async def pull(self, topic: str, offset: int = 0, group: str = "G", **changes: str) -> Command:
         """Pulls queue 0."""
         return await self.ask(Request.PULL_MESSAGE, pull_ext(group, topic, offset, **changes), timeout_ms=20_000)
+
+    async def everything(self, topic: str) -> list[Message]:
+        """All of queue 0, pull by pull."""
+        found: list[Message] = []
+        while (answer := await self.pull(topic, len(found))).code == Answer.SUCCESS:
+            found += records(answer.body)
+        return found
 
     async def heartbeat(self, client_id: str, group: str, **subscription: Any) -> Command:
         """Registers a consumer."""

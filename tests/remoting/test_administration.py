@@ -108,7 +108,7 @@ async def test_a_group_is_made_described_and_deleted(service: BrokerService, pee
     ok(await peer.ask(Request.DELETE_SUBSCRIPTIONGROUP, {"groupName": "G", "removeOffset": "true"}))
     assert service.engine.groups.get("G") is None
     assert service.engine.offsets.get("G", "T", 0) is None
-    missing = await peer.ask(Request.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "G"})
+    missing = await peer.ask(Request.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "G", "escLook": "true"})
     assert missing.code == Answer.SUBSCRIPTION_GROUP_NOT_EXIST
 
 

@@ -89,8 +89,8 @@ BAD_SENDS = {
     "topic that climbs": ({"b": "../../etc"}, Answer.MESSAGE_ILLEGAL),
     "topic not UTF-8": ({"b": "\udcff\udcfe"}, Answer.INVALID_PARAMETER),
     "topic of the broker": ({"b": "SCHEDULE_TOPIC_XXXX"}, Answer.NO_PERMISSION),
-    "queue negative": ({"e": "-1"}, Answer.MESSAGE_ILLEGAL),
-    "queue that is not there": ({"e": "4"}, Answer.MESSAGE_ILLEGAL),
+    "queue that is not there": ({"e": "4"}, Answer.INVALID_PARAMETER),
+    "queue below an int": ({"e": "-2147483649"}, Answer.INVALID_PARAMETER),
     "queue beyond an int": ({"e": "2147483648"}, Answer.INVALID_PARAMETER),
     "queue that is no number": ({"e": "zero"}, Answer.INVALID_PARAMETER),
     "born time that is no number": ({"g": "now"}, Answer.INVALID_PARAMETER),
@@ -166,7 +166,7 @@ BAD_REQUESTS = {
         {"topic": "SCHEDULE_TOPIC_XXXX", "readQueueNums": "1", "writeQueueNums": "1"}, b""),
     "message at a negative position": (Request.VIEW_MESSAGE_BY_ID, {"offset": "-5"}, b""),
     "message beyond the log": (Request.VIEW_MESSAGE_BY_ID, {"offset": "123456789"}, b""),
-    "message given back by nobody": (Request.CONSUMER_SEND_MSG_BACK, {"group": "nobody", "offset": "0"}, b""),
+    "message given back by nobody": (Request.CONSUMER_SEND_MSG_BACK, {"group": "no body", "offset": "0"}, b""),
 }  # fmt: skip
 
 

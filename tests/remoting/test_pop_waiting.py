@@ -32,6 +32,23 @@ async def test_a_pop_waits_for_a_message(service: BrokerService, json_peer: Peer
     await wait_for(service, 0)
 
 
+@pytest.mark.parametrize("poll_ms", ["0", "-1", "-30000", str(-(1 << 63))])
+async def test_a_poll_time_of_nothing_or_less_never_waits(
+    service: BrokerService, json_peer: Peer, popper: Popper, poll_ms: str
+) -> None:
+    ext = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "-1", "pollTime": poll_ms, "bornTime": "0"}
+    nothing = await popper.pop(pollTime=poll_ms)
+    assert (nothing.code, nothing.remark) == (Answer.POLLING_TIMEOUT, "NO_MESSAGE_IN_QUEUE")
+    told = await json_peer.ask(Request.NOTIFICATION, ext)
+    assert (told.code, told.ext) == (Answer.SUCCESS, {"hasMsg": "false", "pollingFull": "false"})
+    assert service.waiting_pops == 0
+    await json_peer.send(TOPIC, b"there")
+    assert (await json_peer.ask(Request.NOTIFICATION, ext)).ext == {"hasMsg": "true", "pollingFull": "false"}
+    assert bodies(await popper.pop(pollTime=poll_ms, order="true")) == [b"there"]
+    blocked = await popper.pop(pollTime=poll_ms, order="true")
+    assert blocked.code == Answer.POLLING_TIMEOUT, "a blocked queue is not waited for"
+
+
 async def test_who_came_first_is_served_first_and_one_message_wakes_one(
     service: BrokerService, json_peer: Peer, popper: Popper
 ) -> None:

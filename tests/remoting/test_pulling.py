@@ -137,9 +137,8 @@ async def test_a_pull_of_what_may_not_be_read_is_refused(peer: Peer) -> None:
 
 async def test_a_pull_commits_the_offset_of_a_known_group(service: BrokerService, peer: Peer) -> None:
     await peer.send("T")
-    await peer.pull("T", sysFlag="5", commitOffset="1")
-    assert service.engine.offsets.get("G", "T", 0) is None
-    await peer.heartbeat("c1", "G")
+    await peer.pull("T", group="TOOLS_CONSUMER", sysFlag="5", commitOffset="1")
+    assert service.engine.offsets.get("TOOLS_CONSUMER", "T", 0) is None
     await peer.pull("T", sysFlag="5", commitOffset="1")
     assert service.engine.offsets.get("G", "T", 0) == 1
 
@@ -208,3 +207,21 @@ async def test_delayed_messages_wake_their_consumers_when_due_and_not_before(
     (message,) = records((await pull).body)
     assert message.body == b"later"
     assert 0 <= message.store_ms - due_ms < 500
+
+
+async def test_a_pull_gives_at_most_32_messages_and_256_kb_until_the_settings_say_more(peer: Peer) -> None:
+    for _ in range(2):
+        for number in range(20):
+            await peer.send("many", b"%d" % number)
+    for _ in range(4):
+        await peer.send("large", b"x" * 100_000)
+    for asked, given in (("10", 10), ("32", 32), ("33", 32), ("1024", 32)):
+        answer = await peer.pull("many", maxMsgNums=asked)
+        assert (len(bodies(answer)), answer.ext["nextBeginOffset"]) == (given, str(given))
+    assert len(bodies(await peer.pull("many", 32, maxMsgNums="1024"))) == 8
+    assert len(bodies(await peer.pull("large", maxMsgBytes=str(4 << 20)))) == 2
+    assert len(bodies(await peer.pull("large", maxMsgBytes="1"))) == 1
+    settings = b"maxTransferCountOnMessageInMemory=36\nmaxTransferBytesOnMessageInMemory=400000"
+    assert (await peer.ask(Request.UPDATE_BROKER_CONFIG, body=settings)).code == Answer.SUCCESS
+    assert len(bodies(await peer.pull("many", maxMsgNums="1024"))) == 36
+    assert len(bodies(await peer.pull("large", maxMsgBytes=str(4 << 20)))) == 3

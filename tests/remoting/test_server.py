@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker.remoting.codec import Command, encode
+from broker.remoting.codec import BINARY, Command, encode
 from broker.remoting.limits import Limits
 from broker.remoting.server import Connection, Server
 from tests.remoting.stranger import Stranger, stranger_at
@@ -33,13 +33,19 @@ class Doorman:
     def __init__(self) -> None:
         self.clock = Clock()
         self.asked = 0
+        self.longest_backlog = 0
         self.closed: list[str] = []
         self.server = Server("door", {ECHO: self._echo, LARGE: self._large}, self.clock, Limits())
+        self.server.after_read = self._measure
         self.server.on_closed.append(lambda connection: self.closed.append(connection.address))
         listening = socket.create_server(("127.0.0.1", 0))
         listening.setblocking(False)
         self.address = f"127.0.0.1:{listening.getsockname()[1]}"
         self.listening = listening
+
+    def _measure(self) -> None:
+        backlogs = [len(connection._backlog) for connection in self.server.connections]
+        self.longest_backlog = max([self.longest_backlog, *backlogs])
 
     def _echo(self, _: Connection, request: Command) -> Command:
         self.asked += 1
@@ -149,3 +155,12 @@ async def test_a_fault_in_one_handler_is_answered_and_the_connection_lives() -> 
             assert (answer.code, answer.opaque) == (1, opaque)
     server.stop_accepting()
     server.abort_connections()
+
+
+async def test_no_more_is_read_than_is_handled_however_small_it_is(door: Doorman) -> None:
+    wanted = 60_000
+    async with stranger_at(door.address) as hasty:
+        await hasty.say(encode(Command(ECHO, flag=2, serialization=BINARY)) * wanted)
+        await greet(hasty)
+    assert door.asked == wanted + 1
+    assert door.longest_backlog < 20_000, "one read and a little more"

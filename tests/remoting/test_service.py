@@ -53,7 +53,7 @@ async def test_what_was_answered_is_there_after_a_restart(
         answers = await asyncio.gather(*(peer.send("T", b"%d" % n, UNIQUE) for n in range(100)))
         assert {answer.code for answer in answers} == {Answer.SUCCESS}
     async with served(broker_of(config)) as peer:
-        stored = records((await peer.pull("T", maxMsgNums="1000")).body)
+        stored = await peer.everything("T")
         assert sorted(int(message.body) for message in stored) == list(range(100))
 
 
@@ -72,7 +72,7 @@ async def test_sends_under_way_when_the_broker_stops_are_answered_truthfully(con
     assert {type(answer) for answer in answers} <= {Command, ConnectionLost, ConnectFailed}
     assert {answer.code for answer in answers if isinstance(answer, Command)} == {Answer.SUCCESS}
     async with served(broker_of(config)) as peer:
-        stored = {int(message.body) for message in records((await peer.pull("T", maxMsgNums="1000")).body)}
+        stored = {int(message.body) for message in await peer.everything("T")}
         assert set(kept) <= stored
 
 

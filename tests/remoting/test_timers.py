@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from broker.client import AsyncProducer, BrokerRefused
 from broker.remoting.codec import Command
 from broker.remoting.codes import Answer, Request
 from broker.remoting.recall import RecallHandle, read_handle
+from broker.remoting.service import BrokerService
 from tests.remoting.peer import Peer, records
 
 HOUR_MS = 3_600_000
@@ -102,6 +104,7 @@ async def test_a_recall_takes_its_victim_and_says_what_it_did(peer: Peer) -> Non
     handle = (await send_timer(peer)).ext["recallHandle"]
     answers = [await recall(peer, handle) for _ in range(2)]
     assert [(answer.code, answer.ext["msgId"]) for answer in answers] == [(0, unique()[9:-1])] * 2
+    assert [answer.ext["escOutcome"] for answer in answers] == ["cancelled", "already_cancelled"]
     assert (await listed(peer))["items"] == []
     assert (await asked(peer, Request.GET_TIMER_STATUS))["cancelledTotal"] == 1
 
@@ -111,15 +114,70 @@ async def test_recalls_that_cannot_be_are_refused_with_604(peer: Peer) -> None:
     await send_timer(peer, 1, topic="Other")
     wrong = [
         "nonsense", "",
+        str(RecallHandle("T", "broker-a", now_ms() - 1_000, "0" * 32)),
+        str(RecallHandle("T", "broker-a", now_ms() + 3_654 * 24 * HOUR_MS, "0" * 32)),
         str(RecallHandle("T", "broker-b", handle.timestamp_ms, handle.unique_key)),
         str(RecallHandle("Other", "broker-a", handle.timestamp_ms, handle.unique_key)),
-        str(RecallHandle("T", "broker-a", handle.timestamp_ms, "0" * 32)),
-        str(RecallHandle("T", "broker-a", 5, handle.unique_key)),
     ]  # fmt: skip
     codes = [(await recall(peer, text)).code for text in wrong]
     assert codes == [Answer.ILLEGAL_OPERATION] * len(wrong)
     assert (await recall(peer, str(handle), "Missing")).code == Answer.TOPIC_NOT_EXIST
     assert len((await listed(peer))["items"]) == 2
+
+
+async def test_a_recall_of_what_does_not_wait_succeeds_and_says_so(service: BrokerService, peer: Peer) -> None:
+    await send_timer(peer, 1, topic="Other")
+    await peer.create_topic("T")
+    for moment_ms in (now_ms() + 60_000, now_ms() + 3_652 * 24 * HOUR_MS):
+        for _ in range(2):
+            answer = await recall(peer, str(RecallHandle("T", "broker-a", moment_ms, unique(1)[9:-1])))
+            assert (answer.code, answer.ext["msgId"]) == (Answer.SUCCESS, unique(1)[9:-1])
+            assert answer.ext["escOutcome"] == "unknown"
+    assert [item["topic"] for item in (await listed(peer))["items"]] == ["Other"]
+    assert service.engine.queue_bounds("rmq_sys_wheel_timer", 0) == (0, 2)
+
+
+async def test_what_was_recalled_before_it_came_never_comes_out(service: BrokerService, peer: Peer) -> None:
+    await peer.create_topic("T")
+    at_ms = now_ms() + 700
+    handle = str(RecallHandle("T", "broker-a", at_ms, unique()[9:-1]))
+    assert (await recall(peer, handle)).code == Answer.SUCCESS
+    answer = await send_timer(peer, at_ms=at_ms)
+    assert (answer.code, "recallHandle" in answer.ext) == (Answer.SUCCESS, True)
+    await send_timer(peer, 1, at_ms=at_ms + 1)
+    pulled = await peer.pull("T", sysFlag="6", suspendTimeoutMillis="15000")
+    assert [message.unique_key for message in records(pulled.body)] == [unique(1)[9:-1]]
+
+
+async def test_a_recall_takes_a_message_wherever_its_handle_says_it_was(peer: Peer) -> None:
+    answer = await send_timer(peer)
+    key = read_handle(answer.ext["recallHandle"]).unique_key
+    for moment_ms in (now_ms() + 60_000, 5):
+        recalled = await recall(peer, str(RecallHandle("T", "broker-a", moment_ms, key)))
+        assert (recalled.code, recalled.ext["escOutcome"]) == (
+            (Answer.SUCCESS, "cancelled") if moment_ms > 5 else (Answer.ILLEGAL_OPERATION, "already_cancelled")
+        )
+    assert (await listed(peer))["items"] == []
+
+
+async def test_a_recall_of_what_was_delivered_says_so(peer: Peer) -> None:
+    answer = await send_timer(peer)
+    position = int(answer.ext["msgId"][-16:], 16)
+    steered = await asked(peer, Request.STEER_TIMERS, action="deliver_now", targets=[{"position": position}])
+    assert steered["results"][0]["outcome"] == "delivered_now"
+    recalled = await recall(peer, answer.ext["recallHandle"])
+    assert (recalled.code, recalled.ext["escOutcome"]) == (Answer.SUCCESS, "already_delivered")
+
+
+async def test_this_projects_own_producer_is_told_definitely(service: BrokerService, peer: Peer) -> None:
+    handle = (await send_timer(peer)).ext["recallHandle"]
+    unknown = str(RecallHandle("T", "broker-a", now_ms() + 60_000, "0" * 32))
+    async with AsyncProducer("g", service.namesrv_address) as producer:
+        for _ in range(2):
+            assert await producer.recall("T", handle) == unique()[9:-1]
+        with pytest.raises(BrokerRefused, match="nothing of this id waits") as caught:
+            await producer.recall("T", unknown)
+    assert caught.value.code == Answer.ILLEGAL_OPERATION
 
 
 async def test_checkpoint_and_metrics_have_rocketmqs_form(peer: Peer) -> None:

@@ -91,6 +91,7 @@ FIELDS: dict[int, tuple[Field, ...]] = {
     353: (_group("group", _UPDATE), _topic("topic", _UPDATE)),
     354: _GET_TOPIC,
     361: _SUB_BOTH,
+    Request.GET_TOPIC_WAITING: _GET_TOPIC,
     370: (_topic("topic", _PUB),),
     200050: _SUB_BOTH,
     200051: _SUB_BOTH,

@@ -25,6 +25,7 @@ def guard(state: BrokerState, files: Files, config: AccessConfig, servers: Itera
     for server in doors:
         server.check = gate.check
         server.admit = gate.strangers.admit
+        server.vouch = gate.vouch
         server.on_closed.append(gate.strangers.forget)
         server.express = None  # the short way knows no signatures
     state.may_send = gate.may_send

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from ..codec import Command
 from ..codes import Answer
-from ..errors import RequestRefused
+from ..errors import BadFrame, RequestRefused
 from ..server import Connection
 from .book import AccessBook
 from .demands import Demands
@@ -57,6 +57,16 @@ class Gate:
             logger.log(level, "refused request %d of %s: %s", request.code, connection.address, refusal)
             raise
 
+    def vouch(self, request: Command) -> bool:
+        """Tell whether a long request of one who has not signed yet, of which only the header is there, names a user
+        that is. Raises BadFrame if it carries no signature: it need not be read to be refused."""
+        name = request.ext.get(ACCESS_KEY)
+        if not name or not request.ext.get(SIGNATURE):
+            raise BadFrame("a long frame without a signature")
+        user = self.book.user(name)
+        # if there is none, he is told when all has come, as one whose signature is wrong
+        return user is not None and user.is_enabled
+
     def _user(self, connection: Connection, request: Command) -> User:
         ext = request.ext
         name = ext.get(ACCESS_KEY)
@@ -73,6 +83,7 @@ class Gate:
             raise RequestRefused(Answer.NO_PERMISSION, f"User:{name} is disabled.")
         if connection.user != name:
             connection.user = name
+            connection.is_known()
             self.strangers.forget(connection)
         for field in (ACCESS_KEY, SIGNATURE, SECURITY_TOKEN):
             ext.pop(field, None)  # some requests are handed on to other clients

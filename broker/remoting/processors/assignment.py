@@ -90,7 +90,7 @@ class AssignmentProcessor:
             raise TopicNotFound(body.topic)
         if body.mode not in (PULL, POP) or not -1 <= body.pop_share_queue_num <= INT_MAX:
             raise RequestRefused(Answer.INVALID_PARAMETER, f"The mode is {PULL} or {POP}, not {body.mode[:20]!r}.")
-        self._engine.groups.ensure(body.consumer_group)
+        self._state.group(body.consumer_group)
         mode = RequestMode(body.mode, body.pop_share_queue_num)
         self._engine.pops.modes.put(body.consumer_group, body.topic, mode)
         return request.answer()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
 from ...engine.errors import GroupNotFound
-from ...engine.store.groups import Group, check_group_name
+from ...engine.store.groups import FIELDS, Group
 from ..codec import Command
 from ..codes import Answer, Request
 from ..errors import RequestRefused
@@ -71,10 +71,12 @@ class GroupProcessor:
         return request.answer()
 
     def _one(self, _: Connection, request: Command) -> Command:
+        """A group that is not there is made, as by Apache RocketMQ; not for who only looks (`escLook`)."""
         name = text(request.ext, "group")
-        group = self._engine.groups.get(name)
-        if group is None:
-            raise GroupNotFound(name)
+        if truth(request.ext, "escLook"):
+            group = self._engine.groups.find(name, may_make=False)
+        else:
+            group = self._state.group(name)
         return request.answer(body=json_body(group.to_json()))
 
     def _all(self, _: Connection, request: Command) -> Command:
@@ -102,9 +104,35 @@ class GroupProcessor:
 
 
 def _group(value: dict[str, Any]) -> Group:
-    try:
-        group = Group.from_json(value)
-    except (KeyError, ValueError, TypeError, OverflowError, AttributeError) as error:
-        raise RequestRefused(Answer.INVALID_PARAMETER, f"The group cannot be read: {error!r}") from None
-    check_group_name(group.name)
-    return group
+    """The group that an administrator means; numbers and truths may stand there as text, as Java allows."""
+    kinds: dict[type, Callable[[str, object], object]] = {str: _name, int: _whole, bool: _truth}
+    read = {name: kinds[kind](name, value[name]) for name, kind in FIELDS if value.get(name) is not None}
+    if "groupName" not in read:
+        raise RequestRefused(Answer.INVALID_PARAMETER, "The group has no field 'groupName'.")
+    return Group.from_json({**value, **read})
+
+
+def _name(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise _unreadable(name, "text")
+    return value
+
+
+def _whole(name: str, value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if not isinstance(value, str):
+        raise _unreadable(name, "a whole number")
+    return whole({name: value}, name)
+
+
+def _truth(name: str, value: object) -> bool:
+    if isinstance(value, str):
+        value = {"true": True, "false": False}.get(value.lower())
+    if not isinstance(value, bool):
+        raise _unreadable(name, "true or false")
+    return value
+
+
+def _unreadable(name: str, kind: str) -> RequestRefused:
+    return RequestRefused(Answer.INVALID_PARAMETER, f"The field {name!r} of the group is not {kind}.")

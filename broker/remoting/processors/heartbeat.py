@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from ...engine.store.topics import RETRY_PREFIX
-from ..clients import ConsumerGroup, Member
+from ...engine.store.groups import Group, check_group_name, is_of_tools
+from ...engine.store.topics import MOST_QUEUES, RETRY_PREFIX, Topic, check_topic_name
+from ...engine.values import check_text, tidy
+from ..clients import LONGEST_CLIENT_ID, ConsumerGroup, Member, language_of
 from ..codec import Command
 from ..codes import Answer, Request
 from ..errors import RequestRefused
@@ -19,6 +21,14 @@ from ..subscription import SubscriptionBody, subscription_body
 
 MOST_GROUPS = 1000
 """Groups that one heartbeat may name."""
+
+MOST_SUBSCRIPTIONS = 10_000
+"""Topics that one heartbeat may subscribe to."""
+
+LONGEST_PRODUCER_GROUP = 255
+"""Its characters are not asked for: producers that are not Java's are free in that."""
+
+_LONGEST_WORD = 64
 
 DETAILS = "escDetails"
 """Field of 203 and 328, "true": the answer has what only Escapement tells, too."""
@@ -79,27 +89,62 @@ class HeartbeatProcessor:
 
     def _heartbeat(self, connection: Connection, request: Command) -> Command:
         beat = body_as(HeartbeatBody, request.body)
-        if len(beat.producers) + len(beat.consumers) > MOST_GROUPS:
-            raise RequestRefused(Answer.INVALID_PARAMETER, f"A heartbeat may name {MOST_GROUPS} groups.")
-        member = Member(connection, beat.client_id, request.language, request.version, self._state.clock())
+        self._check(beat)
+        language = language_of(request.language)
+        member = Member(connection, beat.client_id, language, request.version, self._state.clock())
+        groups = self._groups(beat.consumers)
         for consumer in beat.consumers:
-            self._consumer(member, consumer, keep_subscriptions=beat.is_without_subscriptions)
+            group = groups.get(consumer.group_name)
+            if group is not None:
+                self._consumer(member, consumer, group, keep_subscriptions=beat.is_without_subscriptions)
         for producer in beat.producers:
             self._clients.add_producer(producer.group_name, member)
         # IS_SUB_CHANGE keeps clients from leaving their subscriptions out of the next heartbeat.
         return request.answer({"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"})
 
-    def _consumer(self, member: Member, consumer: ConsumerBody, *, keep_subscriptions: bool) -> None:
+    def _check(self, beat: HeartbeatBody) -> None:
+        """Refuse what cannot be kept, before anything of it is."""
+        if len(beat.producers) + len(beat.consumers) > MOST_GROUPS:
+            raise RequestRefused(Answer.INVALID_PARAMETER, f"A heartbeat may name {MOST_GROUPS} groups.")
+        if sum(len(consumer.subscription_data_set) for consumer in beat.consumers) > MOST_SUBSCRIPTIONS:
+            remark = f"A heartbeat may subscribe to {MOST_SUBSCRIPTIONS:,} topics."
+            raise RequestRefused(Answer.INVALID_PARAMETER, remark)
+        check_text("The client id", beat.client_id, most=LONGEST_CLIENT_ID)
+        for producer in beat.producers:
+            check_text("The producer group", producer.group_name, most=LONGEST_PRODUCER_GROUP)
+        for consumer in beat.consumers:
+            check_group_name(consumer.group_name)
+            check_topic_name(RETRY_PREFIX + consumer.group_name)
+            for subscription in consumer.subscription_data_set:
+                subscription.check()
+
+    def _groups(self, consumers: Iterable[ConsumerBody]) -> dict[str, Group]:
+        """The groups and their retry topics, made if need be: all with two saves. Where only administrators make
+        groups, those that are not there are left out."""
         engine = self._state.engine
-        group = engine.groups.ensure(consumer.group_name)
-        engine.topics.ensure(RETRY_PREFIX + group.name, max(group.retry_queues, 1))
+        known = {consumer.group_name: engine.groups.get(consumer.group_name) for consumer in consumers}
+        if not self._state.config.auto_create_groups:
+            known = {name: group for name, group in known.items() if group is not None or is_of_tools(name)}
+        elif missing := [Group(name) for name, group in known.items() if group is None]:
+            engine.groups.put_many(missing)
+        groups = {name: engine.groups.get(name) or Group(name) for name in known}
+        retry = {RETRY_PREFIX + name: min(max(group.retry_queues, 1), MOST_QUEUES) for name, group in groups.items()}
+        if new := [Topic(name, count, count) for name, count in retry.items() if engine.topics.get(name) is None]:
+            engine.topics.put_many(new)
+        return groups
+
+    def _consumer(self, member: Member, consumer: ConsumerBody, group: Group, *, keep_subscriptions: bool) -> None:
         known = self._clients.consumers(group.name)
         if keep_subscriptions:
             subscriptions = list(known.subscriptions.values()) if known is not None else []
         else:
             subscriptions = [body.noted() for body in consumer.subscription_data_set]
+        kind, model, where = (
+            tidy(word, _LONGEST_WORD)
+            for word in (consumer.consume_type, consumer.message_model, consumer.consume_from_where)
+        )
         self._clients.add_consumer(
-            ConsumerGroup(group.name, consumer.consume_type, consumer.message_model, consumer.consume_from_where),
+            ConsumerGroup(group.name, kind, model, where),
             member,
             subscriptions,
             notify=group.notify_consumer_ids_changed,

@@ -32,10 +32,7 @@ class KeyValueProcessor:
     def _put(self, _: Connection, request: Command) -> Command:
         namespace, key, value = (text(request.ext, name) for name in ("namespace", "key", "value"))
         _refuse_own(namespace)
-        try:
-            self._values.put(namespace, key, value)
-        except ValueError as error:
-            raise RequestRefused(Answer.INVALID_PARAMETER, str(error)) from None
+        self._values.put(namespace, key, value)
         return request.answer()
 
     def _get(self, _: Connection, request: Command) -> Command:

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from ...engine.store.groups import check_group_name
+from ...engine.values import check_text
+from ..clients import LONGEST_CLIENT_ID
 from ..codec import Command
 from ..codes import Request
 from ..fields import body_as
@@ -47,6 +50,8 @@ class LockProcessor:
 
     def _lock(self, _: Connection, request: Command) -> Command:
         body = body_as(LockBody, request.body)
+        check_group_name(body.consumer_group)
+        check_text("The client id", body.client_id, most=LONGEST_CLIENT_ID)
         queues = [queue for queue in body.queues(self._broker_name) if self._exists(*queue)]
         granted = self._state.locks.lock(body.consumer_group, body.client_id, queues, self._state.live_clock())
         held = [message_queue(self._broker_name, topic, queue_id) for topic, queue_id in granted]

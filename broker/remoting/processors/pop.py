@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ...engine.errors import EngineError, TopicNotFound, TopicNotReadable
 from ...engine.pop.service import Pops
 from ...engine.pop.taking import Popped, Taken, Wanted
-from ...engine.store.topics import READ, Topic
+from ...engine.store.topics import READ, RETRY_PREFIX, Topic
 from ..codec import Command
 from ..codes import Answer, Request
 from ..errors import RequestRefused
@@ -69,7 +69,7 @@ class PopProcessor:
                 Answer.INVALID_PARAMETER,
                 f"queueId[{queue_id}] is illegal, topic {topic.name!r} has {topic.read_queues} queues.",
             )
-        known = self._engine.groups.ensure(group)
+        known = self._state.group(group)
         if not known.consume_enable or self._engine.groups.is_forbidden(group, topic.name):
             raise RequestRefused(Answer.NO_PERMISSION, f"subscription group no permission, {group}")
         return group, topic, max(queue_id, -1)
@@ -81,6 +81,11 @@ class PopProcessor:
         if not topic.permission & READ:
             raise TopicNotReadable(name)
         return topic
+
+    def _is_given_back(self, group: str) -> bool:
+        """True if what is given back to a group (36) is for those who pop: no consumer of it is there that pulls it."""
+        consumers = self._state.clients.consumers(group)
+        return consumers is None or RETRY_PREFIX + group not in consumers.subscriptions
 
     def _asked(self, ext: Mapping[str, str]) -> _Asked:
         count = whole(ext, "maxMsgNums", low=1, high=INT_MAX)
@@ -99,8 +104,9 @@ class PopProcessor:
             from_end=whole(ext, "initMode", 0, low=0, high=INT_MAX) == 1,
             in_order=truth(ext, "order"),
             attempt=ext.get("attemptId") or "",
+            given_back=self._is_given_back(group),
         )
-        return _Asked(wanted, topic.read_queues, whole(ext, "pollTime", 0, low=0))
+        return _Asked(wanted, topic.read_queues, _poll_ms(ext))
 
     def _pop(self, connection: Connection, request: Command) -> Command | None:
         self._engine.check_open()
@@ -223,15 +229,15 @@ class PopProcessor:
         group, topic, queue_id = self._place(ext)
         wanted = Wanted(
             group, topic.name, queue_id, 1, MOST_BYTES, 0, in_order=truth(ext, "order"),
-            attempt=ext.get("attemptId") or "",
+            attempt=ext.get("attemptId") or "", given_back=self._is_given_back(group),
         )  # fmt: skip
-        poll_ms = whole(ext, "pollTime", 0, low=0)
-        has_messages, again_ms = self._pops.taker.has_messages(wanted, topic.read_queues, self._state.clock())
+        poll_ms = _poll_ms(ext)
+        has_messages, again_ms = self._pops.has_messages(wanted, topic.read_queues, self._state.clock())
         if has_messages or not poll_ms or self.waiting.is_full:
             return _notified(request, has_messages, is_full=not has_messages and poll_ms > 0)
 
         def look(is_last: bool) -> tuple[bool, int | None]:
-            found, later_ms = self._pops.taker.has_messages(wanted, topic.read_queues, self._state.clock())
+            found, later_ms = self._pops.has_messages(wanted, topic.read_queues, self._state.clock())
             if found or is_last:
                 connection.send(_notified(request, found))
             return found or is_last, later_ms
@@ -246,6 +252,11 @@ class PopProcessor:
         """How many pops of a group wait at a queue, or at any (-1)."""
         group, topic, queue_id = self._place(request.ext)
         return request.answer({"pollingNum": str(self.waiting.count(group, topic.name, queue_id))})
+
+
+def _poll_ms(ext: Mapping[str, str]) -> int:
+    """How long a request waits for a message; 0, or less, is not at all, as in RocketMQ."""
+    return max(whole(ext, "pollTime", 0), 0)
 
 
 def _notified(request: Command, has_messages: bool, *, is_full: bool = False) -> Command:

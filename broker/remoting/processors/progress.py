@@ -64,11 +64,13 @@ class ProgressProcessor:
         for queue_id in range(known.read_queues if known is not None else 0):
             offset = committed.get(queue_id, 0)
             last_ms = self._engine.store_ms(topic, queue_id, offset - 1) if offset > 0 else None
+            given_out = self._engine.pops.given_out_to(group, topic, queue_id)
             progress = {
                 "brokerOffset": self._engine.queue_bounds(topic, queue_id)[1],
                 "consumerOffset": offset,
                 "lastTimestamp": last_ms or 0,
-                "pullOffset": offset,
+                # beyond it if some of what was popped is not over yet
+                "pullOffset": max(offset, given_out or 0),
             }
             yield message_queue(self._broker_name, topic, queue_id), progress
 

@@ -57,15 +57,22 @@ class PullProcessor:
         committed = whole(ext, "commitOffset", -1)
         if wanted.commits and committed >= 0 and self._engine.groups.get(group) is not None:
             self._engine.offsets.commit(group, topic, queue_id, committed)
-        pulled = self._engine.pull(topic, queue_id, offset, wanted.most_messages, wanted.most_bytes, selection)
+        pulled = self._look(wanted, offset, selection)
         if self._may_wait(pulled, offset, wanted.suspend_ms):
             self._hold(connection, request, wanted, selection, pulled.next_offset)
             return None
         return self._answer(request, wanted, pulled, offset)
 
+    def _look(self, wanted: PullHeader, offset: int, selection: Selection) -> Pulled:
+        """What the queue has from an offset on: as much as is asked for, and one pull may be answered with."""
+        config = self._state.config
+        return self._engine.pull(
+            wanted.topic, wanted.queue_id, offset, min(wanted.most_messages, config.pull_most_messages),
+            min(wanted.most_bytes, config.pull_most_bytes), selection,
+        )  # fmt: skip
+
     def _check_group(self, name: str, topic: str) -> None:
-        group = self._engine.groups.get(name)
-        if group is not None and not group.consume_enable:
+        if not self._state.group(name).consume_enable:
             raise RequestRefused(Answer.NO_PERMISSION, f"subscription group no permission, {name}")
         if self._engine.groups.is_forbidden(name, topic):
             raise RequestRefused(Answer.NO_PERMISSION, f"the consumer group[{name}] is forbidden for topic[{topic}]")
@@ -125,9 +132,7 @@ class PullProcessor:
         if connection.is_paused and not is_last:
             return False
         try:
-            pulled = self._engine.pull(
-                wanted.topic, wanted.queue_id, pull.offset, wanted.most_messages, wanted.most_bytes, selection
-            )
+            pulled = self._look(wanted, pull.offset, selection)
         except (EngineError, OSError) as error:
             code = refusal_code(error) if isinstance(error, EngineError) else Answer.SYSTEM_ERROR
             connection.send(request.answer(code=code, remark=str(error)))

@@ -73,7 +73,7 @@ class ResetProcessor:
         state = self._state
         is_consumed = state.clients.consumers(group) is not None
         for queue_id, offset in offsets.items():
-            self._engine.offsets.commit(group, topic, queue_id, offset)
+            self._engine.offsets.reset(group, topic, queue_id, offset)
             if is_consumed:
                 state.resets.set(group, (topic, queue_id), offset)
         if is_consumed:

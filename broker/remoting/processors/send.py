@@ -120,7 +120,8 @@ class SendProcessor:
         topics, config = self._engine.topics, self._state.config
         if topics.get(header.topic) is not None:
             return
-        if header.topic.startswith(RETRY_PREFIX) and self._engine.groups.get(header.topic[len(RETRY_PREFIX) :]):
+        if header.topic.startswith(RETRY_PREFIX):
+            self._state.group(header.topic[len(RETRY_PREFIX) :])
             topics.ensure(header.topic, 1)
         elif config.auto_create_topics:
             topics.ensure(
@@ -181,9 +182,7 @@ class SendProcessor:
     def _send_back(self, connection: Connection, request: Command) -> Command | None:
         ext = request.ext
         name = text(ext, "group")
-        group = self._engine.groups.get(name)
-        if group is None:
-            raise RequestRefused(Answer.SUBSCRIPTION_GROUP_NOT_EXIST, f"Consumer group {name!r} does not exist.")
+        group = self._state.group(name)
         most = whole(ext, "maxReconsumeTimes", -1, low=-1, high=INT_MAX)
         self._engine.send_back(
             whole(ext, "offset", low=0),

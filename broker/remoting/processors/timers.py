@@ -15,7 +15,7 @@ from ..codes import Answer, Request
 from ..errors import RequestRefused
 from ..fields import text
 from ..jsonbody import json_body
-from ..recall import BadHandle, RecallHandle, handle_of, read_handle
+from ..recall import OUTCOME, BadHandle, RecallHandle, handle_of, read_handle
 from ..sendreply import REGION
 from ..server import Connection, Handler
 from ..state import BrokerState
@@ -63,8 +63,15 @@ class TimerProcessor:
             raise _illegal("recall failed, topic not match")
         if handle.broker != self._state.config.broker_name:
             raise _illegal("recall failed, broker service not available")
+        now_ms, moment_ms = self._state.clock(), handle.timestamp_ms
         awaited = _Awaited(connection, request, lambda results: _recalled(request, results[0]))
-        awaited.add(self._do("cancel", _target_of(handle), None, "", awaited))
+        outcome = self._engine.recall_timer(topic, handle.unique_key, moment_ms, now_ms=now_ms, owner=awaited)
+        ahead = 0 < moment_ms - now_ms < self._state.config.timer_max_delay_ms
+        if outcome.outcome != "cancelled" and not ahead:
+            remark = f"recall failed, timestamp invalid: the message is {_WORDS[outcome.outcome]}"
+            return request.answer({OUTCOME: outcome.outcome}, code=Answer.ILLEGAL_OPERATION, remark=remark)
+        outcome.unique_key = handle.unique_key
+        awaited.add(outcome)
         awaited.complete()
         return None
 
@@ -226,15 +233,14 @@ class _Awaited:
 
 
 def _recalled(request: Command, outcome: Outcome) -> Command:
-    if outcome.outcome in ("cancelled", "already_cancelled"):
-        return request.answer({"msgId": outcome.unique_key or "", "MSG_REGION": REGION})
-    remark = f"recall failed, the message is {_WORDS[outcome.outcome]}"
-    return request.answer(code=Answer.ILLEGAL_OPERATION, remark=remark)
+    """As Apache RocketMQ answers whether there was a message or not, but for our own field."""
+    return request.answer({"msgId": outcome.unique_key or "", "MSG_REGION": REGION, OUTCOME: outcome.outcome})
 
 
 _WORDS = {
     "unknown": "not known to wait",
     "already_delivered": "delivered already",
+    "already_cancelled": "taken back already",
     "refused": "not to be had now, try again",
 }
 

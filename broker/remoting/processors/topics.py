@@ -1,4 +1,4 @@
-"""Topics and what is in them: 17, 18, 215, 21, 351, 202, 300, 305."""
+"""Topics and what is in them: 17, 18, 21, 351, 202, 300, 305."""
 
 from __future__ import annotations
 
@@ -11,15 +11,11 @@ from ...engine.store.topics import SYSTEM_TOPICS, Topic
 from ..codec import Command
 from ..codes import Answer, Request
 from ..errors import RequestRefused
-from ..fields import INT_MAX, body_as, text, truth, whole
+from ..fields import body_as, text, truth, whole
 from ..jsonbody import json_body, message_queue, table_with_object_keys
 from ..server import Connection, Handler
 from ..state import BrokerState
 from ..statistics import TOPIC_PUT_NUMS
-
-MOST_QUEUES = 16_384
-"""Queues that a topic may be given: requests about a topic name each of them."""
-
 
 MOST_TOPICS_AT_ONCE = 10_000
 
@@ -55,7 +51,6 @@ class TopicProcessor:
         return {
             Request.UPDATE_AND_CREATE_TOPIC: self._put,
             Request.UPDATE_AND_CREATE_TOPIC_LIST: self._put_list,
-            Request.DELETE_TOPIC_IN_BROKER: self._delete,
             Request.GET_ALL_TOPIC_CONFIG: self._all,
             Request.GET_TOPIC_CONFIG: self._one,
             Request.GET_TOPIC_STATS_INFO: self._stats,
@@ -90,10 +85,6 @@ class TopicProcessor:
 
     def _meant(self, body: TopicBody, attribute_changes: str) -> Topic:
         """The topic as it shall be; refused if it may not be so."""
-        _check_range("readQueueNums", body.read_queue_nums, 1, MOST_QUEUES)
-        _check_range("writeQueueNums", body.write_queue_nums, 1, MOST_QUEUES)
-        _check_range("perm", body.perm, 0, 7)
-        _check_range("topicSysFlag", body.topic_sys_flag, 0, INT_MAX)
         known = self._engine.topics.get(body.topic_name)
         topic = Topic(
             name=body.topic_name,
@@ -113,18 +104,6 @@ class TopicProcessor:
         changed = [topic for topic in topics if topic != self._engine.topics.get(topic.name)]
         if changed:
             self._engine.topics.put_many(changed)
-
-    def _delete(self, _: Connection, request: Command) -> Command:
-        """Deleting what is not there succeeds: tools delete the retry topics of a group whether it has any or not."""
-        name = text(request.ext, "topic")
-        topic = self._engine.topics.get(name)
-        if topic is None:
-            return request.answer()
-        if topic.is_system:
-            raise RequestRefused(Answer.INVALID_PARAMETER, f"The topic[{name}] is conflict with system topic.")
-        self._engine.delete_topic(name)
-        self._state.statistics.forget_topic(name)
-        return request.answer()
 
     def _topic(self, request: Command) -> Topic:
         name = text(request.ext, "topic")
@@ -169,11 +148,6 @@ class TopicProcessor:
 
     def _system_topics(self, _: Connection, request: Command) -> Command:
         return request.answer(body=json_body({"topicList": sorted(SYSTEM_TOPICS)}))
-
-
-def _check_range(name: str, value: int, low: int, high: int) -> None:
-    if not low <= value <= high:
-        raise RequestRefused(Answer.INVALID_PARAMETER, f"The field {name!r} is {value}; allowed are {low} to {high}.")
 
 
 def changed_attributes(known: Mapping[str, str], changes: str) -> dict[str, str]:

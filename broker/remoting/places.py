@@ -1,0 +1,125 @@
+"""How many connections all doors of a broker have together, by the descriptors that its process may open.
+
+    descriptors allowed = what else is open + kept for the store + places of connections
+
+Where no place is free, the connection that has been silent longest since it came makes room for the next one; where all
+have spoken, the next one is closed as soon as it comes.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import resource
+from typing import Protocol
+
+logger = logging.getLogger(__name__)
+
+MOST_DESCRIPTORS = 65_536
+"""As many descriptors are asked for at the start, if the hard limit allows so many."""
+
+RESERVED_DESCRIPTORS = 256
+"""Kept for the store: segments, queues that are read, checkpoints. Of a small limit it is a quarter."""
+
+LEAST_PLACES = 8
+"""So many connections are taken in any case."""
+
+RECOUNT_INTERVAL_MS = 30_000
+"""How often it is counted what else is open: the store opens a file for each new segment of its log."""
+
+
+def raise_descriptor_limit() -> int:
+    """Let this process open as many files and connections as it may (RLIMIT_NOFILE); how many that is."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (ValueError, OSError) as error:
+            logger.warning("the limit of open files stays %d: %s", soft, error)
+    return descriptor_limit()
+
+
+def descriptor_limit() -> int:
+    """How many descriptors this process may have open now."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+
+
+def open_descriptors() -> int:
+    """How many descriptors this process has open now."""
+    return len(os.listdir("/proc/self/fd")) - 1
+
+
+class Guest(Protocol):
+    """A connection, as its place sees it."""
+
+    def make_room(self) -> None:
+        """Ends the connection: its place is needed."""
+
+
+class Places:
+    """The places of all connections of one broker; `most` is set by `recount`."""
+
+    def __init__(self) -> None:
+        self.most = LEAST_PLACES
+        self.refused_total = 0
+        self._taken: set[Guest] = set()
+        self._silent: dict[Guest, None] = {}
+        self._is_told = False
+        self._counted_ms = 0
+        self.recount(0)
+
+    @property
+    def taken(self) -> int:
+        """Connections there are."""
+        return len(self._taken)
+
+    def recount(self, now_ms: int) -> None:
+        """Says anew how many places there are, if it is time to."""
+        if self._counted_ms and self._counted_ms <= now_ms < self._counted_ms + RECOUNT_INTERVAL_MS:
+            return
+        self._counted_ms = now_ms
+        limit = descriptor_limit()
+        others = open_descriptors() - len(self._taken)
+        self.most = max(limit - others - min(RESERVED_DESCRIPTORS, limit // 4), LEAST_PLACES)
+        if len(self._taken) < self.most * 9 // 10:
+            self._is_told = False
+
+    def enter(self, guest: Guest) -> bool:
+        """Gives a new connection a place; False if there is none."""
+        if len(self._taken) >= self.most and not self.make_room():
+            self.refused_total += 1
+            if not self._is_told:
+                self._is_told = True
+                logger.error(
+                    "%d connections are there, all have spoken, more cannot be (limit of open files: %d): further ones "
+                    "are refused (said once, until a tenth of the places is free)",
+                    len(self._taken), descriptor_limit(),
+                )  # fmt: skip
+            return False
+        self._taken.add(guest)
+        return True
+
+    def make_room(self) -> bool:
+        """Ends the connection that has been silent longest since it came; False if all have spoken."""
+        guest = next(iter(self._silent), None)
+        if guest is None:
+            return False
+        self.leave(guest)
+        guest.make_room()
+        return True
+
+    def has_come(self, guest: Guest) -> None:
+        """Notes that a connection is there which has not spoken yet."""
+        if guest in self._taken:
+            self._silent[guest] = None
+
+    def has_spoken(self, guest: Guest) -> None:
+        """Notes that a connection is in use."""
+        self._silent.pop(guest, None)
+
+    def leave(self, guest: Guest) -> None:
+        """Gives a place back; twice is fine."""
+        self._taken.discard(guest)
+        self._silent.pop(guest, None)
