@@ -13,6 +13,7 @@ from .errors import (
     ClientClosed,
     ClientError,
     InvalidArgument,
+    NoBroker,
     NoSuchQueue,
     NotHeld,
     NotSupported,
@@ -22,6 +23,7 @@ from .errors import (
     TimerLimit,
     TimerPast,
     TimerTooFar,
+    UsedAfterFork,
 )
 from .lite_pull import LitePullConsumer
 from .lite_pull_async import AsyncLitePullConsumer
@@ -61,6 +63,7 @@ __all__ = [
     "LitePullConsumer",
     "Message",
     "MessageQueue",
+    "NoBroker",
     "NoSuchQueue",
     "NotHeld",
     "NotSupported",
@@ -84,6 +87,7 @@ __all__ = [
     "TransactionListener",
     "TransactionProducer",
     "TransactionResult",
+    "UsedAfterFork",
     "prepare",
     "read_receipt",
 ]

@@ -8,9 +8,9 @@ from typing import Any, Unpack
 from .accessasking import UserAccess
 from .asking import AsyncAdmin
 from .clientasking import ConnectedClient, RunningInfo
-from .closing import Closing
 from .credentials import Access
 from .eventloop import event_loop_thread
+from .faces import Face
 from .timers import (
     Action,
     SteeredAll,
@@ -48,15 +48,16 @@ from .types import (
     TopicConfig,
     TopicStats,
 )
+from .waiting import Pending, TopicWaiting
 
 _run = event_loop_thread.run
 
 
-class Admin(Closing):
+class Admin(Face[AsyncAdmin]):
     """Asks brokers about topics, groups, queues, delay levels and messages; see AsyncAdmin for each answer."""
 
     def __init__(self, namesrv: str = "127.0.0.1:9876", broker: str | None = None, **access: Unpack[Access]) -> None:
-        self._core = AsyncAdmin(namesrv, broker, **access)
+        super().__init__(lambda: AsyncAdmin(namesrv, broker, **access))
 
     def brokers(self) -> tuple[Broker, ...]:
         """The masters, by name."""
@@ -291,10 +292,16 @@ class Admin(Closing):
         """Delete the group on every broker, with how far it has read."""
         _run(self._core.delete_group(name))
 
-    def delete_topic(self, name: str) -> None:
-        """Delete the topic on its brokers and in the name server."""
-        _run(self._core.delete_topic(name))
+    def topic_waiting(self, name: str) -> TopicWaiting:
+        """Return how many timers, delayed messages and halves wait for a topic."""
+        return _run(self._core.topic_waiting(name))
+
+    def delete_topic(self, name: str, pending: Pending | None = None) -> TopicWaiting | None:
+        """Delete the topic on its brokers and in the name server; ``pending`` says what becomes of that which waits
+        for it, and a topic for which something waits is not deleted without. Return what waited, if that is told."""
+        return _run(self._core.delete_topic(name, pending))
 
     def close(self) -> None:
         """End the connections; idempotent."""
         _run(self._core.close())
+        self._is_closed = True

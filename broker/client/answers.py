@@ -175,6 +175,7 @@ def consume_stats(group: str, several: list[Fields]) -> ConsumeStats:
             number(about.get("brokerOffset")),
             number(about.get("consumerOffset")),
             number(about.get("lastTimestamp")),
+            number(about.get("pullOffset")),
         )
         for answer in several
         for queue, about in _by_queue(answer.get("offsetTable"))

@@ -39,6 +39,7 @@ from .types import (
     TopicConfig,
     TopicStats,
 )
+from .waiting import Pending, TopicWaiting
 
 #: The group in whose name queues are looked at (RocketMQ's tools use the same).
 TOOLS_GROUP = "TOOLS_CONSUMER"
@@ -260,13 +261,34 @@ class AsyncAdmin(
             await self._session.ask(broker.address, Request.UPDATE_AND_CREATE_TOPIC, ext)
         self._session.forget_route(name)
 
-    async def delete_topic(self, name: str) -> None:
-        """Delete the topic on every broker, then in the name server."""
-        names.check_writable_topic(name)
+    async def topic_waiting(self, name: str) -> TopicWaiting:
+        """Return what waits for a topic on all brokers. Raises BrokerRefused where a broker cannot say (Apache's)."""
+        found = TopicWaiting()
         for broker in await self._chosen():
-            await self._session.ask(broker.address, Request.DELETE_TOPIC_IN_BROKER, {"topic": name})
+            answer = await self._session.ask(broker.address, Request.GET_TOPIC_WAITING, {"topic": name})
+            try:
+                found += msgspec.json.decode(answer.body, type=TopicWaiting)
+            except msgspec.DecodeError as error:
+                raise BadAnswer(f"The count cannot be read: {error}") from None
+        return found
+
+    async def delete_topic(self, name: str, pending: Pending | None = None) -> TopicWaiting | None:
+        """Delete the topic on every broker, then in the name server; return what waited for it, None where that is not
+        told (Apache RocketMQ's brokers).
+
+        ``pending``: what is to become of that which waits for it (timers, delayed messages, halves); with None a
+        broker of this project refuses (BrokerRefused) to delete a topic for which something waits.
+        """
+        names.check_writable_topic(name)
+        ext = {"topic": name} if pending is None else {"topic": name, "escPending": pending}
+        told = []
+        for broker in await self._chosen():
+            answer = await self._session.ask(broker.address, Request.DELETE_TOPIC_IN_BROKER, ext)
+            told.append(TopicWaiting.of_fields(answer.ext))
         await self._session.ask_name_server(Request.DELETE_TOPIC_IN_NAMESRV, {"topic": name})
         self._session.forget_route(name)
+        known = [each for each in told if each is not None]
+        return sum(known, TopicWaiting()) if len(known) == len(told) else None
 
     async def address_of(self, broker: str) -> str:
         """The address of a broker by its name; raises BrokerRefused if the name server does not list it."""

@@ -7,22 +7,6 @@ from types import TracebackType
 from typing import Self
 
 
-class Closing(ABC):
-    """For a client with `close`."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    @abstractmethod
-    def close(self) -> None:
-        """Let go of connections; twice is fine."""
-
-
 class AsyncClosing(ABC):
     """For a client with `async close`."""
 

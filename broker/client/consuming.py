@@ -10,7 +10,7 @@ from . import names
 from .calling import Handler as Handler
 from .calling import Handlers
 from .credentials import Access
-from .errors import ClientError, InvalidArgument
+from .errors import ClientClosed, ClientError, InvalidArgument
 from .flow import Flow, UnorderedFlow
 from .membership import Membership
 from .orderly import SUSPEND_MS, OrderlyFlow
@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 COMMIT_S = 5.0
 DEFAULT_HANDLERS = 8
+#: Less than the 30 s after which Kubernetes kills what it has asked to end.
+DRAIN_S = 25.0
 MAX_RECONSUME_TIMES = 16
 SUSPEND_BOUNDS_MS = 10, 30_000
 """As the official client has them."""
@@ -42,9 +44,10 @@ class AsyncConsumer:
     def __init__(
         self, group: str, namesrv: str = "127.0.0.1:9876", *, from_where: Literal["first", "last"] = "last",
         handlers: int = DEFAULT_HANDLERS, orderly: bool = False, max_reconsume_times: int | None = None,
-        suspend_ms: int = SUSPEND_MS, trace: bool | str = False, **access: Unpack[Access],
+        suspend_ms: int = SUSPEND_MS, trace: bool | str = False, drain_timeout_s: float = DRAIN_S,
+        **access: Unpack[Access],
     ) -> None:  # fmt: skip
-        """See Consumer for `orderly` and what belongs to it, and for `trace`."""
+        """See Consumer for `orderly` and what belongs to it, for `trace` and `drain_timeout_s`."""
         names.check_group(group)
         if from_where not in ("first", "last"):
             raise InvalidArgument(f"from_where {from_where!r} is not valid: 'first' or 'last'.", field="from_where")
@@ -72,6 +75,8 @@ class AsyncConsumer:
         SelfTelling(self._session, group, self._now, attempt=self._handlers.attempt, is_orderly=orderly)
         self._readers: dict[MessageQueue, QueueReader] = {}
         self._committing: asyncio.Task[None] | None = None
+        self._drain_timeout_s = drain_timeout_s
+        self._has_started = False
         self._stopping = False
 
     @property
@@ -89,14 +94,33 @@ class AsyncConsumer:
         return Consuming(self._properties, self._membership.subscriptions, held, self._handlers.activity)
 
     def subscribe(self, topic: str, expression: str, handler: Handler) -> None:
-        """Have `handler` called for the messages of `topic` with one of the tags; before start."""
+        """Have `handler` called for the messages of `topic` with one of the tags; before start, and once a topic."""
+        if self._stopping:
+            raise ClientClosed
+        if self._has_started:
+            raise InvalidArgument(
+                f"This consumer has started; subscribe {topic} before that, or with another consumer.", field="topic"
+            )
+        if any(each.topic == topic for each in self._handlers.subscriptions):
+            raise InvalidArgument(
+                f"Topic {topic} is subscribed already: a message of a group goes to one handler.", field="topic"
+            )
         self._handlers.add(subscription(topic, expression), handler)
 
     async def start(self) -> None:
-        """Join the group and begin; returns after the first share of queues is known, if brokers can be reached."""
+        """Join the group and begin; returns after the first share of queues is known, if brokers can be reached.
+
+        Nothing if it has started. Raises ClientClosed after `stop`, UsedAfterFork, InvalidArgument without handlers.
+        """
+        if self._stopping:
+            raise ClientClosed
+        self._session.check_open()
+        if self._has_started:
+            return
         wanted = self._handlers.subscriptions
         if not wanted:
             raise InvalidArgument("Nothing is subscribed; call subscribe before start.", field="topic")
+        self._has_started = True
         self._handlers.start()
         self._membership.subscribe([*wanted, subscription(f"%RETRY%{self.group}", ALL)])
         self._flow.start()
@@ -136,8 +160,11 @@ class AsyncConsumer:
             except ClientError as error:
                 logger.info("offset of %s for %s not committed: %s", reader.queue, self.group, error)
 
-    async def stop(self, drain_timeout_s: float = 10.0) -> None:
-        """Pull no more, let handlers that have begun finish, commit, leave the group; idempotent."""
+    async def stop(self, drain_timeout_s: float | None = None) -> None:
+        """Pull no more, let handlers that have begun finish, commit, leave the group; idempotent.
+
+        `drain_timeout_s`: how long handlers are waited for, if not as long as the consumer says.
+        """
         if self._stopping:
             return
         self._stopping = True
@@ -146,7 +173,7 @@ class AsyncConsumer:
             self._committing.cancel()
             await asyncio.gather(self._committing, return_exceptions=True)
         await asyncio.gather(*(reader.stop() for reader in self._readers.values()))
-        await self._flow.drain(drain_timeout_s)
+        await self._flow.drain(self._drain_timeout_s if drain_timeout_s is None else drain_timeout_s)
         if self._traces is not None:
             await self._traces.close()
         await self._commit(confirmed=True)

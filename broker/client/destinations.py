@@ -10,7 +10,7 @@ from itertools import cycle
 
 from ..engine.message import string_hash
 from ..remoting.codec import encode_fields
-from .errors import BrokerRefused, NoSuchQueue, RouteNotFound
+from .errors import BrokerRefused, ClientError, NoBroker, NoSuchQueue, RouteNotFound
 from .outgoing import Outgoing
 from .session import ROUTE_AGE_S, Session
 from .types import MessageQueue, Route, RouteQueues
@@ -106,6 +106,14 @@ def _destination(group: str, queue: MessageQueue, address: str) -> Destination:
     return Destination(queue, address, plain, encode_fields(after), half)
 
 
+async def _unknown(session: Session, topic: str) -> RouteNotFound:
+    """What is wrong with a topic that has no route: there is none, or there is no broker that could tell."""
+    try:
+        return RouteNotFound(topic) if await session.masters() else NoBroker(topic)
+    except ClientError:
+        return RouteNotFound(topic)
+
+
 async def find_destinations(session: Session, group: str, topic: str) -> Destinations:
     """The queues of `topic` now, or of the template topic if it does not exist yet; raises RouteNotFound."""
     try:
@@ -115,7 +123,7 @@ async def find_destinations(session: Session, group: str, topic: str) -> Destina
     try:
         template = await session.route(TEMPLATE_TOPIC)
     except RouteNotFound:
-        raise RouteNotFound(topic) from None
+        raise await _unknown(session, topic) from None
     parts = tuple(
         RouteQueues(part.broker, *(2 * (min(DEFAULT_QUEUES, part.write_queues),)), part.permission)
         for part in template.queues

@@ -3,6 +3,7 @@
 ClientError
 ├── InvalidArgument       refused here, before anything was sent; nothing was stored
 ├── RouteNotFound         the name server knows no such topic
+│   └── NoBroker          ... and no broker either
 ├── BrokerRefused         the broker answered with a code other than success
 │   ├── NotSupported      ... because it does not know the request
 │   ├── ScheduleKeyTaken  ... because a message with this schedule key waits already
@@ -13,7 +14,8 @@ ClientError
 ├── BrokerUnreachable     no connection; a send that meets it may or may not be stored
 ├── Timeout               no answer in time; a send that meets it may or may not be stored
 ├── BadAnswer             the broker's answer cannot be read
-└── ClientClosed          the producer, consumer or admin was closed
+├── ClientClosed          the producer, consumer or admin was closed
+└── UsedAfterFork         an asynchronous client was made before the process forked
 
 Each class docstring is the default message; fields say what the error is about.
 """
@@ -53,6 +55,16 @@ class RouteNotFound(ClientError):
 
     def __init__(self, topic: str) -> None:
         super().__init__(f"The name server knows no topic {topic!r}; create it, or check the name.")
+        self.topic = topic
+
+
+class NoBroker(RouteNotFound):
+    """The name server knows no such topic, and no broker: all of them are away."""
+
+    def __init__(self, topic: str) -> None:
+        ClientError.__init__(
+            self, f"The name server knows no broker now, so nobody has topic {topic!r}: is a broker running?"
+        )
         self.topic = topic
 
 
@@ -112,10 +124,15 @@ class BrokerUnreachable(ClientError):
 class Timeout(ClientError):
     """No answer in time; a send that meets this may or may not be stored."""
 
-    def __init__(self, address: str, timeout_ms: int) -> None:
-        super().__init__(f"No answer from {address} within {timeout_ms} ms; a send may or may not be stored.")
+    def __init__(self, address: str, timeout_ms: int, waited_for: str | None = None) -> None:
+        """`waited_for`: what it was that did not come, if not an answer of `address`."""
+        what = f"Not done within {timeout_ms} ms, waiting for {waited_for}" if waited_for is not None else (
+            f"No answer from {address} within {timeout_ms} ms"
+        )  # fmt: skip
+        super().__init__(f"{what}; a send may or may not be stored.")
         self.address = address
         self.timeout_ms = timeout_ms
+        self.waited_for = waited_for or f"an answer of {address}"
 
 
 class BadAnswer(ClientError):
@@ -124,3 +141,7 @@ class BadAnswer(ClientError):
 
 class ClientClosed(ClientError):
     """This producer, consumer or admin was closed; make a new one."""
+
+
+class UsedAfterFork(ClientError):
+    """This asynchronous client belongs to an event loop of the process that forked; make a new one in this process."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
 from typing import Literal, Unpack
 
-from .closing import Closing
 from .credentials import Access
 from .eventloop import event_loop_thread
+from .faces import Face
 from .lite_pull_async import COMMIT_MS, AsyncLitePullConsumer
 from .reader import IN_FLIGHT_BYTES, IN_FLIGHT_COUNT
 from .subscription import ALL
@@ -17,7 +17,7 @@ from .types import Message, MessageQueue
 _run = event_loop_thread.run
 
 
-class LitePullConsumer(Closing):
+class LitePullConsumer(Face[AsyncLitePullConsumer]):
     """Fetches messages in the program's own time, queue by queue in order.
 
     >>> with LitePullConsumer("reports") as consumer:
@@ -40,9 +40,11 @@ class LitePullConsumer(Closing):
 
         `trace`: tell of every message that a poll gives in RocketMQ's trace topic (True), or in another one.
         """
-        self._core = AsyncLitePullConsumer(
-            group, namesrv, from_where=from_where, auto_commit=auto_commit, commit_every_ms=commit_every_ms,
-            read_ahead=read_ahead, read_ahead_bytes=read_ahead_bytes, trace=trace, **access,
+        super().__init__(
+            lambda: AsyncLitePullConsumer(
+                group, namesrv, from_where=from_where, auto_commit=auto_commit, commit_every_ms=commit_every_ms,
+                read_ahead=read_ahead, read_ahead_bytes=read_ahead_bytes, trace=trace, **access,
+            )
         )  # fmt: skip
 
     @property
@@ -73,7 +75,7 @@ class LitePullConsumer(Closing):
 
     def poll(self, timeout_ms: int = 5_000, max_messages: int = 32) -> list[Message]:
         """Up to `max_messages`; waits up to `timeout_ms` for the first. Says that what was polled before is done."""
-        return _run(self._core.poll(timeout_ms, max_messages))
+        return _run(self._core.poll(timeout_ms, max_messages), timeout_ms=timeout_ms)
 
     def queue_of(self, message: Message) -> MessageQueue:
         """The queue that a polled message came from, for instance to `seek` to it again."""
@@ -127,6 +129,7 @@ class LitePullConsumer(Closing):
     def close(self, *, is_done: bool = True) -> None:
         """Leave the group, after committing if that is automatic; see AsyncLitePullConsumer.close."""
         _run(self._core.close(is_done=is_done))
+        self._is_closed = True
 
 
 async def _call(change: Callable[..., None], queues: tuple[MessageQueue, ...]) -> None:

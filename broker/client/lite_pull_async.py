@@ -117,6 +117,7 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
     def _begin(self, way: Literal["subscribe", "assign"]) -> None:
         if self._closed:
             raise ClientClosed
+        self._session.check_open()
         if self._way not in (None, way):
             raise InvalidArgument("A consumer either subscribes topics or is assigned queues, not both.", field=way)
         self._way = way
@@ -152,8 +153,11 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
                 f"timeout_ms is {timeout_ms}; allowed are 0 to {LONGEST_POLL_MS}.", field="timeout_ms"
             )
         _check_at_least("max_messages", max_messages, 1)
+        self._session.check_open()
         if self._way is None:
-            raise InvalidArgument("Nothing is subscribed or assigned; do that before the first poll.", field="topic")
+            raise InvalidArgument(
+                "Nothing is subscribed or assigned in this process; do that before the first poll.", field="topic"
+            )
         for feed in self._feeds.values():
             feed.settle()
         deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000

@@ -74,6 +74,16 @@ def prepare(
     return Outgoing(raw, stored, unique_id, group, queue_id, sharding_key)
 
 
+def value_in(stored: str, name: str) -> str | None:
+    """The value of one property in the stored form; None if there is none."""
+    framed, mark = "\x02" + stored, f"\x02{name}\x01"
+    begin = framed.find(mark)
+    if begin < 0:
+        return None
+    begin += len(mark)
+    return framed[begin : framed.find("\x02", begin)]
+
+
 def _body(body: bytes | str) -> bytes:
     if isinstance(body, str):
         try:

@@ -8,17 +8,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Unpack
 
 from ..remoting.codes import Answer, Request
-from ..remoting.recall import BadHandle, read_handle
+from ..remoting.recall import OUTCOME, BadHandle, read_handle
 from . import batch, names
 from .closing import AsyncClosing
 from .credentials import Access
+from .deadlines import Deadline
 from .destinations import Destination, Destinations, find_destinations
 from .errors import BrokerRefused, BrokerUnreachable, ClientClosed, ClientError, InvalidArgument, NoSuchQueue
 from .heartbeat import Heartbeat
 from .line import Lines, Outcome
 from .outgoing import Outgoing, prepare
 from .replies import Replies, answer_of, reply_to, send_reply
-from .sendingeach import SEND, ask_each, fields_of
+from .sendingeach import SEND, ask_each, fields_of, line_with_room
 from .sendresults import STORED, result_of
 from .session import Session
 from .telling import SendWatch
@@ -31,6 +32,8 @@ RETRIED = frozenset({Answer.SYSTEM_ERROR, Answer.SYSTEM_BUSY, Answer.SERVICE_NOT
                      Answer.TOPIC_NOT_EXIST})  # fmt: skip
 RETRY_PAUSE_S = 0.1
 MAX_KNOWN_DESTINATIONS = 4096
+#: What our brokers say of a recall that found nothing to take back, though it was well-formed and in time.
+_NOTHING_RECALLED = {"unknown": "nothing of this id waits", "already_delivered": "it was delivered already"}
 DEFAULT_GROUP = "ESCAPEMENT_PRODUCER"
 
 
@@ -91,17 +94,15 @@ class AsyncProducer(AsyncClosing):
 
     async def _send_until(self, topic: str, message: Outgoing, queue_id: int | None, timeout_ms: int) -> SendResult:
         """Try until the broker has it, the tries are used up, or the time is over."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_ms / 1000
+        deadline = Deadline(timeout_ms)
         failed: Destination | None = None
         for attempt in range(self._retries + 1):
             try:
-                destination = await self._destination(topic, message, queue_id, avoid=failed)
-                failed = destination
-                return await self._send_to(destination, message, max(1, int((deadline - loop.time()) * 1000)))
+                failed = destination = await self._way_to(topic, message, queue_id, deadline, avoid=failed)
+                return await self._send_to(destination, message, deadline)
             except (BrokerUnreachable, BrokerRefused) as error:
                 pause = RETRY_PAUSE_S * 2**attempt
-                if not self._worth_retrying(topic, message, error, attempt) or loop.time() + pause >= deadline:
+                if not self._worth_retrying(topic, message, error, attempt) or pause >= deadline.left_s:
                     raise
                 self._forget(topic)
                 await asyncio.sleep(pause)
@@ -115,9 +116,8 @@ class AsyncProducer(AsyncClosing):
             return error.code in RETRIED and known is not None and known.has_several_brokers
         return True
 
-    async def _send_to(self, destination: Destination, message: Outgoing, timeout_ms: int) -> SendResult:
-        line = self._lines.ready(destination.address) or await self._lines.to(destination.address)
-        await line.room()
+    async def _send_to(self, destination: Destination, message: Outgoing, deadline: Deadline) -> SendResult:
+        line = await line_with_room(self._lines, destination.address, deadline)
         answer: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
 
         def answered(outcome: Outcome) -> None:
@@ -129,7 +129,7 @@ class AsyncProducer(AsyncClosing):
             else:
                 answer.set_result(result)
 
-        line.ask(SEND, fields_of(destination, message), message.body, timeout_ms, answered)
+        line.ask(SEND, fields_of(destination, message), message.body, deadline.left_ms, answered)
         return await answer
 
     async def send_each(
@@ -148,10 +148,29 @@ class AsyncProducer(AsyncClosing):
     async def _send_at_once(
         self, topic: str, messages: Sequence[Outgoing], queue_id: int | None, timeout_ms: int
     ) -> list[SendResult | ClientError]:
-        ways = [await self._way(topic, message, queue_id) for message in messages]
-        results = await ask_each(self._lines, ways, messages, timeout_ms)
+        deadline = Deadline(timeout_ms)
+        ways = await deadline.of(self._ways(topic, messages, queue_id), self._route_of(topic))
+        results = await ask_each(self._lines, ways, messages, deadline)
         if any(isinstance(result, ClientError) for result in results):
             self._forget(topic)
+        return results
+
+    async def send_topics(
+        self, messages: Mapping[str, Sequence[Outgoing]], *, timeout_ms: int = 5000
+    ) -> dict[str, list[SendResult | ClientError]]:
+        """As send_each of several topics at the same time: one that is slow or cannot be sent at all holds up no other.
+
+        Raises nothing for a topic that could not be sent: each of its messages has the error.
+        """
+        sent = await asyncio.gather(
+            *(self.send_each(topic, each, timeout_ms=timeout_ms) for topic, each in messages.items()),
+            return_exceptions=True,
+        )
+        results: dict[str, list[SendResult | ClientError]] = {}
+        for (topic, each), outcome in zip(messages.items(), sent, strict=True):
+            if isinstance(outcome, BaseException) and not isinstance(outcome, ClientError):
+                raise outcome
+            results[topic] = [outcome] * len(each) if isinstance(outcome, ClientError) else outcome
         return results
 
     async def send_batch(
@@ -165,29 +184,38 @@ class AsyncProducer(AsyncClosing):
     async def _send_as_one(
         self, topic: str, messages: Sequence[Outgoing], queue_id: int | None, timeout_ms: int
     ) -> list[SendResult]:
+        deadline = Deadline(timeout_ms)
         body = batch.body(messages)
-        destination = await self._destination(topic, messages[0], queue_id)
+        destination = await self._way_to(topic, messages[0], queue_id, deadline)
         ext = batch.header(self.group, destination.queue, time.time_ns() // 1_000_000, messages[0].unique_id)
         answer = await self._session.ask(
-            destination.address, Request.SEND_BATCH_MESSAGE, ext, body, timeout_ms=timeout_ms, accept=tuple(STORED)
+            destination.address,
+            Request.SEND_BATCH_MESSAGE,
+            ext,
+            body,
+            timeout_ms=deadline.left_ms,
+            accept=tuple(STORED),
         )
         return batch.results(messages, destination.queue, answer.ext, STORED[answer.code])
 
-    async def send_oneway(self, topic: str, message: Outgoing, *, queue_id: int | None = None) -> None:
-        """Send without an answer: whether it arrived is not told."""
-        await self._watch.around(topic, [message], lambda each: self._tell(topic, each[0], queue_id))
+    async def send_oneway(
+        self, topic: str, message: Outgoing, *, queue_id: int | None = None, timeout_ms: int = 3000
+    ) -> None:
+        """Send without an answer: whether it arrived is not told. Raises Timeout where it cannot be written in time."""
+        await self._watch.around(topic, [message], lambda each: self._tell(topic, each[0], queue_id, timeout_ms))
 
-    async def _tell(self, topic: str, message: Outgoing, queue_id: int | None) -> None:
-        destination = await self._destination(topic, message, queue_id)
-        line = await self._lines.to(destination.address)
-        await line.room()
+    async def _tell(self, topic: str, message: Outgoing, queue_id: int | None, timeout_ms: int) -> None:
+        deadline = Deadline(timeout_ms)
+        destination = await self._way_to(topic, message, queue_id, deadline)
+        line = await line_with_room(self._lines, destination.address, deadline)
         line.tell(SEND, fields_of(destination, message), message.body)
 
     async def recall(self, topic: str, handle: str, *, timeout_ms: int = 3000) -> str:
         """Take back a timer by the handle that its send was answered with; returns its unique id.
 
-        Raises InvalidArgument for what is no handle of this topic, BrokerRefused with code 604 when it is too late.
-        Apache RocketMQ only notes the wish: whether a message was found, it does not say.
+        Raises InvalidArgument for what is no handle of this topic, BrokerRefused with code 604 when it is too late, and
+        when a broker of this project says that nothing waited (should the message still come, it is ended). Apache
+        RocketMQ only notes the wish: whether a message was found, it does not say.
         """
         names.check_writable_topic(topic)
         try:
@@ -196,12 +224,15 @@ class AsyncProducer(AsyncClosing):
             raise InvalidArgument(f"handle {str(handle)[:80]!r} is not valid: {error}.", field="handle") from None
         if wanted.topic != topic:
             raise InvalidArgument(f"The handle is of topic {wanted.topic!r}, not {topic!r}.", field="topic")
-        address = (await self._session.route(topic)).addresses.get(wanted.broker)
+        deadline = Deadline(timeout_ms)
+        address = (await deadline.of(self._session.route(topic), self._route_of(topic))).addresses.get(wanted.broker)
         if address is None:
             raise InvalidArgument(f"The handle names broker {wanted.broker!r}, which lacks the topic.", field="handle")
         ext = {"producerGroup": self.group, "topic": topic, "recallHandle": handle, "bname": wanted.broker}
         with self._watch.recalling(topic, wanted.unique_key):
-            answer = await self._session.ask(address, Request.RECALL_MESSAGE, ext, timeout_ms=timeout_ms)
+            answer = await self._session.ask(address, Request.RECALL_MESSAGE, ext, timeout_ms=deadline.left_ms)
+            if (outcome := answer.ext.get(OUTCOME)) in _NOTHING_RECALLED:
+                raise BrokerRefused(Answer.ILLEGAL_OPERATION, f"nothing was recalled: {_NOTHING_RECALLED[outcome]}")
         return answer.ext.get("msgId", wanted.unique_key)
 
     async def request(
@@ -212,16 +243,18 @@ class AsyncProducer(AsyncClosing):
 
         Raises Timeout if none came, else as send; the question may have been consumed all the same.
         """
-        began_s = asyncio.get_running_loop().time()
+        deadline = Deadline(timeout_ms)
         message = prepare(body, tag=tag, keys=keys, properties=properties)
-        destination = await self._destination(topic, message, queue_id)
+        destination = await self._way_to(topic, message, queue_id, deadline)
         if self._replies is None:
             self._replies = Replies(self._session, self._heartbeat)
-        await self._replies.introduce(destination.address)
+        met = self._replies.introduce(destination.address)
+        await deadline.of(met, f"{destination.address} to know who asks")
         question, answer = self._replies.ask(message, timeout_ms)
         try:
-            await self.send_prepared(topic, question, queue_id=destination.queue.queue_id, timeout_ms=timeout_ms)
-            return await answer_of(answer, topic, began_s, timeout_ms)
+            queue = destination.queue.queue_id
+            await self.send_prepared(topic, question, queue_id=queue, timeout_ms=deadline.left_ms)
+            return await answer_of(answer, topic, deadline)
         finally:
             answer.cancel()
 
@@ -231,7 +264,22 @@ class AsyncProducer(AsyncClosing):
     ) -> None:  # fmt: skip
         """Answer a message that somebody sent with `request` (or RocketMQ's). Raises BrokerRefused if he is gone."""
         topic, message = reply_to(question, body, properties)
-        await send_reply(self._session, self.group, topic, message, timeout_ms)
+        await send_reply(self._session, self.group, topic, message, Deadline(timeout_ms))
+
+    def _route_of(self, topic: str) -> str:
+        """What is waited for before it is known where a topic is."""
+        return f"the route of topic {topic} from {' or '.join(self._session.namesrv)}"
+
+    async def _way_to(
+        self, topic: str, message: Outgoing, queue_id: int | None, deadline: Deadline, *,
+        avoid: Destination | None = None,
+    ) -> Destination:  # fmt: skip
+        """As _destination, in time; most of the time no name server need be asked, and no time be kept."""
+        finding = self._destination(topic, message, queue_id, avoid=avoid)
+        known = self._destinations.get((topic, message.group or self.group))
+        if known is not None and known.expires_s > time.monotonic():
+            return await finding
+        return await deadline.of(finding, self._route_of(topic))
 
     async def _destination(
         self, topic: str, message: Outgoing, queue_id: int | None, *, avoid: Destination | None = None
@@ -243,6 +291,11 @@ class AsyncProducer(AsyncClosing):
         if known is None or known.expires_s <= time.monotonic():
             known = await self._find(topic, group)
         return known.of(message, queue_id, avoid)
+
+    async def _ways(
+        self, topic: str, messages: Sequence[Outgoing], queue_id: int | None
+    ) -> list[Destination | NoSuchQueue]:
+        return [await self._way(topic, message, queue_id) for message in messages]
 
     async def _way(self, topic: str, message: Outgoing, queue_id: int | None) -> Destination | NoSuchQueue:
         """As above; a queue that one message alone asks for and that is not there harms no other."""

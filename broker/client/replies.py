@@ -20,7 +20,8 @@ from ..remoting.codes import Answer, Request
 from ..remoting.errors import RequestRefused
 from ..remoting.fields import whole
 from . import names
-from .errors import BrokerRefused, ClientError, InvalidArgument, Timeout
+from .deadlines import Deadline
+from .errors import BrokerRefused, ClientError, InvalidArgument
 from .heartbeat import Heartbeat
 from .outgoing import Outgoing, prepare
 from .session import Session
@@ -103,13 +104,9 @@ class Replies:
         return request.answer()
 
 
-async def answer_of(answer: asyncio.Future[Message], topic: str, began_s: float, timeout_ms: int) -> Message:
-    """Wait for an answer to what was asked at a moment of the loop's clock. Raises Timeout."""
-    try:
-        async with asyncio.timeout_at(began_s + timeout_ms / 1000):
-            return await answer
-    except TimeoutError:
-        raise Timeout(f"the consumers of {topic}", timeout_ms) from None
+async def answer_of(answer: asyncio.Future[Message], topic: str, deadline: Deadline) -> Message:
+    """Wait for an answer. Raises Timeout."""
+    return await deadline.of(answer, f"an answer of the consumers of {topic}")
 
 
 def reply_to(question: Message, body: bytes | str, properties: Mapping[str, str] | None) -> tuple[str, Outgoing]:
@@ -124,10 +121,10 @@ def reply_to(question: Message, body: bytes | str, properties: Mapping[str, str]
     return f"{about['CLUSTER']}_REPLY_TOPIC", Outgoing(message.body, stored, message.unique_id)
 
 
-async def send_reply(session: Session, group: str, topic: str, message: Outgoing, timeout_ms: int) -> None:
+async def send_reply(session: Session, group: str, topic: str, message: Outgoing, deadline: Deadline) -> None:
     """Send an answer. Raises BrokerRefused if its asker is gone."""
     names.check_topic(topic)
-    route = await session.route(topic)
+    route = await deadline.of(session.route(topic), f"the route of topic {topic} from {' or '.join(session.namesrv)}")
     queue = next(iter(route.writable()), None)
     if queue is None:
         raise BrokerRefused(Answer.NO_PERMISSION, f"No broker lets topic {topic} be written now.")
@@ -137,7 +134,7 @@ async def send_reply(session: Session, group: str, topic: str, message: Outgoing
         "n": queue.broker,
     }  # fmt: skip
     address = route.addresses[queue.broker]
-    await session.ask(address, Request.SEND_REPLY_MESSAGE_V2, ext, message.body, timeout_ms=timeout_ms)
+    await session.ask(address, Request.SEND_REPLY_MESSAGE_V2, ext, message.body, timeout_ms=deadline.left_ms)
 
 
 def _message(request: Command) -> Message:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ..remoting.codes import Request
+from .deadlines import Deadline
 from .destinations import Destination
 from .errors import ClientError
-from .line import Answered, Lines, Outcome
+from .line import Answered, Line, Lines, Outcome
 from .outgoing import Outgoing
 from .sendresults import result_of
 from .types import SendResult
@@ -22,15 +23,28 @@ def fields_of(way: Destination, message: Outgoing) -> bytes:
     return way.fields(time.time_ns() // 1_000_000, message.properties)
 
 
+async def line_with_room(lines: Lines, address: str, deadline: Deadline) -> Line:
+    """An open line on which something can be written. Raises BrokerUnreachable, Timeout."""
+    line = lines.ready(address)
+    if line is None:
+        line = await deadline.of(lines.to(address), f"a connection to {address}")
+    if not line.has_room:
+        await deadline.of(line.room(), f"{address} to read what was sent before")
+    return line
+
+
 async def ask_each(
-    lines: Lines, ways: Sequence[Destination | ClientError], messages: Sequence[Outgoing], timeout_ms: int
+    lines: Lines, ways: Sequence[Destination | ClientError], messages: Sequence[Outgoing], deadline: Deadline
 ) -> list[SendResult | ClientError]:
     """What becomes of each message, in order, in one write to each broker; one without a way has its error already.
 
-    Raises BrokerUnreachable where a broker cannot be connected to.
+    Raises BrokerUnreachable where no broker can be connected to; one that cannot harms no message for another.
     """
-    results: list[SendResult | ClientError | None] = [way if isinstance(way, ClientError) else None for way in ways]
-    going = [(nth, way) for nth, way in enumerate(ways) if isinstance(way, Destination)]
+    connected, failed = await _connect(lines, {way.address for way in ways if isinstance(way, Destination)}, deadline)
+    results: list[SendResult | ClientError | None] = [
+        way if isinstance(way, ClientError) else failed.get(way.address) for way in ways
+    ]
+    going = [(nth, way) for nth, way in enumerate(ways) if isinstance(way, Destination) and way.address in connected]
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     left = len(going)
 
@@ -44,9 +58,7 @@ async def ask_each(
 
         return answered
 
-    connected = {address: await lines.to(address) for address in {way.address for _, way in going}}
-    for line in connected.values():
-        await line.room()
+    timeout_ms = deadline.left_ms
     for nth, way in going:
         message = messages[nth]
         connected[way.address].ask(SEND, fields_of(way, message), message.body, timeout_ms, answer_to(nth, way))
@@ -55,3 +67,27 @@ async def ask_each(
     if going:
         await done
     return [result for result in results if result is not None]
+
+
+async def _connect(
+    lines: Lines, addresses: Collection[str], deadline: Deadline
+) -> tuple[dict[str, Line], dict[str, ClientError]]:
+    """Open lines with room, and why others are not; raises the error where none is open."""
+    connected: dict[str, Line] = {}
+    failed: dict[str, ClientError] = {}
+
+    async def connect(address: str) -> None:
+        try:
+            connected[address] = await line_with_room(lines, address, deadline)
+        except ClientError as error:
+            failed[address] = error
+
+    for address in addresses:
+        line = lines.ready(address)
+        if line is not None and line.has_room:
+            connected[address] = line
+    if len(connected) < len(addresses):
+        await asyncio.gather(*(connect(address) for address in addresses if address not in connected))
+    if failed and not connected:
+        raise next(iter(failed.values()))
+    return connected, failed

@@ -13,8 +13,10 @@ from typing import Unpack
 from ..remoting.client import Handler, RemotingClient, Response
 from ..remoting.codes import Answer, Request
 from ..remoting.errors import ConnectFailed, ConnectionLost, RemotingError, RequestTimedOut
+from ..remoting.forks import forks
 from . import answers
 from .credentials import Access, security_of
+from .deadlines import Deadline
 from .errors import (
     BrokerRefused,
     BrokerUnreachable,
@@ -27,6 +29,7 @@ from .errors import (
     TimerLimit,
     TimerPast,
     TimerTooFar,
+    UsedAfterFork,
 )
 from .leniency import read_object
 from .types import Broker, Route
@@ -35,6 +38,8 @@ from .types import Broker, Route
 ROUTE_AGE_S = 30.0
 MASTERS_AGE_S = 5.0
 DEFAULT_TIMEOUT_MS = 3000
+#: How long a name server is waited for while there is another one to ask.
+OTHERS_TIMEOUT_MS = 1000
 #: What Escapement gives as `escError` beside RocketMQ's code, which is the same for many reasons.
 _REASONS: Mapping[str, type[BrokerRefused]] = {
     "schedule_key_taken": ScheduleKeyTaken,
@@ -69,11 +74,21 @@ class Session:
         self._asking: dict[str, asyncio.Task[Route]] = {}
         self._masters: tuple[float, tuple[Broker, ...]] = (float("-inf"), ())
         self._closed = False
+        self._generation = forks.generation
+        #: the name server that answered last
+        self._asked_first = 0
 
     @property
     def namesrv(self) -> tuple[str, ...]:
         """The addresses of the name servers."""
         return self._namesrv
+
+    def check_open(self) -> None:
+        """Raise ClientClosed, or UsedAfterFork in the child of a process that made this."""
+        if self._closed:
+            raise ClientClosed
+        if self._generation != forks.generation:
+            raise UsedAfterFork
 
     def register(self, code: int, handler: Handler) -> None:
         """Call `handler` for requests with this code that a broker pushes."""
@@ -94,8 +109,7 @@ class Session:
         accept: Collection[int] = (Answer.SUCCESS,),
     ) -> Response:
         """The answer, if its code is one of `accept`; raises BrokerRefused and its kin otherwise."""
-        if self._closed:
-            raise ClientClosed
+        self.check_open()
         try:
             answer = await self._remoting.invoke(address, code, dict(ext or {}), body, timeout_ms)
         except RequestTimedOut:
@@ -107,27 +121,36 @@ class Session:
         return answer
 
     async def tell(self, address: str, code: int, ext: Mapping[str, str], body: bytes = b"") -> None:
-        """Send a request that is not answered."""
+        """Send a request that is not answered; raises Timeout where it cannot even be written."""
+        self.check_open()
+        told = self._remoting.oneway(address, code, dict(ext), body)
         try:
-            await self._remoting.oneway(address, code, dict(ext), body)
+            await Deadline(DEFAULT_TIMEOUT_MS).of(told, f"{address} to read what was sent before")
         except RemotingError as error:
             raise _unreachable(address, error) from error
 
     async def ask_name_server(
         self, code: int, ext: Mapping[str, str] | None = None, *, accept: Collection[int] = (Answer.SUCCESS,)
     ) -> Response:
-        """As ask, of the first name server that can be reached."""
+        """As ask, of the first name server that can be reached, beginning with the one that answered last."""
         failure: BrokerUnreachable | Timeout | None = None
-        for address in self._namesrv:
+        count, first = len(self._namesrv), self._asked_first
+        for nth in range(count):
+            number = (first + nth) % count
+            timeout_ms = DEFAULT_TIMEOUT_MS if nth == count - 1 else OTHERS_TIMEOUT_MS
             try:
-                return await self.ask(address, code, ext, accept=accept)
+                answer = await self.ask(self._namesrv[number], code, ext, accept=accept, timeout_ms=timeout_ms)
             except (BrokerUnreachable, Timeout) as error:
                 failure = error
+            else:
+                self._asked_first = number
+                return answer
         assert failure is not None, "addresses_of gives at least one address"
         raise failure
 
     async def route(self, topic: str, *, max_age_s: float = ROUTE_AGE_S) -> Route:
         """Where `topic` lives; raises RouteNotFound. Callers of one moment share one request."""
+        self.check_open()
         known = self._routes.get(topic)
         if known is not None and time.monotonic() - known[0] < max_age_s:
             return known[1]
@@ -161,6 +184,7 @@ class Session:
 
     async def masters(self) -> tuple[Broker, ...]:
         """The brokers the name server knows (their masters), by name."""
+        self.check_open()
         if time.monotonic() - self._masters[0] < MASTERS_AGE_S:
             return self._masters[1]
         answer = await self.ask_name_server(Request.GET_BROKER_CLUSTER_INFO)

@@ -59,7 +59,9 @@ class SettingQuestions(Questions):
     async def group_settings(self, name: str) -> Fields | None:
         """A group's SubscriptionGroupConfig as the (first) broker keeps it; None: there is no such group."""
         try:
-            return read_object((await self._ask(Request.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": name})).body)
+            # a broker makes a group that it is asked for; ours does not for who only looks
+            ext = {"group": name, "escLook": "true"}
+            return read_object((await self._ask(Request.GET_SUBSCRIPTIONGROUP_CONFIG, ext)).body)
         except BrokerRefused as refusal:
             code = Request.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
             return await self._one_of_all(refusal, code, "subscriptionGroupTable", name)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, Unpack
 
-from .closing import Closing
 from .credentials import Access
 from .eventloop import event_loop_thread
+from .faces import Face
 from .simple_async import AsyncSimpleConsumer
 from .simple_receipts import Receipt, Received
 from .subscription import ALL
@@ -14,7 +14,7 @@ from .subscription import ALL
 _run = event_loop_thread.run
 
 
-class SimpleConsumer(Closing):
+class SimpleConsumer(Face[AsyncSimpleConsumer]):
     """Receives messages of a group by hand: each is nobody else's until its time is over, and done when acknowledged.
 
     >>> with SimpleConsumer("billing") as consumer:
@@ -34,7 +34,9 @@ class SimpleConsumer(Closing):
         self, group: str, namesrv: str = "127.0.0.1:9876", *, from_where: Literal["first", "last"] = "first",
         in_order: bool = False, **access: Unpack[Access],
     ) -> None:  # fmt: skip
-        self._core = AsyncSimpleConsumer(group, namesrv, from_where=from_where, in_order=in_order, **access)
+        super().__init__(
+            lambda: AsyncSimpleConsumer(group, namesrv, from_where=from_where, in_order=in_order, **access)
+        )
 
     @property
     def core(self) -> AsyncSimpleConsumer:
@@ -67,3 +69,4 @@ class SimpleConsumer(Closing):
     def close(self) -> None:
         """End all connections; what is held comes to others when its time is over."""
         _run(self._core.close())
+        self._is_closed = True

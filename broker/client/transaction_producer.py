@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self, Unpack
+from typing import Any, Self, Unpack, cast
 
 from .credentials import Access
 from .errors import ClientError
 from .eventloop import event_loop_thread
+from .faces import Face
 from .outgoing import Outgoing, prepare
 from .producer import Producer
 from .timing import Timing
@@ -35,16 +36,22 @@ class TransactionProducer(Producer):
     kin; InvalidArgument before anything is sent.
     """
 
-    _core: AsyncTransactionProducer
-
     def __init__(
         self, group: str, namesrv: str = "127.0.0.1:9876", *, check: Checker | None = None,
         listener: TransactionListener | None = None, confirmed: Confirmed | None = None, retries: int = 2,
         trace: bool | str = False, **access: Unpack[Access],
     ) -> None:  # fmt: skip
-        self._core = AsyncTransactionProducer(
-            group, namesrv, check=check, listener=listener, confirmed=confirmed, retries=retries, trace=trace, **access
-        )
+        def make() -> AsyncTransactionProducer:
+            return AsyncTransactionProducer(
+                group, namesrv, check=check, listener=listener, confirmed=confirmed, retries=retries, trace=trace,
+                **access,
+            )  # fmt: skip
+
+        Face.__init__(self, make)
+
+    @property
+    def _core(self) -> AsyncTransactionProducer:
+        return cast(AsyncTransactionProducer, super()._core)
 
     def __enter__(self) -> Self:
         self.start()
@@ -85,18 +92,19 @@ class TransactionProducer(Producer):
         timeout_ms: int = 3000,
     ) -> Half:  # fmt: skip
         """Send a half that `prepare` made; decide it with `commit` or `rollback`, or leave it to `check`."""
-        return _run(self._core.send_half(topic, message, marks=marks, queue_id=queue_id, timeout_ms=timeout_ms))
+        sent = self._core.send_half(topic, message, marks=marks, queue_id=queue_id, timeout_ms=timeout_ms)
+        return _run(sent, timeout_ms=timeout_ms)
 
     def commit(self, half: Half, *, timeout_ms: int = 3000) -> None:
         """Show the message to consumers; raises ClientError if the broker did not confirm it, which will then ask."""
-        _run(self._core.end(half, Decision.COMMIT, timeout_ms=timeout_ms))
+        _run(self._core.end(half, Decision.COMMIT, timeout_ms=timeout_ms), timeout_ms=timeout_ms)
 
     def rollback(self, half: Half, *, timeout_ms: int = 3000) -> None:
         """Drop the message; raises ClientError if the broker did not confirm it, which will then ask."""
-        _run(self._core.end(half, Decision.ROLLBACK, timeout_ms=timeout_ms))
+        _run(self._core.end(half, Decision.ROLLBACK, timeout_ms=timeout_ms), timeout_ms=timeout_ms)
 
     def end_all(
         self, halves: Sequence[Half], decision: Decision, *, timeout_ms: int = 3000
     ) -> list[ClientError | None]:
         """Decide many at once; None for each that its broker has taken, else why not."""
-        return _run(self._core.end_all(halves, decision, timeout_ms=timeout_ms))
+        return _run(self._core.end_all(halves, decision, timeout_ms=timeout_ms), timeout_ms=timeout_ms)

@@ -14,12 +14,13 @@ from ..engine.message import parse_offset_message_id
 from ..remoting.codec import Command
 from ..remoting.codes import Answer, Request
 from .credentials import Access
+from .deadlines import Deadline
 from .destinations import Destination
 from .errors import BadAnswer, BrokerUnreachable, ClientClosed, ClientError, InvalidArgument, NotSupported
 from .line import Line, Outcome
 from .outgoing import Outgoing
 from .producing import RETRY_PAUSE_S, AsyncProducer
-from .sendingeach import SEND
+from .sendingeach import SEND, line_with_room
 from .sendresults import result_of
 from .transaction import Checker, Decision, Half, HalfNotSafe, TransactionListener, TransactionResult, as_half
 from .transaction_checks import WORKERS, Checks, Confirmed
@@ -97,16 +98,19 @@ class AsyncTransactionProducer(AsyncProducer):
 
         It is tried again only while it was certainly not stored: a second half would be a second message.
         """
-        await self.start()
         half = as_half(message, self.group, marks)
+        deadline = Deadline(timeout_ms)
+        if self._looking is None:
+            await deadline.of(self.start(), f"brokers from {' or '.join(self._session.namesrv)}")
         return await self._watch.around(
-            topic, [half], lambda ready: self._send_half(topic, ready[0], queue_id, timeout_ms)
+            topic, [half], lambda ready: self._send_half(topic, ready[0], queue_id, deadline)
         )
 
-    async def _send_half(self, topic: str, half: Outgoing, queue_id: int | None, timeout_ms: int) -> Half:
-        destination, line = await self._line(topic, half, queue_id, timeout_ms)
+    async def _send_half(self, topic: str, half: Outgoing, queue_id: int | None, deadline: Deadline) -> Half:
+        destination, line = await self._line(topic, half, queue_id, deadline)
         if "\x02DELAY\x01" in half.properties or "\x02TIMER_DE" in half.properties:
-            await self._check_delays(destination.address)
+            checked = self._check_delays(destination.address)
+            await deadline.of(checked, f"an answer of {destination.address} whether it takes delays")
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
         def answered(outcome: Outcome) -> None:
@@ -114,7 +118,7 @@ class AsyncTransactionProducer(AsyncProducer):
                 answer.set_result(outcome)
 
         fields = destination.fields(time.time_ns() // 1_000_000, half.properties, half=True)
-        line.ask(SEND, fields, half.body, timeout_ms, answered)
+        line.ask(SEND, fields, half.body, deadline.left_ms, answered)
         result = result_of(destination, half, await answer)
         if isinstance(result, ClientError):
             self._forget(topic)
@@ -122,26 +126,22 @@ class AsyncTransactionProducer(AsyncProducer):
         sent = self._half(destination, result)
         if result.status != "SEND_OK":  # as the official client: what is less safe than asked for is not executed
             with suppress(ClientError):
-                await self.end(sent, Decision.ROLLBACK)
+                await self.end(sent, Decision.ROLLBACK, timeout_ms=deadline.left_ms)
             raise HalfNotSafe(result.status)
         return sent
 
     async def _line(
-        self, topic: str, half: Outgoing, queue_id: int | None, timeout_ms: int
+        self, topic: str, half: Outgoing, queue_id: int | None, deadline: Deadline
     ) -> tuple[Destination, Line]:
         """An open connection to where the half goes; only this part is tried again."""
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + timeout_ms / 1000
         failed: Destination | None = None
         for attempt in range(self._retries + 1):
             pause_s = RETRY_PAUSE_S * 2**attempt
             try:
-                failed = destination = await self._destination(topic, half, queue_id, avoid=failed)
-                line = await self._lines.to(destination.address)
-                await line.room()
-                return destination, line
+                failed = destination = await self._way_to(topic, half, queue_id, deadline, avoid=failed)
+                return destination, await line_with_room(self._lines, destination.address, deadline)
             except BrokerUnreachable:
-                if attempt == self._retries or self._closed or loop.time() + pause_s >= deadline_s:
+                if attempt == self._retries or self._closed or pause_s >= deadline.left_s:
                     raise
             self._forget(topic)
             await asyncio.sleep(pause_s)

@@ -155,12 +155,16 @@ class GroupConfig:
 
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
-    """How far a group is in one queue; `lag` counts messages not yet consumed."""
+    """How far a group is in one queue; `lag` counts messages not yet consumed.
+
+    What lies between `consumer_offset` and `given_offset` was given out and is not known to be consumed.
+    """
 
     queue: MessageQueue
     broker_offset: int
     consumer_offset: int
     last_ms: int
+    given_offset: int = 0
 
     @property
     def lag(self) -> int:

@@ -53,7 +53,6 @@ class Block:
         topic: str,
         body: bytes | str,
         *,
-        queue_id: int | None = None,
         timeout_ms: int = 3000,
         **options: Unpack[MessageOptions],
     ) -> Half:
@@ -67,7 +66,7 @@ class Block:
         origin = current_origin(connection)
         began_s = time.monotonic()
         producer = producer_of(self.group)
-        half = producer.send_half(topic, message, marks=origin.mark(), queue_id=queue_id, timeout_ms=timeout_ms)
+        half = producer.send_half(topic, message, marks=origin.mark(), timeout_ms=timeout_ms)
         sent = Sent(half, origin, producer, began_s)
         self.sent.append(sent)
         self.settlement.sent.append(sent)
@@ -195,12 +194,11 @@ class InnermostProducer:
         topic: str,
         body: bytes | str,
         *,
-        queue_id: int | None = None,
         timeout_ms: int = 3000,
         **options: Unpack[MessageOptions],
     ) -> Half:
         """As Block.send."""
-        return self.block.send(topic, body, queue_id=queue_id, timeout_ms=timeout_ms, **options)
+        return self.block.send(topic, body, timeout_ms=timeout_ms, **options)
 
 
 producer = InnermostProducer()

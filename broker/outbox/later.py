@@ -1,28 +1,25 @@
 """The outbox in its classical form: `send_later` writes a row, a worker (`manage.py outbox`) sends it. At least once.
 
-No round trip to the broker inside the transaction, and none needed: the broker may be away. A worker that dies between
-the send and the delete of the row sends it again, with the same unique id.
+No round trip to the broker inside the transaction, and none needed: the broker may be away for as long as it likes. A
+worker that dies between the send and the delete of the row sends it again, with the same unique id.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby
+from hashlib import sha256
 from typing import Unpack
 
-from django.db import connections, router, transaction
+from django.db import router
 
-from ..client import ClientError, Outgoing, SendResult, TransactionProducer, prepare
-from ..client.errors import InvalidArgument
+from ..client import Outgoing, prepare
 from ..client.names import check_writable_topic
+from ..client.outgoing import value_in
 from ..client.tracing import tracing
+from .configuration import producer_group as chosen_group
 from .models import OutboxMessage
 from .options import MessageOptions
 
-#: Rows that one turn of a worker takes.
-BATCH = 500
-#: A row that failed so often is left for a person; the others pass it.
-MAX_ATTEMPTS = 1000
+_LANE_CHARACTERS = 40
 
 
 def send_later(
@@ -30,53 +27,39 @@ def send_later(
     body: bytes | str,
     *,
     using: str | None = None,
+    producer_group: str | None = None,
     **options: Unpack[MessageOptions],
 ) -> OutboxMessage:
     """Write the message into the transaction of `using`; raises InvalidArgument for one that can never be sent.
 
-    A delay counts from the worker's send; give `deliver_at_ms` for a fixed moment.
+    A delay counts from the worker's send; give `deliver_at_ms` for a fixed moment. Messages with one `sharding_key`,
+    or for one `queue_id` of a topic, are sent in the order in which they were written: each waits for the one before.
+    `producer_group`: in whose name, if not in the worker's; raises NotConfigured for one that is not in the settings.
     """
     check_writable_topic(topic)
+    group = "" if producer_group is None else chosen_group(producer_group)
     message = prepare(body, **options)
     if (spans := tracing.spans()) is not None:
         message = spans.created(topic, message)  # the worker that sends it knows nothing of this request
     return OutboxMessage.objects.using(using or router.db_for_write(OutboxMessage)).create(
-        topic=topic, body=message.body, properties=message.properties.encode(), unique_id=message.unique_id
-    )
+        topic=topic, body=message.body, properties=message.properties.encode(), unique_id=message.unique_id,
+        producer_group=group, queue_id=message.queue_id, lane=_lane(topic, message),
+    )  # fmt: skip
 
 
-def send_waiting(producer: TransactionProducer, using: str) -> tuple[int, int]:
-    """One turn of a worker: (sent, failed) of the oldest rows. Workers at once take different rows.
-
-    Raises Django's Error; what the broker refuses stays with its error and is tried again.
-    """
-    with transaction.atomic(using=using, durable=True):
-        rows = OutboxMessage.objects.using(using).filter(attempts__lt=MAX_ATTEMPTS).order_by("attempts", "pk")
-        if connections[using].features.has_select_for_update_skip_locked:
-            rows = rows.select_for_update(skip_locked=True)
-        taken = sorted(rows[:BATCH], key=lambda row: (row.topic, row.pk))
-        sent: list[int] = []
-        failed: list[OutboxMessage] = []
-        for topic, of_topic in groupby(taken, key=lambda row: row.topic):
-            group = list(of_topic)
-            for row, outcome in zip(group, _send(producer, topic, group), strict=True):
-                if isinstance(outcome, ClientError):
-                    row.attempts, row.last_error = row.attempts + 1, str(outcome)[:1000]
-                    failed.append(row)
-                else:
-                    sent.append(row.pk)
-        OutboxMessage.objects.using(using).filter(pk__in=sent).delete()
-        OutboxMessage.objects.using(using).bulk_update(failed, ["attempts", "last_error"])
-    return len(sent), len(failed)
+def as_outgoing(row: OutboxMessage) -> Outgoing:
+    """The message that the row holds."""
+    properties = bytes(row.properties).decode()
+    group, key = row.producer_group or None, value_in(properties, "__SHARDINGKEY")
+    return Outgoing(bytes(row.body), properties, row.unique_id, group, row.queue_id, key)
 
 
-def _send(
-    producer: TransactionProducer, topic: str, rows: Sequence[OutboxMessage]
-) -> Sequence[SendResult | ClientError]:
-    messages = [Outgoing(bytes(row.body), bytes(row.properties).decode(), row.unique_id) for row in rows]
-    try:
-        return producer.send_each(topic, messages)
-    except InvalidArgument as error:
-        return [error] * len(rows)
-    except ClientError as error:
-        return [error] * len(rows)
+def _lane(topic: str, message: Outgoing) -> str | None:
+    """What is the same for messages that keep their order, and for no others."""
+    if message.sharding_key is not None:
+        name = f"{topic} key {message.sharding_key}"
+    elif message.queue_id is not None:
+        name = f"{topic} queue {message.queue_id}"
+    else:
+        return None
+    return sha256(name.encode(errors="surrogatepass")).hexdigest()[:_LANE_CHARACTERS]

@@ -42,18 +42,32 @@ class OutboxHalf(models.Model):
 
 
 class OutboxMessage(models.Model):
-    """A message that waits for `manage.py outbox`. `properties` is RocketMQ's stored form (name \\x01 value \\x02)."""
+    """A message that waits for `manage.py outbox`. `properties` is RocketMQ's stored form (name \\x01 value \\x02).
+
+    `refusals`: how often a broker said no. One that is not there counts nothing: the row waits as long as it takes.
+    `next_attempt_at`: not before; None for at once. `stuck_at`: refused so often that a person is to look; no worker
+    tries it until it is sent again by hand (`manage.py outbox --send-again`, or the admin page).
+    `lane`: rows of one lane go one after the other (the same sharding key, or the same queue of a topic); None: none.
+    Columns that are newer than the table may be left out by those who write rows: an older release does.
+    """
 
     topic = models.CharField(max_length=127)
     body = models.BinaryField()
     properties = models.BinaryField()
     unique_id = models.CharField(max_length=64)
+    producer_group = models.CharField(max_length=120, default="", db_default="", blank=True)
+    queue_id = models.PositiveIntegerField(null=True, blank=True)
+    lane = models.CharField(max_length=40, null=True, blank=True)
     written_at = models.DateTimeField(auto_now_add=True)
-    attempts = models.PositiveIntegerField(default=0)
+    refusals = models.PositiveIntegerField(default=0, db_column="attempts")
     last_error = models.TextField(blank=True)
+    next_attempt_at = models.DateTimeField(null=True, blank=True)
+    stuck_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         db_table = "escapement_outbox_message"
+        verbose_name = "outbox message"
+        indexes = (models.Index(fields=["lane", "id"], name="escapement_outbox_lane"),)
 
     def __str__(self) -> str:
-        return f"{self.unique_id} on {self.topic}, {self.attempts} attempts"
+        return f"{self.unique_id} on {self.topic}"

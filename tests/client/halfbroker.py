@@ -46,6 +46,10 @@ class HalfBroker:
         self.port = port
         self.halves: dict[str, StoredHalf] = {}
         self.plain: list[tuple[str, bytes]] = []
+        self.plain_queues: list[int] = []
+        self.queues = 1
+        #: response codes for messages with these bodies
+        self.refused: dict[bytes, int] = {}
         self.send_code = 0
         self.end_code = 0
         self.is_silent_to_halves = False
@@ -166,7 +170,10 @@ class HalfBroker:
             if self.is_silent_to_halves:
                 return None
         else:
+            if request.body in self.refused:
+                return request.answer(code=self.refused[request.body], remark="refused here")
             self.plain.append((ext["b"], request.body))
+            self.plain_queues.append(int(ext["e"]))
         place = offset_message_id(pack_host("127.0.0.1", self.port), offset * 1000)
         fields = {"msgId": place, "queueId": "0", "queueOffset": str(offset), "transactionId": unique_id}
         return request.answer(fields, code=self.send_code)
@@ -181,5 +188,6 @@ class HalfBroker:
         return b'{"brokerName":"broker-a","cluster":"c","brokerAddrs":{"0":"%b"}}' % self.namesrv.encode()
 
     def _route(self) -> bytes:
-        queues = b'{"brokerName":"broker-a","perm":6,"readQueueNums":1,"writeQueueNums":1,"topicSysFlag":0}'
-        return b'{"brokerDatas":[%b],"queueDatas":[%b]}' % (self._about(), queues)
+        number = self.queues
+        queues = b'"brokerName":"broker-a","perm":6,"readQueueNums":%d,"writeQueueNums":%d' % (number, number)
+        return b'{"brokerDatas":[%b],"queueDatas":[{%b,"topicSysFlag":0}]}' % (self._about(), queues)

@@ -10,8 +10,8 @@ import pytest
 from django.contrib.auth.models import Group as Order
 
 from broker.client import Decision
-from broker.outbox.later import send_waiting
 from broker.outbox.producers import producer_of
+from broker.outbox.working import Worker
 from console.access.roles import ROLES
 from tests.client.halfbroker import HalfBroker
 
@@ -32,7 +32,7 @@ def test_the_examples_of_the_page_run(broker: HalfBroker) -> None:
         ("paid", "4711"): [Decision.COMMIT],
         ("refunded", "4711"): [Decision.COMMIT],
     }
-    assert send_waiting(producer_of("shop"), "default") == (1, 0)
+    assert Worker(producer_of("shop"), "default").turn().sent == 1
     assert broker.plain == [("metrics", b"one order more"), ("orders", b"4713")]
     assert set(Order.objects.exclude(name__in=ROLES).values_list("name", flat=True)) == {"4711", "4712", "4713"}
 

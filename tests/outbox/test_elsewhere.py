@@ -13,10 +13,10 @@ from broker.client import Decision
 from broker.outbox import send_later, transactional
 from broker.outbox.decisions import decide
 from broker.outbox.errors import TransactionTooLong
-from broker.outbox.later import send_waiting
 from broker.outbox.models import OutboxHalf, OutboxMessage
 from broker.outbox.origin import Origin, current_origin, find_connection
 from broker.outbox.producers import producer_of
+from broker.outbox.working import Worker
 from tests.client.halfbroker import HalfBroker
 from tests.outbox.raising import Changed, raised
 
@@ -99,7 +99,7 @@ def test_two_databases_each_decide_for_their_own(broker: HalfBroker, sqlite: str
 def test_the_worker_also_serves_other_databases(broker: HalfBroker, sqlite: str) -> None:
     with transaction.atomic(using=sqlite):
         send_later("orders", "4711", using=sqlite)
-    assert send_waiting(producer_of("shop"), sqlite) == (1, 0)
+    assert Worker(producer_of("shop"), sqlite).turn().sent == 1
     assert broker.plain == [("orders", b"4711")]
 
 

@@ -16,9 +16,9 @@ from opentelemetry import trace
 
 from broker.client import Decision, InvalidArgument
 from broker.outbox import send_later, send_on_commit, transactional
-from broker.outbox.later import MAX_ATTEMPTS, send_waiting
 from broker.outbox.models import OutboxMessage
 from broker.outbox.producers import close_all, producer_of
+from broker.outbox.working import Worker
 from tests.client.halfbroker import HalfBroker
 from tests.client.recording import RecordingProvider
 from tests.interop.process import Child
@@ -104,35 +104,6 @@ def test_a_message_for_later_carries_the_context_of_who_wrote_it(monkeypatch: py
     assert brought.properties.count(b"traceparent") == len(other.links) == 1
 
 
-def test_what_the_broker_refuses_stays_with_its_reason_and_goes_later(broker: HalfBroker) -> None:
-    send_later("orders", "4711")
-    broker.send_code = 14
-    assert send_waiting(producer_of("shop"), "default") == (0, 1)
-    row = OutboxMessage.objects.get()
-    assert (row.attempts, "code 14" in row.last_error) == (1, True)
-    broker.send_code = 0
-    assert send_waiting(producer_of("shop"), "default") == (1, 0)
-
-
-def test_a_broker_that_is_away_stops_no_row_from_going_later(broker: HalfBroker, settings: Any, free_port: int) -> None:
-    send_later("orders", "4711")
-    send_later("bills", "1")
-    address = settings.ESCAPEMENT_NAMESRV
-    settings.ESCAPEMENT_NAMESRV = f"127.0.0.1:{free_port}"
-    assert send_waiting(producer_of("shop"), "default") == (0, 2)
-    settings.ESCAPEMENT_NAMESRV = address
-    assert send_waiting(producer_of("shop"), "default") == (2, 0)
-    assert sorted(broker.plain) == [("bills", b"1"), ("orders", b"4711")]
-
-
-def test_one_row_that_always_fails_does_not_hold_up_the_others(broker: HalfBroker) -> None:
-    send_later("orders", "bad")
-    OutboxMessage.objects.update(attempts=MAX_ATTEMPTS)
-    send_later("orders", "good")
-    assert send_waiting(producer_of("shop"), "default") == (1, 0)
-    assert [row.attempts for row in OutboxMessage.objects.all()] == [MAX_ATTEMPTS]
-
-
 def test_rows_that_another_worker_has_taken_are_passed(broker: HalfBroker) -> None:
     send_later("orders", "taken")
     send_later("orders", "free")
@@ -141,7 +112,7 @@ def test_rows_that_another_worker_has_taken_are_passed(broker: HalfBroker) -> No
         other.set_autocommit(False)
         with other.cursor() as cursor:
             cursor.execute("SELECT id FROM escapement_outbox_message ORDER BY id LIMIT 1 FOR UPDATE")
-        assert send_waiting(producer_of("shop"), "default") == (1, 0)
+        assert Worker(producer_of("shop"), "default").turn().sent == 1
     finally:
         other.rollback()
         other.close()

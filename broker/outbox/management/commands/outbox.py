@@ -1,4 +1,4 @@
-"""`manage.py outbox`: sends what send_later() wrote, until SIGTERM or SIGINT."""
+"""`manage.py outbox`: sends what send_later() wrote, until SIGTERM or SIGINT; tells what waits, frees what is stuck."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DEFAULT_DB_ALIAS, Error, close_old_connections
 
-from ....client import TransactionProducer
 from ....client.stopsignals import StopSignals
 from ...configuration import producer_group
 from ...errors import NotConfigured
-from ...later import send_waiting
 from ...producers import close_all, producer_of
+from ...stuck import send_again, stuck, waiting
+from ...working import Turn, Worker
 
 logger = logging.getLogger(__name__)
-#: Pause after a turn that found nothing, and the longest one after failures.
+#: Pause after a turn that sent nothing, and the longest one while the database is away.
 POLL_S = 0.2
 LONGEST_PAUSE_S = 5.0
 
@@ -24,43 +24,72 @@ LONGEST_PAUSE_S = 5.0
 class Command(BaseCommand):
     """A worker of the outbox; several may run at once."""
 
-    help = "Send the messages that send_later() wrote."
+    help = "Send the messages that send_later() wrote; or tell what waits (--status), or free what is stuck."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Which rows, in whose name, and whether to stay."""
         parser.add_argument("--database", default=DEFAULT_DB_ALIAS, help="whose rows (an entry of DATABASES)")
         parser.add_argument("--group", help="producer group to send in (default: the first of the setting)")
-        parser.add_argument("--once", action="store_true", help="send what is there and end")
+        what = parser.add_mutually_exclusive_group()
+        what.add_argument("--once", action="store_true", help="send what is there, say what is left, and end")
+        what.add_argument("--status", action="store_true", help="say what waits and what is stuck, and end")
+        what.add_argument("--send-again", action="store_true", help="free stuck rows for the workers, and end")
+        parser.add_argument("--topic", action="append", default=[], help="with --send-again: only of this topic")
+        parser.add_argument("--id", action="append", type=int, default=[], help="with --send-again: only this row")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run until a signal."""
+        using = options["database"]
+        if (options["topic"] or options["id"]) and not options["send_again"]:
+            raise CommandError("--topic and --id belong to --send-again.")
+        if options["status"]:
+            self._tell(using)
+            return
+        if options["send_again"]:
+            count = send_again(stuck(using, topics=options["topic"], ids=options["id"]))
+            self.stdout.write(f"{count} stuck messages are sent again")
+            return
         try:
             producer = producer_of(producer_group(options["group"]))
         except NotConfigured as error:
             raise CommandError(str(error)) from error
         with StopSignals() as stop:
-            self.stdout.write(f"sending the outbox of {options['database']}")
+            self.stdout.write(f"sending the outbox of {using}")
             self.stdout.flush()
-            _send_all(producer, options["database"], stop, once=options["once"])
+            _send_all(Worker(producer, using), stop, once=options["once"])
             close_all()
+        if options["once"]:
+            self._tell(using)
+
+    def _tell(self, using: str) -> None:
+        found = waiting(using)
+        if not found:
+            self.stdout.write("nothing waits")
+        for each in found:
+            line = (
+                f"{each.topic}: {each.count} wait since {each.oldest_at:%Y-%m-%d %H:%M:%S %Z}, {each.stuck} are stuck"
+            )
+            if each.next_attempt_at is not None:
+                line += f", next attempt {each.next_attempt_at:%H:%M:%S}"
+            self.stdout.write(line + (f": {each.reason}" if each.reason else ""))
+        if any(each.stuck for each in found):
+            self.stdout.write("what is stuck is tried again after: manage.py outbox --send-again [--topic ...]")
 
 
-def _send_all(producer: TransactionProducer, using: str, stop: StopSignals, *, once: bool) -> None:
+def _send_all(worker: Worker, stop: StopSignals, *, once: bool) -> None:
     failures = 0
     while not stop.is_set:
-        sent = failed = 0
+        turn = Turn()
         try:
-            sent, failed = send_waiting(producer, using)
+            turn = worker.turn()
+            failures = 0
         except Error as error:
-            failed = 1
-            logger.warning("the outbox cannot be read: %s", error)
+            failures += 1
+            # said once for each outage
+            logger.log(logging.DEBUG if failures > 1 else logging.WARNING, "the outbox cannot be read: %s", error)
         finally:
             close_old_connections()
-        if failed:
-            failures += 1
-            logger.warning("%d messages of the outbox not sent, tried again", failed)
-        if once and not sent:
+        if once and not turn.sent:
             return
-        if failed or not sent:
-            failures = failures if failed else 0
-            stop.wait(min(POLL_S * 2**failures, LONGEST_PAUSE_S))
+        if not turn.sent:
+            stop.wait(min(POLL_S * 2 ** min(failures, 10), LONGEST_PAUSE_S))

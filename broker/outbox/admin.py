@@ -1,0 +1,65 @@
+"""What waits for `manage.py outbox` in the Django admin: to look at, to send again, to throw away; never to change.
+
+Bodies and properties are not shown: they are the users' own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
+
+from .models import OutboxMessage
+from .stuck import send_again
+
+if TYPE_CHECKING:
+    ModelAdmin = admin.ModelAdmin[OutboxMessage]
+else:  # generic for the type checker only
+    ModelAdmin = admin.ModelAdmin
+
+
+@admin.register(OutboxMessage)
+class OutboxMessageAdmin(ModelAdmin):
+    """Rows of send_later that were not sent yet. To delete one is to throw its message away."""
+
+    list_display = (
+        "unique_id", "topic", "is_stuck", "refusals", "next_attempt_at", "written_at", "keeps_order", "last_error",
+    )  # fmt: skip
+    list_filter = (("stuck_at", admin.EmptyFieldListFilter), "topic")
+    search_fields = ("unique_id", "topic", "last_error")
+    ordering = ("pk",)
+    actions = ("send_again",)
+    fields = (
+        "unique_id", "topic", "producer_group", "queue_id", "keeps_order", "written_at", "refusals", "last_error",
+        "next_attempt_at", "stuck_at",
+    )  # fmt: skip
+    show_full_result_count = False
+
+    def get_readonly_fields(self, request: HttpRequest, obj: OutboxMessage | None = None) -> Any:
+        """All of them."""
+        return self.fields
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Only send_later writes."""
+        return False
+
+    @admin.display(description=_("stuck"), boolean=True)
+    def is_stuck(self, row: OutboxMessage) -> bool:
+        """Whether a person is to look."""
+        return row.stuck_at is not None
+
+    @admin.display(description=_("keeps order"), boolean=True)
+    def keeps_order(self, row: OutboxMessage) -> bool:
+        """Whether others wait behind it: those of its sharding key or queue."""
+        return row.lane is not None
+
+    @admin.action(description=_("Send again"), permissions=["change"])
+    def send_again(self, request: HttpRequest, queryset: QuerySet[OutboxMessage]) -> None:
+        """Have the worker try these rows at once."""
+        count = send_again(queryset)
+        text = ngettext("%(count)s message is sent again.", "%(count)s messages are sent again.", count)
+        self.message_user(request, text % {"count": count})
