@@ -20,6 +20,8 @@ from .client.errors import ClientError, NotSupported
 from .mirroring.announcer import Announcer
 from .mirroring.changes import Changes, UnreadableChangesError, read_changes
 from .mirroring.clockline import broker_now_ms, clock_file
+from .mirroring.fitting import fit, storable
+from .mirroring.flaws import Flaws
 from .mirroring.halves import HalfFollower
 from .mirroring.lock import MirrorBusyError, session, try_lock, unlock
 from .mirroring.marks import Mark
@@ -27,7 +29,7 @@ from .mirroring.polling import Poller
 from .mirroring.source import SCHEDULE_TOPIC, Source
 from .mirroring.statistics import Statistics
 from .mirroring.watch import Range, Watch
-from .mirroring.writer import clear, write
+from .mirroring.writer import KEYS, clear, write, write_state
 from .models import Broker, MirrorState
 
 logger = logging.getLogger(__name__)
@@ -86,6 +88,7 @@ class Mirror:
         self._locked_by: int | None = None
         self._state: MirrorState | None = None
         self._watch: Watch | None = None
+        self._flaws = Flaws()
         self._poller: Poller | None = None
         self._halves = HalfFollower(source, database)
         self._statistics = Statistics(database)
@@ -150,6 +153,11 @@ class Mirror:
             self._locked_by = None
             connections[self._database].close()
             return RETRY_INTERVAL_S
+        except Exception as error:
+            # whatever a broker told that nobody thought of: the next reading may be another, and pages say it
+            logger.exception("The mirror met something unexpected")
+            self._record(error)
+            return RETRY_INTERVAL_S
         if done.polling:
             return POLL_INTERVAL_S
         return max(FOLLOW_INTERVAL_S, min(PAUSE_RATIO * (time.monotonic() - begin_s), POLL_INTERVAL_S))
@@ -167,7 +175,11 @@ class Mirror:
             histories = watch.observe(changes, samples)
             self._advance(state, watch, changes, begin_s)
             moved = watch.without_still_levels(changes)
-            kinds = write(moved, state, histories, watch.meet(moved))
+            kinds, left_out = write(moved, histories, watch.meet(moved))
+            if self._flaws.take(moved, left_out):
+                state.flaws = self._flaws.listed()
+                kinds.add("mirror")
+            write_state(state)
         self._statistics.look(watch.rows())
         if not changes.polling and self._halves.look(known.name, begin_ms):
             kinds.add("transactions")
@@ -187,6 +199,7 @@ class Mirror:
         kept = MirrorState.objects.filter(broker=known.name).first()
         self._state = kept or MirrorState(broker_id=known.name)
         self._state.broker = known
+        self._flaws = Flaws(self._state.flaws)
         self._watch = Watch.load(known.name, now_ms)
         return known, self._state, self._watch
 
@@ -194,11 +207,11 @@ class Mirror:
         if self._poller is None:
             try:
                 body = self._source.changes(state.token)
-                return watch.with_empty_queues(read_changes(body, known, self._clock()))
+                return watch.with_empty_queues(fit(read_changes(body, known, self._clock()), KEYS))
             except NotSupported:
                 logger.info("%s has no request 14000: it is polled by standard requests", known.name)
                 self._poller = Poller(self._source)
-        return self._poller.read(known, self._clock())
+        return fit(self._poller.read(known, self._clock()), KEYS)
 
     def _hear_clock(self, changes: Changes) -> None:
         """Have every process here know how the broker's clock runs."""
@@ -233,11 +246,12 @@ class Mirror:
 
     def _record(self, error: Exception) -> None:
         """Say in the rows that the broker could not be read, once for each new reason."""
-        logger.warning("The mirror cannot read the broker: %s", error)
+        reason = storable(str(error))
+        logger.warning("The mirror cannot read the broker: %r", reason)
         try:
-            stale = list(MirrorState.objects.exclude(error=str(error)))
+            stale = list(MirrorState.objects.exclude(error=reason))
             for state in stale:
-                state.error, state.sequence = str(error), state.sequence + 1
+                state.error, state.sequence = reason, state.sequence + 1
             with transaction.atomic(using=self._database):
                 MirrorState.upsert(stale, ("broker",))
         except (DatabaseError, InterfaceError) as failure:

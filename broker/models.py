@@ -76,6 +76,8 @@ class MirrorState(MirrorRow):
     #: from asking to the last row written
     took_ms = models.FloatField(null=True)
     error = models.TextField(blank=True)
+    #: rows that are not as the broker has them, or left out: [{"kind", "name", "why"}, ...] (broker/mirroring/flaws.py)
+    flaws = models.JSONField(default=list)
 
     def __str__(self) -> str:
         return f"{self.broker_id} at {self.sequence}"

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ..models import Broker, ConsumerGroup, ConsumerOffset, Queue, ScheduleLevel, Topic
 from .clockline import ClockLine
+
+Row = TypeVar("Row")
+
+#: a name or a reason longer than this is cut where people read it
+LONGEST_SHOWN = 120
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
 
 #: kinds of rows, as announced to the pages
 KINDS = ("topics", "queues", "groups", "offsets", "levels")
@@ -15,6 +22,15 @@ KINDS = ("topics", "queues", "groups", "offsets", "levels")
 
 class UnreadableChangesError(ValueError):
     """The broker's answer to request 14000 does not have the form of docs/PROTOCOL.md."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """What the rows have otherwise than the broker, or not at all. `kind` is one of KINDS; `name` is escaped."""
+
+    kind: str
+    name: str
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +55,8 @@ class Changes:
     members: Mapping[str, int] | None = None
     #: how its clock is simulated; None: it is not
     clock: ClockLine | None = None
+    #: rows that could not be read, or were changed to fit (fitting.py)
+    flaws: tuple[Flaw, ...] = ()
 
 
 def read_changes(body: Mapping[str, Any], broker: Broker, as_of_ms: int) -> Changes:
@@ -56,22 +74,44 @@ def _changes(body: Mapping[str, Any], broker: Broker, as_of_ms: int) -> Changes:
     offsets = [row for row in body.get("offsets", ()) if row["offset"] is not None]
     removed = [row for row in body.get("offsets", ()) if row["offset"] is None]
     members = body.get("members")
+    flaws: list[Flaw] = []
     return Changes(
         token=str(body["token"]),
         as_of_ms=as_of_ms,
         broker=_broker(facts, broker, as_of_ms),
         complete=frozenset(KINDS) if body["full"] else frozenset(),
-        topics=tuple(_topic(name, row) for row in body.get("topics", ())),
-        queues=tuple(_queue(name, row) for row in body.get("queues", ())),
-        groups=tuple(_group(name, row) for row in body.get("groups", ())),
-        offsets=tuple(_offset(name, row) for row in offsets),
-        levels=tuple(_level(name, row) for row in body.get("levels", ())),
+        topics=tuple(_each("topics", _topic, name, body.get("topics", ()), flaws)),
+        queues=tuple(_each("queues", _queue, name, body.get("queues", ()), flaws)),
+        groups=tuple(_each("groups", _group, name, body.get("groups", ()), flaws)),
+        offsets=tuple(_each("offsets", _offset, name, offsets, flaws)),
+        levels=tuple(_each("levels", _level, name, body.get("levels", ()), flaws)),
         deleted_topics=tuple(map(str, body.get("deletedTopics", ()))),
         deleted_groups=tuple(map(str, body.get("deletedGroups", ()))),
         deleted_offsets=tuple((str(row["group"]), str(row["topic"]), int(row["queueId"])) for row in removed),
         clock=ClockLine.read(facts.get("simulatedClock")),
         members=None if members is None else {str(group): int(count) for group, count in members.items()},
+        flaws=tuple(flaws),
     )
+
+
+def _each(
+    kind: str, read: Callable[[str, Mapping[str, Any]], Row], broker: str, told: Iterable[Any], flaws: list[Flaw]
+) -> Iterator[Row]:
+    """The rows of one kind; one that cannot be read is a flaw, and hides no other."""
+    for row in told:
+        try:
+            yield read(broker, row)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            named = row if isinstance(row, Mapping) else {}
+            parts = (named.get(name) for name in ("topicName", "groupName", "group", "topic", "queueId", "number"))
+            name = "/".join(str(part) for part in parts if part is not None)
+            flaws.append(Flaw(kind, shown(name or str(row)), shown(f"left out: {error!r}")))
+
+
+def shown(text: str) -> str:
+    """Any text on one line and not too long, what cannot be seen escaped."""
+    escaped = _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text[:LONGEST_SHOWN])
+    return escaped + ("…" if len(text) > LONGEST_SHOWN else "")
 
 
 def _broker(facts: Mapping[str, Any], known: Broker, as_of_ms: int) -> Broker:

@@ -29,6 +29,8 @@ from ..client.halfrecords import (
 )
 from ..client.transactions_admin import Transaction, TransactionStatus
 from ..models import HalfMessage, OpMessage
+from .changes import Flaw
+from .fitting import fit_rows
 from .source import Source
 
 logger = logging.getLogger(__name__)
@@ -164,7 +166,13 @@ def _counts(status: TransactionStatus) -> tuple[int, ...]:
 def _write(
     broker: str, undecided: list[HalfMessage], decided: list[HalfMessage], ops: list[OpMessage], since_ms: int
 ) -> None:
-    """Rows of one look, and away with what is too old or gone."""
+    """Rows of one look, and away with what is too old or gone. Values that no column takes are clipped and escaped."""
+    flaws: list[Flaw] = []
+    key = ("broker", "offset")
+    undecided, decided = fit_rows("halves", undecided, key, flaws), fit_rows("halves", decided, key, flaws)
+    ops = fit_rows("halves", ops, key, flaws)
+    for flaw in flaws:
+        logger.info("half message %s is %s", flaw.name, flaw.why)
     OpMessage.upsert(ops, ("broker", "offset"))
     OpMessage.mirror_writer.filter(broker=broker).exclude(offset__in=[op.offset for op in ops]).delete()
     numbers = dict(OpMessage.mirror_writer.filter(broker=broker).values_list("offset", "pk"))
@@ -187,25 +195,20 @@ def _half(broker: str, each: Transaction) -> HalfMessage:
         offset=each.offset,
         position=each.position,
         state=each.state,
-        group=_text(each.group, 255),
-        topic=_text(each.topic, 255),
+        group=each.group,
+        topic=each.topic,
         queue_id=each.queue_id,
-        transaction_id=_text(each.transaction_id or "", 255),
-        keys=[_text(key) for key in each.keys],
-        tag=_text(each.tags or ""),
+        transaction_id=each.transaction_id or "",
+        keys=list(each.keys),
+        tag=each.tags or "",
         store_ms=each.store_ms,
         checks=each.checks,
         next_check_ms=each.next_check_ms,
         parked_ms=each.parked_ms,
         decided_ms=each.decided_ms,
-        decided_by=_text(each.by),
-        reason=_text(each.reason),
+        decided_by=each.by,
+        reason=each.reason,
     )
-
-
-def _text(text: str, length: int | None = None) -> str:
-    """As PostgreSQL takes it: no NUL, no longer than its column."""
-    return text.replace("\0", "\ufffd")[:length]
 
 
 def _op(broker: str, record: OpRecord) -> OpMessage:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 
-from ..client.errors import BrokerRefused, RouteNotFound
+from ..client.errors import BadAnswer, BrokerRefused, RouteNotFound
 from ..client.types import QueueStats
 from ..models import Broker, ConsumerGroup, ConsumerOffset, Queue, ScheduleLevel, Topic
 from .changes import Changes, is_system_group, is_system_topic
+from .fitting import is_storable
 from .source import SCHEDULE_TOPIC, Source
 
 #: how often lists and configuration are read again
@@ -87,8 +88,8 @@ class Poller:
             for group in self._source.groups()
             if group.broker == broker
         )
-        self._topics = _turns(self._topics, [topic.name for topic in topics])
-        self._groups = _turns(self._groups, [group.name for group in groups if not group.is_system])
+        self._topics = _turns(self._topics, [topic.name for topic in topics if is_storable(topic.name)])
+        self._groups = _turns(self._groups, [row.name for row in groups if not row.is_system and is_storable(row.name)])
         return topics, groups
 
     def _broker(self, known: Broker, now_ms: int) -> Broker:
@@ -121,7 +122,7 @@ class Poller:
         """Queues of the topic on this broker; a cluster has queues of the same number on each."""
         try:
             stats = self._source.topic_stats(topic)
-        except (BrokerRefused, RouteNotFound):
+        except (BadAnswer, BrokerRefused, RouteNotFound):
             return []
         return [part for part in stats.queues if part.queue.broker == broker]
 
@@ -129,7 +130,7 @@ class Poller:
         for group in _next(self._groups, GROUPS_A_READING):
             try:
                 stats = self._source.consume_stats(group)
-            except (BrokerRefused, RouteNotFound):
+            except (BadAnswer, BrokerRefused, RouteNotFound):
                 continue
             for part in stats.queues:
                 if part.queue.broker == broker and part.consumer_offset >= 0:

@@ -15,6 +15,9 @@ from .source import SCHEDULE_TOPIC
 #: a longer silence between two readings is a gap: its growth belongs to no slot and its dues are sampled
 GAP_MS = 2 * SLOT_MS
 
+#: queues of one topic that get a row although nothing was ever stored in them: as many as a topic may have here
+MOST_EMPTY_QUEUES = 16_384
+
 #: columns of a level that come from the broker
 _SHOWN = tuple(
     column.attname
@@ -78,7 +81,7 @@ class Watch:
             Queue(broker_id=self.broker, topic=topic.name, queue_id=queue_id, min_offset=0, max_offset=0)
             for topic in changes.topics
             if not topic.is_system or topic.name == SCHEDULE_TOPIC
-            for queue_id in range(max(topic.read_queues, topic.write_queues))
+            for queue_id in range(min(max(topic.read_queues, topic.write_queues), MOST_EMPTY_QUEUES))
             if (topic.name, queue_id) not in told and (topic.name, queue_id) not in known
         ]
         return replace(changes, queues=(*changes.queues, *empty))

@@ -1,9 +1,14 @@
-"""Writes one reading: rows, histories and the position, for the transaction that its caller opened."""
+"""Writes one reading: rows and histories, for the transaction that its caller opened.
+
+Rows of a kind go together. Where PostgreSQL takes one of them for wrong they go one by one, and what it does not take
+is left out and told of: one bad row never holds up the others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+from django.db import DataError, IntegrityError, ProgrammingError, transaction
 from django.db.models import Q
 
 from ..models import (
@@ -17,7 +22,11 @@ from ..models import (
     ScheduleLevel,
     Topic,
 )
-from .changes import Changes
+from .changes import Changes, Flaw, shown
+from .fitting import name_of
+
+#: what the database says of a value, not of itself: the connection lives, and other rows are taken
+BAD_ROW = (DataError, IntegrityError, ProgrammingError, ValueError, TypeError, OverflowError)
 
 KEYS: dict[type[MirrorRow], tuple[str, ...]] = {
     Topic: ("broker", "name"),
@@ -30,25 +39,52 @@ KEYS: dict[type[MirrorRow], tuple[str, ...]] = {
 
 
 def write(
-    changes: Changes, state: MirrorState, histories: Iterable[RateHistory], members: Mapping[str, int]
-) -> set[str]:
-    """Write everything of one reading; the kinds that changed. Call inside a transaction."""
+    changes: Changes, histories: Iterable[RateHistory], members: Mapping[str, int]
+) -> tuple[set[str], list[Flaw]]:
+    """Write the rows of one reading; the kinds that changed, and the rows left out. Call inside a transaction."""
     Broker.mirror_writer.exclude(name=changes.broker.name).delete()
     Broker.upsert([changes.broker], ("name",))
     changed = _remove_deleted(changes)
+    flaws: list[Flaw] = []
     for kind in ("topics", "queues", "groups", "offsets", "levels"):
         rows: tuple[MirrorRow, ...] = getattr(changes, kind)
         if rows:
-            type(rows[0]).upsert(rows, KEYS[type(rows[0])])
+            _put(kind, rows, flaws)
             changed.add(kind)
     changed |= _remove_unlisted(changes)
     for group, count in members.items():
         ConsumerGroup.mirror_writer.filter(broker=changes.broker.name, name=group).update(members=count)
         changed.add("groups")
-    if RateHistory.upsert(histories, KEYS[RateHistory]):
+    if _put("histories", tuple(histories), flaws):
         changed.add("histories")
+    return changed, flaws
+
+
+def write_state(state: MirrorState) -> None:
+    """Write the position. Call inside the transaction of its rows."""
     MirrorState.upsert([state], ("broker",))
-    return changed
+
+
+def _put(kind: str, rows: Sequence[MirrorRow], flaws: list[Flaw]) -> int:
+    """Write rows of one kind, together if that goes; what the database does not take is a flaw."""
+    if not rows:
+        return 0
+    table = type(rows[0])
+    try:
+        with transaction.atomic():
+            return table.upsert(rows, KEYS[table])
+    except BAD_ROW as error:
+        if len(rows) == 1:
+            flaws.append(Flaw(kind, name_of(rows[0], KEYS[table]), shown(f"left out: {_reason(error)}")))
+            return 0
+    # halves: of a few bad rows among thousands most are still written together
+    middle = len(rows) // 2
+    return _put(kind, rows[:middle], flaws) + _put(kind, rows[middle:], flaws)
+
+
+def _reason(error: Exception) -> str:
+    """What is wrong, without the row that the database repeats."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def clear() -> None:

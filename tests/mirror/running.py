@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from broker.engine.config import EngineConfig
+from broker.remoting.access.config import AccessConfig
 from broker.remoting.service import BrokerService
 
 #: small files, so that a store costs no disk
@@ -19,7 +20,8 @@ SMALL = {"segment_size_bytes": 1 << 22, "queue_file_entries": 4_096, "index_slot
 class RunningBroker:
     """`namesrv` is its address; `stop` closes it like TERM does."""
 
-    def __init__(self, root: Path, **settings: Any) -> None:
+    def __init__(self, root: Path, access: AccessConfig | None = None, **settings: Any) -> None:
+        self._access = access
         self._config = EngineConfig(root=str(root), port=0, **(SMALL | settings))
         self._ready = threading.Event()
         self._failure: BaseException | None = None
@@ -32,7 +34,8 @@ class RunningBroker:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        service = BrokerService(self._config, broker_port=0, namesrv_port=0)
+        service = BrokerService(self._config, broker_port=0, namesrv_port=0, access=self._access)
+        self.service = service
         try:
             await service.start()
         except BaseException as error:
@@ -44,6 +47,14 @@ class RunningBroker:
         self._ready.set()
         await self._stopping.wait()
         await service.stop(5)
+
+    def call(self, what: Callable[[], object]) -> None:
+        """Call something in the broker's own thread, and wait for it."""
+
+        async def called() -> None:
+            what()
+
+        asyncio.run_coroutine_threadsafe(called(), self._loop).result(60)
 
     def stop(self) -> None:
         """Stop it; twice is fine."""

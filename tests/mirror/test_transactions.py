@@ -16,6 +16,7 @@ from broker.client.transaction import Half
 from broker.client.transactions_admin import TransactionStatus
 from broker.mirror import Mirror
 from broker.mirroring import halves as mirroring
+from broker.mirroring.fitting import fit_rows
 from broker.mirroring.halves import HalfFollower
 from broker.models import HalfMessage, MirrorReadOnlyError, OpMessage
 from console.operations.rows import Operation
@@ -200,7 +201,17 @@ def test_a_broker_that_is_away_is_asked_again(watching: Watching, shop: Transact
 
 
 def test_names_that_a_database_does_not_take_are_cut(watching: Watching, shop: TransactionProducer) -> None:
-    assert mirroring._text("a\0b" * 200, 255) == ("a\ufffdb" * 200)[:255]
+    row = HalfMessage(
+        broker_id="broker-a", offset=1, position=1 << 70, queue_id=-1 << 40, group="a\0b" * 200,
+        keys=["k\0", "\ud800", "k" * 70_000], tag="t" * 70_000,
+    )  # fmt: skip
+    half = next(iter(fit_rows("halves", [row], ("broker", "offset"), flaws := [])))
+    assert half.group == ("a\ufffdb" * 200)[:255]
+    assert (half.position, half.queue_id) == (None, None)
+    assert half.keys == ["k\ufffd", "\ufffd", "k" * 65_536]
+    assert len(half.tag) == 65_536
+    assert flaws[0].name == "1"
+    assert not fit_rows("halves", [HalfMessage(broker_id="broker-a", offset=1 << 63)], ("broker", "offset"), flaws)
 
 
 def test_rows_are_only_looked_at(watching: Watching, shop: TransactionProducer) -> None:
