@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export DJANGO_SETTINGS_MODULE := console.settings
 
-.PHONY: help run dashboards test test-slow check bench interop soak screens format pins database-url redis-url needs interop-needs bench-needs
+.PHONY: help run dashboards test test-slow check bench interop interop-core soak screens format pins database-url redis-url needs interop-needs bench-needs
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /: /' | awk -F': ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -29,6 +29,9 @@ check: .venv/.dev .venv/.spark  ## format, lint, types, direction of imports, ho
 
 interop: .venv/.dev interop-needs  ## official Java and Go clients, and Apache RocketMQ on either side
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "interop and not soak" tests/interop
+
+interop-core: .venv/.dev interop-needs  ## of these what the gate runs: each client and each direction once
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "core and not soak" tests/interop
 
 bench: .venv/.dev bench-needs  ## side by side with Apache RocketMQ, printed as ratios
 	$(BIN)/python -m bench

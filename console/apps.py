@@ -6,7 +6,8 @@ from importlib import import_module
 from typing import Any
 
 from django.apps import AppConfig, apps
-from django.db.models.signals import post_migrate
+from django.conf import settings
+from django.db.models.signals import post_migrate, pre_delete
 
 
 class ConsoleConfig(AppConfig):
@@ -20,7 +21,12 @@ class ConsoleConfig(AppConfig):
         import_module("console.celery")
         # behind auth: by then the permissions that the groups get are there
         post_migrate.connect(_make_roles, sender=apps.get_app_config("sessions"), dispatch_uid="console.roles")
+        pre_delete.connect(_end_tokens, sender=settings.AUTH_USER_MODEL, dispatch_uid="console.tokens")
 
 
 def _make_roles(using: str, **kwargs: Any) -> None:
     import_module("console.access.roles").ensure_roles(using)
+
+
+def _end_tokens(instance: Any, **kwargs: Any) -> None:
+    import_module("console.credentials").revoke_all_of(instance)

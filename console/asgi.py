@@ -2,6 +2,8 @@
 
     websocket ................. Channels, for pages that change in place
     /api/ ..................... console.api: a small ASGI application of its own, for speed
+    /healthz, /readyz ......... Django by WSGI, a thread for each: they answer however busy the pages are
+    who signs in .............. the same, two of their own: a password costs a second of a core, and strangers may try
     everything else ........... Django by WSGI on a thread pool, for the console pages
 
 Django's own ASGI handler starts a thread per synchronous request and reaches a fifth of what this does.
@@ -20,14 +22,32 @@ from channels.auth import AuthMiddlewareStack  # isort: skip
 from channels.routing import URLRouter  # isort: skip
 from channels.security.websocket import AllowedHostsOriginValidator  # isort: skip
 from django.conf import settings  # isort: skip
-from django.urls import path  # isort: skip
+from django.urls import path, reverse  # isort: skip
 
 from console.api.app import application as api  # isort: skip
+from console.serving.bodies import WholeBodies  # isort: skip
 from console.sockets import LiveConsumer  # isort: skip
 
 Application = Callable[[dict[str, Any], Callable[..., Any], Callable[..., Any]], Awaitable[None]]
 
-pages: Any = WSGIMiddleware(cast(Any, django_wsgi), workers=settings.PAGE_THREADS)
+#: pieces of an answer that wait for a slow reader outside of the thread that made them; a file has one each 8 KiB
+ANSWER_PIECES = 256
+SIGN_IN_THREADS = 2
+#: a whole body of a page must arrive within this time
+BODY_S = 30.0
+
+
+def pages_on(threads: int, *, body_s: float = BODY_S) -> Application:
+    """Django on so many threads, none of which waits for a client."""
+    django = WSGIMiddleware(cast(Any, django_wsgi), workers=threads, send_queue_size=ANSWER_PIECES)
+    largest_bytes = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    return WholeBodies(cast(Any, django), largest_bytes=largest_bytes, longest_s=body_s)
+
+
+pages = pages_on(settings.PAGE_THREADS)
+sign_ins = pages_on(SIGN_IN_THREADS)
+_SIGN_IN = frozenset({reverse("login"), reverse("admin:login")})
+signs_of_life = {path: pages_on(1) for path in ("/healthz", "/readyz")}
 sockets: Application = AllowedHostsOriginValidator(
     AuthMiddlewareStack(URLRouter([path("ws/live/<path:page>", LiveConsumer.as_asgi())]))
 )
@@ -39,7 +59,9 @@ def room(scope: dict[str, Any]) -> Application:
         return sockets
     if scope["type"] == "lifespan" or scope["path"].startswith("/api/"):
         return api
-    return pages
+    if scope["method"] == "POST" and scope["path"] in _SIGN_IN:
+        return sign_ins
+    return signs_of_life.get(scope["path"], pages)
 
 
 async def application(scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]) -> None:

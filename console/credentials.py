@@ -177,9 +177,10 @@ def prefix_of(token: str) -> str | None:
 
 
 def grant_of(token: str) -> Grant | None:
-    """What the token allows now; None if it is unknown, expired or revoked. Asks the database."""
+    """What the token allows now; None if it is unknown, expired or revoked, or was made for somebody who is not active
+    any more. Asks the database, once."""
     prefix = prefix_of(token)
-    row = ApiToken.objects.filter(prefix=prefix).first() if prefix else None
+    row = ApiToken.objects.select_related("created_by").filter(prefix=prefix).first() if prefix else None
     # compared even when no row was found, so that the time taken does not tell
     is_same = hmac.compare_digest(row.digest if row else "0" * 64, digest(token))
     now = timezone.now()
@@ -188,6 +189,7 @@ def grant_of(token: str) -> Grant | None:
         or not is_same
         or row.revoked_at is not None
         or (row.expires_at is not None and row.expires_at <= now)
+        or (row.created_by is not None and not row.created_by.is_active)
     ):
         return None
     if row.last_used_at is None or now - row.last_used_at >= USED_INTERVAL:
@@ -201,3 +203,8 @@ def revoke(row: ApiToken) -> None:
     if row.revoked_at is None:
         row.revoked_at = timezone.now()
         row.save(update_fields=["revoked_at"])
+
+
+def revoke_all_of(person: Any) -> None:
+    """As `revoke`, all that were made for this user: with the account goes the row's word for whose they were."""
+    ApiToken.objects.filter(created_by=person, revoked_at=None).update(revoked_at=timezone.now())

@@ -1,12 +1,14 @@
 """Settings of the Django project. Everything that differs between places comes from the environment.
 
-Addresses: DATABASE_URL, REDIS_URL, ESCAPEMENT_NAMESRV, ESCAPEMENT_WEB_HOST, ESCAPEMENT_WEB_PORT, ESCAPEMENT_HOSTS.
+Addresses: DATABASE_URL, REDIS_URL, ESCAPEMENT_NAMESRV, ESCAPEMENT_WEB_HOST, ESCAPEMENT_WEB_PORT, ESCAPEMENT_HOSTS,
+    ESCAPEMENT_TRUSTED_PROXIES, ESCAPEMENT_WEB_CONNECTIONS.
 Broker: ESCAPEMENT_BROKER (its name), ESCAPEMENT_CLUSTER, ESCAPEMENT_BROKER_HOST, ESCAPEMENT_BROKER_PORT,
     ESCAPEMENT_NAMESRV_PORT, ESCAPEMENT_STORE, ESCAPEMENT_FLUSH, ESCAPEMENT_BROKER_ADVERTISE, ESCAPEMENT_TIMER_*.
 Access: ESCAPEMENT_ACCESS, ESCAPEMENT_ACCESS_KEY, ESCAPEMENT_SECRET_KEY, ESCAPEMENT_TLS and what begins with it.
 Alerts: ESCAPEMENT_ALERTS_S, ESCAPEMENT_ALERT_ORIGINS, ESCAPEMENT_MAIL and what begins with it.
 Second person: ESCAPEMENT_SECOND_PERSON_ABOVE and what begins so. Sign-on: ESCAPEMENT_OIDC_ISSUER and what begins so.
-Rest: ESCAPEMENT_VAR, ESCAPEMENT_ENV, ESCAPEMENT_DEBUG, ESCAPEMENT_HTTPS, SECRET_KEY.
+Rest: ESCAPEMENT_VAR, ESCAPEMENT_ENV, ESCAPEMENT_DEBUG, ESCAPEMENT_HTTPS, ESCAPEMENT_PLAINTEXT,
+    SECRET_KEY.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from django.utils.translation import gettext_lazy as _
 from console.house.addresses import database_settings, database_url, house_host, redis_url, var_directory
 from console.house.certificates import client_access, server_certificates
 from console.house.secrets import kept_secret
+from console.serving.exposure import trusted_proxies
 from console.sign_on.configured import check_provider, groups_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -36,6 +39,8 @@ DEBUG = os.environ.get("ESCAPEMENT_DEBUG") == "1"
 # --- the broker -------------------------------------------------------------------------------------------------------
 BROKER_HOST = os.environ.get("ESCAPEMENT_BROKER_HOST", "127.0.0.1")
 BROKER_PORT = int(os.environ.get("ESCAPEMENT_BROKER_PORT", "10911"))
+# Whether the port two below is served, too: RocketMQ's VIP channel, which old clients and slaves use.
+BROKER_VIP = os.environ.get("ESCAPEMENT_VIP", "1") == "1"
 NAMESRV_PORT = int(os.environ.get("ESCAPEMENT_NAMESRV_PORT", "9876"))
 BROKER_NAME = os.environ.get("ESCAPEMENT_BROKER", "broker-a")
 BROKER_CLUSTER = os.environ.get("ESCAPEMENT_CLUSTER", "DefaultCluster")
@@ -46,6 +51,10 @@ SIMULATED_CLOCK = os.environ.get("ESCAPEMENT_SIMULATED_CLOCK", "")
 BROKER_TIMER_DAYS = int(os.environ.get("ESCAPEMENT_TIMER_DAYS", "3653"))
 BROKER_TIMER_PENDING = int(os.environ.get("ESCAPEMENT_TIMER_PENDING", "100000000"))
 BROKER_TIMER_PER_SLOT = int(os.environ.get("ESCAPEMENT_TIMER_PER_SLOT", "0"))
+# Whether a consumer's group is made when it comes first; what one pull is answered with at most.
+BROKER_AUTO_CREATE_GROUPS = os.environ.get("ESCAPEMENT_AUTO_CREATE_GROUPS", "1") == "1"
+BROKER_PULL_MESSAGES = int(os.environ.get("ESCAPEMENT_PULL_MESSAGES", "32"))
+BROKER_PULL_KB = int(os.environ.get("ESCAPEMENT_PULL_KB", "256"))
 # The address that clients are told; where the broker listens on all addresses, one of them has to be named.
 BROKER_ADVERTISE = os.environ.get("ESCAPEMENT_BROKER_ADVERTISE") or BROKER_HOST
 # The address that console, REST and jobs ask: our own broker, or the name service of an Apache RocketMQ cluster.
@@ -102,7 +111,14 @@ SECOND_PERSON_HOURS = float(os.environ.get("ESCAPEMENT_SECOND_PERSON_HOURS", "24
 # --- Django -----------------------------------------------------------------------------------------------------------
 WEB_HOST = os.environ.get("ESCAPEMENT_WEB_HOST", "127.0.0.1")
 WEB_PORT = int(os.environ.get("ESCAPEMENT_WEB_PORT", "8000"))
+WEB_CONNECTIONS = int(os.environ.get("ESCAPEMENT_WEB_CONNECTIONS", "2000"))
+# Whose X-Forwarded-For and X-Forwarded-Proto are believed: addresses or networks of reverse proxies, none by default.
+TRUSTED_PROXIES = trusted_proxies(os.environ.get("ESCAPEMENT_TRUSTED_PROXIES", ""))
+# Whether broker, console and REST may speak without TLS where other machines hear them.
+PLAINTEXT = os.environ.get("ESCAPEMENT_PLAINTEXT") == "1"
 PAGE_THREADS = 8
+# The largest body of a page's form; nothing is uploaded.
+DATA_UPLOAD_MAX_MEMORY_SIZE = 2_621_440
 ALLOWED_HOSTS = (os.environ.get("ESCAPEMENT_HOSTS") or "localhost,127.0.0.1,[::1]").split(",")
 INSTALLED_APPS = [
     "broker",
@@ -236,7 +252,8 @@ AXES_FAILURE_LIMIT = int(os.environ.get("ESCAPEMENT_LOGIN_TRIES", "10"))
 AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_RESET_ON_SUCCESS = True
-AXES_LOCKOUT_TEMPLATE = "registration/locked.html"
+AXES_LOCKOUT_CALLABLE = "console.sign_on.locked.locked"
+AXES_CLIENT_IP_CALLABLE = "console.sign_on.locked.address_of"
 AXES_VERBOSE = False
 # Signing in by an OpenID Connect provider: none without an issuer.
 OIDC_ISSUER = os.environ.get("ESCAPEMENT_OIDC_ISSUER", "")

@@ -10,25 +10,22 @@ import asyncio
 import contextlib
 import logging
 from dataclasses import replace
-from importlib import import_module
 from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
-from channels.auth import get_user
-from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
+from django.db import DatabaseError
 from django.http import Http404
 from django.template import TemplateDoesNotExist
 from django.template.loader import get_template
 from django.utils.translation import get_supported_language_variant
 from django.utils.translation.trans_real import parse_accept_lang_header
 
-from console.access.roles import VIEW
-from console.access.topics import VisibleTopics, visible_topics
 from console.announcements import announcements
 from console.live import LivePage, fragments, page_of
+from console.standing import Watch, seen, standings
 
 logger = logging.getLogger(__name__)
 
@@ -43,8 +40,6 @@ COALESCE_S = 0.02
 RETRY_S = 0.3
 #: without any announcement the page is read again: ages, and that the mirror stands still, must show
 HEARTBEAT_S = 3.0
-#: how often the session and the user are looked at again
-RECHECK_S = 15.0
 #: frames that a page may send in its life, and their length: it has nothing to say
 INBOUND_FRAMES = 20
 INBOUND_BYTES = 1_024
@@ -61,8 +56,23 @@ class LiveConsumer(AsyncWebsocketConsumer):
     async def connect(self) -> None:
         """Refuse strangers and other origins in the handshake; then a snapshot, then what changes."""
         self._serving: asyncio.Task[None] | None = None
+        self._judging: asyncio.Task[None] | None = None
+        self._watch: Watch | None = None
         self._heard = 0
-        visible = await self._visible() if same_origin(self.scope) else None
+        self._is_ended = False
+        key = self.scope["session"].session_key if "session" in self.scope else None
+        if not key or not same_origin(self.scope):
+            await self.close()
+            return
+        # watched first: what changes while the rights are worked out is seen to have changed
+        self._watch = watch = standings.join(key, self._judge)
+        visible = None
+        try:
+            watch.mark = await standings.mark_of(watch)
+            visible = await seen(key) if watch.mark is not None else None
+        finally:
+            if visible is None:
+                standings.leave(watch)
         if visible is None:
             await self.close()
             return
@@ -73,7 +83,8 @@ class LiveConsumer(AsyncWebsocketConsumer):
         elif len(announcements) >= MAX_SOCKETS:
             await self.close(TRY_LATER)
         else:
-            self._serving = asyncio.create_task(self._serve(replace(page, visible=visible), language_of(self.scope)))
+            self._page = replace(page, visible=visible)
+            self._serving = asyncio.create_task(self._serve(self._page, language_of(self.scope)))
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         """A page has nothing to say: a few short frames are ignored, more end the connection."""
@@ -83,10 +94,13 @@ class LiveConsumer(AsyncWebsocketConsumer):
 
     async def disconnect(self, code: int) -> None:
         """The page is gone."""
-        if self._serving is not None:
-            self._serving.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._serving
+        if self._watch is not None:
+            standings.leave(self._watch)
+        for task in (self._judging, self._serving):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
 
     async def _serve(self, page: LivePage, language: str) -> None:
         wake = asyncio.Event()
@@ -101,9 +115,8 @@ class LiveConsumer(AsyncWebsocketConsumer):
         announcements.join(note)
         try:
             sent: dict[str, str] = {}
-            checked_s = monotonic()
             wanted: int | None = sequence
-            while True:
+            while not self._is_ended:
                 is_shown = await self._show(page, language, wanted, sent)
                 if is_shown and fragments.shown(page, language) < sequence:
                     wake.set()
@@ -114,11 +127,6 @@ class LiveConsumer(AsyncWebsocketConsumer):
                 wake.clear()
                 # if somebody else has it made meanwhile, that is shown now, and what is newer when it has rested
                 wanted = sequence if fragments.is_due(page, language) else None
-                if monotonic() - checked_s > RECHECK_S:
-                    checked_s = monotonic()
-                    if await self._visible() != page.visible:
-                        await self.close(SESSION_ENDED)
-                        return
         finally:
             await announcements.leave(note)
 
@@ -130,33 +138,54 @@ class LiveConsumer(AsyncWebsocketConsumer):
                 parts = await fragments.shared(page, language)
             else:
                 parts = await fragments.parts(page, language, sequence)
+            changed = [html for target, html in parts.items() if sent.get(target) != html]
+            # nothing new is shown to somebody whose rights have changed meanwhile
+            if changed and not await self._may_still_see(page):
+                await self._end(SESSION_ENDED)
+                return False
         except Http404:
-            await self.close(NO_SUCH_PAGE)
+            await self._end(NO_SUCH_PAGE)
             return False
         except Exception:
             # the page stays as it is and says that it is stale; the next announcement tries again
             logger.exception("the live page %s could not be rendered", page.name)
             return False
-        changed = [html for target, html in parts.items() if sent.get(target) != html]
-        if changed:
+        if changed and not self._is_ended:
             await self.send(text_data="".join(changed))
             sent.update(parts)
         return True
 
-    async def _visible(self) -> VisibleTopics | None:
-        """What the user sees; None: the session has ended, or its user is not active, or may not see the console."""
-        key = self.scope["session"].session_key if "session" in self.scope else None
-        if not key:
-            return None
-        store = import_module(settings.SESSION_ENGINE).SessionStore(key)
-        user: Any = await get_user({"session": store})
-        return await seen_by(user) if user.is_authenticated and user.is_active else None
+    async def _may_still_see(self, page: LivePage) -> bool:
+        """Whether the user sees what he saw when the page was opened. Raises DatabaseError."""
+        watch = self._watch
+        if watch is None:
+            return False
+        mark = await standings.mark_of(watch)
+        if mark == watch.mark:
+            return True
+        if mark is None or await seen(watch.key) != page.visible:
+            return False
+        watch.mark = mark
+        return True
 
+    def _judge(self) -> None:
+        """Something that the rights come from has changed: close the page if they have."""
+        if self._serving is not None and (self._judging is None or self._judging.done()):
+            self._judging = asyncio.create_task(self._close_if_lost())
 
-@database_sync_to_async
-def seen_by(user: Any) -> VisibleTopics | None:
-    """What the user may see of the console; None: nothing at all."""
-    return visible_topics(user) if user.has_perm(VIEW) else None
+    async def _close_if_lost(self) -> None:
+        try:
+            may_see = await self._may_still_see(self._page)
+        except DatabaseError:
+            return  # the next look tells again
+        if not may_see:
+            await self._end(SESSION_ENDED)
+
+    async def _end(self, code: int) -> None:
+        """Close the page, once."""
+        if not self._is_ended:
+            self._is_ended = True
+            await self.close(code)
 
 
 def same_origin(scope: dict[str, Any]) -> bool:

@@ -39,6 +39,26 @@ SLOW = (
     "mirror/test_killed.py",
     "checkback/test_worker.py",
 )
+#: what the gate runs of `make interop`: each client and each direction once, the longest left to `make interop`
+CORE = (
+    "interop/test_java_clients.py",
+    "interop/test_pop.py",
+    "interop/test_proxy.py",
+    "interop/test_store_exchange.py",
+    "interop/test_apache_stores.py",
+    "interop/test_access.py",
+    "interop/test_go_consumers.py",
+    "interop/test_go_producers.py",
+    "interop/test_timers.py",
+    "interop/test_transactions.py",
+    "interop/test_transactional.py",
+    "interop/test_python_client.py",
+    "interop/test_redisson_model.py",
+    "interop/test_redisson_transfer.py",
+    "interop/test_console.py",
+    "interop/test_jars.py",
+    "interop/test_ports.py",
+)
 #: of the others the same: long files, and folders that have longer ones than the rest
 LONG = (
     "interop/test_java_clients.py",
@@ -64,6 +84,11 @@ LONG = (
 def is_slow(path: Path) -> bool:
     """Whether `make test-slow` runs the tests of this file."""
     return _place(path, SLOW) < len(SLOW)
+
+
+def is_core(path: Path) -> bool:
+    """Whether the gate runs the tests of this file of tests/interop."""
+    return _place(path, CORE) < len(CORE)
 
 
 def turn(path: Path) -> tuple[int, int]:

@@ -6,7 +6,7 @@ Topics of tries and dead letters are their group's. Whatever is not known to be 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -22,6 +22,8 @@ from console.access.rows import TopicPermission
 
 #: topics that belong to a consumer group (MixAll.RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX)
 OF_GROUP = ("%RETRY%", "%DLQ%")
+#: what stands between group and topic in the names of topics of tries that are popped (KeyBuilder, both forms)
+_BETWEEN = "_+"
 
 Row = TypeVar("Row")
 
@@ -65,7 +67,7 @@ class Eyes:
     """Answers about single names; what it has looked up of groups it keeps, so make one for each page."""
 
     visible: VisibleTopics = ALL
-    _groups: frozenset[str] | None = None
+    _read: Mapping[str, Collection[str]] | None = None
 
     @property
     def see_all(self) -> bool:
@@ -78,12 +80,12 @@ class Eyes:
             return True
         for prefix in OF_GROUP:
             if name and name.startswith(prefix):
-                return self.group(name.removeprefix(prefix))
+                return self._of_group(name.removeprefix(prefix))
         return self._begins(name)
 
     def group(self, name: str | None) -> bool:
         """Whether the consumer group is seen: it reads something, and all that it reads is seen."""
-        return self.see_all or name in self._groups_seen()
+        return self.see_all or (name is not None and self._is_seen(self._topics_read().get(name, ())))
 
     def queue(self, name: str | None) -> bool:
         """Whether the Redisson queue is seen: its name is measured as a topic's is."""
@@ -93,17 +95,33 @@ class Eyes:
         """Those whose topic is seen."""
         return tuple(row for row in found if self.topic(topic(row)))
 
+    def _of_group(self, rest: str) -> bool:
+        """Whether tries or dead letters are seen: of a group, or of a group and a topic that it pops (group_topic).
+
+        Where the name can be read in several ways, all groups that it may belong to have to be seen.
+        """
+        read = self._topics_read()
+        cuts = (at for at, letter in enumerate(rest) if letter in _BETWEEN)
+        found = [rest[:at] for at in cuts if rest[at + 1 :] in read.get(rest[:at], ())]
+        if rest in read:
+            found.append(rest)
+        return bool(found) and all(self._is_seen(read[name]) for name in found)
+
     def _begins(self, name: str | None) -> bool:
         return self.visible.prefixes is None or (bool(name) and str(name).startswith(self.visible.prefixes))
 
-    def _groups_seen(self) -> frozenset[str]:
-        if self._groups is None:
-            read: dict[str, bool] = {}
+    def _is_seen(self, topics: Collection[str]) -> bool:
+        return bool(topics) and all(map(self._begins, topics))
+
+    def _topics_read(self) -> Mapping[str, Collection[str]]:
+        """What each group reads, but tries and dead letters."""
+        if self._read is None:
+            read: dict[str, set[str]] = {}
             for group, topic in ConsumerOffset.objects.values_list("group", "topic").distinct().order_by():
                 if not topic.startswith(OF_GROUP):
-                    read[group] = read.get(group, True) and self._begins(topic)
-            self._groups = frozenset(group for group, is_seen in read.items() if is_seen)
-        return self._groups
+                    read.setdefault(group, set()).add(topic)
+            self._read = read
+        return self._read
 
 
 #: set for the time of a request or of one rendering of a live page; elsewhere (jobs, REST by tokens) everything is seen

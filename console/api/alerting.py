@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from console.alerts import rule_fields
 from console.alerts.rows import Alert, AlertRule, Silence
-from console.credentials import SETTINGS, Grant
+from console.credentials import Grant
 from console.operations.actor import ADD_ALERT_RULE, CHANGE_ALERT_RULE, DELETE_ALERT_RULE, SILENCE_ALERTS
 from console.operations.alerts import shown_value
 
@@ -33,7 +33,6 @@ from .answer import json_answer
 from .beginning import begun, in_thread
 from .bulk import MAX_BODY_BYTES, actor_of
 from .errors import AlertRuleUnknown, OperationRefused, SilenceUnknown
-from .grants import require_everywhere
 from .looking import only_parameters
 from .moments import moment_ms
 from .reading import decode, read_body
@@ -48,21 +47,18 @@ _silence = msgspec.json.Decoder(NewSilence)
 async def rules(request: Request, grant: Grant, room: Room) -> Response:
     """All."""
     only_parameters(request)
-    require_everywhere(grant, SETTINGS)
     return json_answer(AlertRuleRows(rules=await in_thread(lambda: [_shown(row) for row in _rows()])))
 
 
 async def rule(request: Request, grant: Grant, room: Room) -> Response:
     """One."""
     only_parameters(request)
-    require_everywhere(grant, SETTINGS)
     return json_answer(await in_thread(lambda: _shown(_row(request))))
 
 
 async def make(request: Request, grant: Grant, room: Room) -> Response:
     """A new one."""
     only_parameters(request)
-    require_everywhere(grant, SETTINGS)
     wanted = decode(await read_body(request, MAX_BODY_BYTES), _new)
     settings = _joined(msgspec.to_builtins(wanted.settings))
     return await _begun("create", {"settings": settings}, wanted.reason, grant, is_look=wanted.preview)
@@ -71,7 +67,6 @@ async def make(request: Request, grant: Grant, room: Room) -> Response:
 async def change(request: Request, grant: Grant, room: Room) -> Response:
     """What is named; the rest stays."""
     only_parameters(request)
-    require_everywhere(grant, SETTINGS)
     wanted = decode(await read_body(request, MAX_BODY_BYTES), _change)
     row = await in_thread(lambda: _row(request))
     given = msgspec.to_builtins(wanted)
@@ -84,7 +79,7 @@ async def change(request: Request, grant: Grant, room: Room) -> Response:
 
 async def delete(request: Request, grant: Grant, room: Room) -> Response:
     """With what it raised."""
-    reason, is_look = _reason(request, grant)
+    reason, is_look = _reason(request)
     row = await in_thread(lambda: _row(request))
     return await _begun("delete", {"rule": row.pk}, reason, grant, is_look=is_look)
 
@@ -92,14 +87,12 @@ async def delete(request: Request, grant: Grant, room: Room) -> Response:
 async def silences(request: Request, grant: Grant, room: Room) -> Response:
     """Those that hold."""
     only_parameters(request)
-    require_everywhere(grant, SETTINGS)
     return json_answer(SilenceRows(silences=await in_thread(_silences)))
 
 
 async def silence(request: Request, grant: Grant, room: Room) -> Response:
     """A new one."""
     only_parameters(request)
-    require_everywhere(grant, SETTINGS)
     wanted = decode(await read_body(request, MAX_BODY_BYTES), _silence)
     parameters = {"rule": wanted.rule, "subject": wanted.subject, "until_ms": moment_ms(wanted.until, "until")}
     return await _begun("silence", parameters, wanted.reason, grant, is_look=wanted.preview)
@@ -107,7 +100,7 @@ async def silence(request: Request, grant: Grant, room: Room) -> Response:
 
 async def end_silence(request: Request, grant: Grant, room: Room) -> Response:
     """Tell again."""
-    reason, is_look = _reason(request, grant)
+    reason, is_look = _reason(request)
     number = _number(request, "silence")
     is_there = number is not None and await in_thread(
         lambda: Silence.objects.filter(pk=number, until__gt=timezone.now()).exists()
@@ -122,9 +115,8 @@ async def _begun(verb: str, parameters: Mapping[str, Any], reason: str, grant: G
     return await begun(f"alerts.{verb}", parameters, reason, actor, is_look=is_look)
 
 
-def _reason(request: Request, grant: Grant) -> tuple[str, bool]:
+def _reason(request: Request) -> tuple[str, bool]:
     only_parameters(request, "reason", "preview")
-    require_everywhere(grant, SETTINGS)
     reason, look = request.query_params.get("reason", ""), request.query_params.get("preview", "false")
     if look not in ("true", "false"):
         raise OperationRefused("preview is true or false.", "preview")

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from django.conf import settings
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -19,8 +20,9 @@ from broker.client import ClientError
 
 from . import documentation
 from .answer import problem_answer
-from .errors import AddressNotFound, MethodNotAllowed, NotBuilt, RequestError
-from .grants import require_somewhere
+from .errors import AddressNotFound, MethodNotAllowed, RequestError
+from .grants import require_needs
+from .hosts import OwnHosts
 from .operations import OPERATIONS, Operation
 from .room import Room
 
@@ -55,7 +57,7 @@ class Address:
 
     def __init__(self, rooms: Rooms, operations: tuple[Operation, ...]) -> None:
         self._rooms = rooms
-        self._by_method = {operation.method: operation for operation in operations}
+        self._by_method = {each.method: (each.needed, each.handler) for each in operations}
         self._allow = ", ".join(sorted(self._by_method))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -67,13 +69,12 @@ class Address:
         try:
             room = self._rooms.get()
             grant = await room.grants.of(request)
-            operation = self._by_method.get(request.method)
-            if operation is None:
+            found = self._by_method.get(request.method)
+            if found is None:
                 return problem_answer(MethodNotAllowed(), allow=self._allow)
-            if operation.handler is None:
-                require_somewhere(grant, operation.action)
-                raise NotBuilt(f"{operation.method} {operation.path} is planned but not built yet; nothing was done.")
-            return await operation.handler(request, grant, room)
+            needed, handler = found
+            require_needs(grant, needed, request.path_params)
+            return await handler(request, grant, room)
         except (RequestError, ClientError) as error:
             return problem_answer(error)
         except Exception as error:  # the last line: whatever failed, the answer is a problem, the log has the rest
@@ -103,7 +104,10 @@ def create_application(namesrv: str) -> Starlette:
         yield
         await rooms.close()
 
-    application = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _no_such_address})
+    application = Starlette(
+        routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _no_such_address},
+        middleware=[Middleware(OwnHosts)],
+    )  # fmt: skip
     application.router.redirect_slashes = False
     application.state.rooms = rooms
     return application

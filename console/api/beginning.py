@@ -26,7 +26,7 @@ from console.operations.rows import Operation
 from .answer import json_answer
 from .bulkschemas import OperationShown
 from .choiceschemas import OperationPreview
-from .errors import OperationRefused, RequestError, TooManyMatch
+from .errors import OperationRefused, PolicyDenies, RequestError, ScopeMissing, TooManyMatch, TopicHasWaiting
 from .grants import require, require_everywhere
 
 #: raises ScopeMissing or PolicyDenies; is given the topics that are touched, None: not bounded
@@ -53,10 +53,17 @@ def allowed(grant: Grant, *actions: str) -> Allow:
 
     def allow(topics: frozenset[str] | None) -> None:
         for action in actions or (PUBLISH,):
-            if not topics:
-                require_everywhere(grant, action)
-            for topic in topics or ():
-                require(grant, action, topic)
+            try:
+                if not topics:
+                    require_everywhere(grant, action)
+                for topic in topics or ():
+                    require(grant, action, topic)
+            except (ScopeMissing, PolicyDenies) as error:
+                # a record that is named by its place must not tell which topic it is of, nor whether it is there
+                raise type(error)(
+                    f"The token {grant.name!r} does not allow {action!r} on all that is named; what is not known to be "
+                    "of topics that it allows needs one for every topic."
+                ) from None
 
     return allow
 
@@ -81,7 +88,11 @@ def _begun(kind: str, parameters: Mapping[str, Any], reason: str, actor: Actor, 
         except RequestError:
             row.delete()
             raise
-    return desk.confirm(row.pk, actor, reason=reason, is_typing_needed=False)
+    try:
+        return desk.confirm(row.pk, actor, reason=reason, is_typing_needed=False)
+    except errors.PendingUndecided:
+        row.delete()
+        raise
 
 
 def _looked(name: str, parameters: Mapping[str, Any], allow: Allow | None) -> OperationPreview:
@@ -107,7 +118,16 @@ def shown_of(row: Operation) -> OperationShown:
         created_ms=round(row.created_at.timestamp() * 1000),
         finished_ms=round(row.finished_at.timestamp() * 1000) if row.finished_at is not None else None,
         preview=_masked(row.kind, row.preview),
+        told=_told_of(row),
     )
+
+
+def _told_of(row: Operation) -> dict[str, Any] | None:
+    """What became of that which waited for a topic that was deleted."""
+    if row.kind != "topics.delete":
+        return None
+    item = row.items.exclude(outcome="").first()
+    return dict(item.result) if item is not None and item.result else None
 
 
 def _masked(kind: str, preview: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,6 +146,8 @@ def _with_database(work: Callable[[], Result]) -> Result:
         raise
     except errors.TooMany as error:
         raise TooManyMatch(str(error)) from None
+    except errors.PendingUndecided as error:
+        raise TopicHasWaiting(str(error), error.waiting) from None
     except errors.OperationError as error:
         raise OperationRefused(str(error), error.field) from None
     finally:

@@ -75,3 +75,7 @@ class OperationShown(Struct, kw_only=True):
     created_ms: int
     finished_ms: int | None
     preview: Annotated[dict[str, Any], Meta(description="What it was about when it was asked for.")]
+    told: Annotated[
+        dict[str, Any] | None,
+        Meta(description="Of a topic that was deleted: what waited for it, and what became of that."),
+    ] = None

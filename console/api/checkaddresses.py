@@ -17,8 +17,8 @@ from .answer import json_answer
 from .beginning import in_thread
 from .bulk import MAX_BODY_BYTES
 from .checkaddressschemas import CheckAddressChange, CheckAddressRows, CheckAddressShown, NewCheckAddress
-from .errors import CheckAddressTaken, CheckAddressUnknown, OperationRefused, ScopeMissing
-from .grants import require, require_somewhere
+from .errors import CheckAddressTaken, CheckAddressUnknown, OperationRefused
+from .grants import require
 from .looking import only_parameters
 from .reading import decode, read_body
 from .room import Room
@@ -30,7 +30,6 @@ _change = msgspec.json.Decoder(CheckAddressChange)
 async def addresses(request: Request, grant: Grant, room: Room) -> Response:
     """All of the groups that the token administers."""
     only_parameters(request)
-    require_somewhere(grant, ADMIN)
     rows = await in_thread(lambda: list(CheckAddress.objects.all()))
     return json_answer(
         CheckAddressRows(
@@ -42,7 +41,7 @@ async def addresses(request: Request, grant: Grant, room: Room) -> Response:
 async def address(request: Request, grant: Grant, room: Room) -> Response:
     """One."""
     only_parameters(request)
-    group = _group(request, grant)
+    group = request.path_params["group"]
     row = await in_thread(lambda: CheckAddress.objects.filter(group=group).first())
     if row is None:
         raise CheckAddressUnknown
@@ -53,7 +52,7 @@ async def register(request: Request, grant: Grant, room: Room) -> Response:
     """A new one; the answer has its secret."""
     only_parameters(request)
     wanted = decode(await read_body(request, MAX_BODY_BYTES), _new)
-    _require(grant, wanted.producer_group)
+    require(grant, ADMIN, wanted.producer_group, "producer group")
 
     def work() -> tuple[CheckAddress, str]:
         try:
@@ -70,7 +69,7 @@ async def register(request: Request, grant: Grant, room: Room) -> Response:
 async def change(request: Request, grant: Grant, room: Room) -> Response:
     """Another address, on or off, or a new secret."""
     only_parameters(request)
-    group = _group(request, grant)
+    group = request.path_params["group"]
     wanted = decode(await read_body(request, MAX_BODY_BYTES), _change)
 
     def work() -> tuple[CheckAddress, str | None]:
@@ -89,7 +88,7 @@ async def change(request: Request, grant: Grant, room: Room) -> Response:
 async def remove(request: Request, grant: Grant, room: Room) -> Response:
     """Ask there no more."""
     only_parameters(request, "reason")
-    group = _group(request, grant)
+    group = request.path_params["group"]
     reason = request.query_params.get("reason", "")
     if not reason.strip():
         raise OperationRefused("Say why: the reason is kept in the audit.", "reason")
@@ -101,18 +100,6 @@ async def remove(request: Request, grant: Grant, room: Room) -> Response:
             raise CheckAddressUnknown from None
 
     return json_answer(_shown(await in_thread(work)))
-
-
-def _group(request: Request, grant: Grant) -> str:
-    group: str = request.path_params["group"]
-    _require(grant, group)
-    return group
-
-
-def _require(grant: Grant, group: str) -> None:
-    if not grant.scopes_allow(ADMIN, group):
-        raise ScopeMissing(f"The token {grant.name!r} does not administer producer group {group[:127]!r}.")
-    require(grant, ADMIN, group, "producer group")
 
 
 def _actor(grant: Grant) -> Actor:

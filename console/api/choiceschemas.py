@@ -12,6 +12,7 @@ Reason = Annotated[str, Meta(min_length=1, max_length=500, description="Kept in 
 Name = Annotated[str, Meta(min_length=1, max_length=1024)]
 Place = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Look = Annotated[bool, Meta(description="Answer what it would touch (200), and do nothing.")]
+SentAgain = Literal["sent_as_new", "sent_back"]
 Moment = Annotated[str | int, Meta(description="RFC 3339 with a zone, or ms since 1970.")]
 
 
@@ -49,6 +50,33 @@ class DeadLetterConditions(Struct, forbid_unknown_fields=True, kw_only=True):
     key: Annotated[str, Meta(max_length=255, description="A key, a tag or a message_id.")] | None = None
     died_from: Moment | None = None
     died_before: Moment | None = None
+
+
+class Resend(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Why a message is sent again, and to whom: to every group of its topic (as a new message), or to `group` alone.
+
+    `idempotency_key`: of the caller's own; the same token with the same key sends nothing a second time.
+    """
+
+    reason: Reason
+    group: Text | None = None
+    idempotency_key: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    preview: Look = False
+
+
+class Resent(Struct, kw_only=True):
+    """A message that was sent again. `id` and `message_id` are the new one's; null where a group got it back.
+
+    `repeated`: nothing was sent by this call, the one before with the same idempotency_key did it.
+    """
+
+    outcome: SentAgain
+    topic: str
+    group: str | None
+    id: str | None
+    message_id: str | None
+    repeated: bool
+    operation: str
 
 
 class ManyLetters(Struct, forbid_unknown_fields=True, kw_only=True):

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from broker.client import InvalidArgument, NotHeld, Receipt, Received, Sql, read_receipt
 from broker.client.names import check_group, check_topic
-from console.credentials import CONSUME, Grant
+from console.credentials import Grant
 
 from .answer import json_answer
 from .consumingschemas import (
@@ -26,7 +26,6 @@ from .consumingschemas import (
     ReceivedMessage,
 )
 from .errors import InvalidParameter, InvalidReceipt
-from .grants import require
 from .identifiers import written
 from .looking import body_text
 from .reading import decode, read_body
@@ -41,7 +40,7 @@ _extend = msgspec.json.Decoder(Extend)
 
 async def receive(request: Request, grant: Grant, room: Room) -> Response:
     """Up to 32 messages, each nobody else's for a while; an empty list if none came in time."""
-    topic, group = _place(request, grant)
+    topic, group = _place(request)
     wanted = decode(await read_body(request, MAX_BYTES), _receive)
     expression = Sql(wanted.expression) if wanted.expression_type == "sql92" else wanted.expression
     received = await room.receivers.receive(
@@ -53,7 +52,7 @@ async def receive(request: Request, grant: Grant, room: Room) -> Response:
 
 async def acknowledge(request: Request, grant: Grant, room: Room) -> Response:
     """The messages are done."""
-    topic, group = _place(request, grant)
+    topic, group = _place(request)
     receipts = _receipts(decode(await read_body(request, MAX_BYTES), _acknowledge).receipts, topic)
     gone: list[str] = []
     try:
@@ -65,7 +64,7 @@ async def acknowledge(request: Request, grant: Grant, room: Room) -> Response:
 
 async def give_back(request: Request, grant: Grant, room: Room) -> Response:
     """The messages are to be delivered again, after a while if wanted."""
-    topic, group = _place(request, grant)
+    topic, group = _place(request)
     wanted = decode(await read_body(request, MAX_BYTES), _give_back)
     consumer, gone = room.receivers.of(group), []
     receipts = _receipts(wanted.receipts, topic)
@@ -79,7 +78,7 @@ async def give_back(request: Request, grant: Grant, room: Room) -> Response:
 
 async def extend(request: Request, grant: Grant, room: Room) -> Response:
     """The messages stay the receiver's for longer, by new receipts."""
-    topic, group = _place(request, grant)
+    topic, group = _place(request)
     wanted = decode(await read_body(request, MAX_BYTES), _extend)
     consumer, kept, gone = room.receivers.of(group), [], []
     for word, receipt in _receipts(wanted.receipts, topic).items():
@@ -92,16 +91,14 @@ async def extend(request: Request, grant: Grant, room: Room) -> Response:
     return json_answer(Extended(extended=kept, not_held=gone))
 
 
-def _place(request: Request, grant: Grant) -> tuple[str, str]:
-    """Topic and group of the address, if the token allows to consume from the one as the other."""
+def _place(request: Request) -> tuple[str, str]:
+    """Topic and group of the address."""
     topic, group = request.path_params["topic"], request.path_params["group"]
     try:
         check_topic(topic)
         check_group(group)
     except InvalidArgument as error:
         raise InvalidParameter(str(error)) from None
-    require(grant, CONSUME, topic)
-    require(grant, CONSUME, group, "group")
     return topic, group
 
 

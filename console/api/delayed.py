@@ -44,7 +44,7 @@ from .delayedschemas import (
     QueueTopic,
 )
 from .errors import InvalidMoment, InvalidParameter, OperationRefused, RedisUnavailable, RequestError
-from .grants import require, require_somewhere
+from .grants import eyes_of, require
 from .looking import only_parameters
 from .moments import moment_ms, parameter_ms
 from .reading import decode, read_body
@@ -68,14 +68,13 @@ _new_value = msgspec.json.Decoder(NewValue)
 async def queues(request: Request, grant: Grant, room: Room) -> Response:
     """The queues that the token may read, by name."""
     only_parameters(request, "search", "offset")
-    require_somewhere(grant, READ)
     offset = request.query_params.get("offset", "0")
     if not offset.isascii() or not offset.isdigit() or len(offset) > 9:
         raise InvalidParameter("offset is a whole number.")
     search = request.query_params.get("search", "")[:255]
-    data = await _in_thread(lambda: delayed_queues(search, int(offset)))
+    data = await _in_thread(lambda: delayed_queues(search, int(offset), eyes_of(grant)))
     _there(data.evidence)
-    rows = [_row(row) for row in data.rows if grant.allows(READ, row.name)]
+    rows = [_row(row, grant) for row in data.rows if grant.allows(READ, row.name)]
     answer = DelayedQueueList(
         now_ms=data.now_ms, total=data.total, queues=rows, transfer_services=len(data.services)
     )  # fmt: skip
@@ -86,14 +85,13 @@ async def queue(request: Request, grant: Grant, room: Room) -> Response:
     """One queue."""
     only_parameters(request)
     name = request.path_params["queue"]
-    require(grant, READ, name)
     data = await _in_thread(lambda: delayed_queue(name))
     _there(data.evidence)
     assert data.row is not None
-    shown = _row(data.row)
+    shown = _row(data.row, grant)
     if data.handing is not None:
         to = data.handing
-        shown.mode, shown.topic = to.kind if to.is_on else "plain", to.topic
+        shown.mode, shown.topic = to.kind if to.is_on else "plain", _topic(to.topic, grant)
         shown.sent, shown.sending, shown.refused, shown.taken_over = to.sent, to.sending, to.refused, to.taken_over
     return json_answer(shown)
 
@@ -102,7 +100,6 @@ async def values(request: Request, grant: Grant, room: Room) -> Response:
     """Waiting values by due time."""
     only_parameters(request, "from", "to", "cursor", "aside")
     name = request.path_params["queue"]
-    require(grant, READ, name)
     given = request.query_params
     bounds = {side: parameter_ms(given[side], side) if side in given else None for side in ("from", "to")}
 
@@ -132,7 +129,6 @@ async def offer(request: Request, grant: Grant, room: Room) -> Response:
     """Offer a value, as Java's RDelayedQueue.offer does."""
     only_parameters(request)
     name = request.path_params["queue"]
-    require(grant, PUBLISH, name)
     wanted = decode(await read_body(request, MAX_BODY_BYTES), _new_value)
     if (wanted.delay_ms is None) == (wanted.deliver_at is None):
         raise InvalidMoment("Give delay_ms or deliver_at, and not both.", "delay_ms")
@@ -153,7 +149,6 @@ def operation(kind: str) -> Callable[[Request, Grant, Room], Any]:
     async def handler(request: Request, grant: Grant, room: Room) -> Response:
         only_parameters(request)
         name = request.path_params["queue"]
-        require(grant, PUBLISH, name)
         wanted = decode(await read_body(request, MAX_BODY_BYTES), _takes[kind])
         parameters = {"queue": name, **_parameters(wanted)}
         if "to" in parameters:
@@ -191,7 +186,12 @@ def _parameters(wanted: Any) -> dict[str, Any]:
     return found
 
 
-def _row(row: QueueRow) -> DelayedQueueRow:
+def _topic(name: str | None, grant: Grant) -> str | None:
+    """Where its values go; not told to who may not read there."""
+    return name if name and grant.allows(READ, name) else None
+
+
+def _row(row: QueueRow, grant: Grant) -> DelayedQueueRow:
     found, moved = row.survey, row.moved
     return DelayedQueueRow(
         name=row.name,
@@ -206,7 +206,7 @@ def _row(row: QueueRow) -> DelayedQueueRow:
         codec=found.codec_guess if found else None,
         has_poison=bool(found and found.sampled_poison),
         mode=moved.mode if moved else "plain",
-        topic=moved.topic or None if moved else None,
+        topic=_topic(moved.topic, grant) if moved else None,
         moved=moved.moved if moved else None,
         late_ms=moved.late_ms if moved else None,
         problem=row.problem or (moved.problem if moved else "") or None,

@@ -23,7 +23,7 @@ from .delayedschemas import (
     QueueReason,
     QueueTopic,
 )
-from .operation import Operation
+from .operation import Narrowing, Operation
 
 _QUEUE = "/redisson/queues/{queue}"
 _BEGUN = ((202, "It runs, or has run already if it is small; Location says where to look.", OperationShown),)
@@ -47,6 +47,7 @@ def _all() -> Iterator[Operation]:
     yield Operation(
         "GET", "/redisson/queues", "List Redisson's delayed queues", READ, delayed.queues, None,
         ((200, "A page of them.", DelayedQueueList),), (("search", "Part of a name."), ("offset", "How many to skip.")),
+        "rows",
     )  # fmt: skip
     yield Operation(
         "GET", _QUEUE + "/values", "List waiting values by due time", READ, delayed.values, None,
@@ -61,7 +62,10 @@ def _all() -> Iterator[Operation]:
         "POST", _QUEUE + "/values", "Offer a value", PUBLISH, delayed.offer, NewValue, ((201, "It waits.", Offered),)
     )
     for name, summary, kind, takes in _ACTIONS:
-        yield Operation("POST", f"{_QUEUE}:{name}", summary, PUBLISH, delayed.operation(kind), takes, _BEGUN)
+        narrows: Narrowing | None = "body" if takes in (MovedValues, QueueTopic) else None
+        yield Operation(
+            "POST", f"{_QUEUE}:{name}", summary, PUBLISH, delayed.operation(kind), takes, _BEGUN, (), narrows
+        )
     yield Operation(
         "GET", _QUEUE, "Look at a delayed queue", READ, delayed.queue, None, ((200, "The queue.", DelayedQueueRow),)
     )

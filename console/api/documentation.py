@@ -5,7 +5,8 @@ The page is for people who are signed in to the console, the description also fo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from html import escape
 
 import msgspec
 from django.conf import settings
@@ -17,6 +18,7 @@ from starlette.routing import BaseRoute, Route
 from .answer import HEADERS, problem_answer
 from .errors import RequestError
 from .openapi import description
+from .problems import DISK_FULL, REFUSALS, RULES, Rule
 from .room import Room
 
 _PAGE_HEADERS = HEADERS | {
@@ -41,10 +43,40 @@ _PAGE = """<!doctype html>
 <a href="/api/openapi.json">openapi.json</a>
 </header>
 <main id="operations" aria-busy="true"><p>Reading the description ...</p></main>
+<section aria-labelledby="errors">
+<h2 id="errors">Errors</h2>
+<p>An answer of application/problem+json has one of these codes, what was wrong, and what to do;
+its type leads here.</p>
+<table>
+<thead>
+<tr><th scope="col">Code</th><th scope="col">Status</th><th scope="col">Meaning</th><th scope="col">What to do</th></tr>
+</thead>
+<tbody>
+{errors}
+</tbody>
+</table>
+</section>
 <noscript><p>This page needs JavaScript; the description is at /api/openapi.json.</p></noscript>
 </body>
 </html>
 """
+
+
+def _errors() -> str:
+    """A row for each code, with the code as its anchor; one that is said of several things has what to do for each."""
+    found: dict[str, list[Rule]] = {}
+    for rule in (*RULES.values(), *REFUSALS.values(), DISK_FULL):
+        found.setdefault(rule.code, []).append(rule)
+    rows = []
+    for code, rules in sorted(found.items(), key=lambda each: (each[1][0].status, each[0])):
+        told = [code, str(rules[0].status), *(_joined(rules, part) for part in ("title", "remedy"))]
+        cells = "".join(f"<td>{escape(text)}</td>" for text in told[1:])
+        rows.append(f'<tr id="{escape(code)}"><th scope="row">{escape(code)}</th>{cells}</tr>')
+    return "\n".join(rows)
+
+
+def _joined(rules: Iterable[Rule], part: str) -> str:
+    return " / ".join(dict.fromkeys(getattr(rule, part) for rule in rules))
 
 
 def routes(room: Callable[[], Room]) -> list[BaseRoute]:
@@ -67,7 +99,7 @@ def routes(room: Callable[[], Room]) -> list[BaseRoute]:
                 return RedirectResponse(f"{settings.LOGIN_URL}?next=/api/docs", 302, HEADERS)
         except RequestError as error:
             return problem_answer(error)
-        page = _PAGE.format(style=static("api/docs.css"), script=static("api/docs.js"))
+        page = _PAGE.format(style=static("api/docs.css"), script=static("api/docs.js"), errors=_errors())
         return HTMLResponse(page, 200, _PAGE_HEADERS)
 
     return [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class RequestError(Exception):
     """The request cannot be carried out; nothing was written."""
@@ -36,6 +38,10 @@ class InvalidReceipt(RequestError):
 
 class InvalidParameter(RequestError):
     """A query parameter is not valid."""
+
+
+class HostUnknown(RequestError):
+    """The request is addressed to a name that this server does not have."""
 
 
 class BodyTooLarge(RequestError):
@@ -131,6 +137,18 @@ class TimerRefused(TimerError):
     """The broker refused this for this timer."""
 
 
+class NotResendable(RequestError):
+    """This message is not one that can be sent again."""
+
+
+class IdempotencyKeyUsed(RequestError):
+    """This idempotency_key was used for another request."""
+
+
+class NotKnown(RequestError):
+    """It is not known whether it was done."""
+
+
 class NoOperation(RequestError):
     """There is no operation with this number."""
 
@@ -141,6 +159,14 @@ class OperationRefused(RequestError):
     def __init__(self, message: str, field: str | None = None) -> None:
         super().__init__(message)
         self.field = field
+
+
+class TopicHasWaiting(RequestError):
+    """Something waits for the topic, and the request does not say what is to become of it."""
+
+    def __init__(self, message: str, waiting: Mapping[str, int | None]) -> None:
+        super().__init__(message)
+        self.waiting = dict(waiting)
 
 
 class TooManyMatch(RequestError):
@@ -169,10 +195,6 @@ class RedisUnavailable(RequestError):
 
 class TooManyRequests(RequestError):
     """More messages are under way than are taken at once."""
-
-
-class NotBuilt(RequestError):
-    """This is planned and documented, but not built yet; nothing was done."""
 
 
 class TokensUnreadable(RequestError):

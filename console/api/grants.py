@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -27,12 +27,14 @@ from broker.client.names import check_topic
 from console import credentials
 from console.access.masking import Masks, masks
 from console.access.policies import PoliciesOfUser
-from console.credentials import PUBLISH, Grant
+from console.access.topics import ALL, Eyes, VisibleTopics
+from console.credentials import PUBLISH, READ, Grant
 
 from .boundusers import BoundUsers
 from .database import close_connection, with_database
 from .errors import PolicyDenies, ScopeMissing, TokenInvalid, TokenMissing, TokensUnreadable, TooManyRequests
 from .hiding import Hiding
+from .needs import EVERYWHERE, OVERVIEW, SOMEWHERE, Need
 
 logger = logging.getLogger(__name__)
 
@@ -133,6 +135,20 @@ class Grants:
         self._thread.shutdown(wait=True)
 
 
+def require_needs(grant: Grant, needs: Iterable[Need], named: Mapping[str, str]) -> None:
+    """Raise ScopeMissing or PolicyDenies unless all of it is allowed; `named` has the names of the address."""
+    for need in needs:
+        action = next(filter(grant.scopes_allow_somewhere, need.actions), need.actions[0])
+        if need.of == SOMEWHERE:
+            require_somewhere(grant, action)
+        elif need.of == OVERVIEW:
+            require_overview(grant, action)
+        elif need.of == EVERYWHERE:
+            require_everywhere(grant, action)
+        else:
+            require(grant, action, named[need.of], need.kind)
+
+
 def require(grant: Grant, action: str, name: str, kind: str = "topic") -> None:
     """Raise ScopeMissing or PolicyDenies unless the action is allowed on the topic (or what else `kind` says)."""
     if not grant.scopes_allow(action, name):
@@ -160,6 +176,14 @@ def require_everywhere(grant: Grant, action: str = PUBLISH) -> None:
         raise ScopeMissing(f"The token {grant.name!r} does not allow {action!r} on every topic.")
     if grant.policies is not None and not grant.policies.allows_everything():
         raise PolicyDenies(grant.policies.refusal("what concerns every topic (Update on the cluster)"))
+
+
+def eyes_of(grant: Grant, action: str = READ) -> Eyes:
+    """What the token's own prefixes see, by the rule of the console's pages; with none of its own policies decide."""
+    if not grant.scopes and grant.policies is not None:
+        return Eyes(ALL)
+    prefixes = tuple(sorted({scope.prefix for scope in grant.scopes if action in scope.actions}))
+    return Eyes(ALL if "" in prefixes else VisibleTopics(prefixes))
 
 
 def require_where(grant: Grant, topic: str | None) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from console.credentials import CONSUME, READ, SETTINGS
+from console.credentials import CONSUME, PUBLISH, READ, SETTINGS
 
 from . import groupsteering
 from .bulkschemas import OperationShown
 from .choiceschemas import DeadLetterRows, ManyLetters, NewOffsets, OperationPreview
+from .needs import SOMEWHERE, Need
 from .operation import Operation
 
 _LETTERS = "/groups/{group}/dead-letters"
@@ -23,17 +24,20 @@ OPERATIONS: tuple[Operation, ...] = (
             ("to", "RFC 3339 with a zone, or ms since 1970; died before this moment."),
             ("cursor", "From the page before."),
         ),
+        "rows",
     ),
     Operation(
         "POST", f"{_LETTERS}:send-back", "Give dead letters to their group once more", CONSUME,
-        groupsteering.sending("send_back"), ManyLetters, (_BEGUN, _PREVIEW),
+        groupsteering.sending("send_back"), ManyLetters, (_BEGUN, _PREVIEW), narrows="body",
     ),
     Operation(
         "POST", f"{_LETTERS}:send-as-new", "Send dead letters as new messages, for every group", CONSUME,
-        groupsteering.sending("send_as_new"), ManyLetters, (_BEGUN, _PREVIEW),
+        groupsteering.sending("send_as_new"), ManyLetters, (_BEGUN, _PREVIEW), narrows="body",
+        needs=(Need((CONSUME,), "group", "group"), Need((PUBLISH,), SOMEWHERE)),
     ),
     Operation(
         "POST", "/topics/{topic}/groups/{group}:reset-offsets", "Have a group go on elsewhere in a topic", SETTINGS,
         groupsteering.reset_offsets, NewOffsets, (_BEGUN, _PREVIEW),
+        needs=(Need((CONSUME,), "topic"), Need((CONSUME,), "group", "group"), Need((SETTINGS,), "group", "group")),
     ),
 )  # fmt: skip

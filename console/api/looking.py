@@ -15,8 +15,9 @@ from broker.client.names import check_topic
 from console.credentials import READ, Grant
 
 from .answer import json_answer
+from .beginning import in_thread
 from .errors import InvalidIdentifier, InvalidParameter, MessageNotFound
-from .grants import require, require_overview, require_somewhere
+from .grants import eyes_of, require
 from .identifiers import MessageIdentifier, parse
 from .life import TIMER_TOPIC, Life, State, is_delete, is_timer, life_of
 from .room import Room
@@ -34,6 +35,7 @@ from .schemas import (
 from .tracing import traced_steps
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 #: Topics where messages of other topics wait.
 _PARKING = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC})
 _OFFSET_ID = re.compile(r"(?:[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56})\Z")
@@ -47,11 +49,12 @@ async def message(request: Request, grant: Grant, room: Room) -> Response:
     text: str = request.path_params["id"]
     topic = request.query_params.get("topic")
     if text.startswith("m1"):
-        broker, found = await _by_identifier(parse(text), grant, room)
+        require(grant, READ, parse(text).topic)
+        broker, found = await by_identifier(parse(text), room)
     elif topic is not None:
         check_topic(topic)
         require(grant, READ, topic)
-        broker, found = "", await _by_unique_id(topic, text, room)
+        broker, found = "", await by_unique_id(topic, text, room)
     elif is_offset_id(text):
         broker, found = "", await by_offset_id(text.upper(), room)
     else:
@@ -63,8 +66,10 @@ async def message(request: Request, grant: Grant, room: Room) -> Response:
     return json_answer(hiding.message(await _shown(found, topic, broker or await _broker_of(found, room), room)))
 
 
-async def _by_identifier(wanted: MessageIdentifier, grant: Grant, room: Room) -> tuple[str, Message]:
-    require(grant, READ, wanted.topic)
+async def by_identifier(
+    wanted: MessageIdentifier, room: Room, *, is_half_wanted: bool = False
+) -> tuple[str, Message]:  # fmt: skip
+    """Broker and record of one of our ids, of a half only where that is wanted; raises MessageNotFound."""
     address = await room.admin.address_of(wanted.broker)
     try:
         found = await room.admin.message_at(wanted.position, topic=wanted.topic, address=address)
@@ -72,12 +77,14 @@ async def _by_identifier(wanted: MessageIdentifier, grant: Grant, room: Room) ->
         if error.code in _NOT_THERE:
             raise MessageNotFound from None
         raise
-    if wanted.unique_key not in ("", found.unique_key) or real_topic(found) != wanted.topic:
+    is_half = is_half_wanted and found.topic == HALF_TOPIC and found.properties.get("REAL_TOPIC") == wanted.topic
+    if wanted.unique_key not in ("", found.unique_key) or not (is_half or real_topic(found) == wanted.topic):
         raise MessageNotFound
     return wanted.broker, found
 
 
-async def _by_unique_id(topic: str, unique_id: str, room: Room) -> Message:
+async def by_unique_id(topic: str, unique_id: str, room: Room) -> Message:
+    """The message of this topic, in it or where it waits; raises MessageNotFound."""
     found = await room.admin.message_by_unique_id(topic, unique_id)
     if found is None:
         found = await room.admin.message_by_unique_id(SCHEDULE_TOPIC, unique_id)
@@ -197,7 +204,6 @@ def only_parameters(request: Request, *names: str) -> None:
 async def topics(request: Request, grant: Grant, room: Room) -> Response:
     """The topics that the token may read."""
     only_parameters(request)
-    require_somewhere(grant, READ)
     rows = [
         TopicRow(
             name=each.name, broker=each.broker, read_queues=each.read_queues, write_queues=each.write_queues,
@@ -210,24 +216,33 @@ async def topics(request: Request, grant: Grant, room: Room) -> Response:
 
 
 async def groups(request: Request, grant: Grant, room: Room) -> Response:
-    """The consumer groups; of a token with policies those that they let it read."""
+    """The groups that the token may read: by their own names, or because they read such topics and no others.
+
+    Of a token with policies those of them that the policies let it read, too.
+    """
     only_parameters(request)
-    require_somewhere(grant, READ)
+    found = await room.admin.groups()
+    seen = await in_thread(lambda: _seen(grant, [each.name for each in found]))
     rows = [
         GroupRow(
             name=each.name, broker=each.broker, retry_max_times=each.retry_max_times,
             consume_enabled=each.consume_enabled,
         )
-        for each in await room.admin.groups()
-        if grant.policies is None or grant.policies.allows(READ, each.name, "group")
+        for each in found
+        if each.name in seen and (grant.policies is None or grant.policies.allows(READ, each.name, "group"))
     ]  # fmt: skip
     return json_answer(GroupList(groups=rows))
+
+
+def _seen(grant: Grant, names: Iterable[str]) -> frozenset[str]:
+    """Of these groups those that the token's own prefixes see; asks the database."""
+    eyes = eyes_of(grant)
+    return frozenset(name for name in names if grant.scopes_allow(READ, name) or eyes.group(name))
 
 
 async def levels(request: Request, grant: Grant, room: Room) -> Response:
     """The delay levels and what waits on each."""
     only_parameters(request)
-    require_overview(grant, READ)
     delays = await room.admin.delay_levels()
     released = await room.admin.delay_offsets()
     ends = {each.queue.queue_id: each.max_offset for each in (await room.admin.topic_stats(SCHEDULE_TOPIC)).queues}

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 import msgspec
 
+from .needs import EVERYWHERE, OVERVIEW, SOMEWHERE
+from .operation import Narrowing
 from .operations import OPERATIONS, Operation
 from .problems import Problem
 
 _REF = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"{(\w+)}")
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": _REF.format(name="Problem")}}}
+_WHERE: Mapping[str, str] = {
+    SOMEWHERE: "on some name", OVERVIEW: "on some topic, and policies Get on the cluster", EVERYWHERE: "on every name",
+}  # fmt: skip
+_NARROWED: Mapping[Narrowing | None, str] = {
+    None: "", "id": ", on the topic of what is named", "body": ", on all that the body names",
+    "rows": "; rows that it does not allow are left out", "own": ", and has to have begun it",
+}  # fmt: skip
 
 
 @cache
@@ -47,7 +57,7 @@ def _operation(each: Operation) -> dict[str, Any]:
     told: dict[str, Any] = {
         "operationId": re.sub(r"\W+", "_", f"{each.method.lower()}{each.path}").strip("_"),
         "summary": each.summary,
-        "description": f"The token needs the action `{each.action}`.",
+        "description": _needed(each),
         "parameters": [
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
             for name in _PARAMETER.findall(each.path)
@@ -60,17 +70,22 @@ def _operation(each: Operation) -> dict[str, Any]:
     }
     if each.takes is not None:
         told["requestBody"] = {"required": True, "content": _content(each.takes)}
-    if each.handler is None:
-        told["x-built"] = False
     return told
+
+
+def _needed(each: Operation) -> str:
+    """What a token has to allow."""
+    words = []
+    for need in each.needed:
+        actions = " or ".join(f"`{action.partition('.')[0]}`" for action in dict.fromkeys(need.actions))
+        words.append(f"{actions} {_WHERE.get(need.of) or f'on the {need.kind} `{need.of}`'}")
+    return f"The token needs {' and '.join(words)}{_NARROWED[each.narrows]}."
 
 
 def _responses(each: Operation) -> dict[str, Any]:
     told: dict[str, Any] = {
         str(status): {"description": text, "content": _content(kind)} for status, text, kind in each.answers
     }
-    if each.handler is None:
-        told["501"] = {"description": "Planned, not built yet.", "content": _PROBLEM}
     told["default"] = {"description": "What was wrong, and what to do.", "content": _PROBLEM}
     return told
 

@@ -27,6 +27,8 @@ from .errors import (
     ContentEncoded,
     DuplicateName,
     GroupUnknown,
+    HostUnknown,
+    IdempotencyKeyUsed,
     InvalidIdentifier,
     InvalidMoment,
     InvalidParameter,
@@ -35,8 +37,9 @@ from .errors import (
     MethodNotAllowed,
     MomentPast,
     NoOperation,
-    NotBuilt,
     NotJson,
+    NotKnown,
+    NotResendable,
     OperationRefused,
     PoliciesUnreadable,
     PolicyDenies,
@@ -54,6 +57,7 @@ from .errors import (
     TooDeep,
     TooManyMatch,
     TooManyRequests,
+    TopicHasWaiting,
     TopicUnknown,
     Unexpected,
     WrongContentType,
@@ -82,6 +86,7 @@ RULES: dict[type[Exception], Rule] = {
     InvalidIdentifier: Rule(400, "invalid_id", "Invalid message id", "Use the id that the send answered."),
     InvalidReceipt: Rule(400, "invalid_receipt", "Invalid receipt", "Give it as the message came with it."),
     InvalidParameter: Rule(400, "invalid_parameter", "Invalid parameter", "Compare the address with /api/docs."),
+    HostUnknown: Rule(400, "host_unknown", "Host unknown", "Use a name of ESCAPEMENT_HOSTS, or add this one there."),
     BodyTooLarge: Rule(413, "body_too_large", "Body too large", "Send less at once, or a reference to the content."),
     BodyTooSlow: Rule(408, "body_too_slow", "Body too slow", "Send the body without long pauses."),
     WrongContentType: Rule(415, "wrong_content_type", "Wrong content type", "Set Content-Type: application/json."),
@@ -103,8 +108,14 @@ RULES: dict[type[Exception], Rule] = {
     AlreadyDelivered: Rule(409, "already_delivered", "Already delivered", "Its consumers have it; undo it there."),
     AlreadyCancelled: Rule(409, "already_cancelled", "Already cancelled", "Send the message again if it is wanted."),
     TimerRefused: Rule(422, "timer_refused", "Refused for this timer", "Correct what the detail names."),
+    NotResendable: Rule(409, "not_resendable", "Not to be sent again", "Do what the detail names instead."),
+    IdempotencyKeyUsed: Rule(409, "idempotency_key_used", "Idempotency key used", "Use a key once for each request."),
+    NotKnown: Rule(504, "not_known", "Not known", "Look whether it came before you send it again."),
     NoOperation: Rule(404, "operation_unknown", "Operation unknown", "Use the number that the request answered."),
     OperationRefused: Rule(422, "operation_refused", "Operation refused", "Correct what the detail names."),
+    TopicHasWaiting: Rule(
+        409, "topic_has_waiting", "Something waits for the topic", "Say pending=cancel or pending=keep."
+    ),
     TooManyMatch: Rule(422, "too_many_match", "Too many match", "Narrow the filter and do it in parts."),
     CheckAddressUnknown: Rule(
         404, "check_address_unknown", "No check-back address", "Register one, or check the group."
@@ -116,7 +127,6 @@ RULES: dict[type[Exception], Rule] = {
         503, "redis_unavailable", "Redis unavailable", "Try again; check ESCAPEMENT_REDISSON_URL.", 2
     ),
     TooManyRequests: Rule(429, "too_many_requests", "Too many requests", "Wait for answers before sending more.", 1),
-    NotBuilt: Rule(501, "not_built", "Not built yet", "Leave it out, or use what /api/docs lists as built."),
     PoliciesUnreadable: Rule(
         503, "policies_unreadable", "Policies unreadable", "Try again; nothing was done. Check the broker.", 2
     ),
@@ -128,11 +138,13 @@ RULES: dict[type[Exception], Rule] = {
     client.InvalidArgument: Rule(400, "invalid_message", "Invalid message", "Correct the field that is named."),
     HalfNotSafe: Rule(503, "half_not_safe", "Half not safe", "Send again; look at the broker's disk and slave.", 1),
     PlainSendRefused: Rule(409, "plain_send", "Inside a transaction", "Send with the producer of the block."),
+    client.NoBroker: Rule(503, "no_broker", "No broker", "Try again when a broker runs; nothing was done.", 1),
     client.RouteNotFound: Rule(404, "topic_not_found", "Topic not found", "Create the topic, or check its name."),
     client.NotSupported: Rule(501, "not_supported", "Not supported", "This broker does not know the request."),
     client.ScheduleKeyTaken: Rule(
         409, "schedule_key_taken", "Schedule key taken", "Send with on_conflict=replace or keep, or use another key."
     ),
+    client.UsedAfterFork: Rule(500, "used_after_fork", "Client of another process", "Report it with the web log."),
     client.NotHeld: Rule(409, "not_held", "Not held any more", "Receive it again."),
     client.TimerTooFar: Rule(
         422, "too_far", "Moment too far away", "Choose an earlier moment; the detail has the limit."
@@ -186,6 +198,7 @@ class Problem(msgspec.Struct, omit_defaults=True):
     field: str | None = None
     due_ms: int | None = None
     delivered_ms: int | None = None
+    waiting: dict[str, int | None] | None = None
 
 
 def rule_for(error: Exception) -> Rule:
@@ -208,7 +221,9 @@ def problem_for(error: Exception) -> tuple[Rule, Problem]:
     rule = rule_for(error)
     known = isinstance(error, RequestError | client.ClientError)
     detail = str(error) if known else str(Unexpected())
-    about = {name: getattr(error, name, None) if known else None for name in ("field", "due_ms", "delivered_ms")}
+    about = {
+        name: getattr(error, name, None) if known else None for name in ("field", "due_ms", "delivered_ms", "waiting")
+    }
     if isinstance(error, client.NoSuchQueue):
         about["field"] = "queue"  # as requests here name it
     return rule, Problem(f"/api/docs#{rule.code}", rule.title, rule.status, rule.code, detail, rule.remedy, **about)

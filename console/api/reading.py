@@ -111,7 +111,7 @@ def names_in(value: object) -> int:
         count = (value.body is not UNSET) + (value.body_base64 is not UNSET) + (value.tag is not None)
         count += bool(value.keys) + bool(value.properties) + len(value.properties) + (value.group is not None)
         count += (value.deliver_at is not None) + (value.delay_ms is not None) + (value.schedule_key is not None)
-        count += (value.on_conflict is not None) + value.reject_past + (value.dedup_key is not UNSET)
+        count += (value.on_conflict is not None) + value.reject_past
         return count + (value.delay_level != 0) + (value.durability != "sync")
     return -1
 

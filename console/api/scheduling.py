@@ -29,6 +29,7 @@ from .errors import (
     InvalidIdentifier,
     InvalidMoment,
     InvalidParameter,
+    MessageNotFound,
     MomentPast,
     TimerRefused,
     TimerUnknown,
@@ -93,7 +94,6 @@ async def _named(request: Request, grant: Grant, room: Room, *parameters: str) -
         only_parameters(request, *(name for name in parameters if name != "topic"))
         topic, key = request.path_params["topic"], request.path_params["schedule_key"]
         check_topic(topic)
-        require(grant, PUBLISH, topic)
         check_schedule_key(key)
         return TimerTarget(topic=topic, schedule_key=key), None
     only_parameters(request, *parameters)
@@ -111,7 +111,9 @@ async def _named(request: Request, grant: Grant, room: Room, *parameters: str) -
         return _target(wanted.topic, wanted.unique_key, wanted.position), address
     if is_offset_id(text):
         found = await by_offset_id(text.upper(), room)
-        require(grant, PUBLISH, real_topic(found))
+        if not grant.allows(PUBLISH, real_topic(found)):
+            # whose it is must not be told, nor that it is there
+            raise MessageNotFound
         return _target(real_topic(found), found.unique_key, found.position), "{}:{}".format(*found.store_host)
     try:
         handle = read_handle(text)

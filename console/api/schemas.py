@@ -18,13 +18,7 @@ ScheduleKey = Annotated[
 ]
 
 
-class Later(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Fields that are documented but not built yet: each is answered with 501, none is ignored."""
-
-    dedup_key: str | UnsetType = UNSET
-
-
-class NewMessage(Later, forbid_unknown_fields=True, kw_only=True):
+class NewMessage(Struct, forbid_unknown_fields=True, kw_only=True):
     """A message to send: `body` (text) or `body_base64` (bytes), at most 4 MiB, and what goes with it."""
 
     body: Annotated[str, Meta(description="The body as text; sent as UTF-8.")] | UnsetType = UNSET

@@ -13,11 +13,10 @@ from starlette.responses import Response
 from broker.client import ClientError, InvalidArgument, Outgoing, SendResult, prepare
 from broker.client.names import check_writable_topic
 from broker.client.timing import Timing
-from console.credentials import PUBLISH, Grant
+from console.credentials import Grant
 
 from .answer import json_answer
-from .errors import NotBuilt, RequestError
-from .grants import require
+from .errors import RequestError
 from .identifiers import written
 from .moments import moment_ms
 from .problems import problem_for
@@ -31,7 +30,7 @@ _several = msgspec.json.Decoder(NewMessages)
 
 async def send_one(request: Request, grant: Grant, room: Room) -> Response:
     """Send one message; 201 when it is on disk, 202 when it is not known to be, 200 when another one was kept."""
-    topic = _topic(request, grant)
+    topic = _topic(request)
     body = await read_body(request, MAX_SINGLE_BYTES)
     with room.under_way(1, len(body)):
         wanted = decode(body, _single)
@@ -42,7 +41,7 @@ async def send_one(request: Request, grant: Grant, room: Room) -> Response:
 
 async def send_several(request: Request, grant: Grant, room: Room) -> Response:
     """Send each message on its own, all in one write; 207 with one answer a message."""
-    topic = _topic(request, grant)
+    topic = _topic(request)
     body = await read_body(request, MAX_BATCH_BYTES)
     wanted = decode(body, _several).messages
     with room.under_way(len(wanted), len(body)):
@@ -82,19 +81,16 @@ def _refused(index: int, error: RequestError | ClientError) -> SentItem:
     return SentItem(index=index, status=rule.status, problem=shown)
 
 
-def _topic(request: Request, grant: Grant) -> str:
+def _topic(request: Request) -> str:
     topic: str = request.path_params["topic"]
     check_writable_topic(topic)
     if topic.startswith("%"):
         raise InvalidArgument(f"Topic {topic} belongs to the broker; send to a topic of your own.", field="topic")
-    require(grant, PUBLISH, topic)
     return topic
 
 
 def outgoing(wanted: NewMessage) -> Outgoing:
-    """The message to send; raises RequestError or InvalidArgument, and NotBuilt for fields of later versions."""
-    if wanted.dedup_key is not UNSET:
-        raise NotBuilt("The field 'dedup_key' is planned but not built yet; the message was not sent.")
+    """The message to send; raises RequestError or InvalidArgument."""
     return prepare(
         _body(wanted),
         tag=wanted.tag,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console.credentials import READ, SETTINGS
+from console.credentials import DELETE, READ, SETTINGS
 
 from . import settings
 from .bulkschemas import OperationShown
@@ -19,11 +19,16 @@ from .settingschemas import (
 
 _TOPIC, _GROUP = "/topics/{topic}", "/groups/{group}"
 _DELETE = (("reason", "Kept in the audit."), ("preview", "true: say what would be lost, and delete nothing."))
+_PENDING = (
+    "pending", "What becomes of what waits for it, needed where something does: cancel, or keep (it makes it anew).",
+)  # fmt: skip
 _BEGUN = (202, "It is done, or waits for a second person; Location says where to look.", OperationShown)
 _PREVIEW = (200, "Asked for a preview: what would come of it.", SettingsPreview)
 
 OPERATIONS: tuple[Operation, ...] = (
-    Operation("POST", "/topics", "Make a topic", SETTINGS, settings.topics.make, NewTopic, (_BEGUN, _PREVIEW)),
+    Operation(
+        "POST", "/topics", "Make a topic", SETTINGS, settings.topics.make, NewTopic, (_BEGUN, _PREVIEW), narrows="body"
+    ),
     Operation(
         "GET", f"{_TOPIC}/settings", "Look at a topic's settings", READ, settings.topics.look, None,
         ((200, "As they are now.", SettingsOfTopic),),
@@ -33,10 +38,13 @@ OPERATIONS: tuple[Operation, ...] = (
         (_BEGUN, (200, "They are so already; asked for a preview: SettingsPreview.", SettingsOfTopic)),
     ),
     Operation(
-        "DELETE", _TOPIC, "Delete a topic with its messages", SETTINGS, settings.topics.delete, None,
-        (_BEGUN, _PREVIEW), _DELETE,
+        "DELETE", _TOPIC, "Delete a topic with its messages", DELETE, settings.topics.delete, None,
+        (_BEGUN, _PREVIEW), (*_DELETE, _PENDING),
     ),
-    Operation("POST", "/groups", "Make a consumer group", SETTINGS, settings.groups.make, NewGroup, (_BEGUN, _PREVIEW)),
+    Operation(
+        "POST", "/groups", "Make a consumer group", SETTINGS, settings.groups.make, NewGroup, (_BEGUN, _PREVIEW),
+        narrows="body",
+    ),
     Operation(
         "GET", f"{_GROUP}/settings", "Look at a consumer group's settings", READ, settings.groups.look, None,
         ((200, "As they are now.", SettingsOfGroup),),
@@ -46,7 +54,7 @@ OPERATIONS: tuple[Operation, ...] = (
         GroupChange, (_BEGUN, (200, "They are so already; asked for a preview: SettingsPreview.", SettingsOfGroup)),
     ),
     Operation(
-        "DELETE", _GROUP, "Delete a consumer group with how far it has read", SETTINGS, settings.groups.delete, None,
+        "DELETE", _GROUP, "Delete a consumer group with how far it has read", DELETE, settings.groups.delete, None,
         (_BEGUN, _PREVIEW), _DELETE,
     ),
 )  # fmt: skip

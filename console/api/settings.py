@@ -16,11 +16,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from broker.client.names import check_group, check_topic
-from console.credentials import DELETE, READ, SETTINGS, Grant
+from console.credentials import SETTINGS, Grant
 from console.operations import setting_fields
 from console.operations.actor import CHANGE_SETTINGS
+from console.operations.preview import Preview
 from console.operations.registry import kind_of
 from console.operations.rows import OperationItem
+from console.operations.settings import PENDING
 
 from .answer import json_answer
 from .beginning import begun, in_thread
@@ -40,6 +42,7 @@ from .settingschemas import (
     SettingsPreview,
     TopicChange,
     TopicSettings,
+    WaitingForTopic,
 )
 
 New = TypeVar("New", NewTopic, NewGroup)
@@ -59,7 +62,6 @@ class _Settings(ABC, Generic[New, Change]):
         """As they are now."""
         only_parameters(request)
         name = self._named(request)
-        require(grant, READ, name, self.kind)
         return json_answer(await self._shown(name, room))
 
     async def make(self, request: Request, grant: Grant, room: Room) -> Response:
@@ -76,7 +78,6 @@ class _Settings(ABC, Generic[New, Change]):
         only_parameters(request)
         name = self._named(request)
         wanted = decode(await read_body(request, MAX_BODY_BYTES), self._change)
-        require(grant, SETTINGS, name, self.kind)
         parameters = msgspec.to_builtins(wanted)
         is_look, reason = parameters.pop("preview"), parameters.pop("reason")
         now = await self._shown(name, room)
@@ -87,14 +88,16 @@ class _Settings(ABC, Generic[New, Change]):
 
     async def delete(self, request: Request, grant: Grant, room: Room) -> Response:
         """Nothing of it stays."""
-        only_parameters(request, "reason", "preview")
-        name = self._named(request)
-        require(grant, DELETE, name, self.kind)
+        only_parameters(request, "reason", "preview", *(("pending",) if self.kind == "topic" else ()))
+        name, pending = self._named(request), request.query_params.get("pending")
+        if pending not in (None, *PENDING):
+            raise OperationRefused(f"pending is one of {', '.join(PENDING)}.", "pending")
         reason, look = request.query_params.get("reason", ""), request.query_params.get("preview", "false")
         if look not in ("true", "false"):
             raise OperationRefused("preview is true or false.", "preview")
         await self._shown(name, room)
-        return await self._done("delete", {"name": name}, grant, reason, is_look=look == "true")
+        parameters = {"name": name} if pending is None else {"name": name, "pending": pending}
+        return await self._done("delete", parameters, grant, reason, is_look=look == "true")
 
     @abstractmethod
     async def _shown(self, name: str, room: Room) -> SettingsOfTopic | SettingsOfGroup:
@@ -153,8 +156,13 @@ def _preview(kind_name: str, parameters: Mapping[str, Any]) -> SettingsPreview:
     return SettingsPreview(
         name=checked["name"], changes=[(name, before, after) for name, before, after in found.changes],
         unread=found.unread, lost_messages=found.lost_messages, lost_readers=found.lost_readers,
-        members=found.members,
+        members=found.members, waiting=_waiting(found),
     )  # fmt: skip
+
+
+def _waiting(found: Preview) -> WaitingForTopic | None:
+    """Of a topic that is to be deleted."""
+    return WaitingForTopic(**found.waiting, complete=not found.missing) if found.waiting else None
 
 
 topics = _Topics(NewTopic, TopicChange)

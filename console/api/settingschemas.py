@@ -99,6 +99,17 @@ class SettingsOfGroup(Struct, kw_only=True):
     settings: GroupSettings
 
 
+class WaitingForTopic(Struct, kw_only=True):
+    """What waits for a topic: timers, messages of delay levels, halves that nobody decided about, and those that are
+    asked about no more. null: the broker does not tell; not `complete`: there may be more."""
+
+    timers: int | None
+    delayed: int | None
+    halves: int | None
+    parked_halves: int | None
+    complete: bool
+
+
 class SettingsPreview(Struct, kw_only=True):
     """What would come of it; nothing was changed.
 
@@ -112,3 +123,4 @@ class SettingsPreview(Struct, kw_only=True):
     lost_messages: int | None
     lost_readers: int | None
     members: int | None
+    waiting: Annotated[WaitingForTopic | None, Meta(description="Of a topic that would be deleted.")] = None

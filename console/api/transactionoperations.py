@@ -36,7 +36,7 @@ def _many() -> Iterator[Operation]:
     for action, summary in _MANY:
         yield Operation(
             "POST", f"/transactions:{action}", summary, PUBLISH, transactionbulk.operation(action), ManyTransactions,
-            _BEGUN_MANY,
+            _BEGUN_MANY, narrows="body",
         )  # fmt: skip
 
 
@@ -44,22 +44,24 @@ OPERATIONS = (
     Operation(
         "POST", "/transactions", "Begin a transaction (send a half message)", PUBLISH, transactions.begin, NewHalf,
         ((201, "It is on disk, and seen by nobody.", HalfTaken), (202, "Taken, not known to be on disk.", HalfTaken)),
+        narrows="body",
     ),
     Operation(
         "POST", "/transactions/{id}:commit", "Commit a half message", PUBLISH, transactions.steering("commit"),
-        DecisionReason, ((200, "The message is in its topic, or waits for its moment.", Decided), _WAITS),
+        DecisionReason, ((200, "The message is in its topic, or waits for its moment.", Decided), _WAITS), narrows="id",
     ),
     Operation(
         "POST", "/transactions/{id}:rollback", "Roll a half message back", PUBLISH, transactions.steering("rollback"),
-        DecisionReason, ((200, "Nobody ever sees it.", Decided), _WAITS),
+        DecisionReason, ((200, "Nobody ever sees it.", Decided), _WAITS), narrows="id",
     ),
     Operation(
         "POST", "/transactions/{id}:check", "Have its producer asked", PUBLISH, transactions.steering("check"),
         DecisionReason, ((200, "Asked at once, or as soon as a producer of its group is there.", Decided), _WAITS),
+        narrows="id",
     ),
     Operation(
         "POST", "/transactions/{id}:resume", "Ask about a parked half message again", PUBLISH,
-        transactions.steering("resume"), DecisionReason, ((200, "Checks begin anew.", Decided), _WAITS),
+        transactions.steering("resume"), DecisionReason, ((200, "Checks begin anew.", Decided), _WAITS), narrows="id",
     ),
     Operation(
         "GET", "/transactions", "List transactions", READ, transactions.transactions, None,
@@ -69,10 +71,11 @@ OPERATIONS = (
             ("producer_group", "Only of this group."), ("older_than_ms", "Least age of the half; not with decided."),
             ("limit", "1 to 1,000, 100 by default."), ("cursor", "From the page before."),
         ),
+        "rows",
     ),
     *_many(),
     Operation(
         "GET", "/transactions/{id}", "Look at a transaction", READ, transactionlife.transaction, None,
-        ((200, "The transaction, and what happened to it.", TransactionLifeShown),),
+        ((200, "The transaction, and what happened to it.", TransactionLifeShown),), narrows="id",
     ),
 )  # fmt: skip

@@ -12,10 +12,12 @@ from django.conf import settings
 from django.core.management import get_commands
 from django.core.management.base import CommandError
 
+from broker.exposure import HostingRefused, refuse_open_listening
 from console.dashboards.starting import missing
 from console.house.addresses import database_url
 from console.house.child import ChildSpec
 from console.house.ports import answers, taken
+from console.serving.exposure import ServingRefused, refuse_open_serving
 
 MANAGE = str(settings.ROOT / "manage.py")
 #: A worker of ours that hosts something: no tasks but its own queue, nothing to say to other workers.
@@ -42,6 +44,21 @@ def taken_ports(specs: list[ChildSpec]) -> list[str]:
         for what, host, port, variable in wanted
         if taken(host, port)
     ]
+
+
+def exposed(specs: list[ChildSpec]) -> list[str]:
+    """Why web process and broker would refuse to listen where they are told to; said before anything starts."""
+    refusals = []
+    try:
+        refuse_open_serving(settings)
+    except ServingRefused as refusal:
+        refusals.append(str(refusal))
+    if any(spec.name == "broker" for spec in specs):
+        try:
+            refuse_open_listening()
+        except HostingRefused as refusal:
+            refusals.append(str(refusal))
+    return refusals
 
 
 def runtime_directory() -> Path:
@@ -119,9 +136,8 @@ def _dashboards() -> list[ChildSpec]:
 
 
 def _web() -> ChildSpec:
-    command = (sys.executable, "-m", "uvicorn", "console.asgi:application", "--no-access-log", "--no-server-header")
-    address = ("--host", settings.WEB_HOST, "--port", str(settings.WEB_PORT), "--timeout-graceful-shutdown", "5")
-    return ChildSpec("web", (*command, *address), lambda: answers(settings.WEB_HOST, settings.WEB_PORT))
+    command = (sys.executable, "-m", "console.serving")
+    return ChildSpec("web", command, lambda: answers(settings.WEB_HOST, settings.WEB_PORT))
 
 
 def _demo() -> list[ChildSpec]:

@@ -24,7 +24,7 @@ class NotReadable(Exception):
 
 
 def send_copy(message: Message, topic: str) -> SendResult:
-    """Send it to `topic`; raises ClientError, NotReadable."""
+    """Send it to `topic`, to the queue of its sharding key if it has one; raises ClientError, NotReadable."""
     kept = {
         name: text
         for name, text in message.properties.items()
@@ -33,6 +33,7 @@ def send_copy(message: Message, topic: str) -> SendResult:
     return producer().send(
         topic, plain_body(message), tag=message.tags, keys=message.keys,
         properties={**kept, COPY_OF: message.offset_message_id},
+        sharding_key=message.properties.get("__SHARDINGKEY") or None,
     )  # fmt: skip
 
 

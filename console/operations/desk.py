@@ -22,6 +22,7 @@ from console.operations.errors import (
     ReasonMissing,
 )
 from console.operations.kind import BATCH, TYPED_ABOVE, Kind
+from console.operations.preview import Preview
 from console.operations.reach import reach_of
 from console.operations.registry import kind_of
 from console.operations.rows import AuditEntry, Operation
@@ -76,6 +77,17 @@ def look_again(row: Operation, actor: Actor, changes: Mapping[str, Any] | None =
     actor.require_reach(reach_of(kind.name, checked, shown.as_row()), kind.name)
     row.parameters, row.preview, row.previewed_at = checked, shown.as_row(), timezone.now()
     row.save(update_fields=["parameters", "preview", "previewed_at"])
+    return row
+
+
+def choose(number: uuid.UUID, actor: Actor, choice: Mapping[str, Any]) -> Operation:
+    """Add what the preview asked to choose; what was shown stays shown. Raises NotAllowed, InvalidParameter."""
+    kind = _allowed(number, actor)
+    with transaction.atomic():
+        row = _locked(number)
+        if row.state == Operation.State.DRAFT:
+            row.parameters = kind.checked({**row.parameters, **choice})
+            row.save(update_fields=["parameters"])
     return row
 
 
@@ -241,6 +253,9 @@ def _check(row: Operation, kind: Kind, reason: str, typed: str, is_typing_needed
         raise NotPossible("Nothing matches any more.")
     if row.previewed_at is None or timezone.now() - row.previewed_at > PREVIEW_LASTS:
         raise PreviewStale
+    undecided = kind.undecided(row.parameters, Preview.of_row(row.preview))
+    if undecided is not None:
+        raise undecided
     word = kind.typed_word(row.parameters)
     if is_typing_needed and word and typed.strip() != word:
         raise NameNotTyped

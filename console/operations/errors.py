@@ -7,6 +7,7 @@ OperationError
 ├── InvalidParameter    a field is wrong; `field` names it
 ├── ReasonMissing       no reason was given
 ├── NotTyped            many are hit and the number was not typed
+├── PendingUndecided    something waits for a topic that is to be deleted, and nobody said what is to become of it
 ├── PreviewStale        what was shown is too old to be confirmed: look again
 ├── TooMany             more match than one operation may touch
 └── NotPossible         the state of the operation, or the broker, does not allow it
@@ -14,6 +15,8 @@ OperationError
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 
 class OperationError(Exception):
@@ -75,6 +78,21 @@ class NameNotTyped(NotTyped):
 
 class PreviewStale(OperationError):
     """The preview is too old; it was counted again: look, and confirm once more."""
+
+
+class PendingUndecided(OperationError):
+    """Say what is to become of that which waits for the topic: cancel it, or keep it."""
+
+    field = "pending"
+
+    def __init__(self, topic: str, waiting: Mapping[str, int | None], *, is_whole: bool) -> None:
+        told = ", ".join(f"{name} {count}" for name, count in waiting.items() if count) or "not counted"
+        total = sum(count or 0 for count in waiting.values())
+        least = "" if is_whole else "at least "
+        super().__init__(
+            f"For {topic} {least}{total:,} messages wait ({told}): say what is to become of them, cancel or keep."
+        )
+        self.waiting = dict(waiting)
 
 
 class TooMany(OperationError):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from console.operations.errors import OperationError
 from console.operations.preview import Preview
 
 #: most that one operation touches
@@ -48,6 +49,10 @@ class Kind(ABC):
     def typed_word(self, parameters: Mapping[str, Any]) -> str:
         """What has to be typed to confirm; empty: nothing but the number of many."""
         return ""
+
+    def undecided(self, parameters: Mapping[str, Any], preview: Preview) -> OperationError | None:
+        """Return what has to be chosen first, where the preview asks for a choice that nobody has made."""
+        return None
 
     @abstractmethod
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from django.utils.translation import gettext as _
 
+from console.moments import NoMoment, read_moment, read_span, span_meant
 from console.operations.errors import InvalidParameter
 from console.queries.clock import now_ms
 
-_UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_SPAN = re.compile(r"([+-])\s*(\d{1,12}(?:\.\d{1,3})?)\s*(ms|s|min|m|h|d)")
 #: ten years and a leap day or three, as the broker's furthest moment
 _FURTHEST_MS = 2**53
 
@@ -21,30 +18,40 @@ _FURTHEST_MS = 2**53
 def moment_ms(text: str, field: str = "moment") -> int:
     """Epoch ms of a moment; raises InvalidParameter naming what is missing."""
     text = text.strip()
+    if not text:
+        raise InvalidParameter(field, _("Give a moment such as 2026-11-21T15:00:00+08:00, or a span such as +1h."))
     if text.isascii() and text.isdigit() and len(text) <= 16:
         found = int(text)
     else:
         try:
-            moment = datetime.fromisoformat(text.replace("Z", "+00:00").replace("z", "+00:00"))
-        except ValueError:
-            raise InvalidParameter(
-                field, _("“%(text)s” is no moment; write it like 2026-11-21T15:00:00+08:00.") % {"text": text[:60]}
-            ) from None
-        if moment.tzinfo is None:
-            raise InvalidParameter(field, _("The moment has no time zone; end it with Z or +08:00."))
-        found = round(moment.timestamp() * 1000)
+            found = read_moment(text, is_typed=True)
+        except NoMoment as error:
+            raise InvalidParameter(field, _why_not(text, error)) from None
     if not 0 < found < _FURTHEST_MS:
         raise InvalidParameter(field, _("The moment is beyond what a timer can hold."))
     return found
 
 
+def _why_not(text: str, error: NoMoment) -> str:
+    """What is missing, and what would do."""
+    if error.why == "zone":
+        return _("The moment has no time zone; end it with Z or +08:00.")
+    if error.why == "early":
+        return _("The moment is beyond what a timer can hold.")
+    meant = span_meant(text)
+    if meant is not None:
+        return _("“%(text)s” has no sign: a span from now is written %(meant)s.") % {"text": text[:60], "meant": meant}
+    return _("“%(text)s” is no moment; write it like 2026-11-21T15:00:00+08:00, or as a span such as +1h.") % {
+        "text": text[:60]
+    }
+
+
 def shift_ms(text: str, field: str = "moment") -> int:
     """Milliseconds of a span with its sign."""
-    match = _SPAN.fullmatch(text.strip())
-    if match is None:
+    found = read_span(text.strip())
+    if found is None:
         raise InvalidParameter(field, _("“%(text)s” is no span; write it like +90 min or -1 h.") % {"text": text[:60]})
-    sign, amount, unit = match.groups()
-    return (-1 if sign == "-" else 1) * round(float(amount) * _UNITS_MS[unit])
+    return found
 
 
 def is_shift(text: str) -> bool:

@@ -44,6 +44,10 @@ class Preview:
     #: lost when a topic or group is deleted: messages, groups that read it (or topics that it reads)
     lost_messages: int | None = None
     lost_readers: int | None = None
+    #: of a topic that is to be deleted: what waits for it (timers, delayed, halves, parked_halves; None: not told), and
+    #: how much of that is known
+    waiting: dict[str, int | None] = field(default_factory=dict)
+    waiting_count: int | None = None
     #: connected consumers of a group that is to be deleted: their next heartbeat makes it again
     members: int | None = None
     #: alerts that were raised by a rule that is to be deleted

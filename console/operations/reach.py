@@ -47,6 +47,8 @@ def reach_of(kind: str, parameters: Mapping[str, Any], preview: Mapping[str, Any
     if family == "dead_letters":
         topics = {str(topic) for topic, _count in (preview or {}).get("topics", ())}
         return Reach(frozenset(topics), groups=frozenset({str(parameters.get("group", ""))}))
+    if kind == "messages.resend":
+        return Reach(_named(parameters.get("topic")), _named(parameters.get("group")))
     if family == "redisson":
         queues = {parameters.get("queue", ""), *([parameters["to"]] if parameters.get("to") else [])}
         return Reach(_named(parameters.get("topic")), queues=frozenset(map(str, queues)))

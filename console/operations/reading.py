@@ -24,7 +24,7 @@ LISTED = 50
 #: of the newest operations, so many are looked through for those that somebody sees who does not see all
 LOOKED_THROUGH = 2_000
 #: kinds whose items are messages or values: named by a key, or by what is in them
-_OF_MESSAGES = ("timers.", "transactions.", "dead_letters.", "redisson.")
+_OF_MESSAGES = ("timers.", "transactions.", "dead_letters.", "redisson.", "messages.")
 
 
 @dataclass(frozen=True, slots=True)

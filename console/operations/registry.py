@@ -19,6 +19,7 @@ from console.operations.errors import InvalidParameter
 from console.operations.kind import Kind
 from console.operations.pausing import PauseTimers, ResumeTimers
 from console.operations.resending import SendAsNew, SendBack
+from console.operations.resending_one import ResendMessage
 from console.operations.resetting import ResetOffsets
 from console.operations.settings import ChangeGroup, ChangeTopic, CreateGroup, CreateTopic, DeleteGroup, DeleteTopic
 from console.operations.steering import CancelTimers, DeliverTimersNow, RescheduleTimers
@@ -57,6 +58,7 @@ KINDS: Mapping[str, Kind] = {
         ResumeTransactions(),
         SendBack(),
         SendAsNew(),
+        ResendMessage(),
         ResetOffsets(),
         ChangeTopic(),
         CreateTopic(),

@@ -15,6 +15,7 @@ from typing import Any
 
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message
 from broker.client.names import check_group
+from broker.models import ConsumerOffset, Queue
 from console.operations.actor import RESEND_DEAD_LETTERS
 from console.operations.catching_up import Behind, behind_after, group_behind_after
 from console.operations.copying import NotReadable, send_copy
@@ -25,6 +26,7 @@ from console.queries import asking
 from console.queries.clock import now_ms
 from console.queries.dead_letter_finding import Found, find_matching, find_named
 from console.queries.dead_letter_reading import letter_of, message_at
+from console.queries.mirrored import mirrored
 from console.queries.shapes.dead_letters import DeadLetter, DeadLetterFilter
 
 EXAMPLES = 5
@@ -36,6 +38,10 @@ PREVIEW_PATIENCE_S = 3.0
 #: the shortest delay level: the broker parks what is sent back, as after any failed attempt
 LEVEL = 1
 _TEXT_LENGTH = 255
+NEVER_ARRIVES = (
+    "This group pops, and on Apache RocketMQ only consumers that pull receive what is sent back: it would not arrive. "
+    "Send it as a new message."
+)
 
 
 class SendAgain(Kind):
@@ -147,6 +153,8 @@ class SendBack(SendAgain):
 
     def send(self, admin: Admin, group: str, message: Message) -> ItemResult:
         """The broker's own request for another attempt (36): it copies the record, nothing passes through here."""
+        if never_arrives(admin, group, letter_of(message).topic):
+            return ItemResult("refused", {"error": NEVER_ARRIVES})
         admin.send_back(group, message, delay_level=LEVEL, max_reconsume_times=message.reconsume_times + 1)
         return ItemResult("sent_back", {"topic": letter_of(message).topic})
 
@@ -167,6 +175,24 @@ class SendAsNew(SendAgain):
             return ItemResult("refused", {"error": "the record does not say which topic it was of"})
         sent = send_copy(message, topic)
         return ItemResult("sent_as_new", {"topic": topic, "message_id": sent.offset_message_id})
+
+
+def never_arrives(admin: Admin, group: str, topic: str) -> bool:
+    """True on Apache RocketMQ for a group that pops a topic and does not pull: there nobody reads what is sent back."""
+    here = mirrored()
+    if not here.polling:
+        return False
+    # KeyBuilder's two forms of the topic from which a group pops once more; the broker does not list it at once
+    popped = [f"%RETRY%{group}_{topic}", f"%RETRY%{group}+{topic}"]
+    own = f"%RETRY%{group}"
+    read = ConsumerOffset.objects.filter(broker=here.name, group=group)
+    pops = read.filter(topic__in=popped).exists() or Queue.objects.filter(broker=here.name, topic__in=popped).exists()
+    if not pops or read.filter(topic=own).exists():
+        return False
+    try:
+        return own not in admin.connections(group).subscriptions
+    except BrokerRefused:
+        return True
 
 
 def filter_of(given: Mapping[str, Any]) -> DeadLetterFilter:

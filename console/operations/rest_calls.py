@@ -37,6 +37,9 @@ def rest_call(kind: str, parameters: Mapping[str, Any]) -> Call | None:
     if family == "dead_letters":
         path = f"groups/{quote(parameters['group'], safe='')}/dead-letters:{act}"
         return "POST", path, {**_chosen("letters", parameters, _LETTERS), **_REASON}
+    if kind == "messages.resend":
+        group = {"group": parameters["group"]} if parameters["group"] else {}
+        return "POST", f"messages/{parameters['message_id']}:resend", {**group, **_REASON}
     if kind == "groups.reset_offsets":
         return _of_offsets(parameters)
     if family == "alerts":
@@ -80,7 +83,8 @@ def _of_settings(family: str, act: str, parameters: Mapping[str, Any]) -> Call:
     """A topic or group made, changed or deleted."""
     name = quote(parameters["name"], safe="")
     if act == "delete":
-        return "DELETE", f"{family}/{name}?reason=...", None
+        pending = f"&pending={parameters['pending']}" if parameters.get("pending") else ""
+        return "DELETE", f"{family}/{name}?reason=...{pending}", None
     body = {part: parameters[part] for part in ("settings", "expected") if part in parameters}
     if act == "create":
         return "POST", family, {"name": parameters["name"], **body, **_REASON}

@@ -23,7 +23,7 @@ from console.operations.rows import AuditEntry, Operation
 #: part of a figure by which it may differ when it runs from what was asked for; one is always allowed
 TOLERANCE = 0.1
 #: figures of a preview that say how much is touched
-_FIGURES = ("replayed", "skipped", "lost_messages", "unread")
+_FIGURES = ("replayed", "skipped", "lost_messages", "unread", "waiting_count")
 
 
 def is_needed(kind: str, preview: Mapping[str, Any]) -> bool:

@@ -3,6 +3,7 @@
     {"name": "orders", "settings": {"write_queues": 8}}                                     make or change
     {"name": "orders", "settings": {"write_queues": 4}, "expected": {"write_queues": 8}}    only if it is so now: undo
     {"name": "orders"}                                                                      delete
+    {"name": "orders", "pending": "cancel"}          delete a topic for which something waits; or "keep": it comes out
 
 One item is the topic or group; it keeps what was before and what is after, so that a change can be taken back.
 """
@@ -10,14 +11,16 @@ One item is the topic or group; it keeps what was before and what is after, so t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
-from broker.client import BrokerRefused, ClientError, InvalidArgument
+from broker.client import BrokerRefused, ClientError, InvalidArgument, NotSupported
 from broker.client.names import check_group, check_writable_topic
+from broker.client.waiting import TopicWaiting
 from broker.models import ConsumerGroup, ConsumerOffset, Queue
 from console.operations import setting_fields
 from console.operations.actor import CHANGE_SETTINGS
-from console.operations.errors import InvalidParameter, NotPossible
+from console.operations.errors import InvalidParameter, NotPossible, OperationError, PendingUndecided
 from console.operations.kind import ItemResult, Kind, Target
 from console.operations.preview import Preview
 from console.operations.setting_fields import GROUP, TOPIC, Fields, Setting
@@ -26,6 +29,10 @@ from console.queries.clock import now_ms
 from console.queries.mirrored import mirrored
 
 _OF_GROUP = ("%RETRY%", "%DLQ%")
+#: what can become of that which waits for a topic
+PENDING = ("cancel", "keep")
+#: codes of what a preview misses: there may be more that waits than was counted; the broker does not tell all of it
+AT_LEAST, NOT_TOLD = "waiting", "waiting_not_told"
 
 
 class _Settings(Kind):
@@ -165,9 +172,50 @@ class CreateTopic(_Change):
 
 
 class DeleteTopic(_Delete):
-    """Its messages go with it."""
+    """Its messages go with it. What waits for it is cancelled, or kept: then it makes the topic anew when it comes."""
 
     name, is_topic = "topics.delete", True
+
+    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """The name, and what is to become of that which waits, where that is said."""
+        made, pending = super().checked(parameters), parameters.get("pending")
+        if pending in (None, ""):
+            return made
+        if pending not in PENDING:
+            raise InvalidParameter("pending", f"pending is one of {', '.join(PENDING)}.")
+        return {**made, "pending": pending}
+
+    def preview(self, parameters: Mapping[str, Any]) -> Preview:
+        """What is lost, and what waits for it."""
+        waiting, missing = _waiting_for(parameters["name"])
+        known = [count for count in waiting.values() if count is not None]
+        return replace(
+            super().preview(parameters), waiting=waiting, waiting_count=sum(known) if known else None, missing=missing
+        )  # fmt: skip
+
+    def undecided(self, parameters: Mapping[str, Any], preview: Preview) -> OperationError | None:
+        """PendingUndecided where something waits, InvalidParameter for what this broker cannot do."""
+        pending = parameters.get("pending")
+        if pending is None and (preview.waiting_count or AT_LEAST in preview.missing):
+            return PendingUndecided(parameters["name"], preview.waiting, is_whole=not preview.missing)
+        if pending == "cancel" and NOT_TOLD in preview.missing:
+            return InvalidParameter(
+                "pending",
+                "This broker cannot cancel what waits for a topic: cancel its timers by themselves, or keep it.",
+            )
+        return None
+
+    def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
+        """One request a broker; the result says what waited."""
+        told: dict[str, Any] = {}
+
+        def delete() -> None:
+            found = asking.admin().delete_topic(parameters["name"], parameters.get("pending"))
+            if "pending" in parameters:
+                told.update(pending=parameters["pending"], **(_counts(found) if found is not None else {}))
+
+        (result,) = _result_of(delete, "deleted")
+        return [ItemResult(result.outcome, {**told, **result.result})]
 
 
 class ChangeGroup(_Change):
@@ -188,6 +236,28 @@ class DeleteGroup(_Delete):
     name, is_topic = "groups.delete", False
 
 
+def _counts(found: TopicWaiting) -> dict[str, int | None]:
+    return {
+        "timers": found.timers, "delayed": found.delayed, "halves": found.halves, "parked_halves": found.parked_halves,
+    }  # fmt: skip
+
+
+def _waiting_for(topic: str) -> tuple[dict[str, int | None], list[str]]:
+    """What waits for the topic, and what is not known of that; of an Apache RocketMQ broker its timers alone."""
+    admin = asking.admin()
+    try:
+        found = admin.topic_waiting(topic)
+        return _counts(found), [] if found.complete else [AT_LEAST]
+    except NotSupported:
+        pass
+    try:
+        timers = next((each.count for each in admin.timer_metrics() if each.topic == topic), 0)
+    except BrokerRefused:
+        # its timers are switched off, or it is older than they are
+        return {"timers": None, "delayed": None, "halves": None, "parked_halves": None}, [NOT_TOLD]
+    return {"timers": timers, "delayed": None, "halves": None, "parked_halves": None}, [NOT_TOLD]
+
+
 def undo_parameters(labels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What takes a change back, if nobody changed it since; raises NotPossible."""
     if len(labels) != 1 or not labels[0].get("before") or not labels[0].get("after"):
@@ -196,7 +266,7 @@ def undo_parameters(labels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"name": label["name"], "settings": label["before"], "expected": label["after"]}
 
 
-def _result_of(change: Callable[[], None], done: str) -> list[ItemResult]:
+def _result_of(change: Callable[[], object], done: str) -> list[ItemResult]:
     """What became of the one item: `done`, refused, or unknown where no answer came."""
     try:
         change()

@@ -29,6 +29,7 @@ LISTS = {
     "groups": "groups",
     "settings": "topics",
     "dead_letters": "dead_letters",
+    "messages": "messages",
     "delayed_queues": "delayed_queues",
     "alerts": "alerts",
 }

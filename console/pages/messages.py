@@ -17,6 +17,7 @@ from console.access.masking import UNMASK, lifted
 from console.operations.desk import REASON_LENGTH
 from console.operations.moments import bound_ms
 from console.operations.rows import AuditEntry
+from console.pages.drafting import draft_of_form
 from console.pages.exporting import Answer, page_or_file
 from console.pages.jumping import OFFSET_ID
 from console.pages.life import life_of
@@ -130,3 +131,11 @@ def _body(message_id: str, topic: str | None) -> HttpResponse:
     response["X-Content-Type-Options"] = "nosniff"
     response["Content-Security-Policy"] = "sandbox; default-src 'none'"
     return response
+
+
+@login_required
+@require_POST
+def draft(request: HttpRequest) -> HttpResponse:
+    """Preview of sending one message again; nothing is done yet."""
+    names = ("message_id", "topic", "group")
+    return draft_of_form(request, "messages", lambda given: {name: given.get(name, "") for name in names})

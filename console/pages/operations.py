@@ -83,8 +83,14 @@ def look_again(request: HttpRequest, operation_id: str) -> HttpResponse:
 @require_POST
 def confirm(request: HttpRequest, operation_id: str) -> HttpResponse:
     """Run it, once, however often this is sent."""
-    reason, typed = request.POST.get("reason", ""), request.POST.get("typed", "")
-    return _step(request, operation_id, lambda found, actor: desk.confirm(found, actor, reason=reason, typed=typed))
+    reason, typed, pending = (request.POST.get(name, "") for name in ("reason", "typed", "pending"))
+
+    def run(found: uuid.UUID, actor: Actor) -> Operation:
+        if pending:
+            desk.choose(found, actor, {"pending": pending})
+        return desk.confirm(found, actor, reason=reason, typed=typed)
+
+    return _step(request, operation_id, run)
 
 
 @login_required
@@ -172,7 +178,7 @@ def _page(request: HttpRequest, text: str, error: Exception | None = None, statu
 def _given(request: HttpRequest, count: int | None) -> dict[str, str]:
     """What stands in the form: what was sent, or what a command of the palette said; a number only if it is theirs."""
     if request.method == "POST":
-        return {name: request.POST.get(name, "") for name in ("reason", "typed", "moment")}
+        return {name: request.POST.get(name, "") for name in ("reason", "typed", "moment", "pending")}
     typed = request.GET.get("typed", "")
     reason = request.GET.get("reason", "")[:REASON_LENGTH]
     return {"reason": reason, "typed": typed if typed == str(count) else "", "moment": ""}

@@ -11,6 +11,7 @@ from console.operations.errors import (
     NotPossible,
     NotTyped,
     OutOfReach,
+    PendingUndecided,
     PreviewStale,
     ReasonMissing,
     TooMany,
@@ -27,6 +28,10 @@ def words(error: Exception) -> str:
         return _("The broker did not do it: %(error)s") % {"error": error}
     if isinstance(error, InvalidParameter) and error.field == "moment":
         return str(error)
+    if isinstance(error, PendingUndecided):
+        return _("Say what is to become of what waits for the topic: cancel it, or keep it.")
+    if isinstance(error, InvalidParameter) and error.field == "pending":
+        return _("This broker cannot cancel what waits for a topic: cancel its timers by themselves, or keep it.")
     if isinstance(error, OutOfReach):
         return _(
             "You see some topics only, and this is not bounded to them: "

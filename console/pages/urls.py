@@ -65,6 +65,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("topics/<name:name>/tail/", topics.tail, name="tail"),
     path("topics/<name:name>/<int:queue_id>/", topics.queue, name="queue"),
     path("messages/", messages.search, name="messages"),
+    path("messages/draft/", messages.draft, name="message_draft"),
     path("messages/<name:message_id>/", messages.message, name="message"),
     path("messages/<name:message_id>/unmask/", messages.unmask, name="message_unmask"),
     path("messages/<name:message_id>/body", messages.body, name="message_body"),

@@ -54,6 +54,10 @@ def letter_of(message: Message) -> DeadLetter:
     """A record as a dead letter."""
     row = row_of(message)
     topic = message.properties.get("DLQ_ORIGIN_TOPIC") or message.properties.get("RETRY_TOPIC") or ""
+    group = message.topic.removeprefix("%DLQ%")
+    # on Apache RocketMQ what was popped more than once is said to be of the topic it was popped from then
+    for popped in (f"%RETRY%{group}_", f"%RETRY%{group}+"):
+        topic = topic.removeprefix(popped)
     return DeadLetter(
         queue_id=message.queue_id, offset=row.offset, position=row.position, offset_message_id=row.offset_message_id,
         topic=topic, unique_key=row.unique_key or "", keys=row.keys, tag=row.tag or "", born_ms=row.born_ms,

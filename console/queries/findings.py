@@ -28,6 +28,8 @@ AGED_MS = 600_000
 LATE_MS = 2_000
 #: findings of one kind that are listed
 LIMIT = 10
+#: rows that the mirror could not keep as they are, named in the finding
+FLAWS_NAMED = 3
 
 #: states in which nobody has decided yet and somebody is still asked
 UNDECIDED = (HalfMessage.State.OPEN, HalfMessage.State.DUE, HalfMessage.State.ENDING)
@@ -62,6 +64,12 @@ def _of_mirror(here: Mirrored, mirror: MirrorRow) -> Iterator[Finding]:
         yield Finding(FindingCode.BROKER_UNREACHABLE, "ruby", here.name, mirror.lag_ms, evidence.detail)
     elif evidence.stale:
         yield Finding(FindingCode.MIRROR_STALE, "brass", here.name, mirror.lag_ms, evidence.detail)
+    if here.state is not None and here.state.flaws:
+        flaws = [flaw for flaw in here.state.flaws if "name" in flaw]
+        count = len(flaws) + sum(flaw.get("more", 0) for flaw in here.state.flaws)
+        # names of rows are not for everybody, their number is
+        first = [f"{flaw['name']}: {flaw['why']}" for flaw in flaws[:FLAWS_NAMED]] if eyes().see_all else []
+        yield Finding(FindingCode.MIRROR_FLAWED, "brass", here.name, count, "; ".join(first))
 
 
 def _of_brokers(here: Mirrored, brokers: Sequence[BrokerRow]) -> Iterator[Finding]:

@@ -8,9 +8,12 @@ from broker.client import Message
 from console.queries.shapes.messages import Hop, HopKind
 from console.tracing import Told
 
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+SCHEDULE_TOPIC, TIMER_TOPIC = "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"
+RETRY, DEAD = "%RETRY%", "%DLQ%"
 #: topics of one group: tries again, and dead letters
-PREFIXES = ("%RETRY%", "%DLQ%")
+PREFIXES = (RETRY, DEAD)
+#: moments of a timer, the exact one first
+_MOMENTS = ("ESC_DUE_MS", "TIMER_DELIVER_MS", "TIMER_OUT_MS")
 
 
 @dataclass(slots=True)
@@ -46,32 +49,31 @@ class Trail:
     def topics(self) -> tuple[str, ...]:
         """Where records of the message may be."""
         properties = self.opened.properties
-        named = (SCHEDULE_TOPIC, self.real_topic, properties.get("REAL_TOPIC"), properties.get("RETRY_TOPIC"))
+        named = (SCHEDULE_TOPIC, self.real_topic, properties.get("REAL_TOPIC"), self.sent_to)
         return tuple(dict.fromkeys(topic for topic in named if topic))
 
     @property
     def sent_to(self) -> str:
         """The topic that the message was sent to first: that of a retry or a dead letter is another one."""
-        return self.opened.properties.get("RETRY_TOPIC") or self.real_topic
+        topic, popped = self.opened.properties.get("RETRY_TOPIC"), popped_by(self.opened)
+        return topic or (self.real_topic[len(RETRY) + len(popped) + 1 :] if popped else self.real_topic)
 
     @property
     def groups(self) -> tuple[str, ...]:
         """Groups that may have had the message: whose retry or dead letter it is, and those that told so."""
-        names = [self.real_topic.removeprefix(prefix) for prefix in PREFIXES if self.real_topic.startswith(prefix)]
+        names = [group] if (group := group_of(self.opened)) else []
         names += [line.group for line in self.told or () if line.what == "consumed" and line.group]
         return tuple(dict.fromkeys(names))
 
     @property
     def real_topic(self) -> str:
         """The topic that its consumers see."""
-        if self.opened.topic == SCHEDULE_TOPIC:
-            return self.opened.properties.get("REAL_TOPIC", SCHEDULE_TOPIC)
-        return self.opened.topic
+        return real_topic_of(self.opened)
 
     @property
     def real_queue_id(self) -> int | None:
         """The queue that its consumers see."""
-        if self.opened.topic != SCHEDULE_TOPIC:
+        if self.opened.topic not in (SCHEDULE_TOPIC, TIMER_TOPIC):
             return self.opened.queue_id
         number = self.opened.properties.get("REAL_QID", "")
         return int(number) if number.isdigit() else None
@@ -96,9 +98,46 @@ class Trail:
     def pending(self) -> bool:
         """True while its newest record waits on a lane."""
         parked = self._last_parked
-        if parked is None or parked is not self.ordered[-1]:
-            return False
+        return parked is not None and parked is self.ordered[-1] and self.is_on_lane(parked)
+
+    def is_on_lane(self, parked: Message) -> bool:
+        """The lane has not come to this record yet."""
         return parked.queue_offset >= self.delay_offsets.get(parked.queue_id + 1, 0)
+
+    def waits(self, record: Message) -> bool:
+        """Not released yet; a timer has left when a record of the same topic stands behind it."""
+        if record.topic == SCHEDULE_TOPIC:
+            return self.is_on_lane(record)
+        topic = real_topic_of(record)
+        behind = (each for each in self.records.values() if each.position > record.position)
+        return record.topic == TIMER_TOPIC and all(each.topic != topic for each in behind)
+
+    def due_of(self, record: Message) -> int | None:
+        """When a parked record is due."""
+        if record.topic != TIMER_TOPIC:
+            return self.dues_ms.get(record.position)
+        moments = (record.properties.get(name, "") for name in _MOMENTS)
+        return next((int(text) for text in moments if text.isascii() and text.isdigit() and len(text) < 17), None)
+
+
+def real_topic_of(record: Message) -> str:
+    """The topic that consumers of a record see, or will see."""
+    if record.topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
+        return record.properties.get("REAL_TOPIC", record.topic)
+    return record.topic
+
+
+def popped_by(record: Message) -> str:
+    """The group whose pop this is another try of (%RETRY%group_topic); empty if it is none."""
+    group, topic = record.properties.get("ORIGIN_GROUP", ""), real_topic_of(record)
+    return group if group and topic.startswith((f"{RETRY}{group}_", f"{RETRY}{group}+")) else ""
+
+
+def group_of(record: Message) -> str | None:
+    """The one group that a record is for: another try, or a dead letter."""
+    topic = real_topic_of(record)
+    named = next((topic.removeprefix(prefix) for prefix in PREFIXES if topic.startswith(prefix)), None)
+    return popped_by(record) or named
 
 
 def hops_of(trail: Trail) -> tuple[Hop, ...]:
@@ -107,9 +146,9 @@ def hops_of(trail: Trail) -> tuple[Hop, ...]:
     due_ms: int | None = None
     for record in trail.ordered:
         kind = _kind(record)
-        parked = kind is HopKind.PARKED
+        parked = kind in (HopKind.PARKED, HopKind.TIMER)
         released_late = None if due_ms is None or parked else record.store_ms - due_ms
-        due_ms = trail.dues_ms.get(record.position) if parked else None
+        due_ms = trail.due_of(record) if parked else None
         hops.append(
             Hop(
                 kind=kind,
@@ -121,11 +160,14 @@ def hops_of(trail: Trail) -> tuple[Hop, ...]:
                 store_ms=record.store_ms,
                 after_ms=record.store_ms - hops[-1].store_ms if hops else None,
                 offset_message_id=record.offset_message_id,
-                delay_level=record.queue_id + 1 if parked else None,
+                delay_level=record.queue_id + 1 if kind is HopKind.PARKED else None,
                 due_ms=due_ms,
                 late_ms=released_late,
                 current=record.position == trail.opened.position,
                 tries=record.reconsume_times,
+                real_topic=real_topic_of(record),
+                group=group_of(record),
+                waits=parked and trail.waits(record),
             )
         )
     return tuple(hops)
@@ -134,9 +176,11 @@ def hops_of(trail: Trail) -> tuple[Hop, ...]:
 def _kind(record: Message) -> HopKind:
     if record.topic == SCHEDULE_TOPIC:
         return HopKind.PARKED
-    if record.topic.startswith("%DLQ%"):
+    if record.topic == TIMER_TOPIC:
+        return HopKind.TIMER
+    if record.topic.startswith(DEAD):
         return HopKind.DEAD_LETTER
-    if record.topic.startswith("%RETRY%"):
+    if record.topic.startswith(RETRY):
         return HopKind.RETRY
     # RocketMQ leaves REAL_TOPIC in the bytes of what it releases
     released = "ESC_SOURCE" in record.properties or record.properties.get("REAL_TOPIC") == record.topic

@@ -17,11 +17,26 @@ class GroupLag:
     queues: int
     #: all topics but the dead letters
     lag: int | None
-    #: of that, in %RETRY%group; None without such a topic
+    #: of that, in %RETRY%group and in the retry topics of who pops; None without such a topic
     retry: int | None
 
 
+#: What stands in a group's own retry topic is for that group alone: it is behind there before it ever read it.
 _SUMS = """
+    WITH progress AS (
+    SELECT "group", topic, queue_id, "offset"
+      FROM broker_consumeroffset
+     WHERE broker_id = %(broker)s
+     UNION ALL
+    SELECT g.name, q.topic, q.queue_id, coalesce(q.min_offset, 0)
+      FROM broker_consumergroup g
+      JOIN broker_queue q ON q.broker_id = g.broker_id AND q.topic = %(retry)s || g.name
+     WHERE g.broker_id = %(broker)s
+       AND q.max_offset > coalesce(q.min_offset, 0)
+       AND NOT EXISTS (SELECT 1 FROM broker_consumeroffset o
+                        WHERE o.broker_id = g.broker_id AND o."group" = g.name
+                          AND o.topic = q.topic AND o.queue_id = q.queue_id)
+    )
     SELECT o."group",
            count(DISTINCT o.topic)
                  FILTER (WHERE NOT starts_with(o.topic, %(retry)s) AND NOT starts_with(o.topic, %(dead)s)),
@@ -30,10 +45,9 @@ _SUMS = """
                 THEN coalesce(sum(greatest(q.max_offset - o."offset", 0))
                               FILTER (WHERE NOT starts_with(o.topic, %(dead)s)), 0) END,
            sum(greatest(q.max_offset - o."offset", 0)) FILTER (WHERE starts_with(o.topic, %(retry)s))
-      FROM broker_consumeroffset o
-      LEFT JOIN broker_queue q ON q.broker_id = o.broker_id AND q.topic = o.topic AND q.queue_id = o.queue_id
-     WHERE o.broker_id = %(broker)s
-       AND (%(topic)s::text IS NULL OR o.topic = %(topic)s)
+      FROM progress o
+      LEFT JOIN broker_queue q ON q.broker_id = %(broker)s AND q.topic = o.topic AND q.queue_id = o.queue_id
+     WHERE (%(topic)s::text IS NULL OR o.topic = %(topic)s)
        AND (%(group)s::text IS NULL OR o."group" = %(group)s)
      GROUP BY o."group"
      ORDER BY o."group"

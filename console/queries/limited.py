@@ -133,7 +133,7 @@ def message(message_id: str, topic: str | None = None) -> MessagePage:
     seen = eyes()
     if found.found:
         found = _message_masked(found, masks())
-        found = replace(found, readers=readers_of(mirrored(), found.hops, seen))
+        found = replace(found, readers=readers_of(mirrored(), found, seen))
     if seen.see_all or not found.found:
         return found
     if not seen.topic(found.topic):

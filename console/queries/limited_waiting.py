@@ -26,6 +26,9 @@ from console.queries.shapes.transactions import (
     TransactionsPage,
 )
 
+#: pages of others that are passed over for one page of somebody who sees some topics only
+MOST_PAGES = 50
+
 
 def lanes() -> Lanes:
     """All lanes: counts and moments, no names."""
@@ -48,7 +51,11 @@ def lane(level: int, offset: int | None = None, count: int = lane_pages.PAGE_COU
 def timers(zoom: str = "", at_ms: int | None = None) -> TimersPage:
     """The wheel and what stands around it."""
     found, seen = of_timers.timers(zoom, at_ms), eyes()
-    found = replace(found, first=_timers_seen(found.first, seen, masks()))
+    first = _timers_seen(found.first, seen, masks())
+    if not seen.see_all and not first.rows and first.cursor:
+        more = timer_list(first.wanted, first.cursor, of_timers.PAGE_COUNT)
+        first = replace(more, left_out=first.left_out + more.left_out)
+    found = replace(found, first=first)
     return found if seen.see_all else without_names(found, seen)
 
 
@@ -72,7 +79,13 @@ def without_names(found: TimersPage, seen: Eyes) -> TimersPage:
 
 def timer_list(wanted: TimerFilter, cursor: str | None = None, count: int = of_timers.PAGE_COUNT) -> TimerList:
     """Pending timers."""
-    return _timers_seen(of_timers.timer_list(wanted, cursor, count), eyes(), masks())
+    seen, hide, passed = eyes(), masks(), 0
+    for _page in range(MOST_PAGES):
+        found = _timers_seen(of_timers.timer_list(wanted, cursor, count), seen, hide)
+        passed, cursor = passed + found.left_out, found.cursor
+        if found.rows or cursor is None or not found.left_out:
+            break
+    return replace(found, left_out=passed)
 
 
 def timer_life(position: int) -> TimerLife:
@@ -90,9 +103,9 @@ def transactions() -> TransactionsPage:
     found = replace(
         found,
         board=board,
-        open=_transactions_seen(found.open, seen, hide),
-        parked=_transactions_seen(found.parked, seen, hide),
-        decided=_transactions_seen(found.decided, seen, hide),
+        open=_first_seen(found.open, seen, hide),
+        parked=_first_seen(found.parked, seen, hide),
+        decided=_first_seen(found.decided, seen, hide),
     )
     if seen.see_all:
         return found
@@ -115,7 +128,13 @@ def transaction_list(
     wanted: TransactionFilter, after: int | None = None, count: int = of_transactions.PAGE_COUNT
 ) -> TransactionList:
     """A page of one state."""
-    return _transactions_seen(of_transactions.transaction_list(wanted, after, count), eyes(), masks())
+    seen, hide, passed = eyes(), masks(), 0
+    for _page in range(MOST_PAGES):
+        found = _transactions_seen(of_transactions.transaction_list(wanted, after, count), seen, hide)
+        passed, after = passed + found.left_out, found.following
+        if found.rows or after is None or not found.left_out:
+            break
+    return replace(found, left_out=passed)
 
 
 def transaction_life(position: int) -> TransactionLife:
@@ -151,6 +170,15 @@ def delayed_queue(name: str, **asked: Any) -> QueuePage:
 def _timers_seen(found: TimerList, seen: Eyes, hide: Masks) -> TimerList:
     rows = seen.rows(found.rows, lambda row: row.topic)
     return replace(found, rows=hide.rows(rows), left_out=len(found.rows) - len(rows))
+
+
+def _first_seen(found: TransactionList, seen: Eyes, hide: Masks) -> TransactionList:
+    """The first of a list; where all of them are others', the first further on."""
+    first = _transactions_seen(found, seen, hide)
+    if seen.see_all or first.rows or not first.left_out:
+        return first
+    more = transaction_list(found.wanted)
+    return replace(more, rows=more.rows[: of_transactions.FIRST_COUNT], max_checks=first.max_checks)
 
 
 def _transactions_seen(found: TransactionList, seen: Eyes, hide: Masks) -> TransactionList:

@@ -12,7 +12,6 @@ from console.tracing import Told
 
 #: clocks of clients and broker differ: a message may seem to be consumed so long before it was stored
 CLOCKS_APART_MS = 2_000
-_RETRY = "%RETRY%"
 _STORED = (HopKind.STORED, HopKind.RELEASED)
 
 
@@ -32,8 +31,7 @@ def _from_records(opened: Message, hops: Sequence[Hop], told: Sequence[Told]) ->
         host, port = opened.born_host
         yield LifeStep(StepKind.BORN, opened.born_ms, None, None, client=f"{host}:{port}")
     for hop in hops:
-        group = hop.topic.partition("%")[2].partition("%")[2] if hop.topic.startswith("%") else None
-        yield LifeStep(StepKind(hop.kind.value), hop.store_ms, None, hop, group=group or None)
+        yield LifeStep(StepKind(hop.kind.value), hop.store_ms, None, hop, group=hop.group)
 
 
 def _told_step(line: Told, hops: Sequence[Hop]) -> LifeStep:
@@ -59,5 +57,5 @@ def _is_given(hop: Hop, line: Told) -> bool:
     if line.at_ms is not None and hop.store_ms > line.at_ms + CLOCKS_APART_MS:
         return False
     if line.retries:
-        return hop.kind is HopKind.RETRY and hop.topic == f"{_RETRY}{line.group}" and hop.tries == line.retries
+        return hop.kind is HopKind.RETRY and hop.group == line.group and hop.tries == line.retries
     return hop.kind in _STORED

@@ -20,6 +20,7 @@ GROUP_REQUESTS = (201, 208)
 #: connections of a group, consume stats
 MEMBER_REQUESTS = (203, 208)
 MAX_COUNT = 200
+RETRY_PREFIX = "%RETRY%"
 #: ResponseCode.CONSUMER_NOT_ONLINE: nobody consumes for the group now
 NOT_ONLINE = 206
 _UNKNOWN = History()
@@ -153,10 +154,17 @@ def _queues(here: Mirrored, name: str, stats: ConsumeStats | None) -> tuple[Grou
     committed = {
         (row.topic, row.queue_id): row.offset for row in ConsumerOffset.objects.filter(broker=here.name, group=name)
     }
-    topics = {topic for topic, _ in committed}
-    ends = {
-        (row.topic, row.queue_id): row.max_offset for row in Queue.objects.filter(broker=here.name, topic__in=topics)
-    }
+    # what was given back to it is there for it alone, though it may never have read that topic
+    own = RETRY_PREFIX + name
+    topics = {topic for topic, _ in committed} | {own}
+    ends: dict[tuple[str, int], int | None] = {}
+    for row in Queue.objects.filter(broker=here.name, topic__in=topics):
+        place, low = (row.topic, row.queue_id), row.min_offset or 0
+        if row.topic == own and place not in committed:
+            if (row.max_offset or 0) <= low:
+                continue
+            committed[place] = low
+        ends[place] = row.max_offset
     return tuple(
         GroupQueue(topic, queue_id, committed.get((topic, queue_id)), ends.get((topic, queue_id)),
                    last.get((topic, queue_id)) or None)

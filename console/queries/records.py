@@ -8,7 +8,7 @@ from console.access.topics import Eyes
 from console.queries.asking import ask
 from console.queries.bodies import body_of
 from console.queries.catalogue import topics
-from console.queries.hops import PREFIXES, SCHEDULE_TOPIC, Trail, hops_of
+from console.queries.hops import DEAD, RETRY, SCHEDULE_TOPIC, TIMER_TOPIC, Trail, hops_of, real_topic_of
 from console.queries.message_life import steps_of
 from console.queries.mirrored import mirrored
 from console.queries.shapes.evidence import Evidence, StaleReason
@@ -21,7 +21,7 @@ SEARCH_REQUESTS = (12, 45)
 #: records of one message that are looked for: far more than retries make
 RECORDS_LIMIT = 32
 #: groups whose tries and dead letters are looked through for one message
-GROUPS_LIMIT = 16
+GROUPS_LIMIT = 64
 #: topics that one search without a topic asks
 EVERYWHERE = 64
 #: response codes that mean "no such record", not "no": SYSTEM_ERROR with 33, QUERY_NOT_FOUND, TOPIC_NOT_EXIST
@@ -191,6 +191,10 @@ def _kin(admin: Admin, trail: Trail) -> list[Message]:
                 found += admin.records_by_unique_id(topic, trail.opened.unique_key, RECORDS_LIMIT)
             except RouteNotFound:
                 continue
+    if trail.opened.unique_key:
+        # a group's policy may let a try wait for any time
+        timers = admin.records_by_unique_id(TIMER_TOPIC, trail.opened.unique_key, RECORDS_LIMIT)
+        found += [record for record in timers if real_topic_of(record).startswith(RETRY)]
     source = trail.opened.properties.get("ESC_SOURCE", "")
     if source.isdigit():
         try:
@@ -205,10 +209,15 @@ def _topics_of_groups(trail: Trail) -> list[str]:
     """Topics of tries and dead letters of the groups that had the message, or read its topic, that there are."""
     broker = mirrored().name
     readers = ConsumerOffset.objects.filter(broker=broker, topic=trail.sent_to).values_list("group", flat=True)
-    groups = dict.fromkeys((*trail.groups, *readers.distinct().order_by("group")[:GROUPS_LIMIT]))
-    names = [prefix + group for group in list(groups)[:GROUPS_LIMIT] for prefix in PREFIXES]
+    groups = dict.fromkeys((*readers.distinct().order_by("group")[:GROUPS_LIMIT], *trail.groups))
+    names = [name for group in groups for name in topics_of_group(group, trail.sent_to)]
     found = Topic.objects.filter(broker=broker, name__in=names).exclude(name__in=trail.topics)
     return list(found.order_by("name").values_list("name", flat=True))
+
+
+def topics_of_group(group: str, topic: str) -> tuple[str, ...]:
+    """Where a group's tries and dead letters of a topic are: of consumers that pull, of those that pop, of both."""
+    return RETRY + group, f"{RETRY}{group}_{topic}", f"{RETRY}{group}+{topic}", DEAD + group
 
 
 def _told(admin: Admin, unique_id: str | None) -> tuple[Told, ...] | None:

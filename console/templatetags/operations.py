@@ -43,6 +43,7 @@ def kind_title(name: str) -> str:
         "transactions.rollback": _("Roll transactions back"),
         "transactions.check": _("Have producers asked now"),
         "transactions.resume": _("Resume checking"),
+        "messages.resend": _("Send a message again"),
         "dead_letters.send_back": _("Send dead letters back to their group"),
         "dead_letters.send_as_new": _("Send dead letters as new messages"),
         "groups.reset_offsets": _("Move a group"),
@@ -87,6 +88,7 @@ def kind_verb(name: str) -> str:
         "transactions.rollback": _("Roll them back"),
         "transactions.check": _("Have them asked about"),
         "transactions.resume": _("Resume checking"),
+        "messages.resend": _("Send it again"),
         "dead_letters.send_back": _("Send them back"),
         "dead_letters.send_as_new": _("Send them as new"),
         "groups.reset_offsets": _("Move it"),
@@ -139,6 +141,7 @@ def kind_effect(name: str) -> str:
         ),
     }
     words |= {
+        "messages.resend": _("Who gets it gets it once more. This cannot be taken back."),
         "dead_letters.send_back": _(
             "Their group alone gets each of them once more; what fails again is a dead letter again."
         ),
@@ -184,6 +187,9 @@ def selection_words(row: Operation) -> str:
         return _("%(group)s in %(topic)s") % {name: row.parameters[name] for name in ("group", "topic")}
     if "name" in row.parameters:
         return str(row.parameters["name"])
+    if row.kind == "messages.resend":
+        to_group = _("%(topic)s, to the group %(group)s alone") if row.parameters["group"] else "%(topic)s"
+        return to_group % {name: row.parameters[name] for name in ("topic", "group")}
     if row.kind.startswith("dead_letters."):
         return _letters_words(row.parameters)
     if "operation" in row.parameters:

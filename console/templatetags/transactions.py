@@ -150,13 +150,13 @@ def event_words(event: LifeEvent) -> str:
 
 def _half_mark(row: TransactionRow, now_ms: int, grace_ms: int, most: int | None) -> HalfMark:
     kind, note = _standing(row, now_ms, grace_ms, most)
-    since_ms = row.store_ms if row.store_ms is not None else now_ms
     return HalfMark(
         offset=f"{row.offset:,}",
         name=escape(_short(row.name, 24)),
         topic=escape(_short(row.topic, 20)),
         group=escape(_short(row.group, 15)),
-        age=span(max(0, now_ms - since_ms)),
+        # of what is not seen nothing is known: no age is not an age of nothing
+        age="" if row.store_ms is None else span(max(0, now_ms - row.store_ms)),
         kind=kind,
         note=escape(note),
         href=reverse("transaction", args=[row.position]) if row.position is not None else "",

@@ -87,17 +87,18 @@ function show(description) {
   for (const [path, methods] of Object.entries(description.paths)) {
     for (const [name, operation] of Object.entries(methods)) {
       const method = name.toUpperCase();
-      const later = operation["x-built"] === false;
       const summary = element("summary", {},
         element("span", { class: "method" }, method),
         element("span", { class: "path" }, path),
-        element("span", { class: "what" }, later ? `${operation.summary} (not built yet)` : operation.summary));
-      shown.push(element("details", later ? { class: "later" } : {}, summary,
+        element("span", { class: "what" }, operation.summary));
+      shown.push(element("details", {}, summary,
         formOf(method, path, operation, operation.operationId)));
     }
   }
   main.replaceChildren(...shown);
   main.removeAttribute("aria-busy");
+  // what was above grew: whoever came for an error is taken there again
+  if (location.hash.length > 1) document.getElementById(location.hash.slice(1))?.scrollIntoView();
 }
 
 const answer = await fetch("/api/openapi.json");

@@ -76,7 +76,7 @@ def rooms(application: Starlette) -> Rooms:
 async def anonymous(application: Starlette) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the REST application without a token."""
     transport = httpx.ASGITransport(application, raise_app_exceptions=True)
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://testserver") as client:
         yield client
 
 

@@ -1,19 +1,19 @@
-"""The description, the page to try it, and what is planned."""
+"""The description, and the page to try it."""
 
 from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import httpx
 import pytest
 from django.contrib.auth import get_user_model
 from django.test import Client
 
+from console.api import errors, problems
 from console.api.openapi import description
 from console.api.operations import OPERATIONS, Operation
-
-PLANNED = [operation for operation in OPERATIONS if operation.handler is None]
 
 
 def path_of(operation: Operation) -> str:
@@ -35,10 +35,11 @@ def test_every_reference_leads_somewhere() -> None:
     assert told["components"]["schemas"]["NewMessage"]["additionalProperties"] is False
 
 
-@pytest.mark.parametrize("operation", PLANNED, ids=lambda each: f"{each.method} {each.path}")
-async def test_what_is_planned_says_that_it_is_not_built(api: httpx.AsyncClient, operation: Operation) -> None:
-    answer = await api.request(operation.method, path_of(operation), json={})
-    assert (answer.status_code, answer.json()["code"]) == (501, "not_built")
+def test_nothing_is_said_to_be_built_later() -> None:
+    root = Path(__file__).resolve().parents[2]
+    said = [json.dumps(description()), *(path.read_text() for path in (root / "static" / "api").iterdir())]
+    said += [(root / "docs" / "REST.md").read_text(), *(rule.title for rule in problems.RULES.values())]
+    assert not [text for text in said if "not built" in text.lower()]
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: f"{each.method} {each.path}")
@@ -64,7 +65,22 @@ async def test_the_page_is_for_people_who_signed_in(anonymous: httpx.AsyncClient
     assert (await anonymous.get("/api/openapi.json")).json()["openapi"] == "3.1.0"
     assert "unsafe" not in inside.headers["content-security-policy"]
     assert "http" not in inside.headers["content-security-policy"]
-    assert not re.search(r"<script[^>]*>[^<]|\son\w+=|style=", inside.text)
+    assert not re.search(r"<script[^>]*>[^<]|<[^>]*\s(?:on\w+|style)=", inside.text)
+
+
+async def test_every_error_leads_to_its_place_on_the_page(anonymous: httpx.AsyncClient, session_cookie: str) -> None:
+    anonymous.cookies.set("sessionid", session_cookie)
+    page = (await anonymous.get("/api/docs")).text
+    places = re.findall(r'\sid="([^"]+)"', page)
+    assert len(places) == len(set(places))
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
+    assert kinds
+    codes = {problems.RULES[kind].code for kind in kinds if kind in problems.RULES}
+    codes |= {rule.code for rule in (*problems.RULES.values(), *problems.REFUSALS.values(), problems.DISK_FULL)}
+    assert codes <= set(places)
+    refused = (await anonymous.get("/api/v1/topics")).json()
+    path, _, place = refused["type"].partition("#")
+    assert (path, place in places) == ("/api/docs", True)
 
 
 async def test_a_session_that_ended_opens_nothing(anonymous: httpx.AsyncClient) -> None:

@@ -289,7 +289,7 @@ async def test_without_access_control_the_prefixes_decide(tmp_path: Path, tokens
     service = BrokerService(small_store(tmp_path), broker_port=0, namesrv_port=0)
     await service.start()
     application = create_application(service.namesrv_address)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(application), base_url="http://test") as client:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(application), base_url="http://testserver") as client:
         web = Web(client, tokens)
         assert (await web.ask("gone", "POST", MESSAGES, json={"body": "x"})).status_code == 201
         assert (await web.ask("narrow", "POST", MESSAGES, json={"body": "x"})).json()["code"] == "scope_missing"

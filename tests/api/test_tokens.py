@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import httpx
 import pytest
+from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
@@ -82,6 +83,53 @@ async def test_a_revoked_token_is_refused_within_a_second(api: httpx.AsyncClient
     while (await api.get("/api/v1/groups")).status_code == 200:
         assert time.monotonic() - revoked < 1.0
     assert CACHE_S < 1.0
+
+
+def say_that(person: User, *, is_there: bool) -> None:
+    """As an administrator in another process would: closes the account, or deletes it."""
+    if is_there:
+        User.objects.filter(pk=person.pk).update(is_active=False)
+    else:
+        User.objects.filter(pk=person.pk).delete()
+    connection.close()
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["deactivated", "deleted"])
+async def test_a_token_ends_with_the_person_whom_it_was_made_for(
+    anonymous: httpx.AsyncClient, is_there: bool, transactional_db: None
+) -> None:
+    def made() -> tuple[User, str]:
+        person = User.objects.create_user("alice")
+        token = credentials.create("alices", credentials.scope_rows(["*"], ["*"]), created_by=person)[1]
+        connection.close()
+        return person, token
+
+    alice, token = await asyncio.to_thread(made)
+    assert (await anonymous.post(ORDERS, json={"body": "x"}, headers=bearer(token))).status_code == 201
+    await asyncio.to_thread(lambda: say_that(alice, is_there=is_there))
+    async with asyncio.timeout(30):
+        while (await anonymous.post(ORDERS, json={"body": "x"}, headers=bearer(token))).status_code == 201:
+            pass
+    refused = await anonymous.post(ORDERS, json={"body": "x"}, headers=bearer(token))
+    assert (refused.status_code, refused.json()["code"]) == (401, "token_invalid")
+
+
+@pytest.mark.django_db
+def test_whose_person_is_not_active_the_list_says() -> None:
+    person = User.objects.create_user("alice")
+    run("create", "alices", "--read", "*", "--user", "alice")
+    assert "valid" in run("list")
+    person.is_active = False
+    person.save()
+    assert "inactive" in run("list")
+
+
+@pytest.mark.django_db
+def test_the_command_gives_the_right_to_settings_by_a_name_of_its_own() -> None:
+    grant = credentials.grant_of(run("create", "ops", "--configure", "order*"))
+    assert grant is not None
+    assert grant.allows("settings", "order-paid")
+    assert not grant.allows("settings", "invoice")
 
 
 async def test_a_database_connection_that_broke_is_made_anew(

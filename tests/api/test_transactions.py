@@ -126,7 +126,7 @@ async def test_a_token_decides_only_where_it_may_publish(
         ({"message": {"body": "x", "schedule_key": "k", "delay_ms": 5}}, 400, "invalid_message"),
         ({"message": {"body": "x", "group": "shop"}}, 400, "invalid_message"),
         ({"message": {}}, 400, "invalid_message"),
-        ({"message": {"body": "x", "dedup_key": "k"}}, 501, "not_built"),
+        ({"message": {"body": "x", "dedup_key": "k"}}, 400, "invalid_request"),
         ({"more": 1}, 400, "invalid_request"),
     ],
 )

@@ -13,7 +13,8 @@ from django.contrib.auth.models import Group
 from django.http import Http404
 from django.test import Client
 
-from broker.client import Consumer, Decision, TransactionProducer, prepare
+from broker.client import Consumer, Decision, SimpleConsumer, TransactionProducer, prepare
+from broker.models import Topic
 from broker.redisson import DelayedQueue
 from console import queries
 from console.access.rows import TopicPermission
@@ -239,6 +240,32 @@ def test_a_group_is_seen_if_all_that_it_reads_is(filled: Stage) -> None:
     assert not Eyes(NOTHING).topic("orders")
 
 
+def test_tries_of_a_group_that_pops_are_seen_with_the_group(filled: Stage) -> None:
+    filled.admin.create_group("till")
+    with SimpleConsumer("till", filled.broker.namesrv) as consumer:
+        for received in consumer.receive("orders", max_messages=32):
+            consumer.nack(received)
+        filled.wait_for(lambda: (filled.mirror.run_once(), Topic.objects.filter(name="%RETRY%till_orders").exists())[1])
+        consumer.receive("orders", max_messages=1)
+    filled.wait_for(lambda: (filled.mirror.run_once(), _lag_of("till"))[1])
+    with looking(visible_topics(limited_person("anna", "ord"))):
+        page = queries.group("till")
+        assert page.group is not None
+        assert {row.topic for row in page.queues} == {"orders", "%RETRY%till_orders"}
+        assert page.group.lag == sum(row.lag or 0 for row in page.queues) > 0
+        assert Eyes(visible_topics(limited_person("ben", "ord"))).topic("%RETRY%till_orders")
+    assert not Eyes(visible_topics(limited_person("carl", "pay"))).topic("%RETRY%till_orders")
+    # a name that may be a group's that is not seen as well
+    filled.admin.create_group("till_orders")
+    filled.admin.move_group("till_orders", FOREIGN, 0, 0)
+    filled.mirror.run_once()
+    assert not Eyes(visible_topics(limited_person("dora", "ord"))).topic("%RETRY%till_orders")
+
+
+def _lag_of(group: str) -> int:
+    return sum(row.lag or 0 for row in queries.group(group).queues if row.topic.startswith("%RETRY%"))
+
+
 def test_every_read_of_the_pages_is_a_limited_one() -> None:
     assert {getattr(queries, name).__module__ for name in queries.__all__} == {
         limited.__name__, limited_past.__name__, limited_waiting.__name__,
@@ -261,3 +288,28 @@ def test_staff_that_sees_some_topics_only_has_no_tables_of_all(db: None) -> None
         assert browser.get(f"/admin/{table}").status_code == 403, table
     TopicPermission.objects.all().delete()
     assert browser.get("/admin/auth/user/").status_code == 200
+
+
+def test_what_waits_behind_others_is_found(stage: Stage) -> None:
+    """Behind more of others than a page holds: nothing says that there is nothing."""
+    stage.admin.create_topic(FOREIGN, queues=1)
+    due_ms = time.time_ns() // 1_000_000 + HOUR_MS
+    with TransactionProducer("of-all", stage.broker.namesrv, check=lambda _: Decision.UNKNOWN) as producer:
+        for number in range(120):
+            stage.producer.send(FOREIGN, "x", deliver_at_ms=due_ms + number)
+            producer.send_half(FOREIGN, prepare("x"))
+        stage.producer.send("orders", "x", keys=["orders-late"], deliver_at_ms=due_ms + 1_000)
+        producer.send_half("orders", prepare("x", keys=["orders-half"]))
+        stage.wait_for(lambda: len(stage.admin.timers(0, 2**62, limit=1_000).items) == 121)
+        stage.mirror.run_once()
+        anna = browser_of(limited_person("anna", "ord"))
+        for path, word in (
+            ("/timers/", "orders-late"), ("/timers/list/", "orders-late"),
+            ("/transactions/", "orders-half"), ("/transactions/list/", "orders-half"),
+        ):  # fmt: skip
+            shown = text_of(anna, path)
+            assert word in shown, path
+            assert not any(
+                nothing in shown
+                for nothing in ("Nothing fires here", "No timer is pending", "Nothing is undecided", "No timer matches")
+            ), path

@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import socket as sockets_of_system
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,16 @@ from channels.layers import channel_layers, get_channel_layer
 from channels.routing import URLRouter
 from channels.security.websocket import AllowedHostsOriginValidator
 from django.conf import settings as django_settings
+from django.contrib.auth.models import Group, User
 from django.contrib.sessions.models import Session
 from django.db import connections
 from django.test import Client
 from django.urls import path
 
 from broker.mirroring.announcer import Announcer
-from console import live, sockets
+from console import live, sockets, standing
+from console.access.roles import VIEWER
+from console.access.rows import TopicPermission
 from console.live import Fragments
 from console.sockets import LiveConsumer
 from tests.console.people import person
@@ -192,13 +195,100 @@ async def test_unknown_pages_end_with_a_code(site: Site, client: Client, path: s
         assert await close_code(page) == sockets.NO_SUCH_PAGE
 
 
-async def test_session_that_ends_closes_the_page(site: Site, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sockets, "RECHECK_S", 0)
-    monkeypatch.setattr(sockets, "HEARTBEAT_S", 0.05)
+def sign_out() -> None:
+    Session.objects.all().delete()
+
+
+def deactivate() -> None:
+    User.objects.update(is_active=False)
+
+
+def take_the_role() -> None:
+    User.objects.get().groups.clear()
+
+
+def take_what_the_role_may() -> None:
+    Group.objects.get(name=VIEWER).permissions.clear()
+
+
+def limit_the_topics() -> None:
+    TopicPermission.objects.create(group=Group.objects.get(name=VIEWER), prefix="a-")
+
+
+def change_the_password() -> None:
+    user = User.objects.get()
+    user.set_password("another long secret")
+    user.save()
+
+
+LOSSES = [sign_out, deactivate, take_the_role, take_what_the_role_may, limit_the_topics, change_the_password]
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+async def test_whose_rights_end_loses_the_page_though_nothing_happens_on_it(
+    site: Site, client: Client, monkeypatch: pytest.MonkeyPatch, lose: Callable[[], None]
+) -> None:
+    monkeypatch.setattr(standing, "LOOK_S", 0.05)
+    monkeypatch.setattr(sockets, "HEARTBEAT_S", 3_600)
     async with site.page(client) as page:
         await frame(page)
-        await sync_to_async(Session.objects.all().delete)()
+        await sync_to_async(lose)()
         assert await close_code(page) == sockets.SESSION_ENDED
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+async def test_whose_rights_end_is_shown_nothing_new(
+    site: Site, client: Client, announcer: Announcer, monkeypatch: pytest.MonkeyPatch, lose: Callable[[], None]
+) -> None:
+    monkeypatch.setattr(standing, "LOOK_S", 3_600)
+    monkeypatch.setattr(standing, "FRESH_S", 0)
+    async with site.page(client) as page:
+        await frame(page)
+        await sync_to_async(lose)()
+        announcer.announce(43, {"levels"})
+        with pytest.raises(websockets.ConnectionClosedError):
+            await frame(page)
+        assert page.close_code == sockets.SESSION_ENDED
+
+
+async def test_rights_that_change_to_the_same_keep_the_page(
+    site: Site, client: Client, announcer: Announcer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standing, "LOOK_S", 0.05)
+    monkeypatch.setattr(standing, "FRESH_S", 0)
+    async with site.page(client) as page:
+        await frame(page)
+        await sync_to_async(lambda: User.objects.get().groups.add(Group.objects.create(name="nothing more")))()
+        announcer.announce(44, {"levels"})
+        await shown(page, 44)
+
+
+def test_rights_are_looked_at_often_enough() -> None:
+    """Closed within 5 s: a look may be under way when they end, and the next begins LOOK_S later."""
+    assert standing.LOOK_S <= 2
+
+
+async def test_one_look_is_for_all_who_ask_at_once(site: Site, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standing, "LOOK_S", 3_600)
+    looks = []
+
+    def counted(keys: Collection[str]) -> Any:
+        looks.append(keys)
+        return marks_of(keys)
+
+    marks_of = standing.marks_of
+    monkeypatch.setattr(standing, "marks_of", counted)
+    async with contextlib.AsyncExitStack() as stack:
+        pages = [await stack.enter_async_context(site.page(client)) for _ in range(3)]
+        await asyncio.gather(*map(frame, pages))
+        monkeypatch.setattr(standing, "FRESH_S", 3_600)
+        looks.clear()
+        watches = tuple(standing.standings._watches)
+        assert len(watches) == 3
+        monkeypatch.setattr(standing.standings, "_began_s", float("-inf"))
+        marks = await asyncio.gather(*map(standing.standings.mark_of, watches))
+    assert len(set(marks)) == 1
+    assert len(looks) == 1
 
 
 async def test_a_page_that_talks_too_much_is_closed(site: Site, client: Client) -> None:

@@ -40,6 +40,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("redisson.repair", {"queue": "q"}), ("redisson.make_reliable", {"queue": "q", "topic": "t"}),
     ("redisson.import", {"queue": "q", "topic": "t"}), ("redisson.make_plain", {"queue": "q"}),
     ("topics.create", {"name": "t", "settings": {"read_queues": 4}}), ("topics.delete", {"name": "t"}),
+    ("topics.delete", {"name": "t", "pending": "cancel"}),
     ("topics.change", {"name": "t", "settings": {"read_queues": 4}, "expected": {"read_queues": 8}}),
     ("groups.create", {"name": "g", "settings": {}}), ("groups.delete", {"name": "g"}),
     ("groups.change", {"name": "g", "settings": {"orderly": True}}),
@@ -51,6 +52,8 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("transactions.commit", {"targets": [{"offset": 0, "position": 7}]}), ("dead_letters.send_back", LETTERS),
     ("dead_letters.send_back", {"group": "g", "filter": {}, "is_all": True}),
     ("dead_letters.send_as_new", {"group": "g", "targets": [{"queueId": 0, "offset": 12}]}),
+    ("messages.resend", {"message_id": "m", "topic": "t", "group": ""}),
+    ("messages.resend", {"message_id": "m", "topic": "t", "group": "g"}),
     ("groups.reset_offsets", {"group": "g", "topic": "t", "to": "time", "at_ms": 5}),
     ("groups.reset_offsets", {"group": "g", "topic": "t", "to": "last"}),
     ("groups.reset_offsets", {"group": "g", "topic": "t", "to": "offsets", "offsets": [[0, 0], [1, 7]]}),
@@ -63,6 +66,7 @@ def test_rest_takes_the_call(kind: str, parameters: dict[str, Any]) -> None:
     assert call is not None
     method, path, body = call
     plain = "/" + path.partition("?")[0].replace(NUMBER, "{id}").replace("a%2Fb%20%7Bc%7D", "{queue}")
+    plain = plain.replace("messages/m:", "messages/{id}:")
     plain = plain.replace("alert-rules/5", "alert-rules/{rule}").replace("silences/5", "silences/{silence}")
     shapes = {plain, plain.replace("/queues/q", "/queues/{queue}"), *(
         re.sub(r"/topics/t\b", f"/topics/{{{topic}}}", re.sub(r"/groups/g\b", f"/groups/{{{group}}}", plain))

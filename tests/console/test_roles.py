@@ -24,7 +24,7 @@ from tests.console.stage import Stage
 DRAFTS = {
     "timers": "/operations/draft/", "delayed_queues": "/redisson/draft/", "transactions": "/transactions/draft/",
     "dead_letters": "/dead-letters/draft/", "groups": "/groups/billing/move/", "settings": "/settings/draft/",
-    "alerts": "/alerts/draft/",
+    "alerts": "/alerts/draft/", "messages": "/messages/draft/",
 }  # fmt: skip
 #: addresses that only act, or are for staff: who may not is told so before the method is looked at
 ACTS = {"dashboards_run", "dashboards_cancel", "alert_silence", "alert_rule", "alert_rule_new", "design"}
@@ -137,5 +137,6 @@ def test_after_ten_wrong_passwords_a_name_waits_from_that_address_only(transacti
     locked = here.post("/login/", right)
     assert locked.status_code == 429
     assert "Too many wrong passwords" in locked.content.decode()
+    assert locked["Retry-After"] == str(15 * 60)
     assert elsewhere.post("/login/", right).status_code == 302
     assert Client(REMOTE_ADDR="10.0.0.1").post("/login/", {**form, "username": "ben"}).status_code == 200

@@ -9,7 +9,7 @@ from django.test import Client
 
 from console.operations import desk, setting_fields
 from console.operations.actor import CHANGE_SETTINGS, PERMISSIONS, Actor
-from console.operations.errors import InvalidParameter, NameNotTyped, NotAllowed, NotPossible
+from console.operations.errors import InvalidParameter, NameNotTyped, NotAllowed, NotPossible, PendingUndecided
 from console.operations.rows import AuditEntry, Operation
 from console.operations.settings import undo_parameters
 from tests.console.people import person
@@ -117,6 +117,53 @@ def test_a_topic_is_made_and_deleted_by_typing_its_name(stage: Stage, operator: 
     assert stage.admin.topic_settings("bills") is not None
     confirmed(operator, address, typed="bills")
     assert stage.admin.topic_settings("bills") is None
+
+
+def with_something(stage: Stage, name: str) -> None:
+    """A timer and a delayed message wait for a new topic."""
+    do("topics.create", name=name)
+    stage.producer.send(name, "x", delay_ms=3_600_000)
+    stage.producer.send(name, "x", delay_level=17)
+    stage.mirror.run_once()
+
+
+def test_who_deletes_a_topic_says_what_becomes_of_what_waits(stage: Stage, operator: Client) -> None:
+    with_something(stage, "bills")
+    address = drafted(operator, "topics.delete", name="bills")
+    page = words(operator.get(address))
+    assert "Messages that are lost 0 held" in page
+    assert "Waits for it 2 1 timer, 1 on a delay level" in page
+    assert "Keep it: each comes out at its moment" in page
+    refused = operator.post(address + "confirm/", {"reason": "because", "typed": "bills"})
+    assert refused.status_code == 422
+    assert "Say what is to become of what waits" in words(refused)
+    wrong = operator.post(address + "confirm/", {"reason": "because", "typed": "bills", "pending": "drop"})
+    assert wrong.status_code == 422
+    assert stage.admin.topic_settings("bills") is not None
+    row = confirmed(operator, address, typed="bills", pending="cancel")
+    assert row.items.get().result == {"pending": "cancel", "timers": 1, "delayed": 1, "halves": 0, "parked_halves": 0}
+    page = words(operator.get(address))
+    assert "cancelled: 1 timer, 1 on a delay level" in page
+    assert stage.admin.topic_settings("bills") is None
+    assert stage.admin.topic_waiting("bills").total == 0
+
+
+def test_what_waits_for_a_deleted_topic_can_be_kept(stage: Stage, operator: Client) -> None:
+    with_something(stage, "bills")
+    address = drafted(operator, "topics.delete", name="bills")
+    confirmed(operator, address, typed="bills", pending="keep")
+    assert "kept: 1 timer, 1 on a delay level" in words(operator.get(address))
+    assert stage.admin.topic_waiting("bills").total == 2
+    with_something(stage, "bonus")
+    with pytest.raises(PendingUndecided, match="For bonus 2 messages wait"):
+        do("topics.delete", name="bonus")
+
+
+def test_where_nothing_waits_nothing_is_asked(stage: Stage, operator: Client) -> None:
+    do("topics.create", name="bills")
+    address = drafted(operator, "topics.delete", name="bills")
+    assert "Keep it" not in words(operator.get(address))
+    assert confirmed(operator, address, typed="bills").results == {"deleted": 1}
 
 
 def test_a_group_is_made_changed_put_back_and_deleted(stage: Stage, operator: Client) -> None:

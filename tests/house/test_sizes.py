@@ -6,11 +6,12 @@ import ast
 
 from tests.house.sources import own_python, place, tree
 
-FILE_LINES = 300
+#: A file is one subject, mostly 100 to 400 lines; this is where it is certainly two.
+FILE_LINES = 800
 FUNCTION_LINES = 60
 
 
-def test_files_have_at_most_300_lines() -> None:
+def test_files_have_at_most_800_lines() -> None:
     long = {place(path): len(path.read_text().splitlines()) for path in own_python()}
     assert {name: lines for name, lines in long.items() if lines > FILE_LINES} == {}
 

@@ -26,28 +26,34 @@ def targets() -> dict[str, tuple[Expression, list[str]]]:
 
 
 def test_the_targets_are_known() -> None:
-    assert set(targets()) == {"test", "test-slow", "interop", "soak"}
+    assert set(targets()) == {"test", "test-slow", "interop", "interop-core", "soak"}
 
 
 @pytest.mark.parametrize("marks", [each for n in range(4) for each in itertools.combinations(MARKS, n)], ids=" ".join)
 def test_whatever_its_marks_a_test_is_run_by_one_target(marks: tuple[str, ...]) -> None:
-    taking = [name for name, (takes, _) in targets().items() if takes.evaluate(lambda mark, **_: mark in marks)]
+    whole = {name: takes for name, (takes, _) in targets().items() if name != "interop-core"}
+    taking = [name for name, takes in whole.items() if takes.evaluate(lambda mark, **_: mark in marks)]
     assert len(taking) == 1
 
 
 def test_a_target_that_looks_in_one_folder_misses_none_elsewhere() -> None:
     limited = {name: paths for name, (_, paths) in targets().items() if paths}
-    assert limited == {"interop": ["tests/interop"]}
+    assert limited == {"interop": ["tests/interop"], "interop-core": ["tests/interop"]}
     marked = [place(path) for path in own_python() if "mark." + "interop" in path.read_text()]
     assert marked == ["tests/interop/conftest.py"]
 
 
-def test_the_gate_calls_all_but_the_long_form() -> None:
+def test_the_gate_calls_all_but_the_long_forms() -> None:
     called = re.findall(r"^for target in (.+); do$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
-    assert [set(names.split()) for names in called] == [{"check", *targets()} - {"soak"}]
+    assert [set(names.split()) for names in called] == [{"check", *targets()} - {"interop", "soak"}]
 
 
-@pytest.mark.parametrize("name", [*speed.SLOW, *speed.LONG])
+def test_the_core_is_a_part_of_interop() -> None:
+    assert all(name.startswith("interop/test_") for name in speed.CORE)
+    assert len(set(speed.CORE)) == len(speed.CORE)
+
+
+@pytest.mark.parametrize("name", [*speed.SLOW, *speed.LONG, *speed.CORE])
 def test_a_place_that_is_named_is_there(name: str) -> None:
     assert (speed.HERE / name).exists()
 

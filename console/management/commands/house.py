@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from console.house.addresses import DATABASE_URL_FILE, REDIS_URL_FILE
 from console.house.login import first_login, first_login_path
-from console.house.processes import processes, taken_ports
+from console.house.processes import exposed, processes, taken_ports
 from console.house.roster import FILE as ROSTER
 from console.house.roster import Roster
 from console.house.supervisor import Supervisor
@@ -45,7 +45,7 @@ class Command(BaseCommand):
                 f"Another `make run` already uses {settings.VAR}; ESCAPEMENT_VAR chooses another."
             ) from taken
         specs = processes()
-        problems = taken_ports(specs)
+        problems = [*exposed(specs), *taken_ports(specs)]
         if problems:
             raise CommandError("\n".join(problems))
         logs = settings.VAR / "log"

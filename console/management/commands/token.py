@@ -33,7 +33,7 @@ class Command(BaseCommand):
             help="topics to receive from, and consumer groups to receive as; * all",
         )  # fmt: skip
         create.add_argument(
-            "--settings", action="append", default=[], metavar="PREFIX", dest="setting_prefixes",
+            "--configure", action="append", default=[], metavar="PREFIX",
             help="topics and consumer groups to make, change and delete; * all",
         )  # fmt: skip
         create.add_argument(
@@ -45,7 +45,7 @@ class Command(BaseCommand):
             help="user of the brokers' access control whose policies decide, too (alone, if no prefix is given)",
         )  # fmt: skip
         create.add_argument("--days", type=int, help="expires after so many days (never by default)")
-        create.add_argument("--user", help="who it was made for")
+        create.add_argument("--user", help="who it is made for: it ends with the account, and while that is not active")
         actions.add_parser("list", help="list all tokens")
         revoke = actions.add_parser("revoke", help="refuse a token from now on")
         revoke.add_argument("prefix", help="the characters after esc_")
@@ -57,14 +57,14 @@ class Command(BaseCommand):
     def _create(self, options: dict[str, Any]) -> None:
         try:
             scopes = credentials.scope_rows(
-                options["publish"], options["read"], options["admin"], options["consume"], options["setting_prefixes"],
+                options["publish"], options["read"], options["admin"], options["consume"], options["configure"],
                 options["unmask"],
             )  # fmt: skip
         except ValueError as error:
             raise CommandError(str(error)) from None
         if not scopes and not options["access_user"]:
             raise CommandError(
-                "A token that allows nothing is of no use; give --publish, --read, --consume, --settings or --admin"
+                "A token that allows nothing is of no use; give --publish, --read, --consume, --configure or --admin"
                 " (* for all), or --access-user."
             )
         if options["days"] is not None and options["days"] < 1:
@@ -85,8 +85,9 @@ class Command(BaseCommand):
         self.stdout.write(token)
 
     def _list(self, options: dict[str, Any]) -> None:
-        for row in ApiToken.objects.all():
-            state = "revoked" if row.revoked_at else "valid"
+        for row in ApiToken.objects.select_related("created_by"):
+            is_orphan = row.created_by is not None and not row.created_by.is_active
+            state = "revoked" if row.revoked_at else "inactive" if is_orphan else "valid"
             allowed = ", ".join(f"{'+'.join(each['actions'])} {each['prefix']}*" for each in row.scopes)
             if row.access_user:
                 allowed = f"{allowed or 'all'} that User:{row.access_user} may"

@@ -21,6 +21,7 @@ class StepKind(TextChoices):
     BORN = "born", _("born")
     STORED = "stored", _("stored")
     PARKED = "parked", _("parked on a lane")
+    TIMER = "timer", _("parked as a timer")
     RELEASED = "released", _("released")
     RETRY = "retry", _("sent back for another try")
     DEAD_LETTER = "dead-letter", _("dead letter")

@@ -16,6 +16,7 @@ class HopKind(TextChoices):
 
     STORED = "stored", _("stored")
     PARKED = "parked", _("parked on a lane")
+    TIMER = "timer", _("parked as a timer")
     RELEASED = "released", _("released")
     RETRY = "retry", _("sent back for another try")
     DEAD_LETTER = "dead-letter", _("dead letter")
@@ -45,6 +46,12 @@ class Hop:
     current: bool
     #: tries before this record was given out (reconsumeTimes)
     tries: int = 0
+    #: where consumers see it, or will: the real topic of what is parked
+    real_topic: str = ""
+    #: whose another try, or dead letter, it is
+    group: str | None = None
+    #: parked, and not released yet
+    waits: bool = False
 
 
 class BodyForm(TextChoices):
@@ -76,16 +83,40 @@ class Body:
     compression: str | None
 
 
+class ReaderState(TextChoices):
+    """What is known of a message and a group that reads its topic."""
+
+    HAD = "had", _("had it")
+    OUT = "out", _("given out, not acknowledged")
+    AGAIN = "again", _("waits for another try")
+    SENT_BACK = "sent-back", _("sent back, waits")
+    DEAD = "dead", _("in the dead letters")
+    NOT_YET = "not-yet", _("not yet")
+    UNKNOWN = "unknown", _("cannot be told")
+
+
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A group that reads the queue of a message. `before`: messages that it gets first; tries stand among the hops."""
+    """A group that reads the queue of a message."""
 
     group: str
-    has_had_it: bool
+    state: ReaderState
+    #: messages that the group gets first
     before: int
     #: consumers that are connected; None: not told
     members: int | None
     is_enabled: bool
+    #: times that it was given out to this group, and refused or not acknowledged in time
+    refused: int = 0
+    #: when the next try leaves its lane or timer; None: it waits for none
+    next_ms: int | None = None
+    #: its client told so in a trace; the offsets do not (yet)
+    is_told: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """It stands in a queue that the group is to read."""
+        return self.next_ms is None and self.state in (ReaderState.NOT_YET, ReaderState.AGAIN, ReaderState.SENT_BACK)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ class FindingCode(TextChoices):
     RECORDS_DAMAGED = "records-damaged", _("records are damaged")
     BROKER_DEGRADED = "broker-degraded", _("the broker is degraded")
     MIRROR_STALE = "mirror-stale", _("the mirror has stopped")
+    MIRROR_FLAWED = "mirror-flawed", _("some rows are not as the broker has them")
     RELEASED_EARLY = "released-early", _("messages left before they were due")
     DISK_FILLING = "disk-filling", _("the disk is filling")
     TIMERS_LATE = "timers-late", _("timers are behind their moments")

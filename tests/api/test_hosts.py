@@ -1,0 +1,32 @@
+"""Whom a request is addressed to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+NAMES = ["localhost", "127.0.0.1", "[::1]", ".example.com"]
+
+
+@pytest.mark.parametrize("path", ["/api/v1/topics", "/api/v1/nowhere", "/api/openapi.json", "/api/docs"])
+@pytest.mark.parametrize(
+    "host", ["evil.com", "localhost.evil.com", "localhost evil", "", "evil.com:8000", "example.org"]
+)
+async def test_another_name_is_refused(api: httpx.AsyncClient, settings: Any, path: str, host: str) -> None:
+    settings.ALLOWED_HOSTS = NAMES
+    refused = await api.get(path, headers={"host": host})
+    assert (refused.status_code, refused.json()["code"]) == (400, "host_unknown")
+
+
+async def test_two_names_are_none(api: httpx.AsyncClient, settings: Any) -> None:
+    settings.ALLOWED_HOSTS = NAMES
+    refused = await api.get("/api/v1/topics", headers=[("host", "localhost"), ("host", "evil.com")])
+    assert (refused.status_code, refused.json()["code"]) == (400, "host_unknown")
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8000", "127.0.0.1:1", "[::1]:8000", "a.example.com"])
+async def test_our_own_names_are_taken(api: httpx.AsyncClient, settings: Any, host: str) -> None:
+    settings.ALLOWED_HOSTS = NAMES
+    assert (await api.get("/api/v1/topics", headers={"host": host})).status_code == 200
