@@ -20,5 +20,6 @@ def refuse_a_prefix_as_settings(arguments: list[str]) -> None:
 
 if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+    os.umask(0o077)
     refuse_a_prefix_as_settings(sys.argv)
     execute_from_command_line(sys.argv)

@@ -7,7 +7,11 @@ import os
 from celery import Celery
 from click import Option
 
+from console.house.private import keep_private
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+# Celery's command line is not ours, and this is what workers and beat load first.
+keep_private()
 
 app = Celery("escapement")
 app.config_from_object("django.conf:settings", namespace="CELERY")

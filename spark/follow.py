@@ -8,6 +8,7 @@ a crash that is in the points already is left out. Figures of the mirror (consum
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
@@ -99,6 +100,7 @@ class Follower:
 
 def main() -> int:
     """Do what standard input says."""
+    os.umask(0o077)
     said = json.load(sys.stdin)
     checkpoint = said.pop("checkpoint")
     order = settled(Order(**said), FOLLOWER_NICENESS)

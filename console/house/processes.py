@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 import psycopg
 from django.conf import settings
 from django.core.management import get_commands
-from django.core.management.base import CommandError
 
 from broker.exposure import HostingRefused, refuse_open_listening
 from console.dashboards.starting import missing
@@ -61,19 +59,6 @@ def exposed(specs: list[ChildSpec]) -> list[str]:
     return refusals
 
 
-def runtime_directory() -> Path:
-    """Where the embedded PostgreSQL keeps its lock, and its socket when the path of `var/` is too long for one.
-
-    Without it all users of a machine would share one lock file in /tmp, which only the first of them may write.
-    """
-    directory = Path(tempfile.gettempdir()) / f"escapement-{os.getuid()}"
-    directory.mkdir(mode=0o700, exist_ok=True)
-    if directory.is_symlink() or directory.stat().st_uid != os.getuid():
-        raise CommandError(f"{directory} belongs to somebody else: remove it, or set TMPDIR to a directory of yours.")
-    (directory / "python_PostgresServer").mkdir(exist_ok=True)
-    return directory
-
-
 def _servers() -> list[ChildSpec]:
     embedded = (sys.executable, "-m", "console.house.embedded")
     servers = []
@@ -85,7 +70,6 @@ def _servers() -> list[ChildSpec]:
                 _database_answers,
                 stop_timeout_s=30.0,
                 quiet=True,
-                environment={"XDG_RUNTIME_DIR": str(runtime_directory())},
             )
         )
     if "REDIS_URL" not in os.environ:

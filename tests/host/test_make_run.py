@@ -180,6 +180,13 @@ def test_secrets_are_for_their_owner_only(home: Home) -> None:
     assert {name: oct((home.var / name).stat().st_mode & 0o777) for name in kept} == dict.fromkeys(kept, "0o600")
 
 
+def test_everything_it_leaves_is_for_its_user_only(home: Home) -> None:
+    send_what_the_readme_sends(home)
+    made = [each for each in home.var.rglob("*") if not each.is_symlink() and not each.is_socket()]
+    assert {each.relative_to(home.var).parts[0] for each in made} >= {"log", "store", "valkey", "secret-key"}
+    assert [each for each in (home.var, *made) if each.stat().st_mode & 0o077] == []
+
+
 def test_a_second_run_in_the_same_place_is_refused(home: Home) -> None:
     second = home.make("run")
     assert second.returncode != 0

@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from console.house.addresses import DATABASE_URL_FILE, REDIS_URL_FILE
 from console.house.login import first_login, first_login_path
+from console.house.private import keep_private, narrow
 from console.house.processes import exposed, processes, taken_ports
 from console.house.roster import FILE as ROSTER
 from console.house.roster import Roster
@@ -35,7 +36,8 @@ class Command(BaseCommand):
         if options["print"]:
             self._print_address(options["print"])
             return
-        settings.VAR.mkdir(parents=True, exist_ok=True)
+        keep_private()
+        settings.VAR.mkdir(mode=0o700, parents=True, exist_ok=True)
         # The descriptor stays open, and the lock held, until this process ends.
         self._lock = os.open(settings.VAR / "house.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -50,6 +52,7 @@ class Command(BaseCommand):
             raise CommandError("\n".join(problems))
         logs = settings.VAR / "log"
         logs.mkdir(exist_ok=True)
+        narrow(settings.VAR)
         self._say("house", f"data in {settings.VAR}, logs in {logs}")
         roster = Roster(settings.VAR / ROSTER)
         code = Supervisor(specs, logs, self._say, verbose=options["verbose"], on_change=roster.write).run(self._greet)
