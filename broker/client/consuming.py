@@ -7,6 +7,7 @@ import logging
 from typing import Literal, Unpack
 
 from . import names
+from .beginnings import Beginnings
 from .calling import Handler as Handler
 from .calling import Handlers
 from .credentials import Access
@@ -37,8 +38,8 @@ SUSPEND_BOUNDS_MS = 10, 30_000
 class AsyncConsumer:
     """A member of a consumer group (clustering): its share of the queues, each message acknowledged by returning.
 
-    `from_where` counts for queues in which the group has no offset and whose first message the broker no longer has:
-    "last" skips what is there. While it has the first one, brokers let a new group begin there, as RocketMQ does.
+    `from_where` counts for a topic that is new to the group: "first" begins with the first message that is there,
+    "last" with the first one that comes after the group's first start; `beginnings` says what that means in detail.
     """
 
     def __init__(
@@ -54,9 +55,9 @@ class AsyncConsumer:
         _check("max_reconsume_times", max_reconsume_times or 0, 0, 2**31 - 1)
         _check("suspend_ms", suspend_ms, *SUSPEND_BOUNDS_MS)
         self.group = group
-        self._from_first = from_where == "first"
         self._session = Session(namesrv, **access)
-        self._membership = Membership(self._session, group, self._take_share, from_first=self._from_first)
+        self._beginnings = Beginnings(self._session, group, from_first=from_where == "first")
+        self._membership = Membership(self._session, group, self._take_share, self._beginnings)
         self._traces = trace_writer(trace, group, namesrv, access)
         telling = HandlingTelling(self._traces, group) if self._traces is not None else None
         self._handlers = Handlers(group, self.client_id, handlers, telling)
@@ -134,9 +135,9 @@ class AsyncConsumer:
         new = share - held
         granted = await self._flow.acquire(new) if new else new
         for queue in sorted(granted, key=lambda queue: (queue.broker, queue.queue_id)):
-            reader = QueueReader(self._session, self.group, queue, wanted, self._flow.deliver)
+            reader = QueueReader(self._session, self.group, queue, wanted, self._flow.deliver, self._beginnings)
             self._readers[queue] = reader
-            reader.start(from_first=self._from_first)
+            reader.start()
         return granted == new
 
     def check_locks(self) -> None:

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from ..engine.message import Message
+from .beginnings import Beginnings
 from .offsets import QueueOffsets
 from .reader import QueueReader, ReadAhead
 from .runninginfo import QueueWork
@@ -20,11 +21,11 @@ class Feed:
     """
 
     def __init__(
-        self, session: Session, group: str, queue: MessageQueue, wanted: Subscription, ahead: ReadAhead,
-        arrived: Callable[[], None],
+        self, session: Session, group: str, queue: MessageQueue, wanted: Subscription, beginnings: Beginnings,
+        ahead: ReadAhead, arrived: Callable[[], None],
     ) -> None:  # fmt: skip
         self.queue = queue
-        self._reader = QueueReader(session, group, queue, wanted, self._deliver, ahead)
+        self._reader = QueueReader(session, group, queue, wanted, self._deliver, beginnings, ahead)
         self._arrived = arrived
         self._ready: deque[Message] = deque()
         self._settled = -1
@@ -40,9 +41,9 @@ class Feed:
         """Whether polls pass this queue by."""
         return self._paused
 
-    def start(self, *, from_first: bool) -> None:
+    def start(self) -> None:
         """Begin to read ahead, from where the group stands."""
-        self._reader.start(from_first=from_first)
+        self._reader.start()
 
     def _deliver(self, _: QueueReader, message: Message) -> None:
         self._ready.append(message)

@@ -34,6 +34,14 @@ def new_client_id() -> str:
     return f"{socket.gethostname()[:60]}@{os.getpid()}#{secrets.token_hex(4)}"
 
 
+async def introduce_once(session: Session, group: str, addresses: Iterable[str]) -> None:
+    """Have these brokers know a consumer group, and leave it again. Raises ClientError."""
+    member = Heartbeat(session, consumer_group=group)
+    for address in addresses:
+        await member.beat(address)
+        await member.sign_off(address)
+
+
 class Heartbeat:
     """The heartbeats of one client, to every broker it uses."""
 
@@ -125,13 +133,17 @@ class Heartbeat:
             return
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+        for address in sorted(self._addresses):
+            try:
+                await self.sign_off(address)
+            except ClientError as error:
+                logger.info("sign-off from %s failed: %s", address, error)
+
+    async def sign_off(self, address: str) -> None:
+        """Tell one broker that this client is gone. Raises BrokerUnreachable, Timeout, BrokerRefused."""
         ext = {"clientID": self.client_id}
         if self._producer_group is not None:
             ext["producerGroup"] = self._producer_group
         if self._consumer_group is not None:
             ext["consumerGroup"] = self._consumer_group
-        for address in sorted(self._addresses):
-            try:
-                await self._session.ask(address, Request.UNREGISTER_CLIENT, ext, timeout_ms=GOODBYE_TIMEOUT_MS)
-            except ClientError as error:
-                logger.info("sign-off from %s failed: %s", address, error)
+        await self._session.ask(address, Request.UNREGISTER_CLIENT, ext, timeout_ms=GOODBYE_TIMEOUT_MS)

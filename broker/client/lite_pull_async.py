@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Literal, Unpack
 
 from . import names
+from .beginnings import Beginnings
 from .closing import AsyncClosing
 from .credentials import Access
 from .errors import ClientClosed, ClientError, InvalidArgument
@@ -51,13 +52,13 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
         _check_at_least("commit_every_ms", commit_every_ms, SHORTEST_COMMIT_MS)
         super().__init__()
         self.group = group
-        self._from_first = from_where == "first"
         self._auto_commit = auto_commit
         self._commit_every_s = commit_every_ms / 1000
         self._ahead = ReadAhead(read_ahead, read_ahead_bytes)
         self._session = Session(namesrv, **access)
+        self._beginnings = Beginnings(self._session, group, from_first=from_where == "first")
         self._membership = Membership(
-            self._session, group, self._take_share, from_first=self._from_first, consume_type="CONSUME_ACTIVELY"
+            self._session, group, self._take_share, self._beginnings, consume_type="CONSUME_ACTIVELY"
         )
         self._traces = trace_writer(trace, group, namesrv, access)
         self._telling = HandlingTelling(self._traces, group) if self._traces is not None else None
@@ -133,8 +134,10 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
         if feed is not None:
             feed.want(wanted)
             return
-        feed = self._feeds[queue] = Feed(self._session, self.group, queue, wanted, self._ahead, self._arrived.set)
-        feed.start(from_first=self._from_first)
+        feed = self._feeds[queue] = Feed(
+            self._session, self.group, queue, wanted, self._beginnings, self._ahead, self._arrived.set
+        )
+        feed.start()
 
     async def _release(self, queues: list[MessageQueue]) -> None:
         """Give queues away. What the latest poll gave may be half done: whoever has the queue next gets it again."""

@@ -10,6 +10,7 @@ from ..remoting.codec import Command
 from ..remoting.codes import Request
 from .allocation import allocate
 from .answers import words
+from .beginnings import Beginnings
 from .errors import ClientError, RouteNotFound
 from .heartbeat import ConsumeType, Heartbeat
 from .leniency import read_object
@@ -31,14 +32,15 @@ class Membership:
     """One member of a group. Shares are computed at once when members change, else every 20 s."""
 
     def __init__(
-        self, session: Session, group: str, take_share: TakeShare, *, from_first: bool,
+        self, session: Session, group: str, take_share: TakeShare, beginnings: Beginnings, *,
         consume_type: ConsumeType = "CONSUME_PASSIVELY",
     ) -> None:  # fmt: skip
-        where = "CONSUME_FROM_FIRST_OFFSET" if from_first else "CONSUME_FROM_LAST_OFFSET"
+        where = "CONSUME_FROM_FIRST_OFFSET" if beginnings.from_first else "CONSUME_FROM_LAST_OFFSET"
         self._heartbeat = Heartbeat(session, consumer_group=group, from_where=where, consume_type=consume_type)
         self._session = session
         self._group = group
         self._take_share = take_share
+        self._beginnings = beginnings
         self._subscriptions: tuple[Subscription, ...] = ()
         self._task: asyncio.Task[None] | None = None
         self._one_at_a_time = asyncio.Lock()
@@ -69,8 +71,10 @@ class Membership:
             self._task = asyncio.get_running_loop().create_task(self._follow())
 
     async def introduce(self) -> None:
-        """Be known to the brokers of what is subscribed, without taking a share."""
-        await self._beat(await self._find_routes())
+        """Be known to the brokers of what is subscribed, and begin there, without taking a share."""
+        routes = await self._find_routes()
+        await self._beat(routes)
+        await self._beginnings.settle_all(routes)
 
     def nudge(self) -> None:
         """Something changed: compute the share anew."""
@@ -95,6 +99,7 @@ class Membership:
             self._incomplete = False
             routes = await self._find_routes()
             await self._beat(routes)
+            await self._beginnings.settle_all(routes)  # a first start begins now, whoever gets the queues
             for wanted in self._subscriptions:
                 route = routes.get(wanted.topic)
                 if route is None:
@@ -120,6 +125,8 @@ class Membership:
                 routes[wanted.topic] = await self._session.route(wanted.topic)
             except ClientError as error:
                 self._incomplete = True
+                if isinstance(error, RouteNotFound):
+                    self._beginnings.missed(wanted.topic)
                 logger.info("group %s waits for topic %s: %s", self._group, wanted.topic, error)
         return routes
 

@@ -55,18 +55,6 @@ class QueueOffsets:
     async def committed(self) -> int | None:
         """What the group has committed; None if nothing."""
         ext = self.about() | {"setZeroIfNotFound": "false"}
-        return await self._committed(ext)
-
-    async def start(self, *, from_first: bool) -> int:
-        """Where the group is to go on, or to begin: brokers have a new one begin at a first message that is there."""
-        known = await self._committed(self.about())
-        if known is not None:
-            return known
-        if from_first or self.queue.topic.startswith("%RETRY%"):
-            return 0
-        return await self.end()
-
-    async def _committed(self, ext: dict[str, str]) -> int | None:
         answer = await self._session.ask(
             await self.address(), Request.QUERY_CONSUMER_OFFSET, ext, accept=(Answer.SUCCESS, Answer.QUERY_NOT_FOUND)
         )

@@ -17,6 +17,7 @@ from ..engine.message import Message
 from ..remoting.client import Response
 from ..remoting.codes import Answer, Request
 from .activity import Pulling
+from .beginnings import Beginnings
 from .errors import BadAnswer, ClientClosed, ClientError
 from .offsets import QueueOffsets
 from .records import read_delivery, split_records
@@ -57,18 +58,19 @@ class QueueReader:
 
     def __init__(
         self, session: Session, group: str, queue: MessageQueue, wanted: Subscription, deliver: Deliver,
-        ahead: ReadAhead = ReadAhead(),
+        beginnings: Beginnings, ahead: ReadAhead = ReadAhead(),
     ) -> None:  # fmt: skip
+        """`beginnings`: those of the group."""
         self.queue = queue
         self.wanted = wanted
         self.offsets = QueueOffsets(session, group, queue)
         self._session = session
         self._group = group
         self._deliver = deliver
+        self._beginnings = beginnings
         self._ahead = ahead
         self._next_offset = -1
         self._committed = -1
-        self._from_first = False
         self._pulling = Pulling()
         self._in_flight: dict[int, int] = {}
         self._in_flight_bytes = 0
@@ -78,9 +80,8 @@ class QueueReader:
         self.dropped = False
         self._task: asyncio.Task[None] | None = None
 
-    def start(self, *, from_first: bool) -> None:
+    def start(self) -> None:
         """Begin to pull, from where the group stands."""
-        self._from_first = from_first
         self._task = asyncio.get_running_loop().create_task(self._read())
 
     def seek(self, offset: int) -> None:
@@ -150,9 +151,12 @@ class QueueReader:
     async def find_start(self) -> None:
         """Find out where the group stands, unless that is known."""
         if self._next_offset < 0:
-            start = await self.offsets.start(from_first=self._from_first)
+            start = await self.offsets.committed()
+            if start is None:
+                await self._beginnings.settle(self.queue.topic)
+                start = await self.offsets.committed()
             if self._next_offset < 0:
-                self._next_offset = self._committed = start
+                self._next_offset = self._committed = start or 0
 
     async def _read(self) -> None:
         failures = 0

@@ -27,7 +27,8 @@ class SimpleConsumer(Face[AsyncSimpleConsumer]):
     topic may have fewer queues than consumers. With `in_order` a queue hands out nothing more until all of a `receive`
     is acknowledged, and there are no dead letters.
 
-    `from_where` counts for a group that is new: "first" begins with the first message there is, "last" with the last.
+    `from_where` counts for a topic that is new to the group: "first" begins with the first message that is there,
+    "last" with the first one that comes after the group's first `receive`.
     """
 
     def __init__(

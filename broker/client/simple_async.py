@@ -12,9 +12,11 @@ from typing import Literal, Unpack
 
 from ..remoting.codes import Answer, Request
 from . import names
+from .beginnings import Beginnings
 from .closing import AsyncClosing
 from .credentials import Access
 from .errors import BadAnswer, BrokerRefused, BrokerUnreachable, InvalidArgument, NotHeld, Timeout
+from .heartbeat import introduce_once
 from .records import read_delivery, split_records
 from .session import Session
 from .simple_receipts import Receipt, Received, receipts_of
@@ -30,6 +32,8 @@ LONGEST_WAIT_MS = 60_000
 LONGEST_INVISIBLE_MS = 12 * 3_600_000
 SEVERAL_WAIT_MS = 1_000
 """Where a topic lives on several brokers, each is waited at for so long in turn."""
+_INIT_FIRST = "0"
+"""Where brokers have a group begin that has no offset: who begins at the end has one by then (see beginnings)."""
 _NOTHING = (Answer.SUCCESS, Answer.POLLING_TIMEOUT, Answer.POLLING_FULL, Answer.PULL_NOT_FOUND)
 
 
@@ -45,10 +49,10 @@ class AsyncSimpleConsumer(AsyncClosing):
         if from_where not in ("first", "last"):
             raise InvalidArgument(f"from_where {from_where!r} is not valid: 'first' or 'last'.", field="from_where")
         self.group = group
-        self._init_mode = "0" if from_where == "first" else "1"
         self._in_order = in_order
         self._session = session or Session(namesrv, **access)
         self._is_guest = session is not None
+        self._beginnings = Beginnings(self._session, group, from_first=from_where == "first")
         self._turn = 0
 
     async def receive(
@@ -66,7 +70,7 @@ class AsyncSimpleConsumer(AsyncClosing):
             "queueId": "-1",
             "maxMsgNums": str(max_messages),
             "invisibleTime": str(invisible_ms),
-            "initMode": self._init_mode,
+            "initMode": _INIT_FIRST,
             "expType": wanted.kind,
             "exp": wanted.expression,
             "order": str(self._in_order).lower(),
@@ -74,12 +78,24 @@ class AsyncSimpleConsumer(AsyncClosing):
         if self._in_order:
             # asked again because an answer was lost, the broker gives the same messages again
             ext["attemptId"] = secrets.token_hex(8)
+        await self._begin(topic)
         began_ns = time.time_ns()
         received = await self._receive(topic, ext, wait_ms, wanted)
         if received and (spans := tracing.spans()) is not None:
             messages = [each.message for each in received]
             spans.received("receive", messages, self.group, None, began_ns)
         return received
+
+    async def _begin(self, topic: str) -> None:
+        """Where the group is new and wants only what comes from now on, it begins now."""
+        try:
+            await self._beginnings.settle(topic)
+        except BrokerRefused as error:
+            if error.code != Answer.SUBSCRIPTION_GROUP_NOT_EXIST:
+                raise
+            route = await self._session.route(topic)
+            await introduce_once(self._session, self.group, route.addresses.values())
+            await self._beginnings.settle(topic)
 
     async def _receive(self, topic: str, ext: dict[str, str], wait_ms: int, wanted: Subscription) -> list[Received]:
         deadline_s = time.monotonic() + wait_ms / 1000

@@ -185,20 +185,6 @@ async def test_a_message_whose_handler_did_not_begin_is_not_acknowledged(
     await consumer.stop()
 
 
-async def test_a_new_group_begins_at_the_first_message_while_the_broker_has_it(
-    service: BrokerService, producer: AsyncProducer
-) -> None:
-    # as with Apache RocketMQ, whatever the rule: a topic that is younger than its consumer loses nothing
-    await producer.send("t", b"old", queue_id=0)
-    inbox = Inbox()
-    consumer = AsyncConsumer("late", service.namesrv_address, from_where="last")
-    consumer.subscribe("t", "*", inbox.take)
-    await consumer.start()
-    await producer.send("t", b"new", queue_id=0)
-    assert await inbox.holds(2) == [b"old", b"new"]
-    await consumer.stop()
-
-
 async def test_bad_subscriptions_are_refused() -> None:
     consumer = AsyncConsumer("g")
     with pytest.raises(InvalidArgument):

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.client import Admin, AsyncLitePullConsumer, LitePullConsumer, MessageQueue, Producer
+from broker.client.beginnings import Beginnings
 from broker.client.reader import QueueReader, ReadAhead
 from broker.client.session import Session
 from broker.client.subscription import subscription
@@ -108,9 +109,9 @@ def test_no_more_is_read_ahead_than_allowed(broker: BrokerThread) -> None:
         arrived: list[Message] = []
         reader = QueueReader(
             session, "g", MessageQueue("t", "broker-a", 0), subscription("t"), lambda _, each: arrived.append(each),
-            ReadAhead(messages=10),
+            Beginnings(session, "g", from_first=True), ReadAhead(messages=10),
         )  # fmt: skip
-        reader.start(from_first=True)
+        reader.start()
         await until(lambda: len(arrived) == 10)
         for message in arrived[:3]:
             reader.done(message)

@@ -133,16 +133,6 @@ async def test_in_order(service: BrokerService, producer: AsyncProducer) -> None
         assert await consumer.receive(TOPIC, wait_ms=0) == []
 
 
-async def test_where_a_new_group_begins(service: BrokerService, producer: AsyncProducer) -> None:
-    service.engine.topics.ensure(TOPIC, 1)
-    for number in range(3):
-        await producer.send(TOPIC, b"%d" % number)
-    queue = service.engine._store.queues.ensure(TOPIC, 0)
-    queue.min_offset = 1
-    async with AsyncSimpleConsumer("late", service.namesrv_address, from_where="last") as consumer:
-        assert bodies(await consumer.receive(TOPIC)) == [b"2"]
-
-
 async def test_a_receipt_is_one_word_and_can_be_handed_on(
     service: BrokerService, producer: AsyncProducer, consumer: AsyncSimpleConsumer
 ) -> None:
