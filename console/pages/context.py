@@ -11,6 +11,7 @@ from console.pages.places import sections_for
 from console.queries.clock import real_now_ms, simulated
 
 THEME_COOKIE = "theme"
+THEMES = ("light", "dark")
 
 
 def _simulated() -> dict[str, object]:
@@ -31,7 +32,7 @@ def page(request: HttpRequest) -> dict[str, object]:
     theme = request.COOKIES.get(THEME_COOKIE, "")
     return {
         "environment": settings.ESCAPEMENT_ENV,
-        "theme": theme if theme in ("light", "dark") else "",
+        "theme": theme if theme in THEMES else "",
         "sections": list(sections_for(request.user)) if hasattr(request, "user") else [],
         **_simulated(),
     }

@@ -1,4 +1,5 @@
 // The console's own behaviour: small parts, each started once.
+import { startAccount } from "./account.js";
 import { startClocks } from "./clocks.js";
 import { startCursor } from "./cursor.js";
 import { startEntering } from "./entering.js";
@@ -9,6 +10,7 @@ import { startSelection } from "./selection.js";
 import { startTheme } from "./theme.js";
 
 startTheme();
+startAccount();
 startEntering();
 startKeys();
 startClocks();

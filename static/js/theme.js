@@ -16,7 +16,8 @@ export function startTheme() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => buttons.forEach(say));
   for (const button of buttons) {
     say(button);
-    button.addEventListener("click", () => {
+    button.addEventListener("click", (event) => {
+      event.preventDefault();
       const theme = current() === "dark" ? "light" : "dark";
       document.documentElement.dataset.theme = theme;
       document.cookie = `theme=${theme}; path=/; max-age=${YEAR_S}; samesite=lax`;

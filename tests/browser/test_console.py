@@ -220,6 +220,7 @@ def test_the_switch_of_themes_names_the_other_one(stage: Stage, web: Web, contex
     expect(switch).to_have_text("Dark")
     page.emulate_media(color_scheme="dark")
     expect(switch).to_have_text("Light")
+    page.locator("header.bar summary").click()
     switch.click()
     expect(switch).to_have_text("Dark")
     assert complaints == []

@@ -24,7 +24,7 @@ PAGES = [
     "/dead-letters/",
     "/dead-letters/of/billing/",
 ]
-PUBLIC = {"login", "logout", "sign_on", "sign_on_back", "healthz", "readyz", "metrics"}
+PUBLIC = {"set_theme", "login", "logout", "sign_on", "sign_on_back", "healthz", "readyz", "metrics"}
 
 
 def text(response: object) -> str:

@@ -1,0 +1,116 @@
+"""On a telephone, on half a screen and enlarged twice: everything is there, and nothing is wider than the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from django.test import Client
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+
+from tests.browser.conftest import Web
+
+Visit = Callable[..., Page]
+WIDTHS = (320, 390, 720)
+LANGUAGES = ("en", "zh-hans")
+
+
+@pytest.fixture
+def visit(chromium: Browser, operator: Client, web: Web) -> Iterator[Visit]:
+    """A page as somebody who is signed in sees it, so wide, in this language, with scripts or without."""
+    made: list[BrowserContext] = []
+
+    def open_(address: str, width: int, language: str = "en", *, scripts: bool = True) -> Page:
+        context = chromium.new_context(
+            viewport={"width": width, "height": 800}, java_script_enabled=scripts, reduced_motion="reduce"
+        )
+        made.append(context)
+        cookies = {"sessionid": operator.cookies["sessionid"].value, "django_language": language}
+        context.add_cookies([{"name": name, "value": text, "url": web.address} for name, text in cookies.items()])
+        context.set_default_timeout(15_000)
+        page = context.new_page()
+        page.goto(web.address + address)
+        return page
+
+    yield open_
+    for context in made:
+        context.close()
+
+
+def within(element: Locator, width: int) -> None:
+    """It is seen, whole."""
+    expect(element).to_be_visible()
+    box = element.bounding_box()
+    assert box is not None
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= width, element
+
+
+def keep(page: Page, shots: Path | None, name: str) -> None:
+    if shots:
+        page.screenshot(path=str(shots / f"{name}.png"))
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["script", "no-script"])
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("width", [*WIDTHS, 1_440])
+def test_all_of_the_header_is_within_reach(
+    visit: Visit, shots: Path | None, width: int, language: str, scripts: bool
+) -> None:
+    page = visit("/topics/", width, language, scripts=scripts)
+    bar = page.locator("header.bar")
+    within(bar.locator("#find"), width)
+    within(bar.locator("[data-palette]"), width)
+    bar.locator("summary").click()
+    keep(page, shots, f"menu-{width}-{language}-{scripts}")
+    for name in ("language", "theme"):
+        within(bar.locator(f"button[name={name}]"), width)
+    leave = bar.get_by_role("button", name="Sign out" if language == "en" else "退出登录", exact=True)
+    within(leave, width)
+    within(bar.locator("[data-clock]:visible"), width)
+    leave.click()
+    page.wait_for_url("**/login/**")
+
+
+def test_the_menu_is_used_by_keys_and_closes(visit: Visit) -> None:
+    page = visit("/topics/", 390)
+    menu = page.locator("details.account")
+    menu.locator("summary").press("Enter")
+    expect(menu.locator("button[name=theme]")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(menu.locator("button[name=theme]")).to_be_hidden()
+    expect(menu.locator("summary")).to_be_focused()
+    menu.locator("summary").click()
+    page.mouse.click(5, 700)
+    expect(menu.locator("button[name=theme]")).to_be_hidden()
+
+
+def test_language_and_theme_change_without_a_script(visit: Visit) -> None:
+    page = visit("/topics/?search=o", 390, scripts=False)
+    before = page.locator("body").evaluate("e => getComputedStyle(e).backgroundColor")
+    page.locator("header.bar summary").click()
+    page.locator("button[name=theme]").click()
+    page.wait_for_url("**/topics/?search=o")
+    assert page.locator("body").evaluate("e => getComputedStyle(e).backgroundColor") != before
+    page.locator("header.bar summary").click()
+    expect(page.locator("button[name=theme]")).to_have_text("Light")
+    page.locator("button[name=language]").click()
+    page.wait_for_url("**/topics/?search=o")
+    expect(page.locator("html")).to_have_attribute("lang", "zh-hans")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("width", [390, 720])
+def test_the_help_of_the_keys_is_read(visit: Visit, shots: Path | None, width: int, language: str) -> None:
+    page = visit("/topics/", width, language)
+    page.keyboard.press("?")
+    shown = page.locator("#help")
+    within(shown, width)
+    keep(page, shots, f"help-{width}-{language}")
+    box = shown.bounding_box()
+    assert box is not None
+    assert box["width"] > 300
+    for text in shown.locator("dd").all():
+        within(text, width)
+    assert page.evaluate("document.querySelector('#help').scrollWidth <= document.querySelector('#help').clientWidth")
