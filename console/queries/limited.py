@@ -129,16 +129,17 @@ def messages_through(topic: str, wanted: MessageFilter) -> MessageSearch:
 
 def message(message_id: str, topic: str | None = None) -> MessagePage:
     """One message; of groups that are not seen neither tries nor what they told."""
-    found = records.message(message_id, topic)
     seen = eyes()
-    if found.found:
-        found = _message_masked(found, masks())
-        found = replace(found, readers=readers_of(mirrored(), found, seen))
-    if seen.see_all or not found.found:
+    found = records.message(message_id, topic, seen)
+    if not found.found:
         return found
     if not seen.topic(found.topic):
         raise Http404(_("There is no such message."))
-    hops = tuple(hop for hop in found.hops if seen.topic(hop.topic) or not hop.topic.startswith("%"))
+    found = _message_masked(found, masks())
+    found = replace(found, readers=readers_of(mirrored(), found, seen))
+    if seen.see_all:
+        return found
+    hops = tuple(hop for hop in found.hops if seen.topic(hop.real_topic))
     kept = (step for step in found.steps if step.hop is None or step.hop in hops)
     steps = tuple(
         step if seen.group(step.group) else replace(step, group=None, client=None)

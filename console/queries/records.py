@@ -28,11 +28,15 @@ EVERYWHERE = 64
 ABSENT_CODES = frozenset({1, 17, 22})
 
 
-def message(message_id: str, topic: str | None = None) -> MessagePage:
-    """With a topic, `message_id` is the unique id; without, the offset id (both have 32 hex digits)."""
-    here = mirrored()
+def message(message_id: str, topic: str | None = None, eyes: Eyes | None = None) -> MessagePage:
+    """With a topic, `message_id` is the unique id; without, the offset id (both have 32 hex digits).
+
+    A unique id is what its producer says: records and lines of a trace that have the same one belong here as far as
+    `eyes` see whose they are.
+    """
+    here, seen = mirrored(), eyes or Eyes()
     trail, evidence = ask(
-        lambda admin: _trail(admin, message_id.strip(), topic), source=here.name, requests=MESSAGE_REQUESTS
+        lambda admin: _trail(admin, message_id.strip(), topic, seen), source=here.name, requests=MESSAGE_REQUESTS
     )
     if trail is None:
         return _absent(evidence, here.now_ms, message_id, here.name, topic)
@@ -141,13 +145,15 @@ def _hit(record: Message, topic: str, *, pending: bool) -> Found:
     )
 
 
-def _trail(admin: Admin, message_id: str, topic: str | None) -> Trail | None:
+def _trail(admin: Admin, message_id: str, topic: str | None, seen: Eyes) -> Trail | None:
     opened = _open(admin, message_id, topic)
     if opened is None:
         return None
-    trail = Trail(opened, told=_told(admin, opened.unique_key))
+    told = _told(admin, opened.unique_key)
+    trail = Trail(opened, told=None if told is None else tuple(line for line in told if _is_seen(line, seen)))
     for record in _kin(admin, trail):
-        trail.add(record)
+        if seen.topic(real_topic_of(record)):
+            trail.add(record)
     released = admin.delay_offsets() if trail.parked else {}
     for parked in trail.parked:
         entries = admin.queue_entries(SCHEDULE_TOPIC, parked.queue_id, parked.queue_offset, 1).entries
@@ -218,6 +224,11 @@ def _topics_of_groups(trail: Trail) -> list[str]:
 def topics_of_group(group: str, topic: str) -> tuple[str, ...]:
     """Where a group's tries and dead letters of a topic are: of consumers that pull, of those that pop, of both."""
     return RETRY + group, f"{RETRY}{group}_{topic}", f"{RETRY}{group}+{topic}", DEAD + group
+
+
+def _is_seen(line: Told, seen: Eyes) -> bool:
+    """Consumers name their group, all others the topic; what names neither is nobody's."""
+    return seen.group(line.group) if line.what == "consumed" else seen.topic(line.topic)
 
 
 def _told(admin: Admin, unique_id: str | None) -> tuple[Told, ...] | None:

@@ -12,8 +12,9 @@ import redis
 from django.contrib.auth.models import Group
 from django.http import Http404
 from django.test import Client
+from msgspec.structs import replace
 
-from broker.client import Consumer, Decision, SimpleConsumer, TransactionProducer, prepare
+from broker.client import Consumer, Decision, Message, SimpleConsumer, TransactionProducer, prepare
 from broker.models import Topic
 from broker.redisson import DelayedQueue
 from console import queries
@@ -31,7 +32,8 @@ from console.queries.afar import forget
 from tests.console.delayed_stage import MINUTE
 from tests.console.people import browser_of, person
 from tests.console.stage import Stage
-from tests.console.test_roles import CLOSED
+from tests.console.test_message_life import consumed_events, sent_event, tell
+from tests.console.test_roles import CLOSED, NOT_FOUND
 
 HOUR_MS = 3_600_000
 FOREIGN = "payroll"
@@ -134,6 +136,43 @@ def test_no_page_names_a_topic_that_is_not_seen(filled: Stage, actor: Actor, ope
     closed += [f"/messages/{each}/{part}" for each in ids_of(filled, FOREIGN) for part in ("", "body")]
     for path in closed:
         assert anna.get(path).status_code == 404, path
+
+
+def test_a_unique_id_of_somebody_else_tells_nothing_of_his_message(filled: Stage) -> None:
+    filled.mirror.run_once()
+    foreign = filled.admin.messages_by_key(FOREIGN, f"{FOREIGN}-1")[0]
+    parked = next(each for each in filled.admin.messages_by_key("SCHEDULE_TOPIC_XXXX", f"{FOREIGN}-2"))
+    ours, also = (
+        filled.admin.message_by_offset_id(_forged(filled, record).offset_message_id) for record in (foreign, parked)
+    )
+    events = [
+        sent_event(foreign, at_ms=foreign.store_ms, group="payers", client="10.9.8.7").replace("orders", FOREIGN),
+        consumed_events(foreign, at_ms=foreign.store_ms, group="wages", client="10.9.8.6"),
+    ]
+    tell(filled, foreign, *events)
+    named = Client()
+    named.force_login(limited_person("named", "orders"))
+    everybody = Client()
+    everybody.force_login(person("all"))
+    for record, hidden in ((ours, ("10.9.8.", "payers", "wages")), (also, ())):
+        for address in (f"/messages/{record.offset_message_id}/", f"/messages/{record.unique_key}/?topic=orders"):
+            page = named.get(address)
+            assert page.status_code == 200, address
+            told = page.content.decode()
+            assert not [word for word in ("10.9.8.", "payers", "wages") if word in told], address
+            assert {hop.topic for hop in page.context["data"].hops} == {"orders"}
+            assert (page.context["data"].told, page.context["data"].due_ms) == (0, None)
+            seen = everybody.get(address).content.decode()
+            assert all(word in seen for word in hidden), address
+    assert named.get(f"/messages/{foreign.offset_message_id}/").status_code == NOT_FOUND
+    assert named.get(f"/messages/{foreign.unique_key}/?topic={FOREIGN}").status_code == NOT_FOUND
+
+
+def _forged(stage: Stage, record: Message) -> Any:
+    """One of `orders` that says to be the other one, and where it was."""
+    message, unique = prepare("ours", keys=["forged"]), str(record.unique_key)
+    said = message.properties.replace(message.unique_id, unique) + f"REAL_TOPIC\x01{FOREIGN}\x02"
+    return stage.producer.send_each("orders", [replace(message, properties=said, unique_id=unique)])[0]
 
 
 def test_what_is_seen_is_there(filled: Stage, actor: Actor) -> None:
