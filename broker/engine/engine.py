@@ -26,6 +26,7 @@ from .reading import Readable
 from .schedule import Schedule
 from .store.derived import Derived
 from .store.mending import Mender
+from .store.outside import refuse_outside
 from .store.reader import Reader
 from .store.retention import expire, oldest_expired
 from .store.simulation import admit
@@ -78,6 +79,7 @@ class Engine(Readable, TimerDoors, Changeable):
         files.make_directory(config.root)
         lock = files.lock(join(config.root, "lock"))
         try:
+            refuse_outside(files, config.root)
             admit(files, config.root, now_ms, is_simulated=config.is_simulated)
             engine = cls(config, files, lock, now_ms)
             engine._records_recovered = open_store(engine._store, engine._services, now_ms)

@@ -9,6 +9,7 @@ from ..message import Message, decode, string_hash
 from ..properties import REAL_TOPIC, TAGS
 from ..store.checkpoint import Checkpoint, CheckpointFile
 from ..store.facts import extra_key_of
+from ..store.outside import refuse_outside
 from ..store.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from .index import IndexCheck
 from .log import LogCheck
@@ -22,10 +23,11 @@ _TABLES = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "dela
 
 
 def check_store(files: Files, root: str) -> Report:
-    """Check everything under ``root``; raises FileNotFoundError where no store is."""
+    """Check everything under ``root``; raises FileNotFoundError where no store is, StoreUnsupported."""
     directory = join(root, "commitlog")
     if not files.exists(directory):
         raise FileNotFoundError(directory)
+    refuse_outside(files, root)
     report = Report()
     log = LogCheck(files, directory)
     queues = QueueCheck(files, join(root, "consumequeue"), report)

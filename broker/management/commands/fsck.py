@@ -7,6 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ...engine.disk.files import OsFiles
+from ...engine.errors import StoreUnsupported
 from ...engine.fsck import Report, check_store
 
 #: Lines of each kind that are printed; a store that is worse than that is not read line by line.
@@ -30,6 +31,8 @@ class Command(BaseCommand):
             report = check_store(OsFiles(), directory)
         except FileNotFoundError as error:
             raise CommandError(f"{directory} is not a store: there is no {error}.", returncode=2) from None
+        except StoreUnsupported as error:
+            raise CommandError(str(error), returncode=2) from None
         self._print(report)
         if not report.is_sound:
             raise CommandError(f"{len(report.damages):,} places are damaged; everything else can be read.")
