@@ -309,6 +309,7 @@ class Engine(Readable, TimerDoors, Changeable):
             disk_ratio=self._upkeep.disk_ratio,
             started_ms=self._started_ms,
             records_recovered=self._records_recovered,
+            unreadable=self.schedule.unreadable(),
         )
 
     def changes_since(self, token: str, now_ms: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -28,9 +29,16 @@ class Health:
 
 
 def assess(
-    store: Store, *, failure: str | None, closed: bool, disk_ratio: float, started_ms: int, records_recovered: int
+    store: Store,
+    *,
+    failure: str | None,
+    closed: bool,
+    disk_ratio: float,
+    started_ms: int,
+    records_recovered: int,
+    unreadable: Mapping[int, int],
 ) -> Health:
-    """Return how a store is; the worst state counts, every reason is said."""
+    """Return how a store is; the worst state counts, every reason is said. ``unreadable``: messages by delay level."""
     state: State = "OK"
     reasons: list[str] = []
     if store.damaged:
@@ -39,6 +47,10 @@ def assess(
         reasons.append(
             f"{len(store.damaged)} place(s) of the log, {size:,} bytes, cannot be read; run fsck for a list."
         )
+    if unreadable:
+        state = "DEGRADED"
+        counts = ", ".join(f"{count:,} of delay level {level}" for level, count in sorted(unreadable.items()))
+        reasons.append(f"Delayed messages that cannot be read were passed over since the start: {counts}; run fsck.")
     if disk_ratio > store.config.disk_refuse_ratio:
         state = "READONLY"
         reasons.append("The disk is too full; sends are refused until space is free.")

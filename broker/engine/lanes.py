@@ -26,6 +26,7 @@ class Lane:
         "persisted_ms",
         "persisted_offset",
         "released_total",
+        "unreadable_total",
     )
 
     def __init__(self, level: int, delay_ms: int) -> None:
@@ -37,6 +38,8 @@ class Lane:
         self.persisted_ms: int | None = None
         self.released_total = 0
         self.early_total = 0
+        #: messages passed over since the start because they could not be read or did not say where they belong
+        self.unreadable_total = 0
         self.lateness = Lateness()
         self.ahead: deque[QueueEntry] = deque()
         #: offsets from ``offset`` on that are out already: recovery found their releases in the log

@@ -179,7 +179,8 @@ class Schedule:
                 if self._mender.mend(queue, lane.next_offset, lane.next_offset + 1):
                     return self._next_due(lane, now_ms)
                 # the entries are gone with their file: go on where the queue begins
-                lane.next_offset = max(lane.next_offset + 1, queue.min_offset)
+                for _ in range(lane.next_offset, max(lane.next_offset + 1, queue.min_offset)):
+                    self._pass_over_unreadable(lane)
                 return now_ms
         due_ms = lane.ahead[0].tags_code
         # the clock was set back, or the level was shortened: never wait longer than the level says
@@ -202,7 +203,7 @@ class Schedule:
             if topic is None or not queue_id.isdigit():
                 raise CorruptRecord(entry.position, "it does not say where it belongs")
         except (RecordNotFound, CorruptRecord):
-            lane.step()
+            self._pass_over_unreadable(lane)
             return
         if self._store.topics.is_cancelled(topic, entry.position):
             lane.pass_over()
@@ -216,10 +217,17 @@ class Schedule:
         except StoreRefused:
             raise
         except EngineError:
-            lane.step()
+            self._pass_over_unreadable(lane)
             return
         lane.step()
         self._store.note(self, (lane.level, lane.next_offset, entry.tags_code))
+
+    def _pass_over_unreadable(self, lane: Lane) -> None:
+        """Go on behind a head that can never be released, and say so in the health of the store."""
+        lane.unreadable_total += 1
+        lane.pass_over()
+        self._store.changes.touch("level", lane.level)
+        self._store.changes.touch("broker", "")
 
     def synced(self, notes: Sequence[tuple[int, int, int]], now_ms: int) -> None:
         """Count releases that are visible now: (level, next offset, due_ms)."""
@@ -240,6 +248,10 @@ class Schedule:
     def next_offset(self, level: int) -> int:
         """Return the offset in a level's queue that is released next."""
         return self._lanes[level - 1].next_offset
+
+    def unreadable(self) -> dict[int, int]:
+        """Return how many messages of each level were passed over since the start; levels without any are left out."""
+        return {lane.level: lane.unreadable_total for lane in self._lanes if lane.unreadable_total}
 
     def status(self, now_ms: int) -> list[LevelStatus]:
         """Return every level as of now."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from broker.engine.message import decode
 from broker.engine.store.topics import SCHEDULE_TOPIC
 from broker.engine.testing.driver import Driver, open_engine
@@ -143,3 +145,36 @@ def test_a_message_given_back_comes_again_and_then_goes_to_the_dead_letters() ->
     driver.settle()
     dead = decode(driver.engine.pull("%DLQ%billing", 0, 0, 1, 1 << 20).records[0])
     assert (dead.reconsume_times, dead.unique_key) == (2, "U1")
+
+
+def spoil(files: SimulatedFiles, offsets: range, *, record: bool) -> None:
+    """Make messages of level 1 unreadable: their records, or where their queue says that they are."""
+    queue = "/store/consumequeue/SCHEDULE_TOPIC_XXXX/0/00000000000000000000"
+    entries = files.contents()[queue]
+    for offset in offsets:
+        position = int.from_bytes(entries[20 * offset : 20 * offset + 8], "big")
+        files.flip("/store/commitlog/00000000000000000000", 8 * (position + 100))
+        if not record:
+            files.flip(queue, 8 * (20 * offset) + 1)
+
+
+@pytest.mark.parametrize("record", [True, False])
+@pytest.mark.parametrize("spoilt", [range(0, 1), range(1, 3), range(3, 4), range(0, 4)])
+def test_a_head_that_cannot_be_read_is_passed_over_and_said_to_be(record: bool, spoilt: range) -> None:
+    files = SimulatedFiles()
+    driver = delayed(files)
+    for number in range(4):
+        driver.send("orders", b"%d" % number, DELAY="1")
+    due_ms = driver.clock.now_ms + 1_000
+    driver.upkeep()
+    spoil(files, spoilt, record=record)
+    driver.clock.now_ms = due_ms
+    driver.tick()
+    driver.settle()
+    assert bodies(driver) == [b"%d" % number for number in range(4) if number not in spoilt]
+    health = driver.engine.health()
+    assert health.state == "DEGRADED"
+    assert any(f"{len(spoilt)} of delay level 1" in reason for reason in health.reasons), health.reasons
+    level = driver.engine.schedule.status(driver.clock.now_ms)[0]
+    assert (level.offset, level.next_due_ms) == (4, None), "nothing waits any more"
+    assert level.released_total == 4 - len(spoilt)
