@@ -12,7 +12,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods
 
 from console.access.topics import eyes
 from console.alerts import rule_fields
@@ -25,6 +25,7 @@ from console.operations.alerts import UNDONE_BY, undo_parameters
 from console.operations.reading import number_of
 from console.pages.drafting import draft as drafted
 from console.pages.drafting import draft_of_form, operation_of
+from console.pages.posting import form_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +74,14 @@ def rule(request: HttpRequest, rule_id: int) -> HttpResponse:
 
 
 @login_required
-@require_POST
+@form_of("alerts")
 def draft(request: HttpRequest) -> HttpResponse:
     """Preview what a button asks for: on, off, delete, the end of a silence."""
     return draft_of_form(request, "alerts", _parameters)
 
 
 @login_required
-@require_POST
+@form_of("alerts")
 def undo(request: HttpRequest, operation_id: str) -> HttpResponse:
     """Preview what takes an operation back."""
     row = operation_of(operation_id, UNDONE_BY)

@@ -13,7 +13,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_safe
 
 from console.access.topics import Eyes, eyes
 from console.alerts import rule_fields
@@ -24,6 +24,7 @@ from console.operations.actor import ADD_ALERT_RULE, CHANGE_ALERT_RULE, SILENCE_
 from console.operations.errors import InvalidParameter, NotPossible, OutOfReach
 from console.operations.moments import bound_ms
 from console.pages.exporting import Answer, page_or_file
+from console.pages.posting import form_of
 from console.pages.refusals import words
 from console.queries.clock import real_now_ms as now_ms
 
@@ -47,7 +48,7 @@ def alerts(request: HttpRequest) -> Answer:
 
 @login_required
 @permission_required((VIEW, SILENCE), raise_exception=True)
-@require_POST
+@form_of("alerts")
 def silence(request: HttpRequest) -> Answer:
     """Nobody is told of these subjects for a while: an operation that is done at once, for three in the morning."""
     given = {name: request.POST.get(name, "").strip()[:1_000] for name in _FIELDS}

@@ -9,7 +9,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, Stream
 from django.shortcuts import redirect, render
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_safe
 
 from console.access.topics import visible_topics
 from console.dashboards import starting
@@ -17,6 +17,7 @@ from console.dashboards.panels import ABOUT, PANELS, TITLES
 from console.operations.errors import InvalidParameter
 from console.operations.moments import is_shift, moment_ms, shift_ms
 from console.pages.exporting import FORMS, exported
+from console.pages.posting import form_of
 from console.queries import dashboards as reads
 from console.queries.clock import now_ms
 from console.queries.shapes.dashboards import Asked, Bar
@@ -95,7 +96,7 @@ def series(request: HttpRequest, name: str, series: str) -> HttpResponse:
 
 @login_required
 @permission_required((SEE, RUN), raise_exception=True)
-@require_POST
+@form_of("dashboards")
 def run(request: HttpRequest) -> HttpResponse:
     """Have one dashboard, or all of them, computed anew."""
     name, window = request.POST.get("name", ""), request.POST.get("window", "all")
@@ -112,7 +113,7 @@ def run(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @permission_required((SEE, RUN), raise_exception=True)
-@require_POST
+@form_of("dashboards")
 def cancel(request: HttpRequest) -> HttpResponse:
     """End a batch."""
     try:

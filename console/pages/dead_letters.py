@@ -10,7 +10,7 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_safe
 
 from console import queries
 from console.live import number
@@ -18,6 +18,7 @@ from console.operations.errors import InvalidParameter
 from console.operations.moments import bound_ms
 from console.pages.drafting import draft_of_form
 from console.pages.exporting import Answer, page_or_file
+from console.pages.posting import form_of
 from console.queries.shapes.dead_letters import DeadLetterFilter, DeadLetterPage
 
 FAMILY = "dead_letters"
@@ -64,7 +65,7 @@ def letters(request: HttpRequest, name: str) -> Answer:
 
 
 @login_required
-@require_POST
+@form_of("dead_letters")
 def draft(request: HttpRequest) -> HttpResponse:
     """Preview; nothing is done yet."""
     return draft_of_form(request, FAMILY, parameters_of)

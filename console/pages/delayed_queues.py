@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any
 
@@ -10,14 +11,15 @@ from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_safe
 
 from console import queries
 from console.live import number
 from console.operations.delayed_modes import CODECS
 from console.operations.moments import bound_ms, is_shift, shift_ms
-from console.pages.drafting import draft_of_form
+from console.pages.drafting import Form, draft_of_form
 from console.pages.exporting import Answer, page_or_file
+from console.pages.posting import form_of
 from console.queries.shapes.delayed_queues import QueuePage, QueuesPage
 
 FAMILY = "delayed_queues"
@@ -89,10 +91,26 @@ def queue(request: HttpRequest) -> Answer:
 
 
 @login_required
-@require_POST
+@form_of("delayed_queues")
 def draft(request: HttpRequest) -> HttpResponse:
     """Preview; nothing is done yet."""
-    return draft_of_form(request, FAMILY, parameters_of)
+    return draft_of_form(request, FAMILY, parameters_of, _again)
+
+
+def _again(given: QueryDict, faults: Mapping[str, str]) -> Form | None:
+    """Of a value that is offered, or of the queue or topic that is written; the rows that were chosen go with it."""
+    field = {"redisson.offer": "delay", "redisson.move": "to"}.get(given.get("kind", ""), "topic")
+    if field not in given:
+        return None
+    kept = [
+        (name, text)
+        for name, texts in given.lists()
+        if name not in ("csrfmiddlewaretoken", "operation", field)
+        for text in texts
+    ]
+    text, fault = given.get(field, ""), faults.get(field, "")
+    around = {"field": field, "kept": kept, "text": text, "fault": fault, "codecs": CODECS}
+    return Form("delayed_queues/again.html", around)
 
 
 def parameters_of(given: QueryDict) -> dict[str, Any]:

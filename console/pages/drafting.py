@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
@@ -36,15 +37,30 @@ LISTS = {
 _REFUSALS = (OperationError, ClientError, RedissonError)
 
 
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form as it was sent, to be drawn again; `context` is what its template needs besides `given` and `faults`."""
+
+    template: str
+    context: Mapping[str, Any]
+
+
+#: from what was sent and what is wrong (by field) to the form; None: it has nothing that was typed
+Again = Callable[[QueryDict, Mapping[str, str]], Form | None]
+
+
 def draft_of_form(
-    request: HttpRequest, family: str, parameters_of: Callable[[QueryDict], dict[str, Any]]
+    request: HttpRequest,
+    family: str,
+    parameters_of: Callable[[QueryDict], dict[str, Any]],
+    again: Again | None = None,
 ) -> HttpResponse:
     """Preview what a form of this family asks for; 404 for a kind that it does not have."""
     kind = request.POST.get("kind", "")
     if kind not in KINDS or KINDS[kind].page != family:
         raise Http404(_("There is no such operation."))
     number = number_of(request.POST.get("operation", ""))
-    return draft(request, family, kind, lambda: parameters_of(request.POST), number)
+    return draft(request, family, kind, lambda: parameters_of(request.POST), number, again)
 
 
 def draft(
@@ -53,8 +69,10 @@ def draft(
     kind: str,
     parameters: Callable[[], dict[str, Any]],
     number: uuid.UUID | None = None,
+    again: Again | None = None,
 ) -> HttpResponse:
-    """Preview, and see the operation's page; a page that says what was wrong if there is nothing to preview."""
+    """Preview, and see the operation's page; if there is nothing to preview, a page that says what was wrong and has
+    the form as it was sent."""
     try:
         row = desk.draft(kind, parameters(), Actor.of(request.user), number=number)
     except OutOfReach as error:
@@ -63,8 +81,14 @@ def draft(
     except NotAllowed as error:
         raise PermissionDenied(str(error)) from None
     except _REFUSALS as error:
-        context = {"here": family, "error": words(error), "list_page": reverse(LISTS[family])}
-        return render(request, "operations/refused.html", context, status=422)
+        faults = {getattr(error, "field", None) or "": words(error)}
+        form = again(request.POST, faults) if again else None
+        shown: dict[str, Any] = {
+            "here": family, "error": words(error), "list_page": reverse(LISTS[family]), "given": request.POST,
+            "faults": faults, "number": number or uuid.uuid4(), "again": form.template if form else "",
+            **(form.context if form else {}),
+        }  # fmt: skip
+        return render(request, "operations/refused.html", shown, status=422)
     return see_operation(row.pk)
 
 

@@ -7,19 +7,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_safe
 
 from console import queries
 from console.live import number
 from console.operations.moments import is_shift, moment_ms, shift_ms
 from console.operations.reading import number_of
 from console.operations.resetting import ResetOffsets, undo_parameters
-from console.pages.drafting import draft, operation_of
+from console.pages.drafting import Form, draft, operation_of
 from console.pages.exporting import Answer, next_offset, page_or_file
 from console.pages.past import Asked, asked_of, past_of, status_of
+from console.pages.posting import form_of
 from console.pages.setting_forms import group_form, new_group_form
 from console.queries.clock import now_ms
 from console.queries.shapes.groups import Groups
@@ -89,15 +90,19 @@ def group(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @login_required
-@require_POST
+@form_of("group", "name")
 def move(request: HttpRequest, name: str) -> HttpResponse:
     """Preview where the group would go on in one topic; nothing is done yet."""
     operation = number_of(request.POST.get("operation", ""))
-    return draft(request, "groups", ResetOffsets.name, lambda: _parameters(name, request.POST), operation)
+
+    def again(_given: QueryDict, _faults: Mapping[str, str]) -> Form:
+        return Form("groups/move.html", {"data": queries.group(name)})
+
+    return draft(request, "groups", ResetOffsets.name, lambda: _parameters(name, request.POST), operation, again)
 
 
 @login_required
-@require_POST
+@form_of("operation", "operation_id")
 def undo(request: HttpRequest, operation_id: str) -> HttpResponse:
     """Preview going back to where the group was before an operation."""
     row = operation_of(operation_id, (ResetOffsets.name,))

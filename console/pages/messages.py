@@ -10,7 +10,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_safe
 
 from console import queries
 from console.access.masking import UNMASK, lifted
@@ -21,6 +21,7 @@ from console.pages.drafting import draft_of_form
 from console.pages.exporting import Answer, page_or_file
 from console.pages.jumping import OFFSET_ID
 from console.pages.life import life_of
+from console.pages.posting import form_of
 from console.queries import raw_body
 from console.queries.shapes.messages import MessageFilter
 from console.tracing import TOLD_LIMIT
@@ -77,7 +78,7 @@ def message(request: HttpRequest, message_id: str) -> HttpResponse:
     return _message(request, message_id)
 
 
-@require_POST
+@form_of("message", "message_id")
 @login_required
 @permission_required(UNMASK, raise_exception=True)
 def unmask(request: HttpRequest, message_id: str) -> HttpResponse:
@@ -134,7 +135,7 @@ def _body(message_id: str, topic: str | None) -> HttpResponse:
 
 
 @login_required
-@require_POST
+@form_of("messages")
 def draft(request: HttpRequest) -> HttpResponse:
     """Preview of sending one message again; nothing is done yet."""
     names = ("message_id", "topic", "group")

@@ -12,7 +12,7 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_safe
 
 from console import queries
 from console.operations.actor import Actor
@@ -20,6 +20,7 @@ from console.operations.errors import NotAllowed
 from console.pages.commands import commands
 from console.pages.drafting import draft
 from console.pages.jumping import OFFSET_ID, TEXT_LENGTH
+from console.pages.posting import form_of
 from console.queries.shapes.timers import TimerFilter
 
 
@@ -60,7 +61,7 @@ def _of_transactions(text: str) -> str | None:
     return None if position is None else reverse("transaction", args=[position])
 
 
-@require_POST
+@form_of("find")
 @login_required
 def act(request: HttpRequest) -> HttpResponse:
     """Preview what a command of the palette asks for; its reason and number stand in the form already."""

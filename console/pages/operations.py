@@ -12,7 +12,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_safe
 
 from broker.client import ClientError
 from console.live import number
@@ -28,6 +28,7 @@ from console.operations.taking_back import TAKEN_BACK, TakeBack
 from console.pages.drafting import draft as drafted
 from console.pages.drafting import draft_of_form, operation_of, see_operation
 from console.pages.exporting import Answer, page_or_file
+from console.pages.posting import form_of
 from console.pages.refusals import words
 
 
@@ -58,14 +59,14 @@ def operation(request: HttpRequest, operation_id: str) -> HttpResponse:
 
 
 @login_required
-@require_POST
+@form_of("timer_list")
 def draft(request: HttpRequest) -> HttpResponse:
     """Preview of an operation on timers; nothing is done yet."""
     return draft_of_form(request, "timers", _parameters)
 
 
 @login_required
-@require_POST
+@form_of("operation", "operation_id")
 def look_again(request: HttpRequest, operation_id: str) -> HttpResponse:
     """Count again, or for another moment."""
 
@@ -80,7 +81,7 @@ def look_again(request: HttpRequest, operation_id: str) -> HttpResponse:
 
 
 @login_required
-@require_POST
+@form_of("operation", "operation_id")
 def confirm(request: HttpRequest, operation_id: str) -> HttpResponse:
     """Run it, once, however often this is sent."""
     reason, typed, pending = (request.POST.get(name, "") for name in ("reason", "typed", "pending"))
@@ -94,21 +95,21 @@ def confirm(request: HttpRequest, operation_id: str) -> HttpResponse:
 
 
 @login_required
-@require_POST
+@form_of("operation", "operation_id")
 def abort(request: HttpRequest, operation_id: str) -> HttpResponse:
     """Stop after the batch that is under way."""
     return _step(request, operation_id, desk.abort)
 
 
 @login_required
-@require_POST
+@form_of("operation", "operation_id")
 def go_on(request: HttpRequest, operation_id: str) -> HttpResponse:
     """Touch what was left."""
     return _step(request, operation_id, desk.go_on)
 
 
 @login_required
-@require_POST
+@form_of("operation", "operation_id")
 def approve(request: HttpRequest, operation_id: str) -> HttpResponse:
     """The second person's yes."""
     reason = request.POST.get("reason", "")
@@ -116,7 +117,7 @@ def approve(request: HttpRequest, operation_id: str) -> HttpResponse:
 
 
 @login_required
-@require_POST
+@form_of("operation", "operation_id")
 def decline(request: HttpRequest, operation_id: str) -> HttpResponse:
     """The second person's no."""
     reason = request.POST.get("reason", "")
@@ -124,7 +125,7 @@ def decline(request: HttpRequest, operation_id: str) -> HttpResponse:
 
 
 @login_required
-@require_POST
+@form_of("operation", "operation_id")
 def undo(request: HttpRequest, operation_id: str) -> HttpResponse:
     """Preview taking back what it did to timers: all of it, or one item."""
     row = operation_of(operation_id, TAKEN_BACK)

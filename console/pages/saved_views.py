@@ -10,8 +10,9 @@ from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_safe
 
+from console.pages.posting import form_of
 from console.saved_views import keeping
 from console.saved_views.addresses import NEEDED, address_of
 from console.saved_views.rows import NAME_LENGTH, SavedView
@@ -25,7 +26,7 @@ def saved_views(request: HttpRequest) -> HttpResponse:
 
 
 @login_required
-@require_POST
+@form_of("saved_views")
 def keep(request: HttpRequest) -> HttpResponse:
     """Save the list whose address is given, and go back to it."""
     address = address_of(request.POST.get("address", ""))
@@ -43,7 +44,7 @@ def keep(request: HttpRequest) -> HttpResponse:
 
 
 @login_required
-@require_POST
+@form_of("saved_views")
 def change(request: HttpRequest, view_id: int) -> HttpResponse:
     """Rename it, share it, let it open with its page."""
     row = _mine(request, view_id)
@@ -61,7 +62,7 @@ def change(request: HttpRequest, view_id: int) -> HttpResponse:
 
 
 @login_required
-@require_POST
+@form_of("saved_views")
 def delete(request: HttpRequest, view_id: int) -> HttpResponse:
     """Forget it."""
     _mine(request, view_id).delete()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from broker.client import Admin
 from console.operations import setting_fields
@@ -17,10 +17,17 @@ TOPIC_REQUESTS, GROUP_REQUESTS = (351, 26), (352,)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One field with what it is now."""
+    """One field with what it is now, as a form's text; `text` is what stands in the field, `fault` what is wrong."""
 
     setting: Setting
-    value: Value
+    was: str
+    text: str
+    fault: str = ""
+
+    @property
+    def choices(self) -> tuple[tuple[Value, str], ...]:
+        """What can be chosen, each with its text."""
+        return tuple((each, text_of(each)) for each in self.setting.choices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,4 +72,21 @@ def new_group_form() -> Form:
 
 
 def _rows(settings: Sequence[Setting], fields: setting_fields.Fields) -> tuple[Row, ...]:
-    return tuple(Row(each, each.read(fields)) for each in settings)
+    return tuple(Row(each, text, text) for each in settings for text in [text_of(each.read(fields))])
+
+
+def text_of(value: Value) -> str:
+    """As a form sends it."""
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def as_sent(form: Form, given: Mapping[str, str], faults: Mapping[str, str]) -> Form:
+    """The form with what was typed into it, and what is wrong with that."""
+    rows = tuple(
+        replace(
+            row, was=given.get(f"was_{row.setting.name}", row.was), text=given.get(row.setting.name, row.text),
+            fault=faults.get(row.setting.name, ""),
+        )
+        for row in form.rows or ()
+    )  # fmt: skip
+    return replace(form, rows=rows)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.http import url_has_allowed_host_and_scheme
-from django.views.decorators.http import require_POST
 
 from console.pages.context import THEME_COOKIE, THEMES
+from console.pages.posting import form_of
 
 _YEAR_S = 365 * 24 * 3_600
 
 
-@require_POST
+@form_of("overview")
 def set_theme(request: HttpRequest) -> HttpResponse:
     """Back to the page on which it was asked for."""
     back = request.POST.get("next", "")

@@ -11,7 +11,7 @@ from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_safe
 
 from console import queries
 from console.live import number
@@ -19,6 +19,7 @@ from console.operations.errors import InvalidParameter
 from console.operations.moments import bound_ms
 from console.pages.drafting import draft_of_form
 from console.pages.exporting import Answer, page_or_file
+from console.pages.posting import form_of
 from console.queries.shapes.transactions import TransactionFilter, TransactionList
 
 FAMILY = "transactions"
@@ -79,7 +80,7 @@ def transaction(request: HttpRequest, position: int) -> HttpResponse:
 
 
 @login_required
-@require_POST
+@form_of("transaction_list")
 def draft(request: HttpRequest) -> HttpResponse:
     """Preview; nothing is done yet."""
     return draft_of_form(request, FAMILY, parameters_of)

@@ -52,12 +52,6 @@ def setting_words(name: str, value: object) -> str:
     return words.get((name, value), str(value))
 
 
-@register.filter
-def form_text(value: object) -> str:
-    """As a form sends it."""
-    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
-
-
 @register.simple_tag
 def waiting_words(waiting: dict[str, int | None]) -> str:
     """What waits for a topic, kind by kind; what is not told is not named."""
