@@ -85,7 +85,7 @@ def _read(ext: Mapping[str, str]) -> PullHeader:
         # none is one, as at RocketMQ: pull consumers of the Go client ask for 0 unless they are told otherwise
         min(max(whole(ext, "maxMsgNums", 32, low=0, high=INT_MAX), 1), MOST_MESSAGES),
         min(whole(ext, "maxMsgBytes", MOST_BYTES, low=0, high=INT_MAX), MOST_BYTES),
-        whole(ext, "suspendTimeoutMillis", 0, low=0) if sys_flag & SUSPEND else 0,
+        max(whole(ext, "suspendTimeoutMillis", 0), 0) if sys_flag & SUSPEND else 0,
         bool(sys_flag & COMMIT_OFFSET),
         whole(ext, "subVersion", 0),
         bool(sys_flag & HAS_SUBSCRIPTION),

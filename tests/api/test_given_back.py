@@ -43,3 +43,18 @@ async def test_a_dead_letter_that_is_sent_back_is_received_again(
     assert (await say(api, "ack", receipts=[longer["receipt"]]))["acknowledged"] == 1
     assert await receive(api, wait_ms=600) == []
     assert len(await letters(api)) == 1
+
+
+async def test_a_message_that_was_done_with_comes_again_to_the_group_it_is_sent_to(
+    api: httpx.AsyncClient, service: BrokerService
+) -> None:
+    service.engine.topics.ensure("orders", 1)
+    sent = (await api.post(f"{MESSAGES}", json={"body": "pay"})).json()
+    (message,) = await receive(api, wait_ms=15_000)
+    assert (await say(api, "ack", receipts=[message["receipt"]]))["acknowledged"] == 1
+    answer = await api.post(f"/api/v1/messages/{sent['id']}:resend", json={"group": "billing", **WHY})
+    assert answer.status_code == 201, answer.text
+    (again,) = await receive(api, wait_ms=15_000)
+    assert (again["body"], again["topic"]) == ("pay", "orders")
+    assert (await say(api, "ack", receipts=[again["receipt"]]))["acknowledged"] == 1
+    assert await receive(api, wait_ms=600) == []

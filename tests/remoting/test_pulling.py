@@ -225,3 +225,12 @@ async def test_a_pull_gives_at_most_32_messages_and_256_kb_until_the_settings_sa
     assert (await peer.ask(Request.UPDATE_BROKER_CONFIG, body=settings)).code == Answer.SUCCESS
     assert len(bodies(await peer.pull("many", maxMsgNums="1024"))) == 36
     assert len(bodies(await peer.pull("large", maxMsgBytes=str(4 << 20)))) == 3
+
+
+@pytest.mark.parametrize("wait_ms", ["0", "-1", "-9223372036854775808"])
+async def test_a_pull_that_has_no_time_to_wait_is_answered_at_once(
+    peer: Peer, service: BrokerService, wait_ms: str
+) -> None:
+    await peer.send("T")
+    answer = await peer.pull("T", 1, **SUSPEND | {"suspendTimeoutMillis": wait_ms})
+    assert (answer.code, service.waiting_pulls) == (Answer.PULL_NOT_FOUND, 0)
