@@ -123,7 +123,20 @@ def operation(now_ms: int) -> OperationPage:
     )  # fmt: skip
     preview = Preview(at_ms=now_ms - 9_000, count=1_250)
     return OperationPage(
-        row, now_ms, preview, (), (), None, "", False, False, "console.steer_timers", "timers", "", None
+        row,
+        now_ms,
+        preview,
+        (),
+        (),
+        None,
+        "",
+        False,
+        False,
+        "console.steer_timers",
+        "timers",
+        "",
+        None,
+        {},
     )
 
 

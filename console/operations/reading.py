@@ -15,7 +15,7 @@ from console.operations.preview import Preview
 from console.operations.reach import reach_of
 from console.operations.registry import KINDS
 from console.operations.rows import AuditEntry, Operation, OperationItem
-from console.operations.undoing import Undo, undo_of
+from console.operations.undoing import Undo, back_of, undo_of
 from console.queries.clock import now_ms
 
 #: items on one page, and operations in the list
@@ -50,6 +50,8 @@ class OperationPage:
     typed_word: str
     #: how timers can be taken back; None: not this way
     undo: Undo | None
+    #: number of an item -> what took it back
+    back: Mapping[int, OperationItem]
 
     @property
     def is_undoable(self) -> bool:
@@ -104,6 +106,7 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
         family=kind.page,
         typed_word=kind.typed_word(row.parameters),
         undo=undo_of(row),
+        back=back_of(row, found),
     )
 
 

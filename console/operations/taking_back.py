@@ -45,6 +45,10 @@ from console.queries.timers_polled import WHEEL_TOPIC, row_of_record
 
 #: kinds whose items can be taken back, and the outcomes of those that can
 TAKEN_BACK = {"timers.cancel": ("cancelled", "recall_noted"), "timers.reschedule": ("rescheduled",)}
+#: in a label: the number of the item that is taken back
+OF = "of_item"
+#: outcomes of what was taken back
+BACK = ("taken_back", "parked_again", "moved_back")
 _MOVED_BACK = {"rescheduled": "moved_back", "changed": "changed_since"}
 
 
@@ -109,7 +113,9 @@ class TakeBack(Kind):
     def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
         """All of them: each says for itself whether it still can be."""
         return [
-            Target(_target(parameters, item), {**item.label, "due_ms": former_ms(parameters["of"], item)})
+            Target(
+                _target(parameters, item), {**item.label, "due_ms": former_ms(parameters["of"], item), OF: item.number}
+            )
             for item in _items(parameters)
         ]
 

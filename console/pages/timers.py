@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from operator import attrgetter
 
 from django.contrib.auth.decorators import login_required
@@ -15,6 +16,7 @@ from django.views.decorators.http import require_safe
 from console import queries
 from console.live import number
 from console.operations.moments import bound_ms
+from console.operations.moving_reasons import with_reasons
 from console.pages.exporting import Answer, page_or_file
 from console.pages.past import asked_of, past_of, status_of
 from console.pages.timer_life import line_of
@@ -87,5 +89,6 @@ def timer(request: HttpRequest, position: int) -> HttpResponse:
     data = queries.timer_life(position)
     if data.timer is None and not data.events and not data.evidence.stale:
         raise Http404(_("There is no such timer."))
+    data = replace(data, events=with_reasons(data.events))
     context = {"data": data, "here": "timers", "line": line_of(data), "number": uuid.uuid4()}
     return render(request, "timers/timer.html", context)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django import template
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from console.operations.rows import AuditEntry, Operation
+from console.operations.rows import AuditEntry, Operation, OperationItem
 from console.templatetags.alerts import alert_words
 from console.templatetags.outcomes import outcome_mark, outcome_words
 from console.templatetags.spans import span
@@ -255,6 +256,21 @@ def _values_words(parameters: dict[str, Any]) -> str:
 def shift_words(shift_ms: int) -> str:
     """A span with its sign."""
     return f"{'+' if shift_ms >= 0 else '-'}{span(abs(shift_ms))}"
+
+
+@register.simple_tag
+def moved_ms(parameters: Mapping[str, Any], due_ms: int | None) -> int | None:
+    """When one is due that is due at `due_ms` and is moved: to one moment, or by a span; None if it is not moved."""
+    if parameters.get("due_ms") is not None:
+        return int(parameters["due_ms"])
+    shift_ms = parameters.get("shift_ms")
+    return None if shift_ms is None or due_ms is None else due_ms + int(shift_ms)
+
+
+@register.simple_tag
+def what_took_back(back: Mapping[int, OperationItem], number: int) -> OperationItem | None:
+    """The item of another operation that took back the one with this number."""
+    return back.get(number)
 
 
 @register.simple_tag

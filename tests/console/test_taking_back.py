@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from console.operations.errors import InvalidParameter, NotAllowed, NotPossible
 from console.operations.rows import AuditEntry, Operation, OperationItem
 from console.queries.clock import now_ms
 from console.queries.shapes.timers import TimerRow
+from console.templatetags.escapement import moment
 from tests.console.stage import Stage
 from tests.console.test_pages import words
 from tests.console.test_timers_operations import ACTOR, HOUR, arrived, park, waiting
@@ -249,3 +251,41 @@ def test_on_apache_a_noted_recall_is_followed_by_the_message_again_once(
     assert taken_back(row).results == {"parked_again": 1}
     assert taken_back_preview(row) == (0, [["already_taken_back", 1]])
     assert [each.name for each in waiting()] == ["a-0"]
+
+
+def test_the_page_of_a_move_says_the_new_moments_and_later_what_became_of_them(stage: Stage, operator: Client) -> None:
+    at_ms = (now_ms() // HOUR + 3) * HOUR
+    park(stage, 2, "a", due_ms=at_ms)
+    draft = desk.draft("timers.reschedule", {"filter": {"topic": "orders"}, "shift_ms": HOUR}, ACTOR)
+    preview = operator.get(f"/operations/{draft.pk}/").content.decode()
+    for shown in (at_ms, at_ms + HOUR, at_ms + 1, at_ms + HOUR + 1):
+        assert moment(shown) in preview
+    desk.confirm(draft.pk, ACTOR, reason="they come late")
+    page = operator.get(f"/operations/{draft.pk}/").content.decode()
+    assert "First was due" in page
+    assert "data-due-ms" not in page
+    first = waiting()[0]
+    events = operator.get(f"/timers/{first.position}/").context["data"].events
+    assert [event.reason for event in events] == ["", "they come late"]
+    back = taken_back(draft, items=[1])
+    page = operator.get(f"/operations/{draft.pk}/").content.decode()
+    rows = re.findall(r'<tr id="item-\d+">.*?</tr>', page, re.DOTALL)
+    assert str(back.pk) in rows[0]
+    assert moment(at_ms + HOUR) not in rows[0]
+    assert ("Take 1 back" in page, "Take 2 back" in page) == (False, True)
+    assert "1 of 2 have their moments still ahead" in words(operator.get(f"/operations/{draft.pk}/"))
+    taken_back(draft, items=[2])
+    page = operator.get(f"/operations/{draft.pk}/").content.decode()
+    assert "/undo/" not in page
+    assert "All of it was taken back." in page
+    reasons = [event.reason for event in operator.get(f"/timers/{waiting()[0].position}/").context["data"].events]
+    assert reasons == ["", "they come late", "it was a mistake"]
+
+
+def test_a_cancel_that_was_taken_back_is_not_offered_again(stage: Stage, operator: Client) -> None:
+    park(stage, 2, "a")
+    row = cancelled()
+    taken_back(row)
+    page = operator.get(f"/operations/{row.pk}/").content.decode()
+    assert "/undo/" not in page
+    assert page.count("waits again") == 2
