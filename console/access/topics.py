@@ -87,6 +87,10 @@ class Eyes:
         """Whether the consumer group is seen: it reads something, and all that it reads is seen."""
         return self.see_all or (name is not None and self._is_seen(self._topics_read().get(name, ())))
 
+    def groups(self) -> list[str]:
+        """The consumer groups that are seen, by name; not for who sees all."""
+        return sorted(name for name, topics in self._topics_read().items() if self._is_seen(topics))
+
     def queue(self, name: str | None) -> bool:
         """Whether the Redisson queue is seen: its name is measured as a topic's is."""
         return self._begins(name)

@@ -29,6 +29,7 @@ from .answer import json_answer
 from .beginning import begun, in_thread
 from .bulk import actor_of
 from .errors import InvalidParameter, MessageNotFound
+from .filling import fill
 from .grants import require
 from .identifiers import parse, written
 from .looking import only_parameters
@@ -164,19 +165,22 @@ async def transactions(request: Request, grant: Grant, room: Room) -> Response:
     if topic:
         check_topic(topic)
         require(grant, READ, topic)
-    page = await room.admin.transactions(
-        "open" if state == "open" else "parked" if state == "parked" else "decided",
-        after=_whole(request, "cursor", 0, 2**62),
-        count=_whole(request, "limit", 1, MOST_ROWS) or 100,
-        group=given.get("producer_group", ""),
-        topic=topic,
-        older_than_ms=_whole(request, "older_than_ms", 0, 2**53),
-    )
+    older_than_ms = _whole(request, "older_than_ms", 0, 2**53)
+    page, found, following = await fill(
+        lambda place, step: room.admin.transactions(
+            "open" if state == "open" else "parked" if state == "parked" else "decided", after=place, count=step,
+            group=given.get("producer_group", ""), topic=topic, older_than_ms=older_than_ms,
+        ),
+        lambda page: (page.items, page.following),
+        lambda each: grant.allows(READ, each.topic),
+        _whole(request, "cursor", 0, 2**62),
+        _whole(request, "limit", 1, MOST_ROWS) or 100,
+    )  # fmt: skip
     broker = (await room.admin.brokers())[0].name
     hiding = await room.grants.hiding(grant)
-    rows = [hiding.transaction(shown(each, broker)) for each in page.items if grant.allows(READ, each.topic)]
-    following = None if page.following is None else str(page.following)
-    return json_answer(TransactionRows(now_ms=page.now_ms, transactions=rows, cursor=following))
+    rows = [hiding.transaction(shown(each, broker)) for each in found]
+    cursor = None if following is None else str(following)
+    return json_answer(TransactionRows(now_ms=page.now_ms, transactions=rows, cursor=cursor))
 
 
 async def _check_message(message: NewMessage, room: Room) -> None:

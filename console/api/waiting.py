@@ -12,6 +12,7 @@ from console.queries.clock import now_ms
 
 from .answer import json_answer
 from .errors import InvalidParameter
+from .filling import fill
 from .grants import require
 from .identifiers import written
 from .looking import only_parameters
@@ -49,14 +50,19 @@ async def timers(request: Request, grant: Grant, room: Room) -> Response:
         raise InvalidParameter("to must be later than from.")
     if given.get("key") == "":
         raise InvalidParameter("key is empty: leave it out to see all.")
-    page = await room.admin.timers(
-        from_ms, to_ms, topic=topic, key=given.get("key"),
-        limit=_whole(request, "limit", 100, 1, MOST_ROWS), cursor=given.get("cursor"),
-    )  # fmt: skip
+    page, found, cursor = await fill(
+        lambda place, step: room.admin.timers(
+            from_ms, to_ms, topic=topic, key=given.get("key"), limit=step, cursor=place
+        ),
+        lambda page: (page.items, page.cursor),
+        lambda each: grant.allows(READ, each.topic),
+        given.get("cursor"),
+        _whole(request, "limit", 100, 1, MOST_ROWS),
+    )
     broker = (await room.admin.brokers())[0].name
     hiding = await room.grants.hiding(grant)
-    rows = [hiding.timer(_row(each, broker)) for each in page.items if grant.allows(READ, each.topic)]
-    return json_answer(TimerRows(now_ms=page.now_ms, timers=rows, cursor=page.cursor))
+    rows = [hiding.timer(_row(each, broker)) for each in found]
+    return json_answer(TimerRows(now_ms=page.now_ms, timers=rows, cursor=cursor))
 
 
 def _row(each: Timer, broker: str) -> TimerRow:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+
+from django.db.models import QuerySet
 
 from console.access.masking import Masks, masks
 from console.access.topics import Eyes, eyes
@@ -21,8 +24,8 @@ from console.queries.clock import now_ms
 #: items on one page, and operations in the list
 ITEMS = 100
 LISTED = 50
-#: of the newest operations, so many are looked through for those that somebody sees who does not see all
-LOOKED_THROUGH = 2_000
+#: operations that are looked through for one page of somebody who does not see all, and for how long
+LOOKED_THROUGH, PATIENCE_S = 5_000, 1.5
 #: kinds whose items are messages or values: named by a key, or by what is in them
 _OF_MESSAGES = ("timers.", "transactions.", "dead_letters.", "redisson.", "messages.")
 
@@ -72,6 +75,10 @@ class OperationList:
     rows: tuple[Operation, ...]
     #: offset of the next page; None: this was the last
     following: int | None
+    #: offset of the page before; None: this is the first
+    previous: int | None = None
+    #: so many were looked through where the look ended before the page was full; 0: it did not
+    looked: int = 0
 
 
 def number_of(text: str) -> uuid.UUID | None:
@@ -112,12 +119,38 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
 
 def operation_list(offset: int = 0) -> OperationList:
     """Operations that were confirmed, the newest first."""
-    rows = Operation.objects.exclude(state=Operation.State.DRAFT)
-    if eyes().see_all:
-        found = list(rows[offset : offset + LISTED + 1])
-    else:
-        found = list(seen_operations())[offset : offset + LISTED + 1]
-    return OperationList(tuple(found[:LISTED]), offset + LISTED if len(found) > LISTED else None)
+    rows, seen = Operation.objects.exclude(state=Operation.State.DRAFT), eyes()
+    if not seen.see_all:
+        return _seen_list(rows, offset, seen)
+    found = list(rows[offset : offset + LISTED + 1])
+    following = offset + LISTED if len(found) > LISTED else None
+    return OperationList(tuple(found[:LISTED]), following, max(0, offset - LISTED) if offset else None)
+
+
+def _seen_list(rows: QuerySet[Operation], offset: int, seen: Eyes) -> OperationList:
+    """A page of those that are seen; offsets are those of all, so that the next page goes on where this one ends."""
+    previous, until_s = _before(rows, offset, seen), time.monotonic() + PATIENCE_S
+    found: list[Operation] = []
+    for looked, row in enumerate(rows[offset:].iterator(200)):
+        if looked >= LOOKED_THROUGH or time.monotonic() > until_s:
+            return OperationList(tuple(found), offset + looked, previous, looked)
+        if is_seen(row, seen):
+            if len(found) == LISTED:
+                return OperationList(tuple(found), offset + looked, previous)
+            found.append(row)
+    return OperationList(tuple(found), None, previous)
+
+
+def _before(rows: QuerySet[Operation], offset: int, seen: Eyes) -> int | None:
+    """Where the page of those that are seen before `offset` begins; None: there are none."""
+    first, until_s = max(0, offset - LOOKED_THROUGH), time.monotonic() + PATIENCE_S / 3
+    hits: list[int] = []
+    for place, row in enumerate(reversed(rows[first:offset]), 1):
+        if is_seen(row, seen):
+            hits.append(offset - place)
+        if len(hits) == LISTED or time.monotonic() > until_s:
+            return offset - place
+    return (hits[-1] if hits else None) if first == 0 else first
 
 
 def _masked_preview(row: Operation, hide: Masks) -> Preview:
@@ -152,10 +185,3 @@ def _masked_item(item: OperationItem, hide: Masks) -> OperationItem:
 def is_seen(row: Operation, seen: Eyes) -> bool:
     """Whether all that it touches is seen."""
     return reach_of(row.kind, row.parameters, row.preview).is_seen(seen)
-
-
-def seen_operations() -> Iterator[Operation]:
-    """Of the newest that were confirmed, those that may be seen here."""
-    seen = eyes()
-    rows = Operation.objects.exclude(state=Operation.State.DRAFT)[:LOOKED_THROUGH]
-    return (row for row in rows if is_seen(row, seen))

@@ -8,7 +8,7 @@ from datetime import datetime
 from operator import attrgetter
 
 from django.contrib.auth.decorators import login_required, permission_required
-from django.db.models import Max, QuerySet
+from django.db.models import Max, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
@@ -88,7 +88,8 @@ def _back() -> HttpResponse:
 
 
 def _page(request: HttpRequest, given: Mapping[str, str], faults: Mapping[str, str], status: int = 200) -> Answer:
-    rows, seen = Alert.objects.select_related("rule"), eyes()
+    seen = eyes()
+    rows = _named_to(seen)
     silences = [
         row
         for row in Silence.objects.select_related("rule").filter(until__gt=timezone.now())
@@ -97,8 +98,8 @@ def _page(request: HttpRequest, given: Mapping[str, str], faults: Mapping[str, s
     context = {
         "here": "alerts",
         "now_ms": now_ms(),
-        "open_ones": _seen(rows.exclude(state=Alert.State.ENDED).order_by("-state", "since")[:LISTED], seen),
-        "past": _seen(rows.filter(state=Alert.State.ENDED).order_by("-ended_at")[:LISTED], seen),
+        "open_ones": list(rows.exclude(state=Alert.State.ENDED).order_by("-state", "since")[:LISTED]),
+        "past": list(rows.filter(state=Alert.State.ENDED).order_by("-ended_at")[:LISTED]),
         "rules": [_shown(rule, silences) for rule in _rules() if _is_named(rule, rule.subject, seen)],
         "silences": silences,
         "lengths": LENGTHS_MIN,
@@ -141,12 +142,19 @@ class _Stretch:
 
 def _all_from(offset: int | None) -> _Stretch:
     first = offset or 0
-    found = list(Alert.objects.select_related("rule")[first : first + LISTED + 1])
-    return _Stretch(_seen(found[:LISTED], eyes()), first + LISTED if len(found) > LISTED else None)
+    found = list(_named_to(eyes())[first : first + LISTED + 1])
+    return _Stretch(found[:LISTED], first + LISTED if len(found) > LISTED else None)
 
 
-def _seen(rows: Iterable[Alert], seen: Eyes) -> list[Alert]:
-    return [row for row in rows if _is_named(row.rule, row.subject, seen)]
+def _named_to(seen: Eyes) -> QuerySet[Alert]:
+    """Alerts of what the reader sees, as `_is_named` says it of one."""
+    rows = Alert.objects.select_related("rule")
+    if seen.see_all:
+        return rows
+    stuck, every = AlertRule.What.STUCK_QUEUE, Q(subject="*")
+    of_groups = Q(rule__what__in=_OF_GROUPS) & (every | Q(subject__in=seen.groups()))
+    of_queues = Q(rule__what=stuck) & (every | seen.visible.among("subject"))
+    return rows.filter(of_groups | of_queues | ~Q(rule__what__in=(*_OF_GROUPS, stuck)))
 
 
 def _is_named(rule: AlertRule, subject: str, seen: Eyes) -> bool:

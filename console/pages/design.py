@@ -42,7 +42,7 @@ def design(request: HttpRequest) -> HttpResponse:
         "clients": lists.unknown_clients(now),
         "stale": lists.stale(now),
         "never": lists.never(),
-        "left_out": {"left_out": 3},
+        "looked": {"looked": 20_000},
         "timers": drawings.timers(now),
         "board": drawings.board(now),
         "message": message,

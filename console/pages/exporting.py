@@ -28,8 +28,8 @@ from console.queries.shapes.evidence import StaleReason
 Answer = HttpResponse | StreamingHttpResponse
 
 FORMS = ("csv", "json")
-#: rows of a list in one file
-LIMIT = 10_000
+#: rows of a list in one file, and rows that are looked through for one of somebody who sees some topics only
+LIMIT, LOOKED = 10_000, 100_000
 #: what an address says about the page and not about which rows are meant
 _PLACES = ("as", "offset", "cursor", "after")
 #: also behind a line break, and the wide signs, which spreadsheets in East Asian settings read as the others
@@ -175,7 +175,7 @@ def _in_sight(pages: Iterator[Any]) -> Iterator[Any]:
 def _bounded(
     pages: Iterator[Any], rows: Callable[[Any], Sequence[Any]], columns: Sequence[str]
 ) -> Iterator[Mapping[str, object]]:
-    sent, why = 0, ""
+    sent, looked, why = 0, 0, ""
     for page in pages:
         why = why or _trouble(page)
         for row in rows(page):
@@ -184,6 +184,10 @@ def _bounded(
                 return
             yield {column: _plain(row, column) for column in columns}
             sent += 1
+        looked += getattr(page, "looked", 0)
+        if looked >= LOOKED:
+            yield _note(columns, _("Only the first %(looked)s were looked through.") % {"looked": f"{looked:,}"})
+            return
     if why:
         yield _note(columns, _("It ends here: %(why)s.") % {"why": why})
 

@@ -22,7 +22,7 @@ from console.operations.desk import REASON_LENGTH
 from console.operations.errors import NotAllowed, NotPossible, OperationError, PreviewStale
 from console.operations.kind import TYPED_ABOVE
 from console.operations.moments import is_shift, moment_ms, shift_ms
-from console.operations.reading import LISTED, number_of, operation_list, operation_page
+from console.operations.reading import number_of, operation_list, operation_page
 from console.operations.rows import Operation
 from console.operations.taking_back import TAKEN_BACK, TakeBack
 from console.pages.drafting import draft as drafted
@@ -41,8 +41,9 @@ def operations(request: HttpRequest) -> Answer:
     data = operation_list(offset)
     context = {
         "rows": data.rows,
+        "data": data,
         "here": "operations",
-        "previous": max(0, offset - LISTED) if offset else None,
+        "previous": data.previous,
         "following": data.following,
     }
     return page_or_file(

@@ -25,7 +25,7 @@ def clients(*, search: str = "", role: str = "", offset: int = 0, count: int = 5
     """Clients that `eyes` see and whose id, group, address or language contains `search`, a row for each group."""
     here = mirrored()
     count, offset = min(max(count, 1), MAX_COUNT), max(offset, 0)
-    groups = _groups(here)
+    groups = _groups(here, eyes)
     found, evidence = ask(
         lambda admin: _connected(admin, groups[:GROUPS_ASKED]), source=here.name, requests=CLIENT_REQUESTS
     )
@@ -53,7 +53,7 @@ def clients(*, search: str = "", role: str = "", offset: int = 0, count: int = 5
 def client(client_id: str, eyes: Eyes | None = None) -> ClientPage:
     """One client in all its groups that `eyes` see."""
     here = mirrored()
-    groups = _groups(here)[:GROUPS_ASKED]
+    groups = _groups(here, eyes)[:GROUPS_ASKED]
     found, evidence = ask(lambda admin: _connected(admin, groups), source=here.name, requests=CLIENT_REQUESTS)
     producers, consumers = found if found is not None else (None, ())
     found_all = (each for each in (*consumers, *(producers or ())) if each.client_id == client_id)
@@ -79,12 +79,13 @@ def _is_seen(each: ConnectedClient, eyes: Eyes | None) -> bool:
     return each.role == "consumer" and eyes.group(each.group) and all(map(eyes.topic, each.subscriptions))
 
 
-def _groups(here: Mirrored) -> list[str]:
-    """Groups that may have consumers: where the broker does not tell in bulk how many, all."""
+def _groups(here: Mirrored, eyes: Eyes | None) -> list[str]:
+    """Groups that `eyes` see and that may have consumers: where the broker does not tell in bulk how many, all."""
     found = ConsumerGroup.objects.filter(broker=here.name)
     if not here.polling:
         found = found.filter(members__gt=0)
-    return list(found.order_by("name").values_list("name", flat=True))
+    names = found.order_by("name").values_list("name", flat=True)
+    return [name for name in names if eyes is None or eyes.group(name)]
 
 
 def _connected(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from django.db.models import F, Max, Sum
 
 from broker.client import Admin
@@ -44,27 +46,32 @@ def dead_letter_groups() -> DeadLetterGroups:
     return DeadLetterGroups(here.evidence(polled_by=GROUPS_REQUESTS), here.now_ms, tuple(rows))
 
 
-def dead_letters(group: str, wanted: DeadLetterFilter, after: tuple[int, int] | None = None) -> DeadLetterPage:
-    """A page; `after` is the `following` of the page before."""
+def dead_letters(
+    group: str, wanted: DeadLetterFilter, after: tuple[int, int] | None = None,
+    is_seen: Callable[[str], bool] = lambda topic: True,
+) -> DeadLetterPage:  # fmt: skip
+    """A page of those whose topic is seen; `after` is the `following` of the page before."""
     here = mirrored()
-    found, evidence = ask(lambda admin: _page(admin, group, wanted, after), source=here.name, requests=PAGE_REQUESTS)
-    rows, total, following = found if found is not None else ((), None, None)
+    found, evidence = ask(
+        lambda admin: _page(admin, group, wanted, after, is_seen), source=here.name, requests=PAGE_REQUESTS
+    )
+    rows, total, following, looked = found if found is not None else ((), None, None, 0)
     members = ConsumerGroup.objects.filter(broker=here.name, name=group).values_list("members", flat=True).first()
     return DeadLetterPage(
-        evidence, here.now_ms, group, wanted, marked(group, rows), total, following, members
+        evidence, here.now_ms, group, wanted, marked(group, rows), total, following, members, looked
     )  # fmt: skip
 
 
 def _page(
-    admin: Admin, group: str, wanted: DeadLetterFilter, after: tuple[int, int] | None
-) -> tuple[tuple[DeadLetter, ...], int, tuple[int, int] | None]:
+    admin: Admin, group: str, wanted: DeadLetterFilter, after: tuple[int, int] | None, is_seen: Callable[[str], bool]
+) -> tuple[tuple[DeadLetter, ...], int, tuple[int, int] | None, int]:
     bounds = bounds_of(admin, group)
     rows: list[DeadLetter] = []
-    following = None
+    following, looked = None, 0
     for number, row in enumerate(newest_first(admin, group, bounds, after), 1):
-        if matches(row, wanted):
+        if matches(row, wanted) and is_seen(row.topic):
             rows.append(row)
         if len(rows) == ROWS or number == READ_AT_MOST:
-            following = row.queue_id, row.offset
+            following, looked = (row.queue_id, row.offset), 0 if len(rows) == ROWS else number
             break
-    return tuple(rows), sum(high - low for low, high in bounds.values()), following
+    return tuple(rows), sum(high - low for low, high in bounds.values()), following, looked

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 
 from django.db.models import Count, Min, Q
 
 from broker.models import HalfMessage
-from console.access.topics import eyes
-from console.operations.reach import reach_of
+from console.access.topics import eyes, sight
+from console.operations.reach import Reach, reach_of
 from console.operations.rows import Operation
 from console.queries.afar import Afar
 from console.queries.mirrored import Mirrored
@@ -97,7 +98,7 @@ def _of_lanes(here: Mirrored, lanes: Sequence[Lane]) -> Iterator[Finding]:
 def _of_transactions(here: Mirrored) -> Iterator[Finding]:
     """Parked ones; of many only so many are mirrored, so it is the least number."""
     aged = Q(state__in=UNDECIDED, store_ms__lt=here.now_ms - AGED_MS)
-    known = HalfMessage.objects.filter(broker=here.name).aggregate(
+    known = HalfMessage.objects.filter(sight().among("topic"), broker=here.name).aggregate(
         parked=Count("pk", filter=Q(state=HalfMessage.State.PARKED)),
         aged=Count("pk", filter=aged),
         first=Min("store_ms", filter=aged),
@@ -115,14 +116,17 @@ def _of_operations(here: Mirrored) -> Iterator[Finding]:
         state=Operation.State.WAITING, waits_until__gt=datetime.fromtimestamp(here.now_ms / 1000, UTC)
     )
     seen = eyes()
-    for row in rows.order_by("waits_until")[:LIMIT]:
-        if not reach_of(row.kind, row.parameters, row.preview).is_seen(seen):
-            continue
+    mine = (row for row in rows.order_by("waits_until").iterator(100) if _reach(row).is_seen(seen))
+    for row in islice(mine, LIMIT):
         until_ms = round(row.waits_until.timestamp() * 1000) if row.waits_until else None
         yield Finding(
             FindingCode.OPERATION_WAITS, "brass", row.kind, row.preview.get("count"), f"{row.actor}: {row.reason}",
             at_ms=until_ms, operation=str(row.pk),
         )  # fmt: skip
+
+
+def _reach(row: Operation) -> Reach:
+    return reach_of(row.kind, row.parameters, row.preview)
 
 
 def _of_groups(groups: Sequence[GroupRow]) -> Iterator[Finding]:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
 from broker.client import Admin, Message
 from broker.client.types import QueueEntries, QueueEntry
 from console.queries.asking import ask
 from console.queries.contents import pull_all
 from console.queries.mirrored import mirrored
+from console.queries.reading_on import fill
 from console.queries.schedule import lane_of, levels
 from console.queries.shapes.lane import MAX_PAGE_COUNT, PAGE_COUNT, LanePage, ParkedMessage
 
@@ -14,11 +20,15 @@ SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 #: delay offsets, queue entries, pull
 PAGE_REQUESTS = (45, 321, 11)
 
+#: the way back is looked for among so many before a page, and for so long
+BEFORE, BEFORE_S = 2_000, 0.5
+
 Page = tuple[int, QueueEntries, list[Message]]
+Keep = Callable[[ParkedMessage], bool]
 
 
-def lane(level: int, offset: int | None = None, count: int = PAGE_COUNT) -> LanePage:
-    """A page of one lane; offset None begins at the first pending message."""
+def lane(level: int, offset: int | None = None, count: int = PAGE_COUNT, keep: Keep | None = None) -> LanePage:
+    """A page of one lane; offset None begins at the first pending message. With `keep`, of those that it takes."""
     here = mirrored()
     row = next((row for row in levels(here) if row.level == level), None)
     count = min(max(count, 1), MAX_PAGE_COUNT)
@@ -27,6 +37,15 @@ def lane(level: int, offset: int | None = None, count: int = PAGE_COUNT) -> Lane
         return LanePage(evidence, here.now_ms, here.name, None, offset or 0, count, (), None, None, None, None)
     drawn = lane_of(row, here, here.histories("level", [str(level)])[str(level)])
     asked = row.delay_offset or 0 if offset is None else offset
+    if keep is not None:
+        part, evidence = ask(
+            lambda admin: _part(admin, level, offset, count, keep), source=here.name, requests=PAGE_REQUESTS
+        )
+        part = part or _Part(asked)
+        return LanePage(
+            evidence, here.now_ms, here.name, drawn, part.offset, count, part.messages, part.first_offset,
+            part.previous_offset, part.next_offset, part.last_offset, part.looked,
+        )  # fmt: skip
     page, evidence = ask(lambda admin: _read(admin, level, offset, count), source=here.name, requests=PAGE_REQUESTS)
     if page is None:
         return LanePage(evidence, here.now_ms, here.name, drawn, asked, count, (), None, None, None, None)
@@ -62,6 +81,71 @@ def _read(admin: Admin, level: int, offset: int | None, count: int) -> Page:
         entries,
         pull_all(admin, SCHEDULE_TOPIC, level - 1, entries.entries[0].offset, len(entries.entries)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What a page shows of the messages that are kept."""
+
+    offset: int
+    messages: tuple[ParkedMessage, ...] = ()
+    first_offset: int | None = None
+    previous_offset: int | None = None
+    next_offset: int | None = None
+    last_offset: int | None = None
+    looked: int = 0
+
+
+def _part(admin: Admin, level: int, offset: int | None, count: int, keep: Keep) -> _Part:
+    """A page of kept ones; behind the last of them, their last page."""
+    read = partial(_stretch, admin, level)
+    released = admin.delay_offsets().get(level, 0)
+    asked = released if offset is None else max(0, offset)
+    found = fill(read, _rows_of, keep, asked, count, MAX_PAGE_COUNT)
+    low, high = found.page[1].min_offset, found.page[1].max_offset
+    before = _before(read, asked, low, count, keep)
+    if offset is not None and not found.rows and found.following is None and before is not None:
+        asked, found = before, fill(read, _rows_of, keep, before, count, MAX_PAGE_COUNT)
+        before = _before(read, asked, low, count, keep)
+    return _Part(
+        offset=found.rows[0].offset if found.rows else asked,
+        messages=found.rows,
+        first_offset=released if asked > released else None,
+        previous_offset=before,
+        next_offset=found.following,
+        last_offset=None if found.following is None else max(found.following, high - count),
+        looked=found.looked,
+    )
+
+
+def _before(read: Callable[[int, int], Page], end: int, low: int, count: int, keep: Keep) -> int | None:
+    """Where the page of kept ones before `end` begins; where the look ended if it found less; None: nothing is there"""
+    until_s = time.monotonic() + BEFORE_S
+    hits: list[int] = []
+    high = end
+    while high > low:
+        first = max(low, high - MAX_PAGE_COUNT)
+        rows, _ = _rows_of(read(first, high - first))
+        hits += [row.offset for row in reversed(rows) if row.offset < high and keep(row)]
+        if len(hits) >= count:
+            return hits[count - 1]
+        high = first
+        if high > low and (end - high >= BEFORE or time.monotonic() > until_s):
+            return high
+    return hits[-1] if hits else None
+
+
+def _stretch(admin: Admin, level: int, place: int | None, count: int) -> Page:
+    return _read(admin, level, place, count)
+
+
+def _rows_of(page: Page) -> tuple[list[ParkedMessage], int | None]:
+    """The messages of a stretch, and where the next one begins."""
+    released, entries, records = page
+    by_offset = {record.queue_offset: record for record in records}
+    rows = [_parked(entry, by_offset.get(entry.offset), released) for entry in entries.entries]
+    following = rows[-1].offset + 1 if rows else entries.max_offset
+    return rows, following if following < entries.max_offset else None
 
 
 def _parked(entry: QueueEntry, record: Message | None, released: int) -> ParkedMessage:

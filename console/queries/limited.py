@@ -169,8 +169,8 @@ def dead_letter_groups() -> DeadLetterGroups:
 def dead_letters(group: str, wanted: DeadLetterFilter, after: tuple[int, int] | None = None) -> DeadLetterPage:
     """Those of one group."""
     seen = _group(group)
-    found = of_dead_letters.dead_letters(group, wanted, after)
-    return replace(found, rows=masks().rows(seen.rows(found.rows, lambda row: row.topic)))
+    found = of_dead_letters.dead_letters(group, wanted, after, seen.topic)
+    return replace(found, rows=masks().rows(found.rows))
 
 
 def _topic(name: str) -> Eyes:

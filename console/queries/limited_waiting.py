@@ -14,20 +14,23 @@ from console.queries import delayed_queues as of_delayed_queues
 from console.queries import half_keys, lane_pages, schedule
 from console.queries import timers as of_timers
 from console.queries import transactions as of_transactions
+from console.queries.reading_on import fill
 from console.queries.shapes.delayed_queues import QueuePage, QueuesPage
 from console.queries.shapes.lane import LanePage
 from console.queries.shapes.lanes import Lanes
 from console.queries.shapes.timers import TimerFilter, TimerLife, TimerList, TimersPage
 from console.queries.shapes.transactions import (
+    GroupRow,
     TransactionFilter,
     TransactionLife,
     TransactionList,
     TransactionRow,
     TransactionsPage,
+    TransactionState,
 )
 
-#: pages of others that are passed over for one page of somebody who sees some topics only
-MOST_PAGES = 50
+#: undecided halves that the table of producer groups counts for somebody who sees some topics only
+MOST_COUNTED = 1_000
 
 
 def lanes() -> Lanes:
@@ -42,21 +45,20 @@ def highest_level() -> int:
 
 def lane(level: int, offset: int | None = None, count: int = lane_pages.PAGE_COUNT) -> LanePage:
     """A page of one lane."""
-    found = lane_pages.lane(level, offset, count)
-    rows, hide = eyes().rows(found.messages, lambda row: row.real_topic), masks()
-    left_out = len(found.messages) - len(rows)
-    return replace(found, messages=tuple(hide.row(row, row.real_topic) for row in rows), left_out=left_out)
+    seen, hide = eyes(), masks()
+    found = lane_pages.lane(level, offset, count, None if seen.see_all else lambda row: seen.topic(row.real_topic))
+    return replace(found, messages=tuple(hide.row(row, row.real_topic) for row in found.messages))
 
 
 def timers(zoom: str = "", at_ms: int | None = None) -> TimersPage:
     """The wheel and what stands around it."""
-    found, seen = of_timers.timers(zoom, at_ms), eyes()
-    first = _timers_seen(found.first, seen, masks())
-    if not seen.see_all and not first.rows and first.cursor:
-        more = timer_list(first.wanted, first.cursor, of_timers.PAGE_COUNT)
-        first = replace(more, left_out=first.left_out + more.left_out)
-    found = replace(found, first=first)
-    return found if seen.see_all else without_names(found, seen)
+    seen = eyes()
+    if seen.see_all:
+        found = of_timers.timers(zoom, at_ms)
+        return replace(found, first=replace(found.first, rows=masks().rows(found.first.rows)))
+    found = of_timers.timers(zoom, at_ms, seen.topic)
+    first = timer_list(found.first.wanted, count=of_timers.FIRST_COUNT)
+    return without_names(replace(found, first=first), seen)
 
 
 def without_names(found: TimersPage, seen: Eyes) -> TimersPage:
@@ -71,7 +73,7 @@ def without_names(found: TimersPage, seen: Eyes) -> TimersPage:
     return replace(
         found,
         topics=seen.rows(found.topics, lambda row: row.topic),
-        topics_left=0,
+        topics_left=found.topics_left if not found.is_past else 0,
         lateness=found.lateness and replace(found.lateness, topic=""),
         forecast=forecast,
     )
@@ -79,13 +81,21 @@ def without_names(found: TimersPage, seen: Eyes) -> TimersPage:
 
 def timer_list(wanted: TimerFilter, cursor: str | None = None, count: int = of_timers.PAGE_COUNT) -> TimerList:
     """Pending timers."""
-    seen, hide, passed = eyes(), masks(), 0
-    for _page in range(MOST_PAGES):
-        found = _timers_seen(of_timers.timer_list(wanted, cursor, count), seen, hide)
-        passed, cursor = passed + found.left_out, found.cursor
-        if found.rows or cursor is None or not found.left_out:
-            break
-    return replace(found, left_out=passed)
+    seen, hide = eyes(), masks()
+    if seen.see_all:
+        page = of_timers.timer_list(wanted, cursor, count)
+        return replace(page, rows=hide.rows(page.rows))
+    if wanted.topic and not seen.topic(wanted.topic):
+        page = of_timers.timer_list(wanted, cursor, 1)
+        return replace(page, rows=(), cursor=None, complete=True)
+    found = fill(
+        lambda place, step: of_timers.timer_list(wanted, place, step), lambda page: (page.rows, page.cursor),
+        lambda row: seen.topic(row.topic), cursor, count,
+    )  # fmt: skip
+    is_whole = found.page.complete or bool(found.looked)
+    return replace(
+        found.page, rows=hide.rows(found.rows), cursor=found.following, complete=is_whole, looked=found.looked
+    )
 
 
 def timer_life(position: int) -> TimerLife:
@@ -100,15 +110,17 @@ def transactions() -> TransactionsPage:
     """The board and the first of each list; groups and addresses name producers, whose topics nobody tells."""
     found, seen, hide = of_transactions.transactions(), eyes(), masks()
     board = found.board and replace(found.board, halves=hide.rows(found.board.halves))
-    found = replace(
-        found,
-        board=board,
-        open=_first_seen(found.open, seen, hide),
-        parked=_first_seen(found.parked, seen, hide),
-        decided=_first_seen(found.decided, seen, hide),
-    )
+    lists = {name: getattr(found, name) for name in ("open", "parked", "decided")}
     if seen.see_all:
-        return found
+        return replace(
+            found, board=board, **{name: replace(page, rows=hide.rows(page.rows)) for name, page in lists.items()}
+        )
+    undecided = _halves_seen(lists["open"].wanted, None, MOST_COUNTED, seen, hide)
+    lists["open"] = _first(undecided, lists["open"])
+    for name in ("parked", "decided"):
+        mine = _halves_seen(lists[name].wanted, None, of_transactions.FIRST_COUNT, seen, hide)
+        lists[name] = _first(mine, lists[name])
+    found = replace(found, board=board, **lists)
     board = found.board and replace(
         found.board,
         # op records point at them: those that are not seen stay, without names
@@ -118,7 +130,7 @@ def transactions() -> TransactionsPage:
     )
     return replace(
         found,
-        groups=(),
+        groups=() if found.polled else _groups_of(undecided),
         addresses=(),
         board=board,
     )
@@ -128,13 +140,11 @@ def transaction_list(
     wanted: TransactionFilter, after: int | None = None, count: int = of_transactions.PAGE_COUNT
 ) -> TransactionList:
     """A page of one state."""
-    seen, hide, passed = eyes(), masks(), 0
-    for _page in range(MOST_PAGES):
-        found = _transactions_seen(of_transactions.transaction_list(wanted, after, count), seen, hide)
-        passed, after = passed + found.left_out, found.following
-        if found.rows or after is None or not found.left_out:
-            break
-    return replace(found, left_out=passed)
+    seen, hide = eyes(), masks()
+    if seen.see_all:
+        page = of_transactions.transaction_list(wanted, after, count)
+        return replace(page, rows=hide.rows(page.rows))
+    return _halves_seen(wanted, after, count, seen, hide)
 
 
 def transaction_life(position: int) -> TransactionLife:
@@ -147,7 +157,7 @@ def transaction_life(position: int) -> TransactionLife:
 
 def halves_named(key: str) -> tuple[TransactionRow, ...]:
     """Transactions with this key."""
-    return masks().rows(eyes().rows(half_keys.halves_named(key), lambda row: row.topic))
+    return masks().rows(half_keys.halves_named(key, eyes().topic))
 
 
 def delayed_queues(search: str = "", offset: int = 0) -> QueuesPage:
@@ -167,20 +177,35 @@ def delayed_queue(name: str, **asked: Any) -> QueuePage:
     return replace(found, handing=replace(found.handing, topic="…"))
 
 
-def _timers_seen(found: TimerList, seen: Eyes, hide: Masks) -> TimerList:
-    rows = seen.rows(found.rows, lambda row: row.topic)
-    return replace(found, rows=hide.rows(rows), left_out=len(found.rows) - len(rows))
+def _halves_seen(
+    wanted: TransactionFilter, after: int | None, count: int, seen: Eyes, hide: Masks
+) -> TransactionList:  # fmt: skip
+    """A page of those that are seen."""
+    if wanted.topic and not seen.topic(wanted.topic):
+        page = of_transactions.transaction_list(wanted, after, 1)
+        return replace(page, rows=(), following=None)
+    found = fill(
+        lambda place, step: of_transactions.transaction_list(wanted, place, step),
+        lambda page: (page.rows, page.following), lambda row: seen.topic(row.topic), after, count,
+    )  # fmt: skip
+    return replace(found.page, rows=hide.rows(found.rows), following=found.following, looked=found.looked)
 
 
-def _first_seen(found: TransactionList, seen: Eyes, hide: Masks) -> TransactionList:
-    """The first of a list; where all of them are others', the first further on."""
-    first = _transactions_seen(found, seen, hide)
-    if seen.see_all or first.rows or not first.left_out:
-        return first
-    more = transaction_list(found.wanted)
-    return replace(more, rows=more.rows[: of_transactions.FIRST_COUNT], max_checks=first.max_checks)
+def _first(found: TransactionList, drawn: TransactionList) -> TransactionList:
+    """As many as the first page shows."""
+    return replace(found, rows=found.rows[: of_transactions.FIRST_COUNT], max_checks=drawn.max_checks)
 
 
-def _transactions_seen(found: TransactionList, seen: Eyes, hide: Masks) -> TransactionList:
-    rows = seen.rows(found.rows, lambda row: row.topic)
-    return replace(found, rows=hide.rows(rows), left_out=len(found.rows) - len(rows))
+def _groups_of(undecided: TransactionList) -> tuple[GroupRow, ...]:
+    """Producer groups of halves that are seen, those with most of them first; others' halves do not count."""
+    halves: dict[str, list[TransactionRow]] = {}
+    for row in undecided.rows:
+        halves.setdefault(row.group, []).append(row)
+    rows = [
+        GroupRow(
+            group, len(mine), sum(row.state is TransactionState.DUE for row in mine),
+            len({client for row in mine for client in row.producers or ()}),
+        )
+        for group, mine in halves.items()
+    ]  # fmt: skip
+    return tuple(sorted(rows, key=lambda row: (-row.open, row.group))[: of_transactions.GROUPS])

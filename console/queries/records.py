@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message, RouteNotFound
 from broker.models import ConsumerOffset, Topic
 from console.access.topics import Eyes
@@ -22,6 +24,8 @@ SEARCH_REQUESTS = (12, 45)
 RECORDS_LIMIT = 32
 #: groups whose tries and dead letters are looked through for one message
 GROUPS_LIMIT = 64
+#: records on lanes with a key that are looked through for those of the topics that are sought
+LOOKED = 256
 #: topics that one search without a topic asks
 EVERYWHERE = 64
 #: response codes that mean "no such record", not "no": SYSTEM_ERROR with 33, QUERY_NOT_FOUND, TOPIC_NOT_EXIST
@@ -93,7 +97,7 @@ def messages_everywhere(key: str, limit: int = 64, eyes: Eyes | None = None) -> 
     names = [row.name for row in topics(order="-last", count=EVERYWHERE, eyes=seen).rows]
 
     def search(admin: Admin) -> list[Found]:
-        waiting = [record for record in _waiting(admin, key, limit) if seen.topic(_real_topic(record))]
+        waiting = _waiting(admin, key, limit, seen.topic)
         hits = [_hit(record, _real_topic(record), pending=True) for record in waiting]
         for name in names:
             try:
@@ -111,15 +115,16 @@ def _real_topic(parked: Message) -> str:
     return parked.properties.get("REAL_TOPIC", SCHEDULE_TOPIC)
 
 
-def _waiting(admin: Admin, key: str, limit: int) -> list[Message]:
-    """Parked on lanes and not released yet."""
-    parked = admin.messages_by_key(SCHEDULE_TOPIC, key, limit)
+def _waiting(admin: Admin, key: str, limit: int, is_wanted: Callable[[str], bool]) -> list[Message]:
+    """Parked on lanes and not released yet, of topics that are wanted: others' come first, too, in the same index."""
+    found = admin.messages_by_key(SCHEDULE_TOPIC, key, max(limit, LOOKED))
+    parked = [record for record in found if is_wanted(_real_topic(record))]
     released = admin.delay_offsets() if parked else {}
-    return [record for record in parked if record.queue_offset >= released.get(record.queue_id + 1, 0)]
+    return [record for record in parked if record.queue_offset >= released.get(record.queue_id + 1, 0)][:limit]
 
 
 def _search(admin: Admin, topic: str, key: str, limit: int) -> list[Found]:
-    waiting = [record for record in _waiting(admin, key, limit) if _real_topic(record) == topic]
+    waiting = _waiting(admin, key, limit, topic.__eq__)
     try:
         stored = admin.messages_by_key(topic, key, limit)
     except RouteNotFound:

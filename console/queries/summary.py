@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from django.conf import settings
@@ -10,7 +11,7 @@ from django.db.models import Sum
 from broker.models import Broker, Queue, RateHistory, Topic
 from console.access.topics import Eyes
 from console.house import roster
-from console.queries.afar import afar, seen_by
+from console.queries.afar import Afar, afar, seen_by
 from console.queries.clock import shown_ms
 from console.queries.findings import LIMIT, findings_of
 from console.queries.mirrored import Mirrored, mirrored
@@ -35,6 +36,7 @@ def overview(eyes: Eyes | None = None) -> Overview:
     brokers = (_broker(here.broker),) if here.broker else ()
     mirror = mirror_row(here)
     known = seen_by(eyes, afar(here))
+    names = list(Topic.objects.filter(broker=here.name).values_list("name", "is_system"))
     lags = [row.lag for row in groups if row.lag is not None]
     lag = sum(lags) if lags else None
     return Overview(
@@ -48,11 +50,11 @@ def overview(eyes: Eyes | None = None) -> Overview:
         next_due_ms=strip.next_due_ms,
         next_due_level=strip.next_due_level,
         next_minute=next_minute(here, rows),
-        topics=here.broker.topics.filter(is_system=False).count() if here.broker else 0,
+        topics=sum(1 for name, is_system in names if not is_system and eyes.topic(name)),
         groups=len(groups),
         lag=lag,
-        stored_total=_stored(here),
-        timers_pending=known.timers.pending if known.timers else None,
+        stored_total=_stored(here, [name for name, is_system in names if is_system or not eyes.topic(name)]),
+        timers_pending=_timers_pending(known, eyes),
         lateness_p99_ms=timer_figures(known.timers).lateness_p99_ms,
         processes=_processes(),
     )
@@ -103,10 +105,16 @@ def _broker(row: Broker) -> BrokerRow:
     )
 
 
-def _stored(here: Mirrored) -> int | None:
-    """Messages ever stored on topics that are not RocketMQ's own."""
-    # the few system topics by name: a join would wait for the planner's statistics after a rebuild
-    system = list(Topic.objects.filter(broker=here.name, is_system=True).values_list("name", flat=True))
-    queues = Queue.objects.filter(broker=here.name).exclude(topic__in=system)
+def _timers_pending(known: Afar, eyes: Eyes) -> int | None:
+    """Of topics that are seen."""
+    if known.timers is None or eyes.see_all:
+        return None if known.timers is None else known.timers.pending
+    return sum(row.pending for row in known.timers.by_topic if eyes.topic(row.topic))
+
+
+def _stored(here: Mirrored, others: Sequence[str]) -> int | None:
+    """Messages ever stored on topics that are not RocketMQ's own, nor `others`."""
+    # those that do not count by name: a join would wait for the planner's statistics after a rebuild
+    queues = Queue.objects.filter(broker=here.name).exclude(topic__in=others)
     total = queues.aggregate(total=Sum("max_offset"))["total"]
     return None if total is None else int(total)

@@ -36,14 +36,16 @@ TOPICS = 16
 MOST_ASKED = 3
 
 
-def timers(zoom: str = "", at_ms: int | None = None) -> TimersPage:
-    """The page at a zoom (timer_zoom.ZOOMS) that begins at `at_ms`, None: now."""
+def timers(
+    zoom: str = "", at_ms: int | None = None, is_seen: Callable[[str], bool] = lambda topic: True
+) -> TimersPage:  # fmt: skip
+    """The page at a zoom (timer_zoom.ZOOMS) that begins at `at_ms`, None: now; of topics that are seen."""
     here = mirrored()
     window = window_of(zoom, at_ms, here.now_ms)
     status, evidence = _ask(lambda admin: admin.timer_status(), here, STATUS)
     if _lacks(evidence):
-        return timers_pulled.timers(here, window)
-    topics = _topics(status)
+        return timers_pulled.timers(here, window, is_seen)
+    topics = [row for row in _topics(status) if is_seen(row.topic)]
     wheel, wheel_evidence = _ask(lambda admin: wheel_of(admin, window, here.now_ms), here, WHEEL, FORECAST)
     forecast, forecast_evidence = _ask(lambda admin: forecast_of(admin, window), here, FORECAST)
     figures, first = timer_figures(status), timer_list(_first(window), count=FIRST_COUNT)
@@ -57,7 +59,7 @@ def timers(zoom: str = "", at_ms: int | None = None) -> TimersPage:
         zoom=window.zoom.name,
         at_ms=None if window.following else window.start_ms,
         figures=figures,
-        topics=topics[:TOPICS],
+        topics=tuple(topics[:TOPICS]),
         topics_left=len(topics[TOPICS:]),
         lateness=_together(status),
         first=first,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from broker.client import Admin
 from broker.client.timers import TimerCheckpoint, TimerMetric
@@ -31,12 +32,12 @@ TOLD = (60, 61)
 TOPICS = 16
 
 
-def timers(here: Mirrored, window: Window) -> TimersPage:
+def timers(here: Mirrored, window: Window, is_seen: Callable[[str], bool] = lambda topic: True) -> TimersPage:
     """The page from what was pulled; slots count the newest records only."""
     newest, evidence = _read(here)
     told, _ = ask(lambda admin: (admin.timer_checkpoint(), admin.timer_metrics()), source=here.name, requests=TOLD)
     wanted = TimerFilter() if window.following else within(window.start_ms, window.end_ms, window.zoom.step_ms)
-    topics = _topics(newest, told[1] if told else None)
+    topics = [row for row in _topics(newest, told[1] if told else None) if is_seen(row.topic)]
     return TimersPage(
         evidence=evidence,
         now_ms=here.now_ms,
@@ -44,7 +45,7 @@ def timers(here: Mirrored, window: Window) -> TimersPage:
         zoom=window.zoom.name,
         at_ms=None if window.following else window.start_ms,
         figures=_figures(newest, told),
-        topics=topics[:TOPICS],
+        topics=tuple(topics[:TOPICS]),
         topics_left=len(topics[TOPICS:]),
         lateness=None,
         first=_listed(here, evidence, newest, wanted, 0, FIRST_COUNT),

@@ -13,6 +13,7 @@ from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from console.access.topics import sight
 from console.queries.shapes.evidence import Evidence
 from console.templatetags.spans import delay_name, span
 
@@ -160,3 +161,9 @@ def mark(kind: str) -> SafeString:
     """A shape that says a state beside its word: ok, look, broken, idle, wait."""
     shape = _MARKS[kind]
     return mark_safe(f'<svg class="i" width="12" height="12" viewBox="0 0 12 12" aria-hidden="true">{shape}</svg>')  # noqa: S308 - the shape is ours
+
+
+@register.simple_tag
+def limited() -> bool:
+    """Whether the reader sees some topics only: what is not there for him may be there for others."""
+    return not sight().is_all

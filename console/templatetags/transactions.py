@@ -167,10 +167,13 @@ def _standing(row: TransactionRow, now_ms: int, grace_ms: int, most: int | None)
     """Its mark and what is said beside it; nothing beside one that has a line."""
     if row.state not in (TransactionState.OPEN, TransactionState.DUE):
         return _KINDS[row.state], _beside(row, most)
+    if row.store_ms is None:
+        # of what is not seen it is not known either whether it is fresh
+        return "unknown", ""
     checks = checks_words(row, most)
     if row.is_alone:
         return "alone", _("%(checks)s; no producer connected") % {"checks": checks}
-    if now_ms - (row.store_ms or now_ms) < LOOK_AFTER_PERIODS * grace_ms:
+    if now_ms - row.store_ms < LOOK_AFTER_PERIODS * grace_ms:
         return "fresh", _("fresh")
     if row.next_check_ms is not None and row.next_check_ms > now_ms:
         words = {"checks": checks, "left": span(row.next_check_ms - now_ms)}

@@ -51,9 +51,9 @@ TOLD_TO_ALL = {
 }  # fmt: skip
 
 
-def limited_person(name: str, *prefixes: str) -> Any:
-    """An operator who sees what begins with the prefixes."""
-    user = person(name, role="operator")
+def limited_person(name: str, *prefixes: str, role: str = "operator") -> Any:
+    """An operator, or who has another role, who sees what begins with the prefixes."""
+    user = person(name, role=role)
     group = Group.objects.create(name=f"of {name}")
     user.groups.add(group)
     for prefix in prefixes:

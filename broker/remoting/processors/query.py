@@ -20,8 +20,8 @@ logger = logging.getLogger(__name__)
 #: index type -> what stands before the key in the index
 _INDEXED_AS = {"": "", "K": "", "U": "", "T": "T#"}
 
-MOST_FOUND = 64
-"""maxMsgsNumBatch of RocketMQ."""
+MOST_FOUND = 256
+"""maxMsgsNumBatch, 64 in RocketMQ, where clients ask for no more; who passes over others' messages asks for more."""
 
 MOST_ENTRIES = 10_000
 MOST_BYTES = MAX_FRAME_BYTES - 65_536

@@ -99,3 +99,5 @@ class DeadLetterPage:
     following: tuple[int, int] | None
     #: who consumes for the group now; None: not known
     members: int | None
+    #: so many were looked through where the look ended before the page was full; 0: it did not
+    looked: int = 0

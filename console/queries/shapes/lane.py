@@ -53,5 +53,5 @@ class LanePage:
     previous_offset: int | None
     next_offset: int | None
     last_offset: int | None
-    #: messages of this page that the reader may not see
-    left_out: int = 0
+    #: so many were looked through where the look ended before the page was full; 0: it did not
+    looked: int = 0

@@ -77,8 +77,8 @@ class TimerList:
     newest_read: int | None = None
     #: how many records there are to read there
     records: int | None = None
-    #: timers of this page that the reader may not see
-    left_out: int = 0
+    #: so many were looked through where the look ended before the page was full; 0: it did not
+    looked: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,8 +215,8 @@ class TransactionList:
     #: on an Apache RocketMQ broker: half records read, and how many there are
     read: int | None = None
     total: int | None = None
-    #: transactions of this page that the reader may not see
-    left_out: int = 0
+    #: so many were looked through where the look ended before the page was full; 0: it did not
+    looked: int = 0
 
     @property
     def polled(self) -> bool:
