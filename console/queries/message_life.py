@@ -16,9 +16,19 @@ _STORED = (HopKind.STORED, HopKind.RELEASED)
 
 
 def steps_of(opened: Message, hops: Sequence[Hop], told: Sequence[Told]) -> tuple[LifeStep, ...]:
-    """Oldest first; of one moment the log comes first. Steps without a moment come last."""
+    """Oldest first; of one moment in the order of the log, each record before what was done with it.
+
+    Steps without a moment come last.
+    """
     steps = [*_from_records(opened, hops, told), *(_told_step(line, hops) for line in told)]
-    placed = sorted((step for step in steps if step.ms is not None), key=lambda step: step.ms or 0)
+    numbers = {hop.position: number for number, hop in enumerate(hops)}
+    after_all = len(hops)
+
+    def place(step: LifeStep) -> tuple[int, int, bool]:
+        number = -1 if step.kind is StepKind.BORN else numbers[step.hop.position] if step.hop else after_all
+        return step.ms or 0, number, step.is_told
+
+    placed = sorted((step for step in steps if step.ms is not None), key=place)
     ordered: list[LifeStep] = []
     for step in placed:
         before = ordered[-1].ms if ordered else None
