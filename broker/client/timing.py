@@ -9,6 +9,9 @@
 |                 |                  | replace it, or keep it and drop this one                      |
 | `reject_past`   | ESC_REJECT_PAST  | refuse a moment that is past instead of delivering at once    |
 
+A half becomes a timer when its transaction commits, and nobody can be told then that its key is taken: there
+`on_conflict` must be replace.
+
 Apache RocketMQ knows the first two and keeps the others unread.
 """
 

@@ -15,7 +15,7 @@ import msgspec
 
 from . import names
 from .errors import ClientError, InvalidArgument
-from .outgoing import Outgoing
+from .outgoing import Outgoing, value_in
 from .types import Message
 
 #: Refusal of a decision that contradicts the one already taken, or comes too late (ResponseCode.ILLEGAL_OPERATION).
@@ -35,7 +35,10 @@ class Decision(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Half:
-    """A half that the broker has. `queue_offset` and `position` are those in RMQ_SYS_TRANS_HALF_TOPIC."""
+    """A half that the broker has. `queue_offset` and `position` are those in RMQ_SYS_TRANS_HALF_TOPIC.
+
+    `lane`: the same for halves that are to be shown in the order in which they were sent; "" for any order.
+    """
 
     transaction_id: str
     topic: str
@@ -44,6 +47,7 @@ class Half:
     address: str
     queue_offset: int
     position: int
+    lane: str = ""
 
     def ending(self, decision: Decision) -> dict[str, str]:
         """The fields of request 37 that decides it (EndTransactionRequestHeader)."""
@@ -110,6 +114,7 @@ class HalfNotSafe(ClientError):
 
 def as_half(message: Outgoing, group: str, marks: Mapping[str, str] | None = None) -> Outgoing:
     """The message as a half of `group`; `marks` are properties of ours (``ESC_``). Raises InvalidArgument."""
+    _check_conflict(message)
     properties = {"TRAN_MSG": "true", "PGROUP": group, **(marks or {})}
     stored = message.properties + "".join(f"{name}\x01{text}\x02" for name, text in properties.items())
     if len(stored.encode()) > names.MAX_PROPERTIES_BYTES:
@@ -118,6 +123,20 @@ def as_half(message: Outgoing, group: str, marks: Mapping[str, str] | None = Non
             field="properties",
         )
     return msgspec.structs.replace(message, properties=stored, group=group)
+
+
+def _check_conflict(message: Outgoing) -> None:
+    """A half becomes a timer when it is committed: nobody can be told then that its schedule key is taken."""
+    if value_in(message.properties, "ESC_SCHEDULE_KEY") is None:
+        return
+    conflict = value_in(message.properties, "ESC_ON_CONFLICT") or "error"
+    if conflict != "replace":
+        raise InvalidArgument(
+            f"on_conflict={conflict!r} cannot be kept to in a transaction: whether the schedule key is taken shows "
+            "only after the commit, when nothing can be undone. Give on_conflict='replace', or use send_later() or a "
+            "send after the commit, which the broker can still refuse.",
+            field="on_conflict",
+        )
 
 
 def _ending(

@@ -77,6 +77,7 @@ class TransactionProducer(Producer):
         properties: Mapping[str, str] | None = None,
         delay_level: int = 0,
         queue_id: int | None = None,
+        sharding_key: str | None = None,
         timeout_ms: int = 3000,
         **timing: Unpack[Timing],
     ) -> TransactionResult:
@@ -84,8 +85,11 @@ class TransactionProducer(Producer):
 
         What `execute` raises is raised here: then nothing is decided, and the broker asks `check`.
         """
-        message = prepare(body, tag=tag, keys=keys, properties=properties, delay_level=delay_level, **timing)
-        return _run(self._core.send_in_transaction(topic, message, argument, queue_id=queue_id, timeout_ms=timeout_ms))
+        message = prepare(
+            body, tag=tag, keys=keys, properties=properties, delay_level=delay_level, queue_id=queue_id,
+            sharding_key=sharding_key, **timing,
+        )  # fmt: skip
+        return _run(self._core.send_in_transaction(topic, message, argument, timeout_ms=timeout_ms))
 
     def send_half(
         self, topic: str, message: Outgoing, *, marks: Mapping[str, str] | None = None, queue_id: int | None = None,

@@ -16,7 +16,7 @@ from ..remoting.codes import Answer, Request
 from .credentials import Access
 from .deadlines import Deadline
 from .destinations import Destination
-from .errors import BadAnswer, BrokerUnreachable, ClientClosed, ClientError, InvalidArgument, NotSupported
+from .errors import BadAnswer, BrokerUnreachable, ClientClosed, ClientError, InvalidArgument, NotSupported, Timeout
 from .line import Line, Outcome
 from .outgoing import Outgoing
 from .producing import RETRY_PAUSE_S, AsyncProducer
@@ -123,7 +123,8 @@ class AsyncTransactionProducer(AsyncProducer):
         if isinstance(result, ClientError):
             self._forget(topic)
             raise result
-        sent = self._half(destination, result)
+        is_ordered = not (queue_id is None and half.queue_id is None and half.sharding_key is None)
+        sent = self._half(destination, result, f"{topic} {destination.queue.queue_id}" if is_ordered else "")
         if result.status != "SEND_OK":  # as the official client: what is less safe than asked for is not executed
             with suppress(ClientError):
                 await self.end(sent, Decision.ROLLBACK, timeout_ms=deadline.left_ms)
@@ -160,13 +161,20 @@ class AsyncTransactionProducer(AsyncProducer):
                 ) from None
             self._delaying.add(address)
 
-    def _half(self, destination: Destination, sent: SendResult) -> Half:
+    def _half(self, destination: Destination, sent: SendResult, lane: str) -> Half:
         try:
             position = parse_offset_message_id(sent.offset_message_id)[2]
         except ValueError:
             raise BadAnswer(f"The half's id {sent.offset_message_id[:60]!r} cannot be read.") from None
         return Half(
-            sent.message_id, sent.topic, self.group, sent.broker, destination.address, sent.queue_offset, position
+            sent.message_id,
+            sent.topic,
+            self.group,
+            sent.broker,
+            destination.address,
+            sent.queue_offset,
+            position,
+            lane,
         )
 
     async def end(self, half: Half, decision: Decision, *, timeout_ms: int = 3000) -> None:
@@ -183,13 +191,42 @@ class AsyncTransactionProducer(AsyncProducer):
     async def end_all(
         self, halves: Sequence[Half], decision: Decision, *, timeout_ms: int = 3000
     ) -> list[ClientError | None]:
-        """Decide many at once; None for each that its broker has taken, else why not."""
-        ended = (self.end(half, decision, timeout_ms=timeout_ms) for half in halves)
-        outcomes = await asyncio.gather(*ended, return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException) and not isinstance(outcome, ClientError):
-                raise outcome
-        return [outcome if isinstance(outcome, ClientError) else None for outcome in outcomes]
+        """Decide many at once; None for each that its broker has taken, else why not.
+
+        Those of one lane one after the other: a broker may work at several decisions at a time.
+        """
+        deadline = Deadline(timeout_ms)
+        lanes: dict[tuple[str, str] | int, list[int]] = {}
+        for nth, half in enumerate(halves):
+            lanes.setdefault((half.address, half.lane) if half.lane else nth, []).append(nth)
+        ended = (self._end_lane([halves[nth] for nth in lane], decision, deadline) for lane in lanes.values())
+        outcomes: list[ClientError | None] = [None] * len(halves)
+        for lane, results in zip(lanes.values(), await asyncio.gather(*ended), strict=True):
+            for nth, result in zip(lane, results, strict=True):
+                outcomes[nth] = result
+        return outcomes
+
+    async def _end_lane(
+        self, halves: Sequence[Half], decision: Decision, deadline: Deadline
+    ) -> list[ClientError | None]:
+        """Decide one after the other; those behind one that may not have been decided are left to checks as it is."""
+        outcomes: list[ClientError | None] = []
+        lost: ClientError | None = None
+        for half in halves:
+            if lost is None and outcomes and deadline.left_s <= 0:
+                lost = Timeout(half.address, deadline.timeout_ms)
+            if lost is None:
+                try:
+                    await self.end(half, decision, timeout_ms=deadline.left_ms)
+                    outcomes.append(None)
+                    continue
+                except (BrokerUnreachable, Timeout) as error:
+                    lost = error
+                except ClientError as error:
+                    outcomes.append(error)
+                    continue
+            outcomes.append(lost)
+        return outcomes
 
     async def send_in_transaction(
         self, topic: str, message: Outgoing, argument: Any = None, *, queue_id: int | None = None,

@@ -59,7 +59,8 @@ class Block:
         """Send a message that is shown when the transaction commits, and never if it does not.
 
         Raises ClientError where the broker does not take it, and OutboxError for a send in the wrong place: let
-        either end the block, so that nothing is committed. A delay counts from the commit.
+        either end the block, so that nothing is committed. A delay counts from the commit; a `schedule_key` needs
+        `on_conflict="replace"`, for after the commit nobody can be told that it is taken.
         """
         message = prepare(body, **options)
         connection = self._connection()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -248,3 +249,36 @@ def test_plain_sends_of_a_thread_can_be_refused(broker: HalfBroker) -> None:
             thread.join()
         producer.send("orders", "after")
     assert [body for _, body in broker.plain] == [b"other", b"after"]
+
+
+def test_halves_with_an_order_are_decided_one_after_the_other(broker: HalfBroker) -> None:
+    """A broker may work at several decisions at a time, so the next is told when the one before was taken."""
+    with producer_of(broker, Listener()) as producer:
+        ordered = [producer.send_half("orders", prepare(str(number), sharding_key="a")) for number in range(3)]
+        others = [producer.send_half("orders", prepare("any")) for _ in range(2)]
+        broker.is_silent_to_ends = True
+        outcomes = producer.end_all([*ordered, *others], Decision.COMMIT, timeout_ms=200)
+        assert [type(outcome) for outcome in outcomes] == [Timeout] * 5
+        assert [len(broker.half(half.transaction_id).decisions) for half in ordered] == [1, 0, 0]
+        assert [len(broker.half(half.transaction_id).decisions) for half in others] == [1, 1]
+        broker.is_silent_to_ends, broker.end_code = False, 604
+        assert [type(outcome) for outcome in producer.end_all(ordered, Decision.COMMIT)] == [BrokerRefused] * 3
+        broker.end_code = 0
+        assert producer.end_all(ordered, Decision.COMMIT) == [None] * 3
+
+
+@pytest.mark.parametrize("conflict", [{}, {"on_conflict": "error"}, {"on_conflict": "keep"}])
+def test_a_half_whose_key_may_be_taken_at_its_commit_must_replace(broker: HalfBroker, conflict: Any) -> None:
+    listener = Listener()
+    with producer_of(broker, listener) as producer:
+        with pytest.raises(InvalidArgument, match="on_conflict='replace'"):
+            producer.send_in_transaction("orders", "4711", delay_ms=1000, schedule_key="k", **conflict)
+    assert (listener.executed, broker.halves) == ([], {})
+
+
+def test_a_transaction_s_message_has_a_sharding_key(broker: HalfBroker) -> None:
+    broker.queues = 4
+    with producer_of(broker, Listener()) as producer:
+        half = producer.send_in_transaction("orders", "4711", sharding_key="a").half
+        assert broker.half(half.transaction_id).properties["__SHARDINGKEY"] == "a"
+        assert half.lane
