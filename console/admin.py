@@ -31,6 +31,10 @@ __all__ = [
 ]  # fmt: skip
 
 
+#: what stands for the prefixes is as in the help of the command
+_CREATE = "manage.py token create NAME --read PREFIX --publish PREFIX --consume PREFIX --days 90"
+
+
 @admin.register(ApiToken)
 class ApiTokenAdmin(admin.ModelAdmin):
     """Tokens are looked at and revoked here; `manage.py token create` makes them, because they are shown once."""
@@ -50,6 +54,15 @@ class ApiTokenAdmin(admin.ModelAdmin):
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Nobody makes a token here."""
         return False
+
+    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
+        """To the list, which says how one is made."""
+        return redirect("admin:console_apitoken_changelist")
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """With a word on how one is made: whoever looks for a button finds none."""
+        how = _("A token is shown once, where it is made: %(command)s") % {"command": _CREATE}
+        return super().changelist_view(request, {"subtitle": how, **(extra_context or {})})
 
     @admin.action(description=_("Revoke the chosen tokens"), permissions=["change"])
     def revoke_tokens(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:

@@ -79,7 +79,7 @@ def draft(
         context = {"here": family, "error": words(error), "list_page": reverse(LISTS[family])}
         return render(request, "operations/refused.html", context, status=403)
     except NotAllowed as error:
-        raise PermissionDenied(str(error)) from None
+        raise PermissionDenied(error.permission) from None
     except _REFUSALS as error:
         faults = {getattr(error, "field", None) or "": words(error)}
         form = again(request.POST, faults) if again else None

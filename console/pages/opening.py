@@ -72,7 +72,7 @@ def act(request: HttpRequest) -> HttpResponse:
     try:
         Actor.of(request.user).require(command.permission, command.kind)
     except NotAllowed as error:
-        raise PermissionDenied(str(error)) from None
+        raise PermissionDenied(error.permission) from None
     answer = draft(request, command.family, command.kind, command.parameters)
     given = {"reason": command.reason, "typed": command.count}
     if answer.status_code == 303 and any(given.values()):

@@ -146,7 +146,7 @@ def _step(request: HttpRequest, text: str, step: Callable[[uuid.UUID, Actor], Op
     try:
         step(found, actor)
     except NotAllowed as error:
-        raise PermissionDenied(str(error)) from None
+        raise PermissionDenied(error.permission) from None
     except PreviewStale as error:
         desk.look_again(Operation.objects.get(pk=found), actor)
         return _page(request, text, error, status=409)
