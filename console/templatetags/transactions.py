@@ -26,6 +26,7 @@ from console.queries.shapes.transactions import (
     TransactionState,
 )
 from console.templatetags.spans import delay_name, span
+from console.templatetags.visible import visible
 
 register = template.Library()
 
@@ -152,7 +153,7 @@ def _half_mark(row: TransactionRow, now_ms: int, grace_ms: int, most: int | None
     kind, note = _standing(row, now_ms, grace_ms, most)
     return HalfMark(
         offset=f"{row.offset:,}",
-        name=escape(_short(row.name, 24)),
+        name=escape(_short(visible(row.name), 24)),
         topic=escape(_short(row.topic, 20)),
         group=escape(_short(row.group, 15)),
         # of what is not seen nothing is known: no age is not an age of nothing

@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 from django.urls import get_script_prefix, reverse
 from django.utils.http import RFC3986_SUBDELIMS
-from django.utils.text import Truncator
 
 from console.pages.names import Name
+from console.templatetags.visible import truncatechars
 
 #: what stands for a name, and for a number, while the rest of an address is looked up
 _NAME, _NUMBER = "7777777777", 7_777_777_777
@@ -26,8 +26,8 @@ def text(value: str) -> str:
 
 def short(value: str, most: int) -> str:
     """The same of at most so many characters, as the filter `truncatechars` cuts."""
-    if not value.isascii() or len(value) > most:
-        value = Truncator(value).chars(most)
+    if not value.isprintable() or not value.isascii() or len(value) > most:
+        value = truncatechars(value, most)
     return escape(value)
 
 
