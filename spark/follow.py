@@ -8,16 +8,18 @@ a crash that is in the points already is left out. Figures of the mirror (consum
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 import threading
 import time
-import traceback
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
+
+from broker import loglines
 
 from .errors import DashboardError
 from .jobs import JOBS
@@ -98,9 +100,13 @@ class Follower:
             view.records.unpersist()
 
 
+logger = logging.getLogger(__name__)
+
+
 def main() -> int:
     """Do what standard input says."""
     os.umask(0o077)
+    loglines.begin(level=logging.WARNING)
     said = json.load(sys.stdin)
     checkpoint = said.pop("checkpoint")
     order = settled(Order(**said), FOLLOWER_NICENESS)
@@ -114,7 +120,7 @@ def main() -> int:
         _give_up(order, str(error))
         return 1
     except Exception as error:
-        traceback.print_exc()
+        logger.exception("the dashboards were not computed")
         _give_up(order, f"{type(error).__name__}: {error}")
         return 1
     return 0

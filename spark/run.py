@@ -12,16 +12,18 @@ somebody wants that. Exit code 0: done or cancelled; 1: failed, and the rows say
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 import threading
 import time
-import traceback
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+
+from broker import loglines
 
 from .cores import available, chosen
 from .errors import DashboardError
@@ -206,16 +208,20 @@ def _coverage(records: DataFrame, order: Order, start: int) -> Coverage:
     )
 
 
+logger = logging.getLogger(__name__)
+
+
 def main() -> int:
     """Do what standard input says."""
     os.umask(0o077)
+    loglines.begin(level=logging.WARNING)
     order = settled(Order(**json.load(sys.stdin)))
     try:
         counts: dict[str, Any] = run(order)
     except DashboardError:
         return 1  # the rows say why, and what to do
     except Exception:
-        traceback.print_exc()
+        logger.exception("the dashboards were not computed")
         return 1
     json.dump(counts, sys.stdout)
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,7 +64,7 @@ def postgres() -> Iterator[str]:
     """The DATABASE_URL of a real PostgreSQL that lives as long as the test run."""
     with tempfile.TemporaryDirectory(prefix="escapement-pg-") as directory:
         cluster = Cluster(Path(directory) / "data", "known-to-tests")
-        cluster.start()
+        cluster.start(output=subprocess.DEVNULL)
         cluster.await_ready()
         yield cluster.address
         cluster.stop()

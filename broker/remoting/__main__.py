@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import os
 import signal
 import sys
 
 import uvloop
 
+from .. import loglines
 from ..engine.config import EngineConfig
 from ..engine.errors import EngineError
 from .access.config import AccessConfig
@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     for name in (*SIZES, *TRANSACTIONS):
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=None, help=f"{name} of EngineConfig")
     options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    loglines.begin()
     raise_descriptor_limit()
     names = (*SIZES, *TRANSACTIONS, "delay_levels")
     chosen = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
         )  # fmt: skip
         return uvloop.run(_serve(config, options))
     except (EngineError, OSError) as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{loglines.escaped(str(error))}\n")
         return 1
 
 

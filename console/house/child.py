@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from broker.loglines import escaped
+
 LOG_LIMIT_BYTES = 10 << 20
 #: prctl(2): the signal that a process gets when its parent dies, so that a killed supervisor leaves no orphans.
 PR_SET_PDEATHSIG = 1
@@ -99,11 +101,12 @@ class Child:
         return lines
 
     def log(self, lines: list[bytes]) -> None:
-        """Append to its log; past the limit the log becomes `<name>.log.1` and a new one begins."""
+        """Append to its log, without what a terminal would obey; past the limit the log becomes `<name>.log.1` and a
+        new one begins."""
         if self.log_path.exists() and self.log_path.stat().st_size > LOG_LIMIT_BYTES:
             self.log_path.rename(self.log_path.with_suffix(".log.1"))
         with self.log_path.open("ab") as file:
-            file.writelines(line + b"\n" for line in lines)
+            file.writelines(shown(line).encode() + b"\n" for line in lines)
 
     def last_lines(self, count: int) -> list[str]:
         """The end of its log, for a message about its death."""
@@ -134,6 +137,11 @@ class Child:
             self.process.stdout.close()
             self.process = None
         return code
+
+
+def shown(line: bytes) -> str:
+    """A line of a child's output as it may be shown: tabs as spaces, everything else that cannot be printed escaped."""
+    return escaped(line.decode(errors="backslashreplace").expandtabs(4))
 
 
 def _die_with_parent() -> None:

@@ -51,8 +51,8 @@ class Cluster:
         """Whether the server has not ended by itself."""
         return self._process is not None and self._process.poll() is None
 
-    def start(self) -> None:
-        """Begin to run the server. Raises ClusterFailed."""
+    def start(self, output: int | None = None) -> None:
+        """Begin to run the server, which writes to our own standard error or to `output`. Raises ClusterFailed."""
         data = self._home.data
         self._lock = os.open(self._home.beside(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -71,8 +71,9 @@ class Cluster:
             self._require_password()
         command = [self._program("postgres"), "-D", str(data), "-h", "", "-k", str(self._sockets)]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, preexec_fn=_end_with_parent, **self._as_its_user(data)
-        )
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=_end_with_parent,
+            **self._as_its_user(data),
+        )  # fmt: skip
 
     def await_ready(self) -> None:
         """Return when it takes connections. Raises ClusterFailed when it has ended instead."""

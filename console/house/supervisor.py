@@ -16,15 +16,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
-from console.house.child import Child, ChildSpec
+from console.house.child import Child, ChildSpec, shown
 
 BACK_OFF_FIRST_S = 0.5
 BACK_OFF_LONGEST_S = 30.0
 GOOD_RUN_S = 60.0
 LOOP_LONGEST_S = 1.0
 PROBE_INTERVAL_S = 0.1
-#: What the terminal shows of a child's output; its log has everything.
-WORTH_SHOWING = re.compile(rb"\b(WARNING|ERROR|CRITICAL)\b")
+#: What the terminal shows of a child's output; its log has everything. What is indented belongs to a line before it.
+WORTH_SHOWING = re.compile(rb"(?!\s).*\b(WARNING|ERROR|CRITICAL)\b")
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -128,8 +128,8 @@ class Supervisor:
             self._selector.unregister(child.output)
         child.log(lines)
         for line in lines:
-            if self._verbose or (not child.spec.quiet and WORTH_SHOWING.search(line)):
-                self._say(child.spec.name, line.decode(errors="replace"))
+            if self._verbose or (not child.spec.quiet and WORTH_SHOWING.match(line)):
+                self._say(child.spec.name, shown(line))
 
     def _reap(self, child: Child) -> int | None:
         """The exit code of a child that has ended, after the last of its output was written."""

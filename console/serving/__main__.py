@@ -11,6 +11,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
 from django.conf import settings
 
+from broker import loglines
 from console.serving.bounds import LOOPBACK, Bounds
 from console.serving.exposure import ServingRefused, refuse_open_serving, uncounted
 from console.serving.server import configuration, connections_at_most
@@ -19,6 +20,7 @@ from console.serving.server import configuration, connections_at_most
 def main() -> int:
     """Serve until SIGTERM; returns the exit code."""
     os.umask(0o077)
+    loglines.begin()
     try:
         refuse_open_serving(settings)
     except ServingRefused as refusal:

@@ -32,6 +32,7 @@ def configuration(
         proxy_headers=bool(proxies),
         forwarded_allow_ips=list(proxies),
         access_log=False,
+        log_config=None,
         server_header=False,
         timeout_graceful_shutdown=GRACE_S,
         **named,

@@ -91,7 +91,7 @@ def project(tmp_path: Path, postgres: str) -> Iterator[Project]:
             env = {
                 "DJANGO_SETTINGS_MODULE": "settings", "PYTHONPATH": f"{tmp_path}:{REPOSITORY}", "PGDATABASE": DATABASE,
                 "PGUSER": given["user"], "PGHOST": given["host"], "PGPORT": given.get("port", ""),
-                "NAMESRV": broker.namesrv,
+                "PGPASSWORD": "known-to-tests", "NAMESRV": broker.namesrv,
             }  # fmt: skip
             yield Project(tmp_path, env, broker.namesrv, database)
         server.execute(f"DROP DATABASE {DATABASE} WITH (FORCE)")

@@ -36,7 +36,11 @@ def manage(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
 def parsers(parser: argparse.ArgumentParser, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], list[str]]]:
     """Each command or part of one, with all options that are its own and what their values may be."""
     line: list[str] = []
+    # one of each group of which only one may be given
+    others = {id(action) for group in parser._mutually_exclusive_groups for action in group._group_actions[1:]}
     for action in parser._actions:
+        if id(action) in others:
+            continue
         if isinstance(action, argparse._SubParsersAction):
             for name, part in action.choices.items():
                 yield from parsers(part, (*words, name))

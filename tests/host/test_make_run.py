@@ -107,8 +107,7 @@ def home() -> Iterator[Home]:
 
 
 def log_in(home: Home) -> httpx.Response:
-    login = next(line for line in home.lines if "log in" in line)
-    user, password = re.findall(r"log in\s+(\S+) / (\S+)", login)[0]
+    user, password = (home.var / "first-login").read_text().split()
     with httpx.Client(base_url=home.console, follow_redirects=True) as browser:
         form = browser.get("/")
         token = browser.cookies["csrftoken"]
@@ -118,6 +117,8 @@ def log_in(home: Home) -> httpx.Response:
 
 
 def test_the_first_login_opens_the_console(home: Home) -> None:
+    user, password = (home.var / "first-login").read_text().split()
+    assert any(re.search(rf"log in +{user} / {password} +\(said this once, kept in ", line) for line in home.lines)
     page = log_in(home)
     assert (page.status_code, page.url.path) == (200, "/")
     shown = re.findall(r'<th scope="row" class="m">([a-z-]+)</th>', page.text)
@@ -227,6 +228,9 @@ def test_ctrl_c_stops_in_order_and_a_second_run_has_all_data(home: Home) -> None
     assert not any(answers("127.0.0.1", port) for port in home.ports.values())
     home.run()
     assert log_in(home).status_code == 200
+    _user, password = (home.var / "first-login").read_text().split()
+    assert [line for line in home.lines if password in line] == []
+    assert [line for line in home.lines if "log in    as admin; the first password is in" in line]
     with Admin(home.namesrv) as admin:
         assert "orders" in {topic.name for topic in admin.topics()}
 

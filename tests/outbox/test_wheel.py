@@ -93,6 +93,7 @@ def project(tmp_path: Path, postgres: str) -> Iterator[tuple[Path, dict[str, str
         env = {
             "PATH": os.environ["PATH"], "DJANGO_SETTINGS_MODULE": "settings", "PYTHONPATH": str(tmp_path),
             "PGDATABASE": DATABASE, "PGUSER": parameters["user"], "PGHOST": parameters["host"],
+            "PGPASSWORD": "known-to-tests",
             "PGPORT": parameters.get("port", ""), "NAMESRV": broker.namesrv,
         }  # fmt: skip
         yield tmp_path, env, broker

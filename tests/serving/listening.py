@@ -88,7 +88,7 @@ class Line:
 async def serving(application: Any, bounds: Bounds | None = None, **named: Any) -> AsyncIterator[Serving]:
     """The server with this application, on a port of its own."""
     listening = socket.create_server(("127.0.0.1", 0))
-    config = configuration(application, bounds=bounds, lifespan="off", log_config=None, **named)
+    config = configuration(application, bounds=bounds, lifespan="off", **named)
     config.timeout_graceful_shutdown = 1
     server = uvicorn.Server(config)
     running = asyncio.create_task(server.serve([listening]))

@@ -9,6 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from ...engine.disk.files import OsFiles
 from ...engine.errors import StoreUnsupported
 from ...engine.fsck import Report, check_store
+from ...loglines import escaped
 
 #: Lines of each kind that are printed; a store that is worse than that is not read line by line.
 _LINES = 200
@@ -43,6 +44,6 @@ class Command(BaseCommand):
             self.stdout.write(f"{name}: {count:,}")
         for title, places in (("damaged", report.damages), ("not finished", report.unfinished)):
             for place in places[:_LINES]:
-                self.stdout.write(f"{title}: {place}")
+                self.stdout.write(escaped(f"{title}: {place}"))
             if len(places) > _LINES:
                 self.stdout.write(f"{title}: and {len(places) - _LINES:,} more")

@@ -9,6 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ...client import Admin
 from ...client.errors import ClientError
+from ...loglines import escaped
 from ...mirror import Mirror
 from ...mirroring.changes import UnreadableChangesError
 from ...mirroring.clockline import broker_now_ms
@@ -35,15 +36,14 @@ class Command(BaseCommand):
             try:
                 done = mirror.rebuild() if options["action"] == "rebuild" else mirror.run_once()
             except (MirrorBusyError, ClientError, UnreadableChangesError) as error:
-                raise CommandError(str(error)) from error
+                raise CommandError(escaped(str(error))) from error
             finally:
                 mirror.close()
-        self.stdout.write(f"sequence {done.sequence}: {', '.join(sorted(done.kinds)) or 'nothing new'}")
+        self.stdout.write(escaped(f"sequence {done.sequence}: {', '.join(sorted(done.kinds)) or 'nothing new'}"))
 
     def _status(self) -> None:
         for state in MirrorState.objects.all():
             behind_ms = None if state.as_of_ms is None else broker_now_ms() - state.as_of_ms
             lag = "never read" if behind_ms is None else f"{behind_ms / 1000:.1f} s behind"
-            self.stdout.write(
-                f"{state.broker_id}: sequence {state.sequence}, {lag}{f', {state.error}' * bool(state.error)}"
-            )
+            said = f"{state.broker_id}: sequence {state.sequence}, {lag}{f', {state.error}' * bool(state.error)}"
+            self.stdout.write(escaped(said))

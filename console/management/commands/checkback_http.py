@@ -11,6 +11,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from broker.loglines import escaped
 from console.checkback.allowed import AddressRefused
 from console.checkback.worker import Worker
 
@@ -37,5 +38,5 @@ class Command(BaseCommand):
             await working
 
     def _tell(self, groups: Sequence[str]) -> None:
-        self.stdout.write(f"asking for {', '.join(groups) or 'no group yet'}")
+        self.stdout.write(escaped(f"asking for {', '.join(groups) or 'no group yet'}"))
         self.stdout.flush()

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import OperationalError, connection
 
+from broker.loglines import escaped
 from console.dashboards import starting
 from console.dashboards.rows import DashboardRun
 
@@ -89,14 +90,14 @@ class Command(BaseCommand):
 
         self._guarded(compute)
         for run in DashboardRun.objects.filter(batch=batch).order_by("queued_at", "id"):
-            self.stdout.write(_line(run))
+            self.stdout.write(escaped(_line(run)))
 
     def _guarded(self, work: Callable[[], None]) -> None:
         """Do it; what cannot be done is said in one line."""
         try:
             work()
         except (ValueError, starting.DashboardsUnavailable) as error:
-            raise CommandError(str(error)) from None
+            raise CommandError(escaped(str(error))) from None
         except subprocess.CalledProcessError:
             failed = DashboardRun.objects.filter(state="failed").order_by("-finished_at").first()
             raise CommandError(failed.error if failed else "Spark ended without a word.") from None
@@ -104,7 +105,7 @@ class Command(BaseCommand):
     def _list(self, options: dict[str, Any]) -> None:
         starting.bury()
         for run in DashboardRun.objects.all()[: max(0, options["count"])]:
-            self.stdout.write(f"{run.batch} {run.queued_at:%Y-%m-%d %H:%M:%S} {_line(run)}")
+            self.stdout.write(escaped(f"{run.batch} {run.queued_at:%Y-%m-%d %H:%M:%S} {_line(run)}"))
 
     def _cancel(self, options: dict[str, Any]) -> None:
         if not starting.cancel(options["batch"]):

@@ -10,6 +10,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from broker.loglines import escaped
 from console.demo.download import FlightsUnavailable, ensure_days
 from console.demo.flights import FIRST_DAY
 from console.demo.replay import DEFAULT_SPEED, Options, Replay
@@ -48,7 +49,7 @@ class Command(BaseCommand):
         try:
             asyncio.run(self._replay(chosen))
         except FlightsUnavailable as error:
-            raise CommandError(str(error)) from None
+            raise CommandError(escaped(str(error))) from None
 
     async def _replay(self, options: Options) -> None:
         loop = asyncio.get_running_loop()
@@ -66,5 +67,5 @@ class Command(BaseCommand):
         await replay.run()
 
     def _tell(self, line: str) -> None:
-        self.stdout.write(f"flights: {line}")
+        self.stdout.write(escaped(f"flights: {line}"))
         self.stdout.flush()

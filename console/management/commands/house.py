@@ -9,6 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from broker.loglines import escaped
 from console.house.addresses import DATABASE_URL_FILE, REDIS_URL_FILE
 from console.house.login import first_login, first_login_path
 from console.house.private import keep_private, narrow
@@ -50,6 +51,7 @@ class Command(BaseCommand):
         problems = [*exposed(specs), *taken_ports(specs)]
         if problems:
             raise CommandError("\n".join(problems))
+        self._login_before = first_login()
         logs = settings.VAR / "log"
         logs.mkdir(exist_ok=True)
         narrow(settings.VAR)
@@ -67,7 +69,8 @@ class Command(BaseCommand):
         self.stdout.write(given or path.read_text().strip())
 
     def _say(self, name: str, text: str) -> None:
-        self.stdout.write(f"{name:>{NAME_WIDTH}} | {text}")
+        """One line, or one with the last lines of a process under it."""
+        self.stdout.write(f"{name:>{NAME_WIDTH}} | " + "\n".join(escaped(line) for line in text.split("\n")))
         self.stdout.flush()
 
     def _greet(self) -> None:
@@ -75,8 +78,13 @@ class Command(BaseCommand):
         self._say("house", "")
         self._say("house", f"console   http://{host}:{settings.WEB_PORT}/")
         login = first_login()
-        if login:
-            self._say("house", f"log in    {login[0]} / {login[1]}   (kept in {first_login_path()})")
+        if login is not None and login != self._login_before:
+            # said once: what a terminal has shown is kept by its history, and by the journal of who runs this for good
+            self._say("house", f"log in    {login[0]} / {login[1]}   (said this once, kept in {first_login_path()})")
+        elif login is not None:
+            self._say("house", f"log in    as {login[0]}; the first password is in {first_login_path()}")
+        else:
+            self._say("house", "log in    as before; `manage.py changepassword NAME` gives a user a new password")
         self._say("house", f"clients   name service {settings.ESCAPEMENT_NAMESRV}")
         self._say("house", "Ctrl-C stops everything; `make run` resumes.")
         self._say("house", "")

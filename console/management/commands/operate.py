@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from broker.client import ClientError
+from broker.loglines import escaped
 from broker.redisson import RedissonError
 from console.operations import desk
 from console.operations.actor import PERMISSIONS, Actor
@@ -41,8 +42,10 @@ class Command(BaseCommand):
         except json.JSONDecodeError as error:
             raise CommandError(f"PARAMETERS is no JSON: {error}") from None
         except (OperationError, ClientError, RedissonError) as error:
-            raise CommandError(str(error) or type(error).__name__) from None
+            raise CommandError(escaped(str(error) or type(error).__name__)) from None
         told = {"operation": str(row.pk), "state": row.state, "count": row.preview["count"], "results": row.results}
-        self.stdout.write(json.dumps({**told, "error": row.error}, ensure_ascii=False))
+        result = {**told, "error": row.error}
+        said = json.dumps(result, ensure_ascii=False)
+        self.stdout.write(escaped(said if said.isprintable() else json.dumps(result)))
         if row.error:
-            raise CommandError(row.error)
+            raise CommandError(escaped(row.error))

@@ -9,6 +9,7 @@ from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from broker.client import InvalidArgument
+from broker.loglines import escaped
 from console import credentials
 from console.models import ApiToken
 
@@ -61,7 +62,7 @@ class Command(BaseCommand):
                 options["unmask"],
             )  # fmt: skip
         except ValueError as error:
-            raise CommandError(str(error)) from None
+            raise CommandError(escaped(str(error))) from None
         if not scopes and not options["access_user"]:
             raise CommandError(
                 "A token that allows nothing is of no use; give --publish, --read, --consume, --configure or --admin"
@@ -80,7 +81,7 @@ class Command(BaseCommand):
                 options["name"], scopes, created_by=user, lasts=lasts, access_user=options["access_user"]
             )
         except InvalidArgument as error:
-            raise CommandError(str(error)) from None
+            raise CommandError(escaped(str(error))) from None
         self.stderr.write("This token is shown once; only its hash is kept.")
         self.stdout.write(token)
 
@@ -92,7 +93,7 @@ class Command(BaseCommand):
             if row.access_user:
                 allowed = f"{allowed or 'all'} that User:{row.access_user} may"
             expires = row.expires_at.date().isoformat() if row.expires_at else "never"
-            self.stdout.write(f"{row.prefix}  {state:8} expires {expires:10}  {row.name}: {allowed}")
+            self.stdout.write(escaped(f"{row.prefix}  {state:8} expires {expires:10}  {row.name}: {allowed}"))
 
     def _revoke(self, options: dict[str, Any]) -> None:
         prefix = options["prefix"].removeprefix("esc_").split("_")[0]
@@ -100,4 +101,4 @@ class Command(BaseCommand):
         if row is None:
             raise CommandError(f"There is no token with prefix {prefix!r}; `token list` shows all.")
         credentials.revoke(row)
-        self.stdout.write(f"revoked {row}")
+        self.stdout.write(escaped(f"revoked {row}"))

@@ -11,6 +11,7 @@ from django.utils.module_loading import autodiscover_modules
 
 from ....client import ClientError
 from ....client.stopsignals import StopSignals
+from ....loglines import escaped
 from ...registry import Handling, HandlingError, registered
 from ...running import consumers
 
@@ -33,9 +34,9 @@ class Command(BaseCommand):
             autodiscover_modules("handlers")
             chosen = _chosen(options["group"])
         except (HandlingError, ClientError) as error:
-            raise CommandError(str(error)) from error
+            raise CommandError(escaped(str(error))) from error
         for handling in chosen:
-            self.stdout.write(f"{handling.group}: {handling.topic} [{handling.expression}] {handling.place}")
+            self.stdout.write(escaped(f"{handling.group}: {handling.topic} [{handling.expression}] {handling.place}"))
         self.stdout.flush()
         if options["list"]:
             return

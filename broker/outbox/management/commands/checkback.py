@@ -9,6 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import Error, close_old_connections, connections
 
 from ....client.stopsignals import StopSignals
+from ....loglines import escaped
 from ...configuration import producer_groups
 from ...errors import NotConfigured
 from ...producers import close_all, producer_of
@@ -32,12 +33,12 @@ class Command(BaseCommand):
         try:
             groups = producer_groups()
         except NotConfigured as error:
-            raise CommandError(str(error)) from error
+            raise CommandError(escaped(str(error))) from error
         databases = options["database"] or list(connections)
         with StopSignals() as stop:
             for group in groups:
                 producer_of(group).start()
-            self.stdout.write(f"answering checks of {', '.join(groups)}")
+            self.stdout.write(escaped(f"answering checks of {', '.join(groups)}"))
             self.stdout.flush()
             while not stop.is_set:
                 for using in databases:

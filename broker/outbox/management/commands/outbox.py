@@ -9,6 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DEFAULT_DB_ALIAS, Error, close_old_connections
 
 from ....client.stopsignals import StopSignals
+from ....loglines import escaped
 from ...configuration import producer_group
 from ...errors import NotConfigured
 from ...producers import close_all, producer_of
@@ -52,7 +53,7 @@ class Command(BaseCommand):
         try:
             producer = producer_of(producer_group(options["group"]))
         except NotConfigured as error:
-            raise CommandError(str(error)) from error
+            raise CommandError(escaped(str(error))) from error
         with StopSignals() as stop:
             self.stdout.write(f"sending the outbox of {using}")
             self.stdout.flush()
@@ -71,7 +72,7 @@ class Command(BaseCommand):
             )
             if each.next_attempt_at is not None:
                 line += f", next attempt {each.next_attempt_at:%H:%M:%S}"
-            self.stdout.write(line + (f": {each.reason}" if each.reason else ""))
+            self.stdout.write(escaped(line + (f": {each.reason}" if each.reason else "")))
         if any(each.stuck for each in found):
             self.stdout.write("what is stuck is tried again after: manage.py outbox --send-again [--topic ...]")
 
