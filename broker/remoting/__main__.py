@@ -15,12 +15,19 @@ from ..engine.config import EngineConfig
 from ..engine.errors import EngineError
 from .access.config import AccessConfig
 from .access.users import User
+from .exposure import Listening, ListeningRefused, Remedies, refuse_exposed
 from .places import raise_descriptor_limit
 from .service import BrokerService
 from .tls import TlsConfig
 
 #: what a store keeps as it was made
 SIZES = ("segment_size_bytes", "queue_file_entries", "index_slots", "index_entries")
+REMEDIES = Remedies(
+    access="Give --access-key and set ESCAPEMENT_SECRET_KEY",
+    host="--host",
+    advertise="give --advertise",
+    tls="Give --tls-cert and --tls-key",
+)
 TRANSACTIONS = ("transaction_timeout_ms", "transaction_interval_ms", "transaction_checks")
 
 
@@ -29,7 +36,10 @@ def main(arguments: list[str] | None = None) -> int:
     os.umask(0o077)
     parser = argparse.ArgumentParser(prog="python -m broker.remoting", description=__doc__)
     parser.add_argument("--root", required=True, help="store directory")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on and to tell clients")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on; beyond loopback only with access control and TLS"
+    )
+    parser.add_argument("--advertise", help="address to tell clients, if it is another")
     parser.add_argument("--port", type=int, default=10911, help="port of the broker (0: a free one)")
     parser.add_argument("--namesrv-port", type=int, default=9876, help="port of the name service (0: a free one)")
     parser.add_argument("--flush", choices=("sync", "async"), default="sync")
@@ -50,14 +60,29 @@ def main(arguments: list[str] | None = None) -> int:
     names = (*SIZES, *TRANSACTIONS, "delay_levels")
     chosen = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     try:
+        _refuse_exposed(options)
         config = EngineConfig(
-            root=options.root, host=options.host, port=options.port, flush=options.flush,
+            root=options.root, host=options.advertise or options.host, port=options.port, flush=options.flush,
             auto_create_topics=not options.no_auto_create, **chosen,
         )  # fmt: skip
         return uvloop.run(_serve(config, options))
-    except (EngineError, OSError) as error:
+    except (EngineError, OSError, ListeningRefused) as error:
         sys.stderr.write(f"{loglines.escaped(str(error))}\n")
         return 1
+
+
+def _refuse_exposed(options: argparse.Namespace) -> None:
+    """Raise ListeningRefused for what the hosted broker (broker/exposure.py) refuses, too."""
+    if options.access_key and not os.environ.get("ESCAPEMENT_SECRET_KEY"):
+        raise ListeningRefused(f"{options.access_key} has no secret: set ESCAPEMENT_SECRET_KEY.")
+    listening = Listening(
+        options.host,
+        options.advertise or options.host,
+        has_access=bool(options.access_key),
+        has_tls=bool(options.tls_cert),
+        is_plaintext_allowed=os.environ.get("ESCAPEMENT_PLAINTEXT") == "1",
+    )
+    refuse_exposed(listening, REMEDIES)
 
 
 async def _serve(config: EngineConfig, options: argparse.Namespace) -> int:
@@ -71,7 +96,7 @@ async def _serve(config: EngineConfig, options: argparse.Namespace) -> int:
     name = options.access_key
     inner = User(name, os.environ["ESCAPEMENT_SECRET_KEY"], is_super=True) if name else None
     service = BrokerService(
-        config, listen_host=config.host, broker_port=config.port, namesrv_port=options.namesrv_port, on_failed=failed,
+        config, listen_host=options.host, broker_port=config.port, namesrv_port=options.namesrv_port, on_failed=failed,
         access=AccessConfig(inner, options.open_routes) if inner else None,
         tls=TlsConfig(options.tls_cert, options.tls_key) if options.tls_cert else None,
         vip_channel=not options.no_vip,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 import sys
@@ -160,6 +161,50 @@ async def test_a_store_that_cannot_be_opened_is_said_so_by_the_program(service: 
     _, errors = await asyncio.wait_for(program.communicate(), 20)
     assert program.returncode == 1
     assert b"Another broker" in errors
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "refusal"),
+    [
+        (["--host", "0.0.0.0"], {}, b"without access control"),
+        (["--host", "::"], {}, b"--access-key"),
+        (["--host", ""], {}, b"without access control"),
+        (["--host", "broker.example"], {}, b"--host to a loopback address"),
+        (["--host", "0.0.0.0", "--access-key", "root"], {}, b"--advertise"),
+        (["--host", "0.0.0.0", "--access-key", "root", "--advertise", "127.0.0.1"], {}, b"ESCAPEMENT_PLAINTEXT=1"),
+        (["--access-key", "root"], {"ESCAPEMENT_SECRET_KEY": ""}, b"set ESCAPEMENT_SECRET_KEY"),
+    ],
+    ids=["all", "all of IPv6", "empty", "a name", "none to tell", "plain", "without a secret"],
+)
+async def test_the_bare_broker_refuses_to_be_reached_as_the_hosted_one_does(
+    tmp_path: Path, options: list[str], environment: dict[str, str], refusal: bytes
+) -> None:
+    program = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "broker.remoting", "--root", str(tmp_path / "store"), "--port", "0",
+        "--namesrv-port", "0", *options, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        env=os.environ | {"ESCAPEMENT_SECRET_KEY": "root-secret", "ESCAPEMENT_PLAINTEXT": ""} | environment,
+    )  # fmt: skip
+    said, errors = await asyncio.wait_for(program.communicate(), 20)
+    assert (program.returncode, said) == (1, b"")
+    assert refusal in errors
+    assert b"Traceback" not in errors
+    assert not (tmp_path / "store").exists()
+
+
+async def test_the_bare_broker_listens_for_others_where_that_is_answered_for(tmp_path: Path) -> None:
+    allowed = {"ESCAPEMENT_SECRET_KEY": "root-secret", "ESCAPEMENT_PLAINTEXT": "1"}
+    program = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "broker.remoting", "--root", str(tmp_path / "store"), "--port", "0",
+        "--namesrv-port", "0", "--host", "0.0.0.0", "--advertise", "127.0.0.1", "--access-key", "root",
+        env=os.environ | allowed,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert program.stdout is not None
+    line = (await asyncio.wait_for(program.stdout.readline(), 20)).decode().split()
+    assert line[1].startswith("127.0.0.1:")
+    program.send_signal(signal.SIGTERM)
+    _, errors = await asyncio.wait_for(program.communicate(), 10)
+    assert b"WARNING broker.remoting.exposure: The broker would listen on 0.0.0.0 without TLS" in errors
 
 
 async def test_who_does_not_wait_for_the_disk_is_answered_before_it(config: EngineConfig) -> None:
