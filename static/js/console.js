@@ -6,6 +6,7 @@ import { startEntering } from "./entering.js";
 import { startKeys } from "./keys.js";
 import { startLive } from "./live.js";
 import { startPalette } from "./palette.js";
+import { startRail } from "./rail.js";
 import { startSelection } from "./selection.js";
 import { startTheme } from "./theme.js";
 
@@ -17,4 +18,5 @@ startClocks();
 startLive();
 startCursor();
 startPalette();
+startRail();
 startSelection();

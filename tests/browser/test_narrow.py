@@ -114,3 +114,23 @@ def test_the_help_of_the_keys_is_read(visit: Visit, shots: Path | None, width: i
     for text in shown.locator("dd").all():
         within(text, width)
     assert page.evaluate("document.querySelector('#help').scrollWidth <= document.querySelector('#help').clientWidth")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_page_that_is_open_is_within_the_strip_of_pages(visit: Visit, width: int) -> None:
+    page = visit("/audit/", width)
+    current = page.locator(".rail [aria-current]")
+    expect(current).to_be_in_viewport(ratio=1)
+    assert page.evaluate("[scrollX, scrollY]") == [0, 0]
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("address", ["/find/?q=o", "/timers/list/", "/messages/", "/compare/", "/login/"])
+def test_no_button_is_a_bar_with_its_label_at_one_end(visit: Visit, address: str) -> None:
+    page = visit(address, 390) if address != "/login/" else visit("/", 390)
+    if address == "/login/":
+        page.context.clear_cookies(name="sessionid")
+        page.reload()
+    for button in page.locator("main button.btn:visible").all():
+        wide = button.evaluate("e => e.getBoundingClientRect().width > 300")
+        assert not wide or button.evaluate("e => getComputedStyle(e).justifyContent") == "center"
