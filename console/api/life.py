@@ -44,8 +44,9 @@ async def life_of(message: Message, topic: str, address: str, room: Room) -> Lif
     unique_key = message.unique_key
     records = [message]
     if unique_key is not None:
+        parked = await room.admin.records_by_unique_id(TIMER_TOPIC, unique_key)
         found = [
-            *await room.admin.records_by_unique_id(TIMER_TOPIC, unique_key),
+            *[each for each in parked if each.properties.get("REAL_TOPIC") == topic],
             *await _delivered(topic, unique_key, room),
         ]
         records += [each for each in found if each.position != message.position and not is_delete(each)]

@@ -17,7 +17,7 @@ from console.credentials import READ, Grant
 from .answer import json_answer
 from .beginning import in_thread
 from .errors import InvalidIdentifier, InvalidParameter, MessageNotFound
-from .grants import eyes_of, require
+from .grants import require
 from .identifiers import MessageIdentifier, parse
 from .life import TIMER_TOPIC, Life, State, is_delete, is_timer, life_of
 from .room import Room
@@ -32,7 +32,7 @@ from .schemas import (
     TopicRow,
     TracedStep,
 )
-from .tracing import traced_steps
+from .tracing import groups_seen, traced_steps
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -63,7 +63,7 @@ async def message(request: Request, grant: Grant, room: Room) -> Response:
     if not grant.allows(READ, topic):
         raise MessageNotFound
     hiding = await room.grants.hiding(grant)
-    return json_answer(hiding.message(await _shown(found, topic, broker or await _broker_of(found, room), room)))
+    return json_answer(hiding.message(await _shown(found, topic, broker or await _broker_of(found, room), grant, room)))
 
 
 async def by_identifier(
@@ -124,11 +124,11 @@ def real_topic(found: Message) -> str:
     return found.properties.get("REAL_TOPIC", found.topic) if found.topic in _PARKING else found.topic
 
 
-async def _shown(found: Message, topic: str, broker: str, room: Room) -> FoundMessage:
+async def _shown(found: Message, topic: str, broker: str, grant: Grant, room: Room) -> FoundMessage:
     unique = found.unique_key
     if is_timer(found):
         life = await life_of(found, topic, await room.admin.address_of(broker), room)
-        return _described(found, topic, broker, life, await traced_steps(unique, room))
+        return _described(found, topic, broker, life, await traced_steps(unique, grant, room))
     records = [found]
     if unique is not None and (found.topic == SCHEDULE_TOPIC or "DELAY" in found.properties):
         other = topic if found.topic == SCHEDULE_TOPIC else SCHEDULE_TOPIC
@@ -140,7 +140,7 @@ async def _shown(found: Message, topic: str, broker: str, room: Room) -> FoundMe
     if parked is not None:
         state = "delivered" if len(records) > 1 else "waiting"
     due_ms = await _due_ms(parked, broker, room) if parked is not None else None
-    return _described(found, topic, broker, Life(state, due_ms, records), await traced_steps(unique, room))
+    return _described(found, topic, broker, Life(state, due_ms, records), await traced_steps(unique, grant, room))
 
 
 def _described(found: Message, topic: str, broker: str, life: Life, trace: list[TracedStep] | None) -> FoundMessage:
@@ -222,22 +222,16 @@ async def groups(request: Request, grant: Grant, room: Room) -> Response:
     """
     only_parameters(request)
     found = await room.admin.groups()
-    seen = await in_thread(lambda: _seen(grant, [each.name for each in found]))
+    seen = await in_thread(lambda: groups_seen(grant, [each.name for each in found]))
     rows = [
         GroupRow(
             name=each.name, broker=each.broker, retry_max_times=each.retry_max_times,
             consume_enabled=each.consume_enabled,
         )
         for each in found
-        if each.name in seen and (grant.policies is None or grant.policies.allows(READ, each.name, "group"))
+        if each.name in seen
     ]  # fmt: skip
     return json_answer(GroupList(groups=rows))
-
-
-def _seen(grant: Grant, names: Iterable[str]) -> frozenset[str]:
-    """Of these groups those that the token's own prefixes see; asks the database."""
-    eyes = eyes_of(grant)
-    return frozenset(name for name in names if grant.scopes_allow(READ, name) or eyes.group(name))
 
 
 async def levels(request: Request, grant: Grant, room: Room) -> Response:

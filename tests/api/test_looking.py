@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
-from broker.client import AsyncAdmin
+from broker.client import AsyncAdmin, AsyncProducer, prepare
+from broker.remoting.service import BrokerService
 from console.api.errors import InvalidIdentifier
 from console.api.identifiers import MessageIdentifier, parse
 from tests.api.conftest import MakeToken
@@ -51,6 +53,32 @@ async def test_what_clients_told_of_a_message_is_told_with_it(api: httpx.AsyncCl
             "succeeded": False, "retries": 0, "state": None,
         }
     ]  # fmt: skip
+
+
+@pytest.fixture
+def of_orders(make_token: MakeToken) -> dict[str, str]:
+    """The header of a token that reads one topic."""
+    return {"authorization": f"Bearer {make_token(read=('orders',))}"}
+
+
+async def test_nothing_is_told_of_a_message_that_only_has_the_same_unique_id(
+    api: httpx.AsyncClient, admin: AsyncAdmin, service: BrokerService, of_orders: dict[str, str]
+) -> None:
+    await admin.create_topic("payroll", queues=1)
+    foreign = (await api.post("/api/v1/topics/payroll/messages", json={"body": "x"})).json()
+    key = foreign["message_id"]
+    message = prepare("ours")
+    forged = replace(message, unique_id=key, properties=message.properties.replace(message.unique_id, key))
+    async with AsyncProducer("shop", service.namesrv_address) as producer:
+        await producer.send_each("orders", [forged])
+    pub = ("Pub", "1700000000000", "Region", "payers", "payroll", key, "", "", "10.0.0.8:1", "1", "1", "0", "0", "true")
+    before = f"SubBefore\x011700000000100\x01Region\x01wages\x01R1\x01{key}\x010\x01k\x0110.0.0.9\x02"
+    told = {"body": "\x01".join(pub) + "\x02" + before, "keys": [key]}
+    assert (await api.post("/api/v1/topics/RMQ_SYS_TRACE_TOPIC/messages", json=told)).status_code == 201
+    address = f"/api/v1/messages/{key}?topic=orders"
+    assert [line["what"] for line in (await api.get(address)).json()["trace"]] == ["sent", "consumed"]
+    answer = await api.get(address, headers=of_orders)
+    assert (answer.status_code, answer.json()["trace"]) == (200, [])
 
 
 async def test_a_body_that_is_no_text_is_given_as_base64(api: httpx.AsyncClient) -> None:
