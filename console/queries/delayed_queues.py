@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from redis.exceptions import RedisError
 
@@ -14,7 +14,6 @@ from broker.redisson.repairing import plan_repair
 from broker.redisson.surveying import queue_names, survey
 from broker.redisson.transferstatus import TransferStatus, running_services
 from broker.redisson.waiting import Page, RepairPlan, Waiting
-from console.access.topics import Eyes
 from console.queries.clock import now_ms
 from console.queries.redis_asking import address, ask_redis, queue_named, server, status_server, why_locked
 from console.queries.shapes.delayed_queues import (
@@ -35,10 +34,10 @@ SHOWN_BYTES = 600
 PLANNED = 200
 
 
-def delayed_queues(search: str = "", offset: int = 0, eyes: Eyes | None = None) -> QueuesPage:
-    """Queues that `eyes` see and whose name contains `search`, from the `offset`-th on."""
+def delayed_queues(search: str = "", offset: int = 0, is_seen: Callable[[str], bool] | None = None) -> QueuesPage:
+    """Queues that are seen and whose name contains `search`, from the `offset`-th on."""
     services = _services()
-    found, evidence = ask_redis(lambda: _queues(search, offset, services, eyes or Eyes()))
+    found, evidence = ask_redis(lambda: _queues(search, offset, services, is_seen))
     rows, total, server_ms = found or ((), 0, None)
     return QueuesPage(
         evidence=evidence,
@@ -118,11 +117,11 @@ def value_row(waiting: Waiting, codec: Codec | None = None, written: Packing | N
 
 
 def _queues(
-    search: str, offset: int, services: Sequence[TransferStatus], eyes: Eyes
+    search: str, offset: int, services: Sequence[TransferStatus], is_seen: Callable[[str], bool] | None
 ) -> tuple[tuple[QueueRow, ...], int, int]:
     watched = {each.name for service in services for each in service.queues}
     names = [name for name in queue_names(server(), watched) if search.casefold() in name.casefold()]
-    names = [name for name in names if eyes.queue(name)]
+    names = [name for name in names if is_seen is None or is_seen(name)]
     rows = tuple(_row(name, services) for name in names[offset : offset + QUEUES_SHOWN])
     server_ms, _ = server().now_ms()
     return rows, len(names), server_ms

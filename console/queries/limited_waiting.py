@@ -162,7 +162,7 @@ def halves_named(key: str) -> tuple[TransactionRow, ...]:
 
 def delayed_queues(search: str = "", offset: int = 0) -> QueuesPage:
     """Redisson's queues."""
-    return of_delayed_queues.delayed_queues(search, offset, eyes())
+    return of_delayed_queues.delayed_queues(search, offset, eyes().queue)
 
 
 def delayed_queue(name: str, **asked: Any) -> QueuePage:
