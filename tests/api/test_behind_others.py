@@ -72,7 +72,7 @@ async def test_what_may_be_read_is_found_behind_what_may_not(
     anonymous: httpx.AsyncClient,
     service: BrokerService,
     settings: Any,
-    server: redis.Redis,  # noqa: F811
+    server: redis.Redis,  # noqa: F811 - the fixture
 ) -> None:
     settings.ESCAPEMENT_NAMESRV = service.namesrv_address
     async with asyncio.timeout(60):
