@@ -57,7 +57,7 @@ def change(request: HttpRequest, view_id: int) -> HttpResponse:
     except keeping.NotShared as error:
         raise PermissionDenied(keeping.SHARE) from error
     except keeping.ViewRefused as error:
-        return _page(request, str(error))
+        return _page(request, str(error), renamed=row.pk)
     return _see_other("saved_views")
 
 
@@ -90,7 +90,10 @@ def _see_other(to: str) -> HttpResponse:
     return answer
 
 
-def _page(request: HttpRequest, error: str = "", unsaved: dict[str, Any] | None = None) -> HttpResponse:
+def _page(
+    request: HttpRequest, error: str = "", unsaved: dict[str, Any] | None = None, renamed: int | None = None
+) -> HttpResponse:
+    """All of them, and what was refused as it was sent: one that is not saved yet, or other settings of one."""
     context = {
         "here": "saved_views",
         "rows": keeping.views_for(request.user),
@@ -99,6 +102,8 @@ def _page(request: HttpRequest, error: str = "", unsaved: dict[str, Any] | None 
         "name_length": NAME_LENGTH,
         "error": error,
         "unsaved": unsaved,
+        "renamed": renamed,
+        "wanted": _wanted(request),
         "given_name": request.POST.get("name", "")[:200],
     }
     return render(request, "saved_views/page.html", context, status=422 if error else 200)

@@ -15,6 +15,7 @@ from broker.redisson import DelayedQueue
 from console.operations import desk
 from console.operations.actor import Actor
 from console.operations.rows import AuditEntry, Operation
+from console.saved_views.rows import SavedView
 from tests.console.people import browser_of, person
 from tests.console.stage import Stage
 from tests.console.test_pages import tags_of
@@ -140,6 +141,22 @@ def test_a_reason_and_a_moment_are_kept_and_what_is_wrong_stands_at_them(
     assert_says(page, "reason")
     draft.refresh_from_db()
     assert draft.state == "draft"
+
+
+def test_a_view_that_is_not_saved_keeps_its_name(operator: Client, db: None) -> None:
+    long, address = "n" * 70, "/groups/?search=bil"
+    answer = operator.post("/views/keep/", {"name": long, "address": address, "is_default": "1"})
+    assert answer.status_code == REFUSED
+    assert fields_of(answer.content.decode())["name"]["value"] == long
+    assert_says(answer.content.decode(), "name")
+    operator.post("/views/keep/", {"name": "mine", "address": address})
+    row = SavedView.objects.get()
+    page = operator.post(f"/views/{row.pk}/", {"name": long, "is_default": "1"}).content.decode()
+    assert fields_of(page)["name"]["value"] == long
+    assert "checked" in fields_of(page)["is_default"]
+    assert_says(page, "name", wrong=f"wrong-{row.pk}")
+    row.refresh_from_db()
+    assert (row.name, row.is_default) == ("mine", False)
 
 
 def test_a_name_that_was_typed_at_the_door_is_kept(db: None) -> None:
