@@ -28,6 +28,10 @@ KEY = "k" * 255
 BEYOND = """(width) => [...document.querySelectorAll("body *")]
   .filter((e) => e.getBoundingClientRect().right > width + 1 && !e.closest(".x, .rail, .seg, pre, .sr"))
   .map((e) => `${e.tagName}.${e.className} ${Math.round(e.getBoundingClientRect().right)}`)"""
+#: buttons that are cut off by the cell they stand in
+CUT = """() => [...document.querySelectorAll("main td.w .btn")]
+  .filter((e) => e.getBoundingClientRect().right > e.closest("td").getBoundingClientRect().right)
+  .map((e) => e.innerText.slice(0, 20))"""
 #: text that has less room than a word
 SQUEEZED = """() => [...document.querySelectorAll("main dd, main td, main p, main h1, main h2, main .btn")]
   .filter((e) => e.innerText.trim().length > 20 && e.checkVisibility() && e.getBoundingClientRect().width < 60)
@@ -82,6 +86,7 @@ def fill(stage: Stage) -> dict[str, str]:
 def faults_of(page: Page, width: int) -> list[str]:
     found = [f"beyond the edge: {text}" for text in page.evaluate(BEYOND, width)[:3]]
     found += [f"squeezed: {text}" for text in page.evaluate(SQUEEZED)[:3]]
+    found += [f"cut off: {text}" for text in page.evaluate(CUT)[:3]]
     if page.evaluate("document.documentElement.scrollWidth") > width:
         found.append("the page scrolls sideways")
     return found

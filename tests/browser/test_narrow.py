@@ -134,3 +134,13 @@ def test_no_button_is_a_bar_with_its_label_at_one_end(visit: Visit, address: str
     for button in page.locator("main button.btn:visible").all():
         wide = button.evaluate("e => e.getBoundingClientRect().width > 300")
         assert not wide or button.evaluate("e => getComputedStyle(e).justifyContent") == "center"
+
+
+@pytest.mark.parametrize("width", [390, 720, 1_440])
+def test_a_row_of_figures_that_is_not_full_has_no_block_of_another_colour(visit: Visit, width: int) -> None:
+    page = visit("/transactions/", width)
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        shown = page.locator("main .figs").evaluate("e => getComputedStyle(e).backgroundColor")
+        sheet = page.locator("main .sheet").first.evaluate("e => getComputedStyle(e).backgroundColor")
+        assert shown == sheet
