@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import psycopg
 import pytest
 
@@ -74,6 +75,16 @@ def test_it_ends_with_an_error_when_the_server_dies(start: Start, reachable: Pat
     process = start(reachable / "var")
     os.kill(postmaster(reachable / "var"), signal.SIGKILL)
     assert process.wait(START_S) == 1
+
+
+def test_the_server_ends_with_its_keeper_however_that_ended(start: Start, reachable: Path) -> None:
+    process = start(reachable / "var")
+    server = psutil.Process(postmaster(reachable / "var"))
+    process.kill()
+    assert process.wait(START_S) == -signal.SIGKILL
+    server.wait(START_S)
+    start(reachable / "var")
+    assert answers(reachable / "var")
 
 
 def test_it_starts_over_the_pid_file_of_a_killed_server_whose_number_is_in_use(start: Start, reachable: Path) -> None:

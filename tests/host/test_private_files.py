@@ -182,6 +182,15 @@ def test_two_processes_never_keep_the_same_cluster(closed: Path) -> None:
     first.stop()
 
 
+def test_a_server_whose_keeper_was_killed_is_ended_before_the_next(closed: Path) -> None:
+    first, second = Cluster(closed / "postgres", PASSWORD), Cluster(closed / "postgres", PASSWORD)
+    first.start()
+    first.await_ready()
+    os.close(first._lock)  # which a killed process does not hold any more
+    assert query(second, "SELECT 1") == (1,)
+    assert not first.is_running
+
+
 def test_data_of_another_version_are_refused_untouched(closed: Path) -> None:
     cluster = Cluster(closed / "postgres", PASSWORD)
     query(cluster, "SELECT 1")
