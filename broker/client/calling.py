@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -38,6 +39,13 @@ class Handlers:
         self.activity: dict[str, Handling] = {}
         self._wanted: dict[str, tuple[Subscription, Handler]] = {}
         self._threads: ThreadPoolExecutor | None = None
+        self._at_work = 0
+        self._counting = threading.Lock()
+
+    @property
+    def at_work(self) -> int:
+        """How many threads are in a handler now, also when nobody waits for them any more."""
+        return self._at_work
 
     def add(self, wanted: Subscription, handler: Handler) -> None:
         """Have `handler` called for the messages of a topic."""
@@ -53,8 +61,8 @@ class Handlers:
         """Make the threads."""
         self._threads = ThreadPoolExecutor(self.count, thread_name_prefix=f"handler-{self._group}")
 
-    async def handle(self, message: Message) -> bool:
-        """Have a message handled; False if its handler raised."""
+    async def handle(self, message: Message, *, is_last: bool) -> bool:
+        """Have a message handled; False if its handler raised. `is_last`: then it is a dead letter."""
         seen = as_delivered(message)
         wanted = self._wanted.get(seen.topic)
         if wanted is None:
@@ -62,9 +70,8 @@ class Handlers:
             return True
         _, failure = await self._attempt(wanted[1], seen)
         if failure is not None:
-            logger.error(
-                "handler of %s failed for %s; it comes again", seen.topic, message.unique_key, exc_info=failure
-            )
+            then = "it becomes a dead letter" if is_last else "it comes again"
+            logger.error("handler of %s failed for %s; %s", seen.topic, message.unique_key, then, exc_info=failure)
         return failure is None
 
     async def attempt(self, message: Message) -> tuple[float, Exception | None]:
@@ -98,7 +105,16 @@ class Handlers:
         if inspect.iscoroutinefunction(handler):
             await cast(Awaitable[object], handler(message))
         else:
-            await asyncio.get_running_loop().run_in_executor(self._threads, in_thread, message)
+            await asyncio.get_running_loop().run_in_executor(self._threads, self._counted, in_thread, message)
+
+    def _counted(self, handler: Handler, message: Message) -> None:
+        with self._counting:
+            self._at_work += 1
+        try:
+            handler(message)
+        finally:
+            with self._counting:
+                self._at_work -= 1
 
     def close(self) -> None:
         """Begin no more; a function that runs is not interrupted."""

@@ -94,9 +94,10 @@ class Consumer(Face[AsyncConsumer]):
         event_loop_thread.run(self._core.start())
 
     def stop(self, drain_timeout_s: float | None = None) -> None:
-        """Begin no handler, wait for those that have begun, commit, leave the group; idempotent.
+        """Begin no handler, wait for those that have begun, commit, leave the group; who calls again waits as well.
 
-        What has not ended after `drain_timeout_s` (if not given: the consumer's) comes again.
+        What has ended by then does not come again, unless it failed (and is no dead letter). What has not ended after
+        `drain_timeout_s` (if not given: the consumer's) does.
         """
         event_loop_thread.run(self._core.stop(drain_timeout_s))
         self._is_closed = True

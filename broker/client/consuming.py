@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Literal, Unpack
+from typing import Literal, Self, Unpack
 
 from . import names
 from .beginnings import Beginnings
 from .calling import Handler as Handler
 from .calling import Handlers
+from .closing import AsyncClosing
 from .credentials import Access
 from .errors import ClientClosed, ClientError, InvalidArgument
 from .flow import Flow, UnorderedFlow
@@ -30,12 +31,13 @@ COMMIT_S = 5.0
 DEFAULT_HANDLERS = 8
 #: Less than the 30 s after which Kubernetes kills what it has asked to end.
 DRAIN_S = 25.0
+LONGEST_DRAIN_S = 86_400
 MAX_RECONSUME_TIMES = 16
 SUSPEND_BOUNDS_MS = 10, 30_000
 """As the official client has them."""
 
 
-class AsyncConsumer:
+class AsyncConsumer(AsyncClosing):
     """A member of a consumer group (clustering): its share of the queues, each message acknowledged by returning.
 
     `from_where` counts for a topic that is new to the group: "first" begins with the first message that is there,
@@ -54,6 +56,7 @@ class AsyncConsumer:
             raise InvalidArgument(f"from_where {from_where!r} is not valid: 'first' or 'last'.", field="from_where")
         _check("max_reconsume_times", max_reconsume_times or 0, 0, 2**31 - 1)
         _check("suspend_ms", suspend_ms, *SUSPEND_BOUNDS_MS)
+        check_drain_timeout(drain_timeout_s)
         self.group = group
         self._session = Session(namesrv, **access)
         self._beginnings = Beginnings(self._session, group, from_first=from_where == "first")
@@ -78,7 +81,7 @@ class AsyncConsumer:
         self._committing: asyncio.Task[None] | None = None
         self._drain_timeout_s = drain_timeout_s
         self._has_started = False
-        self._stopping = False
+        self._stopping: asyncio.Task[None] | None = None
 
     @property
     def client_id(self) -> str:
@@ -90,13 +93,18 @@ class AsyncConsumer:
         """The queues this member reads now."""
         return tuple(self._readers)
 
+    @property
+    def at_work(self) -> int:
+        """How many threads are in a handler; after `stop` those that did not end in time."""
+        return self._handlers.at_work
+
     def _now(self) -> Consuming:
         held = tuple(reader.held(self._flow.locked_ms(queue)) for queue, reader in self._readers.items())
         return Consuming(self._properties, self._membership.subscriptions, held, self._handlers.activity)
 
     def subscribe(self, topic: str, expression: str, handler: Handler) -> None:
         """Have `handler` called for the messages of `topic` with one of the tags; before start, and once a topic."""
-        if self._stopping:
+        if self._stopping is not None:
             raise ClientClosed
         if self._has_started:
             raise InvalidArgument(
@@ -113,7 +121,7 @@ class AsyncConsumer:
 
         Nothing if it has started. Raises ClientClosed after `stop`, UsedAfterFork, InvalidArgument without handlers.
         """
-        if self._stopping:
+        if self._stopping is not None:
             raise ClientClosed
         self._session.check_open()
         if self._has_started:
@@ -126,6 +134,8 @@ class AsyncConsumer:
         self._membership.subscribe([*wanted, subscription(f"%RETRY%{self.group}", ALL)])
         self._flow.start()
         await self._membership.join()
+        if self._stopping is not None:
+            raise ClientClosed
         self._committing = asyncio.get_running_loop().create_task(self._commit_all())
 
     async def _take_share(self, wanted: Subscription, share: set[MessageQueue]) -> bool:
@@ -150,7 +160,7 @@ class AsyncConsumer:
         return self._readers.pop(queue, None)
 
     async def _commit_all(self) -> None:
-        while not self._stopping:
+        while self._stopping is None:
             await asyncio.sleep(COMMIT_S)
             await self._commit(confirmed=False)
 
@@ -162,26 +172,46 @@ class AsyncConsumer:
                 logger.info("offset of %s for %s not committed: %s", reader.queue, self.group, error)
 
     async def stop(self, drain_timeout_s: float | None = None) -> None:
-        """Pull no more, let handlers that have begun finish, commit, leave the group; idempotent.
+        """Pull no more, let handlers that have begun finish, commit, leave the group; who calls again waits as well.
 
         `drain_timeout_s`: how long handlers are waited for, if not as long as the consumer says.
         """
-        if self._stopping:
-            return
-        self._stopping = True
+        if self._stopping is None:
+            drain_s = self._drain_timeout_s if drain_timeout_s is None else check_drain_timeout(drain_timeout_s)
+            self._stopping = asyncio.get_running_loop().create_task(self._stop(drain_s))
+        await asyncio.shield(self._stopping)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def close(self) -> None:
+        """As stop."""
+        await self.stop()
+
+    async def _stop(self, drain_timeout_s: float) -> None:
         await self._membership.rest()
         if self._committing is not None:
             self._committing.cancel()
             await asyncio.gather(self._committing, return_exceptions=True)
         await asyncio.gather(*(reader.stop() for reader in self._readers.values()))
-        await self._flow.drain(self._drain_timeout_s if drain_timeout_s is None else drain_timeout_s)
+        await self._flow.drain(drain_timeout_s)
+        await self._commit(confirmed=True)
         if self._traces is not None:
             await self._traces.close()
-        await self._commit(confirmed=True)
         await self._flow.close()
         await self._membership.leave()
         await self._session.close()
         self._handlers.close()
+
+
+def check_drain_timeout(seconds: float) -> float:
+    """How long handlers may be waited for; raises InvalidArgument."""
+    if not 0 <= seconds <= LONGEST_DRAIN_S:
+        raise InvalidArgument(
+            f"drain_timeout_s is {seconds}; allowed are 0 to {LONGEST_DRAIN_S:,}.", field="drain_timeout_s"
+        )
+    return seconds
 
 
 def _check(field: str, value: int, low: int, high: int) -> None:

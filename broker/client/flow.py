@@ -6,6 +6,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Collection
+from weakref import WeakSet
 
 from ..engine.message import Message
 from .calling import Handlers
@@ -61,6 +62,7 @@ class UnorderedFlow(Flow):
         self._work: asyncio.Queue[tuple[QueueReader, Message] | None] = asyncio.Queue()
         self._workers: list[asyncio.Task[None]] = []
         self._stopping = False
+        self._given_away: WeakSet[QueueReader] = WeakSet()
 
     def start(self) -> None:
         """Begin to call handlers."""
@@ -80,22 +82,31 @@ class UnorderedFlow(Flow):
             reader, message = work
             if reader.dropped:
                 continue
-            if await self._handlers.handle(message) or await self._send_back(reader, message):
+            is_last = message.reconsume_times >= self._most_times
+            if await self._handlers.handle(message, is_last=is_last) or await self._send_back(reader, message):
                 reader.done(message)
 
     async def _send_back(self, reader: QueueReader, message: Message) -> bool:
-        """True when the broker took it back; False when we stop first: then the offset stays and it comes again."""
-        while not self._stopping and not reader.dropped:
+        """True when the broker took it back; False when it does not before we stop, or another member has the queue:
+        then the offset stays, and it comes again with all behind it."""
+        while reader not in self._given_away:
+            is_last_try = self._stopping
             try:
                 await reader.send_back(message, self._most_times)
                 return True
             except ClientError as error:
+                if is_last_try:
+                    logger.warning(
+                        "%s could not be sent back, it is left to be read again: %s", message.unique_key, error
+                    )
+                    return False
                 logger.warning("send-back of %s failed, trying again: %s", message.unique_key, error)
                 await asyncio.sleep(PAUSE_AFTER_ERROR_S)
         return False
 
     async def let_go(self, reader: QueueReader) -> None:
         """Handlers at work go on; what they do is not committed any more."""
+        self._given_away.add(reader)
         await reader.stop()
         try:
             await reader.commit(confirmed=True)

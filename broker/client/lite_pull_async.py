@@ -201,6 +201,8 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
         """Commit the positions of all queues, or these offsets. Raises ClientError for the first that failed."""
+        if self._closed:
+            raise ClientClosed
         if offsets is None:
             feeds = list(self._feeds.values())
             failures = await _all([feed.commit(settled_only=False, confirmed=True) for feed in feeds])

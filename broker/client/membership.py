@@ -46,6 +46,7 @@ class Membership:
         self._one_at_a_time = asyncio.Lock()
         self._changed = asyncio.Event()
         self._incomplete = False
+        self._rests = False
 
     @property
     def client_id(self) -> str:
@@ -65,7 +66,7 @@ class Membership:
     async def join(self) -> None:
         """Take a share of the queues, and keep it up to date from now on; again after the subscriptions changed."""
         await self._rebalance()
-        if self._task is None:
+        if self._task is None and not self._rests:
             self._session.register(Request.NOTIFY_CONSUMER_IDS_CHANGED, self._members_changed)
             self._session.on_lost(lambda address: self.nudge())
             self._task = asyncio.get_running_loop().create_task(self._follow())
@@ -144,6 +145,7 @@ class Membership:
 
     async def rest(self) -> None:
         """Follow no more changes; idempotent."""
+        self._rests = True
         task, self._task = self._task, None
         if task is not None:
             task.cancel()

@@ -154,9 +154,10 @@ class OrderlyFlow(Flow):
 
     async def handle(self, queue: MessageQueue, message: Message) -> bool:
         """Have a message handled; True if it is done, also when it was given up."""
-        if await self._handlers.handle(message):
+        is_last = self._most_times is not None and message.reconsume_times >= self._most_times
+        if await self._handlers.handle(message, is_last=is_last):
             return True
-        if self._most_times is None or message.reconsume_times < self._most_times:
+        if self._most_times is None or not is_last:
             return False
         try:
             await send_to_retry(self._session, self._group, queue, message, self._most_times)

@@ -78,6 +78,8 @@ class QueuePlaces:
         return feed
 
     def _chosen(self, queues: Collection[MessageQueue]) -> list[Feed]:
+        if self._closed:
+            raise ClientClosed
         return [self._feed(queue) for queue in queues or tuple(self._feeds)]
 
 

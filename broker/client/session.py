@@ -159,7 +159,13 @@ class Session:
             task = asyncio.get_running_loop().create_task(self._fetch_route(topic))
             self._asking[topic] = task
             task.add_done_callback(lambda done: self._asked(topic, done))
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            this = asyncio.current_task()
+            if self._closed and task.cancelled() and not (this is not None and this.cancelling()):
+                raise ClientClosed from None  # it was not the caller who was cancelled
+            raise
 
     def _asked(self, topic: str, task: asyncio.Task[Route]) -> None:
         self._asking.pop(topic, None)

@@ -64,7 +64,13 @@ class AsyncTransactionProducer(AsyncProducer):
         return self
 
     async def start(self) -> None:
-        """Tell every broker of the name server that this producer is there, so that it is asked; idempotent."""
+        """Tell every broker of the name server that this producer is there, so that it is asked; idempotent.
+
+        Raises ClientClosed after `close`, UsedAfterFork.
+        """
+        if self._closing:
+            raise ClientClosed
+        self._session.check_open()
         if self._looking is None:
             with suppress(ClientError):  # a broker that is not there yet is looked for again
                 await self._look_once()

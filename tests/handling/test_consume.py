@@ -67,6 +67,9 @@ class Project:
         child.wait_for(says("consuming"), START_S, "consume")
         return child
 
+    def log(self) -> str:
+        return (self._work / "consume.log").read_text()
+
     def bills(self) -> Counter[tuple[str, int]]:
         return Counter((body, times) for body, times in self.database.execute("SELECT * FROM bill"))
 
@@ -129,3 +132,19 @@ def test_handlers_of_an_app_get_their_messages_and_finish_what_they_began(projec
     assert again.stop() == 0
     assert project.bills() == handled + Counter([("last", 0)])
     assert "noted nobody's" not in again.lines
+
+
+def test_a_handler_that_does_not_end_in_time_is_left_behind(project: Project) -> None:
+    child = project.consume("--group", "billing", "--drain-timeout", "0.1")
+    project.database.execute("SELECT pg_advisory_lock(1)")
+    with Producer("shop", project.namesrv) as producer:
+        producer.send("orders", b"held")
+    assert wait_until(lambda: ("begun", 0) in project.bills(), START_S)
+    child.process.terminate()
+    assert child.process.wait(START_S) == 1
+    child.stop()
+    assert "1 handlers did not end within the drain timeout" in project.log()
+    project.database.execute("SELECT pg_advisory_unlock(1)")
+    again = project.consume("--group", "billing")
+    assert wait_until(lambda: ("held", 0) in project.bills(), START_S)
+    assert again.stop() == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from io import StringIO
 from typing import Any
 
 import pytest
@@ -81,3 +82,9 @@ def test_the_command_says_what_is_missing(capsys: pytest.CaptureFixture[str]) ->
         call_command("consume", "--group", "other")
     call_command("consume", "--list")
     assert capsys.readouterr().out.startswith("billing: orders [*] ")
+
+
+def test_a_time_to_drain_that_is_none_is_refused_by_the_command() -> None:
+    consumer("orders", "billing")(bill)
+    with pytest.raises(CommandError, match="drain_timeout_s is -1"):
+        call_command("consume", "--drain-timeout", "-1", stdout=StringIO())

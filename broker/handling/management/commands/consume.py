@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import logging
+import os
 from typing import Any
 
 from django.conf import settings
@@ -10,11 +11,14 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.module_loading import autodiscover_modules
 
 from ....client import ClientError
+from ....client.consuming import DRAIN_S
 from ....client.stopsignals import StopSignals
 from ....loglines import escaped
 from ...registry import Handling, HandlingError, registered
-from ...running import consumers
+from ...running import consumers, stop_all
 
+#: Handlers were left behind.
+EXIT_LATE = 1
 DEFAULT_NAMESRV = "127.0.0.1:9876"
 
 
@@ -26,6 +30,10 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Which groups, and whether only to look."""
         parser.add_argument("--group", action="append", help="only this group; may be given more than once")
+        parser.add_argument(
+            "--drain-timeout", type=float, default=DRAIN_S, metavar="SECONDS",
+            help="how long handlers that have begun are waited for at the end (default: %(default)s)",
+        )  # fmt: skip
         parser.add_argument("--list", action="store_true", help="print the handlers and end")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -41,12 +49,29 @@ class Command(BaseCommand):
         if options["list"]:
             return
         namesrv = str(getattr(settings, "ESCAPEMENT_NAMESRV", DEFAULT_NAMESRV))
-        with StopSignals() as stop, ExitStack() as running:
-            for one in consumers(chosen, namesrv).values():
-                running.enter_context(one)
-            self.stdout.write("consuming")
-            self.stdout.flush()
-            stop.wait()
+        try:
+            made = consumers(chosen, namesrv, drain_timeout_s=options["drain_timeout"])
+        except ClientError as error:
+            raise CommandError(str(error)) from error
+        with StopSignals() as stop:
+            try:
+                for one in made.values():
+                    one.start()
+                self.stdout.write("consuming")
+                self.stdout.flush()
+                stop.wait()
+            finally:
+                stop_all(made.values())
+        if late := sum(one.core.at_work for one in made.values()):
+            self.stderr.write(f"{late} handlers did not end within the drain timeout: their messages come again")
+            self._end_now()
+
+    def _end_now(self) -> None:
+        """End without the threads that Python would wait for, without end if need be."""
+        for stream in (self.stdout, self.stderr):
+            stream.flush()
+        logging.shutdown()
+        os._exit(EXIT_LATE)
 
 
 def _chosen(groups: list[str] | None) -> tuple[Handling, ...]:
