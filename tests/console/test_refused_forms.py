@@ -37,13 +37,13 @@ def chosen_of(page: str, name: str) -> list[str]:
     return re.findall(r'<option value="([^"]*)" selected', select[0])
 
 
-def assert_says(page: str, name: str, *, wrong: str = "") -> None:
+def assert_says(page: str, name: str, *, wrong: str = "", tag: str = "") -> None:
     """The field is marked, and what describes it is there and not empty."""
     at = fields_of(page)[name]
     assert at.get("aria-invalid") == "true", name
     described = wrong or f"wrong-{name}"
     assert at.get("aria-describedby") == described
-    text = re.search(rf'id="{described}">(.*?)</p>', page, re.DOTALL)
+    text = re.search(rf'id="{described}"{tag and " " + tag}>(.*?)</p>', page, re.DOTALL)
     assert text, described
     assert re.sub(r"<[^>]+>", "", text[1]).strip()
 
@@ -126,6 +126,17 @@ def test_a_value_and_a_queue_for_redisson_are_kept(
     hidden = {at.get("name"): at.get("value") for _tag, at in tags_of(page) if at.get("type") == "hidden"}
     assert hidden.items() >= {(name, text) for name, text in move.items() if name != "to"}
     assert_nothing_written()
+
+
+def test_a_range_that_is_none_is_no_range_to_act_on(stage: Stage, operator: Client, orders: DelayedQueue) -> None:
+    address = "/redisson/queue/?name=orders"
+    assert 'value="redisson.remove"' in operator.get(address).content.decode()
+    answer = operator.get(f"{address}&from=soonish")
+    page = answer.content.decode()
+    assert answer.status_code == REFUSED
+    assert fields_of(page)["from"]["value"] == "soonish"
+    assert_says(page, "from", wrong="from-error", tag='role="alert"')
+    assert 'value="redisson.remove"' not in page
 
 
 def test_a_reason_and_a_moment_are_kept_and_what_is_wrong_stands_at_them(
