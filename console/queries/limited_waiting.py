@@ -14,7 +14,7 @@ from console.queries import delayed_queues as of_delayed_queues
 from console.queries import half_keys, lane_pages, schedule
 from console.queries import timers as of_timers
 from console.queries import transactions as of_transactions
-from console.queries.reading_on import fill
+from console.queries.reading_on import PATIENCE_S, fill
 from console.queries.shapes.delayed_queues import QueuePage, QueuesPage
 from console.queries.shapes.lane import LanePage
 from console.queries.shapes.lanes import Lanes
@@ -29,6 +29,8 @@ from console.queries.shapes.transactions import (
     TransactionState,
 )
 
+#: for each list of a page that has several, and is drawn again and again
+FIRST_S = 0.5
 #: undecided halves that the table of producer groups counts for somebody who sees some topics only
 MOST_COUNTED = 1_000
 
@@ -57,7 +59,7 @@ def timers(zoom: str = "", at_ms: int | None = None) -> TimersPage:
         found = of_timers.timers(zoom, at_ms)
         return replace(found, first=replace(found.first, rows=masks().rows(found.first.rows)))
     found = of_timers.timers(zoom, at_ms, seen.topic)
-    first = timer_list(found.first.wanted, count=of_timers.FIRST_COUNT)
+    first = timer_list(found.first.wanted, count=of_timers.FIRST_COUNT, patience_s=FIRST_S)
     return without_names(replace(found, first=first), seen)
 
 
@@ -73,13 +75,16 @@ def without_names(found: TimersPage, seen: Eyes) -> TimersPage:
     return replace(
         found,
         topics=seen.rows(found.topics, lambda row: row.topic),
-        topics_left=found.topics_left if not found.is_past else 0,
+        # of a moment that is past: so many were not kept, his perhaps among them
+        topics_left=found.topics_left,
         lateness=found.lateness and replace(found.lateness, topic=""),
         forecast=forecast,
     )
 
 
-def timer_list(wanted: TimerFilter, cursor: str | None = None, count: int = of_timers.PAGE_COUNT) -> TimerList:
+def timer_list(
+    wanted: TimerFilter, cursor: str | None = None, count: int = of_timers.PAGE_COUNT, *, patience_s: float = PATIENCE_S
+) -> TimerList:  # fmt: skip
     """Pending timers."""
     seen, hide = eyes(), masks()
     if seen.see_all:
@@ -90,7 +95,7 @@ def timer_list(wanted: TimerFilter, cursor: str | None = None, count: int = of_t
         return replace(page, rows=(), cursor=None, complete=True)
     found = fill(
         lambda place, step: of_timers.timer_list(wanted, place, step), lambda page: (page.rows, page.cursor),
-        lambda row: seen.topic(row.topic), cursor, count,
+        lambda row: seen.topic(row.topic), cursor, count, patience_s=patience_s,
     )  # fmt: skip
     is_whole = found.page.complete or bool(found.looked)
     return replace(
@@ -115,10 +120,10 @@ def transactions() -> TransactionsPage:
         return replace(
             found, board=board, **{name: replace(page, rows=hide.rows(page.rows)) for name, page in lists.items()}
         )
-    undecided = _halves_seen(lists["open"].wanted, None, MOST_COUNTED, seen, hide)
+    undecided = _halves_seen(lists["open"].wanted, None, MOST_COUNTED, seen, hide, FIRST_S)
     lists["open"] = _first(undecided, lists["open"])
     for name in ("parked", "decided"):
-        mine = _halves_seen(lists[name].wanted, None, of_transactions.FIRST_COUNT, seen, hide)
+        mine = _halves_seen(lists[name].wanted, None, of_transactions.FIRST_COUNT, seen, hide, FIRST_S)
         lists[name] = _first(mine, lists[name])
     found = replace(found, board=board, **lists)
     board = found.board and replace(
@@ -178,7 +183,7 @@ def delayed_queue(name: str, **asked: Any) -> QueuePage:
 
 
 def _halves_seen(
-    wanted: TransactionFilter, after: int | None, count: int, seen: Eyes, hide: Masks
+    wanted: TransactionFilter, after: int | None, count: int, seen: Eyes, hide: Masks, patience_s: float = PATIENCE_S
 ) -> TransactionList:  # fmt: skip
     """A page of those that are seen."""
     if wanted.topic and not seen.topic(wanted.topic):
@@ -187,6 +192,7 @@ def _halves_seen(
     found = fill(
         lambda place, step: of_transactions.transaction_list(wanted, place, step),
         lambda page: (page.rows, page.following), lambda row: seen.topic(row.topic), after, count,
+        patience_s=patience_s,
     )  # fmt: skip
     return replace(found.page, rows=hide.rows(found.rows), following=found.following, looked=found.looked)
 

@@ -36,12 +36,13 @@ def fill(
     place: Place | None,
     count: int,
     most_step: int = MOST_STEP,
+    patience_s: float = PATIENCE_S,
 ) -> Filled[Page, Place, Row]:
     """A page of `count` kept rows from `place` on. `read` gives so many at a place, `of` a page's rows and next place.
 
     A step that has more than there is room for is read again as far as there is: only its end names the next place.
     """
-    until_s = time.monotonic() + PATIENCE_S
+    until_s = time.monotonic() + patience_s
     kept: list[Row] = []
     looked, step = 0, min(count, most_step)
     while True:

@@ -37,6 +37,8 @@ FOREIGN, OTHERS = "payroll", 200
 #: nobody who sees `orders` alone is told these
 THEIRS = ("payroll", "wages", "theirs")
 HOUR_MS = 3_600_000
+#: more than the table of timers by topic has
+TOPICS = 20
 #: more than a page looks at by itself
 MANY = 2_100
 #: each list: addresses, and what stands there of the one who looks
@@ -113,7 +115,8 @@ def test_every_address_says_whether_it_is_a_list() -> None:
 def crowded(stage: Stage, server: redis.Redis) -> Iterator[Stage]:
     """`orders` and `billing`, each behind OTHERS of what is not seen."""
     forget()
-    stage.admin.create_topic(FOREIGN, queues=1)
+    for topic in (FOREIGN, *(f"{FOREIGN}-{number:02}" for number in range(TOPICS))):
+        stage.admin.create_topic(topic, queues=1)
     _send(stage)
     for group, topic in (("wages", FOREIGN), ("billing", "orders")):
         stage.admin.create_group(group)
@@ -146,7 +149,7 @@ def _send(stage: Stage) -> None:
         send("orders", "x", keys=["shared"], delay_level=17)
         for number in range(OTHERS):
             send(FOREIGN, "x", keys=["shared"], delay_level=16)
-            send(FOREIGN, "x", keys=["shared"], deliver_at_ms=due_ms + number)
+            send(f"{FOREIGN}-{number % TOPICS:02}", "x", keys=["shared"], deliver_at_ms=due_ms + number)
             send(FOREIGN, "x", keys=["shared"])
             others.send_half(FOREIGN, prepare("x", keys=["shared-half"]))
             others.commit(others.send_half(FOREIGN, prepare("x")))

@@ -29,6 +29,9 @@ from console.operations.reach import reach_of
 from console.operations.rows import AuditEntry
 from console.queries import limited, limited_past, limited_waiting
 from console.queries.afar import forget
+from console.queries.shapes.evidence import Evidence
+from console.queries.shapes.transactions import Board, TransactionRow, TransactionState
+from console.templatetags.transactions import board_drawing
 from tests.console.delayed_stage import MINUTE
 from tests.console.people import browser_of, person
 from tests.console.stage import Stage
@@ -352,3 +355,10 @@ def test_what_waits_behind_others_is_found(stage: Stage) -> None:
                 nothing in shown
                 for nothing in ("Nothing fires here", "No timer is pending", "Nothing is undecided", "No timer matches")
             ), path
+
+
+def test_of_a_half_that_is_not_seen_nothing_is_said() -> None:
+    row, evidence = TransactionRow(7, TransactionState.OPEN), Evidence("broker-a", 1, True)
+    drawn = board_drawing(Board(evidence, (row,), (), 0, 0, 1), 100_000, 6_000, 15)
+    for said in ("fresh", "0.000", "checks", "producer"):
+        assert said not in drawn, said

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from django.template.loader import render_to_string
 from hypothesis import given
 from hypothesis import strategies as st
 
 from console import queries
-from console.access.topics import ALL, VisibleTopics, looking
+from console.access.topics import ALL, Eyes, VisibleTopics, looking
+from console.design import drawings
 from console.operations import reading
 from console.operations.rows import Operation
 from console.queries import reading_on
 from console.queries.afar import forget
+from console.queries.limited_waiting import without_names
 from console.queries.reading_on import Filled, fill
 from console.queries.shapes.timers import TimerFilter
 from tests.console.people import browser_of
@@ -149,3 +153,13 @@ def test_operations_are_paged_there_and_back(db: None, monkeypatch: pytest.Monke
             page = reading.operation_list(page.previous)
             back = [row.reason for row in page.rows] + back
         assert back == mine
+
+
+def test_topics_that_a_snapshot_did_not_keep_are_not_said_to_have_nothing() -> None:
+    page = without_names(replace(drawings.timers(100_000), is_past=True, topics_left=3), Eyes(VisibleTopics(("none",))))
+    with looking(VisibleTopics(("none",))):
+        shown = render_to_string("timers/topics.html", {"data": page})
+        none_left = render_to_string("timers/topics.html", {"data": replace(page, topics_left=0)})
+    assert "others of yours may be missing" in shown
+    assert "Nothing of the topics" not in shown
+    assert "Nothing of the topics" in none_left
