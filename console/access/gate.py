@@ -17,8 +17,11 @@ from console.access.topics import NOTHING, look_as, looking, visible_topics
 
 #: names of addresses that decide for themselves, or are for everybody
 OPEN = frozenset(
-    {"login", "logout", "sign_on", "sign_on_back", "healthz", "readyz", "metrics", "set_language", "set_theme"}
-)
+    {
+        "login", "logout", "sign_on", "sign_on_back", "healthz", "readyz", "metrics", "set_language", "set_theme",
+        "favicon",
+    }
+)  # fmt: skip
 #: Django's own admin has its own door: staff only
 OPEN_SPACES = frozenset({"admin"})
 #: what it has for who sees some topics only: it shows rows as they are, of all topics

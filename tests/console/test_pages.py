@@ -7,6 +7,7 @@ from html import unescape
 from html.parser import HTMLParser
 
 import pytest
+from django.templatetags.static import static
 from django.test import Client
 from django.urls import URLPattern, get_resolver
 
@@ -24,7 +25,7 @@ PAGES = [
     "/dead-letters/",
     "/dead-letters/of/billing/",
 ]
-PUBLIC = {"set_theme", "login", "logout", "sign_on", "sign_on_back", "healthz", "readyz", "metrics"}
+PUBLIC = {"set_theme", "favicon", "login", "logout", "sign_on", "sign_on_back", "healthz", "readyz", "metrics"}
 
 
 def text(response: object) -> str:
@@ -57,6 +58,11 @@ def test_every_page_asks_who_you_are(db: None) -> None:
         response = Client().get(path)
         assert (response.status_code, response.headers["Location"].split("?")[0]) == (302, "/login/"), path
         assert Client().post(path).status_code in {302, 403, 405}, path
+
+
+def test_the_icon_is_where_browsers_look_for_it(db: None) -> None:
+    answer = Client().get("/favicon.ico")
+    assert (answer.status_code, answer.headers["Location"]) == (302, static("icon.svg"))
 
 
 @pytest.mark.parametrize("path", PAGES)
