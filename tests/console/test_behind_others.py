@@ -23,8 +23,10 @@ from broker.client import Consumer, Decision, TransactionProducer, prepare
 from broker.models import Broker, ConsumerGroup, ConsumerOffset, Topic
 from broker.redisson import DelayedQueue
 from console.access.roles import ADMINISTRATOR
+from console.access.topics import visible_topics
 from console.alerts.rows import Alert, AlertRule, Silence
 from console.dashboards.rows import DashboardPoint, DashboardRun
+from console.live import LivePage, _render
 from console.operations.rows import AuditEntry, Operation
 from console.pages.urls import urlpatterns
 from console.queries.afar import forget
@@ -81,7 +83,7 @@ LISTS: dict[str, dict[str, tuple[str, ...]]] = {
 #: pages of one thing, or without rows that are of a topic
 SINGLE = {
     "timer", "transaction", "delayed_queue", "operation", "message", "message_body", "client", "alert_rule", "find_key",
-    "design", "alert_rule_new", "login", "sign_on", "sign_on_back", "healthz", "readyz", "metrics",
+    "design", "favicon", "alert_rule_new", "login", "sign_on", "sign_on_back", "healthz", "readyz", "metrics",
 }  # fmt: skip
 #: what only acts
 ACTS = {
@@ -239,6 +241,7 @@ def test_what_is_seen_is_found_behind_what_is_not(crowded: Stage) -> None:
             faults += [(path, "says", text) for text in nothing if f">{text}<" in shown]
             faults += _of_file(anna, name, path, words)
     assert not faults, "\n".join(map(str, faults))
+    assert not _live_faults(limited_person("ben", "ord"))
     found: Any = anna.get("/find/key/?q=shared-half&of=transactions")
     assert "orders-first" in text_of(anna, found["Location"])
 
@@ -251,3 +254,18 @@ def _of_file(anna: Client, name: str, path: str, words: tuple[str, ...]) -> list
     file = b"".join(page).decode()
     lacks = [word for word in words if word.startswith(("orders", "mine-done")) and word not in file]
     return [(path, "file lacks", word) for word in lacks] + [(path, "file", word) for word in THEIRS if word in file]
+
+
+def _live_faults(user: Any) -> list[tuple[str, str, str]]:
+    """The same of what open pages are sent."""
+    visible, faults = visible_topics(user), []
+    for name, argument, word in (
+        ("lane", "16", "orders-lane"), ("timers", "", "orders-timer"), ("transactions", "", "of-orders"),
+        ("overview", "", "mine-waiting"), ("clients", "", "billing"), ("groups", "", "billing"),
+        ("topics", "", "orders"), ("delayed_queues", "", "orders"),
+    ):  # fmt: skip
+        html = "".join(_render(LivePage(name, argument, (), visible), "en", 1).values())
+        faults += [(name, "lacks", word)] * (word not in html)
+        faults += [(name, "tells", each) for each in THEIRS if each in html]
+        faults += [(name, "says", text) for text in sentences() if f">{text}<" in html]
+    return faults
