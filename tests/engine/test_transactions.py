@@ -8,6 +8,7 @@ import pytest
 
 from broker.engine.errors import (
     CorruptRecord,
+    TimerIllegal,
     TransactionDecided,
 )
 from broker.engine.message import decode
@@ -166,6 +167,25 @@ def test_a_commit_with_a_moment_waits_for_it_after_the_commit() -> None:
     assert (copy.body, copy.sys_flag, copy.prepared_position, copy.store_ms) == (b"pay", 8, half.position, due_ms)
     end(driver, late, commit=True)
     assert [copy.body for copy in copies(driver)] == [b"pay", b"late"], "its moment is over: at once"
+
+
+@pytest.mark.parametrize("conflict", [{}, {"ESC_ON_CONFLICT": "error"}, {"ESC_ON_CONFLICT": "keep"}])
+def test_a_half_with_a_key_that_could_be_found_taken_at_its_commit_is_refused(conflict: dict[str, str]) -> None:
+    driver = transacting()
+    due_ms = str(driver.clock.now_ms + 7_345)
+    with pytest.raises(TimerIllegal, match="ESC_ON_CONFLICT=replace"):
+        begin(driver, TIMER_DELIVER_MS=due_ms, ESC_SCHEDULE_KEY="order-1", **conflict)
+    assert len(driver.engine.transactions.book.halves) == 0
+
+
+def test_of_halves_with_one_key_the_last_committed_waits_alone() -> None:
+    driver = transacting()
+    due_ms = driver.clock.now_ms + 7_345
+    asked = {"TIMER_DELIVER_MS": str(due_ms), "ESC_SCHEDULE_KEY": "order-1", "ESC_ON_CONFLICT": "replace"}
+    for number, body in enumerate((b"one", b"two")):
+        end(driver, begin(driver, body, key=f"A{number}", **asked), commit=True)
+    driver.advance(7_345)
+    assert [copy.body for copy in copies(driver)] == [b"two"]
 
 
 def test_unknown_changes_nothing() -> None:

@@ -76,6 +76,11 @@ class Parking:
         ask = ask_of(text, now_ms, self._config.timer_max_delay_ms)
         if ask is not None and ask.delete is not None:
             raise TimerIllegal("A message of a transaction cannot delete a timer; send the delete on its own.")
+        if ask is not None and ask.key is not None and ask.on_conflict != "replace":
+            raise TimerIllegal(
+                "A schedule key of a message of a transaction could be found taken only after its commit, when nobody "
+                "can be told: send it with ESC_ON_CONFLICT=replace, or without a key."
+            )
 
     def check_reach(self, due_ms: int, now_ms: int) -> None:
         """Raise TimerTooFar for a moment beyond the limit."""
