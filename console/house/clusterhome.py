@@ -96,6 +96,12 @@ def _base() -> Path:
 
 
 def _user() -> pwd.struct_passwd:
+    # Two of useradd at once may both find the name free, and the second gives it another number.
+    with locked(Path("/etc")):
+        return _named_user()
+
+
+def _named_user() -> pwd.struct_passwd:
     command = ["useradd", "--system", "--user-group", "--no-create-home", "--shell", "/usr/sbin/nologin", USER]
     why = ""
     for _ in range(USER_TRIES):
@@ -108,7 +114,7 @@ def _user() -> pwd.struct_passwd:
         except FileNotFoundError:
             why = "useradd is not installed"
             break
-        if made.returncode:  # another start may be making it
+        if made.returncode:  # another program may be changing the users
             why = made.stderr.strip()
             threading.Event().wait(USER_WAIT_S)
     try:
@@ -178,7 +184,10 @@ def _give(path: Path, user: pwd.struct_passwd) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Alone with what the file stands for."""
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    """Alone with what the file or directory stands for; a file is made."""
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(descriptor)

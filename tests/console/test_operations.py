@@ -268,7 +268,10 @@ def test_a_page_checks_who_may_in_the_handler(marking: Marking, actor: Actor, vi
     for step in ("preview/", "confirm/", "abort/", "continue/"):
         assert visitor.post(address + step, {"reason": "mine"}).status_code == 403, step
     assert visitor.post("/operations/draft/", {"kind": "timers.cancel", "position": "1"}).status_code == 403
-    assert visitor.get(address + "confirm/").status_code == 405
+    looked = visitor.get(address + "confirm/")
+    assert (looked.status_code, looked["Location"]) == (302, address)
+    assert visitor.put(address + "confirm/").status_code == 405
+    assert marking.touched == []
     get_user_model().objects.get(username="visitor").user_permissions.add(
         Permission.objects.get(codename="steer_timers", content_type__app_label="console")
     )

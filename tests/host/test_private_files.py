@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
 import sys
 import tempfile
@@ -189,6 +190,26 @@ def test_a_server_whose_keeper_was_killed_is_ended_before_the_next(closed: Path)
     os.close(first._lock)  # which a killed process does not hold any more
     assert query(second, "SELECT 1") == (1,)
     assert not first.is_running
+
+
+def test_starts_at_once_make_one_user() -> None:
+    """Two of useradd at once found the name free: the second gave it another number, and the first server ended."""
+    name = f"esc-{os.getpid()}" if IS_ROOT else pwd.getpwuid(os.geteuid()).pw_name
+    call = f"from console.house import clusterhome as home; home.USER = {name!r}; print(flush=True); input(); print(home._user().pw_uid)"
+    start = [sys.executable, "-c", call]
+    try:
+        starts = [subprocess.Popen(start, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(4)]
+        for each in starts:
+            assert each.stdin is not None and each.stdout is not None
+            each.stdout.readline()
+        for each in starts:
+            each.stdin.write(b"\n")
+            each.stdin.flush()
+        said = {each.communicate(timeout=60)[0] for each in starts}
+        assert said == {b"%d\n" % pwd.getpwnam(name).pw_uid}
+    finally:
+        if IS_ROOT:
+            subprocess.run(["userdel", name], check=True)
 
 
 def test_data_of_another_version_are_refused_untouched(closed: Path) -> None:
