@@ -103,7 +103,7 @@ def _settle(page: Page) -> None:
     """Letters and plots are there, and a live page is live."""
     page.evaluate("document.fonts.ready")
     if page.locator("#live").count():
-        expect(page.locator("#live")).to_have_attribute("class", "pill verd")
+        expect(page.locator("#live")).to_contain_class("verd")
     if page.locator("[data-plot]").count():
         expect(page.locator("[data-plot]:not([hidden]) canvas").first).to_be_visible()
 
