@@ -143,7 +143,11 @@ class QueueReader:
 
     async def commit_at(self, offset: int, *, confirmed: bool) -> None:
         """As commit, of an offset that the caller keeps; a negative one is none yet."""
-        if offset < 0 or offset == self._committed:
+        if offset < 0:
+            return
+        if self._committed < 0:  # sought before it was known where the group stands
+            self._committed = await self.offsets.committed() or 0
+        if offset == self._committed:
             return
         await self.offsets.commit(offset, confirmed=confirmed)
         self._committed = offset

@@ -103,6 +103,27 @@ def test_lite_pull_is_a_cursor_in_a_list(everlasting: BrokerThread, steps: list[
         consumer.close()
 
 
+@pytest.mark.parametrize(("stands", "after"), [(None, None), (5, 0)])
+async def test_a_commit_before_the_start_is_known_tells_what_is_new(
+    everlasting: BrokerThread, stands: int | None, after: int | None
+) -> None:
+    """Whether the first offset was told depended on whether the seek or the question of where to begin was quicker."""
+    queue = MessageQueue(f"topic-{next(NUMBERS)}", "broker-a", 0)
+    with Admin(everlasting.namesrv) as admin, Producer("p", everlasting.namesrv) as producer:
+        admin.create_topic(queue.topic, queues=1)
+        producer.send_batch(queue.topic, ["x"] * 6)
+    session = Session(everlasting.namesrv)
+    beginnings = Beginnings(session, "g", from_first=True)
+    reader = QueueReader(session, "g", queue, subscription(queue.topic, "*"), lambda *_: None, beginnings)
+    if stands is not None:
+        await reader.offsets.commit(stands, confirmed=True)
+    reader.seek(0)
+    await reader.commit(confirmed=True)
+    assert await reader.offsets.committed() == after
+    await reader.stop()
+    await session.close()
+
+
 def test_no_more_is_read_ahead_than_allowed(broker: BrokerThread) -> None:
     async def read() -> None:
         session = Session(broker.namesrv)
