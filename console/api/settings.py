@@ -161,7 +161,7 @@ def _preview(kind_name: str, parameters: Mapping[str, Any]) -> SettingsPreview:
 
 
 def _waiting(found: Preview) -> WaitingForTopic | None:
-    """Of a topic that is to be deleted."""
+    """Of what is to be deleted."""
     return WaitingForTopic(**found.waiting, complete=not found.missing) if found.waiting else None
 
 

@@ -100,8 +100,8 @@ class SettingsOfGroup(Struct, kw_only=True):
 
 
 class WaitingForTopic(Struct, kw_only=True):
-    """What waits for a topic: timers, messages of delay levels, halves that nobody decided about, and those that are
-    asked about no more. null: the broker does not tell; not `complete`: there may be more."""
+    """What waits for a topic, or of the tries of a group: timers, messages of delay levels, halves that nobody decided
+    about, and those that are asked about no more. null: the broker does not tell; not `complete`: there may be more."""
 
     timers: int | None
     delayed: int | None
@@ -123,4 +123,7 @@ class SettingsPreview(Struct, kw_only=True):
     lost_messages: int | None
     lost_readers: int | None
     members: int | None
-    waiting: Annotated[WaitingForTopic | None, Meta(description="Of a topic that would be deleted.")] = None
+    waiting: Annotated[
+        WaitingForTopic | None,
+        Meta(description="Of a topic that would be deleted; of a group which of `lost_messages` wait."),
+    ] = None

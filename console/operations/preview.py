@@ -45,7 +45,7 @@ class Preview:
     lost_messages: int | None = None
     lost_readers: int | None = None
     #: of a topic that is to be deleted: what waits for it (timers, delayed, halves, parked_halves; None: not told), and
-    #: how much of that is known
+    #: how much of that is known; of a group: which of its tries wait, they are among those that are lost
     waiting: dict[str, int | None] = field(default_factory=dict)
     waiting_count: int | None = None
     #: connected consumers of a group that is to be deleted: their next heartbeat makes it again
@@ -68,6 +68,11 @@ class Preview:
     def is_read(self) -> bool:
         """Of a rule: what it watches can be read now."""
         return self.watched_above is not None
+
+    @property
+    def has_waiting(self) -> bool:
+        """Something waits, as far as that is known."""
+        return any(self.waiting.values())
 
     @property
     def kept_out_count(self) -> int:

@@ -152,11 +152,8 @@ class SendBack(SendAgain):
         return group_behind_after(admin, group, count)
 
     def send(self, admin: Admin, group: str, message: Message) -> ItemResult:
-        """The broker's own request for another attempt (36): it copies the record, nothing passes through here."""
-        if never_arrives(admin, group, letter_of(message).topic):
-            return ItemResult("refused", {"error": NEVER_ARRIVES})
-        admin.send_back(group, message, delay_level=LEVEL, max_reconsume_times=message.reconsume_times + 1)
-        return ItemResult("sent_back", {"topic": letter_of(message).topic})
+        """To the group alone, of the topic that it was of before it was given up."""
+        return send_back(admin, group, message, letter_of(message).topic)
 
 
 class SendAsNew(SendAgain):
@@ -175,6 +172,17 @@ class SendAsNew(SendAgain):
             return ItemResult("refused", {"error": "the record does not say which topic it was of"})
         sent = send_copy(message, topic)
         return ItemResult("sent_as_new", {"topic": topic, "message_id": sent.offset_message_id})
+
+
+def send_back(admin: Admin, group: str, message: Message, topic: str) -> ItemResult:
+    """The broker's own request for another attempt (36): it copies the record, nothing passes through here.
+
+    `topic` is the one that the group reads. Refused where the group would not get it; raises ClientError.
+    """
+    if never_arrives(admin, group, topic):
+        return ItemResult("refused", {"error": NEVER_ARRIVES})
+    admin.send_back(group, message, delay_level=LEVEL, max_reconsume_times=message.reconsume_times + 1)
+    return ItemResult("sent_back", {"topic": topic})
 
 
 def never_arrives(admin: Admin, group: str, topic: str) -> bool:

@@ -21,7 +21,7 @@ from console.operations.copying import NotReadable, send_copy
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.kind import ItemResult, Kind, Target
 from console.operations.preview import Preview
-from console.operations.resending import SendBack
+from console.operations.resending import send_back
 from console.operations.rows import OperationItem
 from console.queries import asking
 from console.queries.clock import now_ms
@@ -86,7 +86,7 @@ class ResendMessage(Kind):
             if message is None:
                 return ItemResult("gone")
             if group:
-                return ItemResult("sent_back", {**SendBack().send(admin, group, message).result, "topic": topic})
+                return send_back(admin, group, message, topic)
             sent = send_copy(message, topic)
         except (BrokerRefused, InvalidArgument, NotReadable, NotPossible) as error:
             return ItemResult("refused", {"error": str(error)})

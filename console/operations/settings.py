@@ -11,28 +11,25 @@ One item is the topic or group; it keeps what was before and what is after, so t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
-from broker.client import BrokerRefused, ClientError, InvalidArgument, NotSupported
+from broker.client import BrokerRefused, ClientError, InvalidArgument
 from broker.client.names import check_group, check_writable_topic
-from broker.client.waiting import TopicWaiting
-from broker.models import ConsumerGroup, ConsumerOffset, Queue
+from broker.models import ConsumerGroup, ConsumerOffset
 from console.operations import setting_fields
 from console.operations.actor import CHANGE_SETTINGS
 from console.operations.errors import InvalidParameter, NotPossible, OperationError, PendingUndecided
 from console.operations.kind import ItemResult, Kind, Target
+from console.operations.losses import AT_LEAST, NOT_TOLD, counts, held, topics_of_tries, waiting_for
 from console.operations.preview import Preview
 from console.operations.setting_fields import GROUP, TOPIC, Fields, Setting
 from console.queries import asking
 from console.queries.clock import now_ms
+from console.queries.hops import DEAD
 from console.queries.mirrored import mirrored
 
-_OF_GROUP = ("%RETRY%", "%DLQ%")
 #: what can become of that which waits for a topic
 PENDING = ("cancel", "keep")
-#: codes of what a preview misses: there may be more that waits than was counted; the broker does not tell all of it
-AT_LEAST, NOT_TOLD = "waiting", "waiting_not_told"
 
 
 class _Settings(Kind):
@@ -134,18 +131,6 @@ class _Delete(_Settings):
         """Its name."""
         return str(parameters["name"])
 
-    def preview(self, parameters: Mapping[str, Any]) -> Preview:
-        """What is lost with it."""
-        name, broker = parameters["name"], mirrored().name
-        self.existing(name)
-        if self.is_topic:
-            readers = ConsumerOffset.objects.filter(broker=broker, topic=name).values("group").distinct().count()
-            return Preview(at_ms=now_ms(), count=1, lost_messages=_held(broker, [name]), lost_readers=readers)
-        left = _held(broker, [prefix + name for prefix in _OF_GROUP])
-        topics = ConsumerOffset.objects.filter(broker=broker, group=name).values("topic").distinct().count()
-        members = ConsumerGroup.objects.filter(broker=broker, name=name).values_list("members", flat=True).first()
-        return Preview(at_ms=now_ms(), count=1, lost_messages=left, lost_readers=topics, members=members)
-
     def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
         """The one."""
         found = self.existing(parameters["name"])
@@ -187,10 +172,14 @@ class DeleteTopic(_Delete):
 
     def preview(self, parameters: Mapping[str, Any]) -> Preview:
         """What is lost, and what waits for it."""
-        waiting, missing = _waiting_for(parameters["name"])
+        name, broker = parameters["name"], mirrored().name
+        self.existing(name)
+        waiting, missing = waiting_for([name])
         known = [count for count in waiting.values() if count is not None]
-        return replace(
-            super().preview(parameters), waiting=waiting, waiting_count=sum(known) if known else None, missing=missing
+        readers = ConsumerOffset.objects.filter(broker=broker, topic=name).values("group").distinct().count()
+        return Preview(
+            at_ms=now_ms(), count=1, lost_messages=held(broker, [name]), lost_readers=readers, waiting=waiting,
+            waiting_count=sum(known) if known else None, missing=missing,
         )  # fmt: skip
 
     def undecided(self, parameters: Mapping[str, Any], preview: Preview) -> OperationError | None:
@@ -212,7 +201,7 @@ class DeleteTopic(_Delete):
         def delete() -> None:
             found = asking.admin().delete_topic(parameters["name"], parameters.get("pending"))
             if "pending" in parameters:
-                told.update(pending=parameters["pending"], **(_counts(found) if found is not None else {}))
+                told.update(pending=parameters["pending"], **(counts(found) if found is not None else {}))
 
         (result,) = _result_of(delete, "deleted")
         return [ItemResult(result.outcome, {**told, **result.result})]
@@ -231,31 +220,24 @@ class CreateGroup(_Change):
 
 
 class DeleteGroup(_Delete):
-    """How far it has read goes with it."""
+    """How far it has read goes with it; its tries and dead letters stay, and nobody reads them."""
 
     name, is_topic = "groups.delete", False
 
-
-def _counts(found: TopicWaiting) -> dict[str, int | None]:
-    return {
-        "timers": found.timers, "delayed": found.delayed, "halves": found.halves, "parked_halves": found.parked_halves,
-    }  # fmt: skip
-
-
-def _waiting_for(topic: str) -> tuple[dict[str, int | None], list[str]]:
-    """What waits for the topic, and what is not known of that; of an Apache RocketMQ broker its timers alone."""
-    admin = asking.admin()
-    try:
-        found = admin.topic_waiting(topic)
-        return _counts(found), [] if found.complete else [AT_LEAST]
-    except NotSupported:
-        pass
-    try:
-        timers = next((each.count for each in admin.timer_metrics() if each.topic == topic), 0)
-    except BrokerRefused:
-        # its timers are switched off, or it is older than they are
-        return {"timers": None, "delayed": None, "halves": None, "parked_halves": None}, [NOT_TOLD]
-    return {"timers": timers, "delayed": None, "halves": None, "parked_halves": None}, [NOT_TOLD]
+    def preview(self, parameters: Mapping[str, Any]) -> Preview:
+        """What is lost: dead letters, and tries, those that wait for their moment, too."""
+        name, broker = parameters["name"], mirrored().name
+        self.existing(name)
+        tries = topics_of_tries(broker, name)
+        waiting, missing = waiting_for(tries)
+        topics = ConsumerOffset.objects.filter(broker=broker, group=name).values("topic").distinct().count()
+        members = ConsumerGroup.objects.filter(broker=broker, name=name).values_list("members", flat=True).first()
+        # no count of what waits: its moments come while a second person thinks about it, and no less is lost
+        lost = held(broker, [*tries, DEAD + name]) + sum(count or 0 for count in waiting.values())
+        return Preview(
+            at_ms=now_ms(), count=1, lost_messages=lost, lost_readers=topics, members=members, waiting=waiting,
+            missing=missing,
+        )  # fmt: skip
 
 
 def undo_parameters(labels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -287,8 +269,3 @@ def _unread(topic: str, wanted: Mapping[str, Any]) -> int:
     """Messages in queues that nobody will be given any more."""
     queues = asking.admin().topic_stats(topic).queues
     return sum(each.max_offset - each.min_offset for each in queues if each.queue.queue_id >= wanted["read_queues"])
-
-
-def _held(broker: str, topics: Sequence[str]) -> int:
-    rows = Queue.objects.filter(broker=broker, topic__in=topics).values_list("min_offset", "max_offset")
-    return sum((high or 0) - (low or 0) for low, high in rows)

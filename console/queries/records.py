@@ -156,7 +156,7 @@ def _trail(admin: Admin, message_id: str, topic: str | None, seen: Eyes) -> Trai
         return None
     told = _told(admin, opened.unique_key)
     trail = Trail(opened, told=None if told is None else tuple(line for line in told if _is_seen(line, seen)))
-    for record in _kin(admin, trail):
+    for record in _kin(admin, trail, seen):
         if seen.topic(real_topic_of(record)):
             trail.add(record)
     released = admin.delay_offsets() if trail.parked else {}
@@ -193,10 +193,10 @@ def _by_unique_id(admin: Admin, topic: str, unique_id: str) -> Message | None:
         return None
 
 
-def _kin(admin: Admin, trail: Trail) -> list[Message]:
+def _kin(admin: Admin, trail: Trail, seen: Eyes) -> list[Message]:
     """Other records of the same message: by its unique id, and by the position that a release came from."""
     found: list[Message] = []
-    for topic in (*trail.topics, *_topics_of_groups(trail)):
+    for topic in (*trail.topics, *_topics_of_groups(trail, seen)):
         if trail.opened.unique_key:
             try:
                 found += admin.records_by_unique_id(topic, trail.opened.unique_key, RECORDS_LIMIT)
@@ -216,11 +216,15 @@ def _kin(admin: Admin, trail: Trail) -> list[Message]:
     return found
 
 
-def _topics_of_groups(trail: Trail) -> list[str]:
-    """Topics of tries and dead letters of the groups that had the message, or read its topic, that there are."""
+def _topics_of_groups(trail: Trail, seen: Eyes) -> list[str]:
+    """Topics of tries and dead letters of the groups that had the message, or read its topic, that there are.
+
+    Of readers those that are seen: others' take no place from them.
+    """
     broker = mirrored().name
     readers = ConsumerOffset.objects.filter(broker=broker, topic=trail.sent_to).values_list("group", flat=True)
-    groups = dict.fromkeys((*readers.distinct().order_by("group")[:GROUPS_LIMIT], *trail.groups))
+    mine = [name for name in readers.distinct().order_by("group") if seen.group(name)][:GROUPS_LIMIT]
+    groups = dict.fromkeys((*mine, *trail.groups))
     names = [name for group in groups for name in topics_of_group(group, trail.sent_to)]
     found = Topic.objects.filter(broker=broker, name__in=names).exclude(name__in=trail.topics)
     return list(found.order_by("name").values_list("name", flat=True))

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from broker.client import AsyncAdmin
+from broker.models import Broker, MirrorState, Queue
 from broker.remoting.service import BrokerService
 from console import credentials
 from console.api.identifiers import parse, written
@@ -132,6 +133,28 @@ async def test_one_group_alone_gets_it_back(api: httpx.AsyncClient, admin: Async
     (parked,) = await admin.pull("SCHEDULE_TOPIC_XXXX", 0, 0, 1)
     assert parked.properties["REAL_TOPIC"].startswith("%RETRY%billing")
     assert parked.body == b"x"
+
+
+async def test_a_group_that_it_would_never_reach_gets_nothing(
+    api: httpx.AsyncClient, admin: AsyncAdmin, service: BrokerService
+) -> None:
+    sent = (await api.post(ONE, json={"body": "x"})).json()
+    service.engine.groups.ensure("billing")
+
+    def mirror() -> None:
+        """So it says of Apache RocketMQ and a group that pops."""
+        broker = Broker(name=service.config.broker_name)
+        Broker.mirror_writer.bulk_create([broker])
+        MirrorState.mirror_writer.bulk_create([MirrorState(broker=broker, polling=True)])
+        Queue.mirror_writer.bulk_create([Queue(broker=broker, topic="%RETRY%billing_orders", queue_id=0)])
+
+    await in_database(mirror)
+    answer = await again(api, sent["id"], group="billing")
+    assert (answer.status_code, answer.json()["code"]) == (422, "operation_refused"), answer.text
+    assert "it would not arrive" in answer.json()["detail"]
+    assert (await in_database(Operation.objects.get)).results == {"refused": 1}
+    assert await admin.pull("SCHEDULE_TOPIC_XXXX", 0, 0, 1) == []
+    assert (await again(api, sent["id"])).status_code == 201
 
 
 async def test_who_may(api: httpx.AsyncClient, admin: AsyncAdmin, make_token: MakeToken) -> None:

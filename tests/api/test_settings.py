@@ -88,6 +88,19 @@ async def test_a_preview_says_what_would_come_of_it_and_does_nothing(api: httpx.
     assert await asyncio.to_thread(audited) == []
 
 
+async def test_a_preview_of_a_deleted_group_counts_its_tries_that_wait(
+    api: httpx.AsyncClient, admin: AsyncAdmin, service: BrokerService
+) -> None:
+    service.engine.groups.ensure("billing")
+    sent = (await api.post(f"{ORDERS}/messages", json={"body": "x"})).json()
+    (record,) = await admin.pull("orders", sent["queue"], sent["queue_offset"], 1)
+    await admin.send_back("billing", record, delay_level=18, max_reconsume_times=16)
+    told = (await api.delete(BILLING, params={"preview": "true"})).json()
+    assert told["lost_messages"] == 1
+    assert told["waiting"] == {"timers": 0, "delayed": 1, "halves": 0, "parked_halves": 0, "complete": True}
+    assert (await api.delete(BILLING, params={"reason": "x"})).json()["results"] == {"deleted": 1}
+
+
 async def test_a_change_of_what_was_expected_to_be_otherwise_is_refused(api: httpx.AsyncClient) -> None:
     wanted = {"settings": {"write_queues": 6}, "expected": {"write_queues": 3}, "reason": "more"}
     answer = await api.request("PATCH", SETTINGS, json=wanted)

@@ -10,9 +10,12 @@ from django.test import Client
 
 from broker.client import Consumer, Message, SimpleConsumer
 from broker.client.traces import TRACE_TOPIC
+from broker.models import Broker, ConsumerOffset
 from console import queries
+from console.access.topics import VisibleTopics, looking
 from console.operations import copying, desk
 from console.operations.actor import Actor
+from console.queries.records import GROUPS_LIMIT
 from console.queries.shapes.messages import Reader, ReaderState
 from tests.console.stage import Stage
 from tests.console.test_message_life import consumed_events
@@ -163,6 +166,24 @@ def test_a_try_that_waits_as_a_timer_is_told(stage: Stage) -> None:
     assert (found.state, found.refused) == (ReaderState.AGAIN, 1)
     assert found.next_ms is not None
     assert 0 < found.next_ms - record.store_ms - FAR_MS < FAR_MS
+
+
+def test_a_group_behind_others_that_are_not_seen_is_looked_at_as_all_are(stage: Stage) -> None:
+    stage.producer.send("orders", "first", queue_id=0)
+    stage.consume()
+    record = sent(stage, "order-1")
+    stage.admin.move_group("billing", "orders", 0, record.queue_offset + 1)
+    stage.admin.send_back("billing", record, delay_level=-1, max_reconsume_times=0)
+    stage.mirror.run_once()
+    others = [f"audit-{number:03}" for number in range(GROUPS_LIMIT)]
+    ConsumerOffset.mirror_writer.bulk_create(
+        ConsumerOffset(broker=Broker.objects.get(), group=name, topic=topic, queue_id=0, offset=0)
+        for name in others
+        for topic in ("orders", "payroll")
+    )
+    with looking(VisibleTopics(("ord",))):
+        (found,) = queries.message(record.offset_message_id).readers
+    assert (found.group, found.state) == ("billing", ReaderState.DEAD)
 
 
 def test_what_a_client_told_counts_where_offsets_do_not(stage: Stage, operator: Client) -> None:

@@ -12,16 +12,18 @@ from django.template.loader import render_to_string
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.client import Decision, TransactionProducer, prepare
 from console import queries
 from console.access.topics import ALL, Eyes, VisibleTopics, looking
 from console.design import drawings
 from console.operations import reading
 from console.operations.rows import Operation
-from console.queries import reading_on
+from console.queries import limited_waiting, reading_on
 from console.queries.afar import forget
 from console.queries.limited_waiting import without_names
 from console.queries.reading_on import Filled, fill
 from console.queries.shapes.timers import TimerFilter
+from console.queries.shapes.transactions import FIRST_COUNT
 from tests.console.people import browser_of
 from tests.console.stage import Stage
 from tests.console.test_limited import FOREIGN, HOUR_MS, limited_person, text_of
@@ -119,6 +121,25 @@ def test_where_a_look_ends_the_page_says_so_and_goes_on(mixed: Stage, monkeypatc
         assert "Nothing waits here" not in shown, path
         assert "No timer is pending" not in shown, path
         assert 'rel="next"' in shown, path
+
+
+def test_where_a_look_ends_in_others_halves_and_decisions_the_board_does_not_say_that_there_are_none(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.admin.create_topic(FOREIGN, queues=1)
+    with TransactionProducer("others", stage.broker.namesrv, check=lambda _: Decision.UNKNOWN) as others:
+        for _ in range(FIRST_COUNT + 1):
+            others.send_half(FOREIGN, prepare("x"))
+            others.commit(others.send_half(FOREIGN, prepare("x")))
+    stage.mirror.run_once()
+    monkeypatch.setattr(reading_on, "MOST_LOOKED", 2)
+    monkeypatch.setattr(limited_waiting, "MOST_COUNTED", 2)
+    page = text_of(browser_of(limited_person("anna", "ord")), "/transactions/")
+    for name in ("open", "decided"):
+        section = page[page.index(f'id="{name}"') :]
+        section = section[: section.index("</section>")]
+        assert "Nothing that matches so far; go on with the next page." in section, name
+        assert "Nothing of the topics that you see." not in section, name
 
 
 def test_the_first_page_tells_his_figures_and_calls_the_others_those_of_all(mixed: Stage) -> None:

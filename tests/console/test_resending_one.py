@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from django.test import Client
 
+from broker.client import SimpleConsumer
+from broker.models import MirrorState
 from console.operations.rows import Operation
 from tests.console.stage import Stage
 from tests.console.test_pages import words
@@ -44,3 +46,23 @@ def test_what_is_no_message_of_the_topic_is_refused(stage: Stage, operator: Clie
         asked = {"kind": "messages.resend", "message_id": message_id, "topic": topic}
         assert operator.post(DRAFT, asked).status_code == 422
     assert Operation.objects.count() == 0
+
+
+def test_to_a_group_that_it_would_never_reach_it_is_refused(stage: Stage, operator: Client) -> None:
+    sent = stage.producer.send("orders", "x", keys=["order-1"])
+    stage.admin.create_group("billing")
+    with SimpleConsumer("billing", stage.broker.namesrv) as consumer:
+        for received in consumer.receive("orders"):
+            consumer.nack(received)
+    stage.wait_for(lambda: stage.admin.topic_settings("%RETRY%billing_orders"))
+    stage.mirror.run_once()
+    # so the mirror says of Apache RocketMQ, where only consumers that pull read what is sent back
+    MirrorState.mirror_writer.update(polling=True)
+    asked = {"message_id": sent.offset_message_id, "topic": "orders", "group": "billing"}
+    drafted = operator.post(DRAFT, {"kind": "messages.resend", **asked})
+    assert drafted.status_code == 303, words(drafted)
+    address = str(drafted.headers["Location"])
+    operator.post(address + "confirm/", {"reason": "because"})
+    assert Operation.objects.get().results == {"refused": 1}
+    assert "it would not arrive" in words(operator.get(address))
+    assert stage.admin.topic_settings("%RETRY%billing") is None

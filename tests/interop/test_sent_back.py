@@ -1,4 +1,4 @@
-"""A dead letter of a group that pops, sent back from the console: it arrives, or is refused where it never would."""
+"""Sent back from the console to a group that pops: it arrives, or is refused where it never would."""
 
 from __future__ import annotations
 
@@ -36,7 +36,14 @@ def received(consumer: SimpleConsumer, topic: str) -> Received:
     return found[0]
 
 
-def test_it_arrives_or_is_refused(server: Server, admin: Admin, topic: str, group: str) -> None:
+def mirror(admin: Admin) -> None:
+    """Have the console know what there is."""
+    one = Mirror(admin)
+    one.run_once()
+    one.close()
+
+
+def test_a_dead_letter_arrives_or_is_refused(server: Server, admin: Admin, topic: str, group: str) -> None:
     admin.create_topic(topic, queues=1)
     admin.create_group(group)
     with Producer("senders", server.namesrv) as producer, SimpleConsumer(group, server.namesrv) as consumer:
@@ -47,14 +54,33 @@ def test_it_arrives_or_is_refused(server: Server, admin: Admin, topic: str, grou
         admin.send_back(group, again.message, delay_level=-1, max_reconsume_times=0)
         consumer.ack(again)
         assert wait_until(lambda: len(admin.pull(f"%DLQ%{group}", 0, 0, 5)) == 1)
-        mirror = Mirror(admin)
-        mirror.run_once()
-        mirror.close()
+        mirror(admin)
         wanted = {"group": group, "targets": [{"queueId": 0, "offset": 0}]}
         done = desk.start("dead_letters.send_back", wanted, ACTOR, reason="the bank is up again")
         if server.name == "apache":
             assert done.results == {"refused": 1}
             done = desk.start("dead_letters.send_as_new", wanted, ACTOR, reason="so it is said")
+            assert done.results == {"sent_as_new": 1}
+        else:
+            assert done.results == {"sent_back": 1}
+        last = received(consumer, topic)
+        assert (last.body, last.message.keys) == (b"pay", ["order-1"])
+        consumer.ack(last)
+
+
+def test_a_message_of_the_topic_arrives_or_is_refused(server: Server, admin: Admin, topic: str, group: str) -> None:
+    admin.create_topic(topic, queues=1)
+    admin.create_group(group)
+    with Producer("senders", server.namesrv) as producer, SimpleConsumer(group, server.namesrv) as consumer:
+        sent = producer.send(topic, "pay", keys=["order-1"])
+        consumer.nack(received(consumer, topic), delay_ms=1_000)
+        consumer.ack(received(consumer, topic))
+        mirror(admin)
+        wanted = {"message_id": sent.offset_message_id, "topic": topic, "group": group}
+        done = desk.start("messages.resend", wanted, ACTOR, reason="the bank is up again")
+        if server.name == "apache":
+            assert done.results == {"refused": 1}
+            done = desk.start("messages.resend", wanted | {"group": ""}, ACTOR, reason="so it is said")
             assert done.results == {"sent_as_new": 1}
         else:
             assert done.results == {"sent_back": 1}
