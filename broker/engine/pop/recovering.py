@@ -93,7 +93,9 @@ class Recovering:
             if offset == FORGOTTEN:
                 book.remove(key)
             else:
-                book.queue_at(key, offset).place(offset)
+                queue = book.queue_at(key, offset)
+                book.void(queue)
+                queue.place(offset)
         elif kind == ledger.POPPED:
             start, next_offset, pop_ms, invisible_ms = numbers
             book.queue_at(key, start).pop(start, next_offset, pop_ms, pop_ms + invisible_ms, more)

@@ -238,6 +238,7 @@ class Pops:
         if whole:
             return
         self._state = saved if isinstance(saved, dict) else self._state
+        self.book.pop_floor_ms = int(self._state.get("floor_ms", 0))
         sequence, position = int(self._state["sequence"]), int(self._state["position"])
         if not sequence:
             return
@@ -277,7 +278,8 @@ class Pops:
         if not self.book.is_changed:
             return None
         sequence = self._state["sequence"] + 1
-        self._writing = {"sequence": sequence, "position": self._store.visible_position}
+        position, floor_ms = self._store.visible_position, self.book.pop_floor_ms
+        self._writing = {"sequence": sequence, "position": position, "floor_ms": floor_ms}
         parts = snapshot.dump(self.book.queues.values())
         self.book.is_changed = False
         return SnapshotWrite(self._path(sequence), sequence, parts, self._saved)

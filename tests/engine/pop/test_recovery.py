@@ -243,3 +243,27 @@ def test_offsets_on_disk_that_lag_behind_bring_nothing_back() -> None:
     driver = crashed(files, driver)
     assert offset_of(driver) == 4
     assert eventually(driver) == []
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+@pytest.mark.parametrize("ended", ["killed", "killed behind a snapshot", "stopped"])
+def test_no_handle_from_before_a_reset_fits_after_a_start(ended: str, in_order: bool) -> None:
+    """Though the clock says the same: what is popped after it is another pop."""
+    files = SimulatedFiles()
+    driver = popping(files, messages=1)
+    (old,) = pop(driver, in_order=in_order)
+    driver.engine.offsets.reset(GROUP, TOPIC, 0, 0)
+    driver.settle()
+    now_ms = driver.clock.now_ms
+    if ended == "killed behind a snapshot":
+        driver.clock.advance(6_000)
+        driver.upkeep()
+    elif ended == "stopped":
+        driver.close()
+    driver.clock.now_ms = now_ms
+    driver = reopened(files, driver.clock) if ended == "stopped" else crashed(files, driver)
+    (new,) = pop(driver, in_order=in_order)
+    assert not ack(driver, old)
+    assert offset_of(driver) == 0
+    assert ack(driver, new)
+    assert offset_of(driver) == 1

@@ -63,7 +63,7 @@ class Command(BaseCommand):
             finally:
                 stop_all(made.values())
         if late := sum(one.core.at_work for one in made.values()):
-            self.stderr.write(f"{late} handlers did not end within the drain timeout: their messages come again")
+            self.stderr.write(f"{late:,} handlers did not end within the drain timeout: their messages come again")
             self._end_now()
 
     def _end_now(self) -> None:
