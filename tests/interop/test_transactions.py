@@ -90,6 +90,8 @@ def test_a_check_decides_what_the_producer_did_not(
     assert sorted(bodies(consumer)) == ["commits", "late"]
     (check,) = transactor.checks("commits")
     assert (check["topic"], check["body"], check["times"]) == (topic, "commits", "1")
+    # what one process printed may be read before what another one printed earlier
+    wait_until(lambda: len(transactor.checks("late")) == 2, PATIENCE_S)
     assert [check["times"] for check in transactor.checks("late")] == ["1", "2"]
 
 

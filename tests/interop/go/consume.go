@@ -140,7 +140,7 @@ func handler(o options) (handling, func() error, error) {
 	}, nothing, nil
 }
 
-// replier answers each message by its body in capitals.
+// replier answers each question by its body in capitals.
 func replier(o options) (handling, func() error, error) {
 	answering := o
 	answering.group, answering.instance = o.group+"-answers", o.instance+"-answers"
@@ -154,6 +154,9 @@ func replier(o options) (handling, func() error, error) {
 	return func(ctx context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
 		describe(messages...)
 		for _, message := range messages {
+			if message.GetProperty(primitive.PropertyMessageReplyToClient) == "" {
+				continue // nobody asked
+			}
 			answer, err := consumer.CreateReplyMessage(message, nil)
 			if err == nil {
 				answer.Body = []byte(strings.ToUpper(string(message.Body)))
