@@ -10,7 +10,7 @@ from itertools import cycle
 
 from ..engine.message import string_hash
 from ..remoting.codec import encode_fields
-from .errors import BrokerRefused, ClientError, NoBroker, NoSuchQueue, RouteNotFound
+from .errors import NoBroker, NoSuchQueue, NotWritable, RouteNotFound
 from .outgoing import Outgoing
 from .session import ROUTE_AGE_S, Session
 from .types import MessageQueue, Route, RouteQueues
@@ -19,8 +19,6 @@ from .types import MessageQueue, Route, RouteQueues
 TEMPLATE_TOPIC = "TBW102"
 #: How long such a borrowed route is used before the topic's own is asked for.
 BORROWED_AGE_S = 2.0
-#: ResponseCode.NO_PERMISSION
-NO_PERMISSION = 16
 DEFAULT_QUEUES = 4
 #: MessageSysFlag.TRANSACTION_PREPARED_TYPE of 5.5.0: the send is a transaction's half.
 PREPARED_FLAG = 4
@@ -55,7 +53,7 @@ class Destinations:
     def __init__(self, group: str, route: Route, *, borrowed: bool) -> None:
         queues = route.writable()
         if not queues:
-            raise BrokerRefused(NO_PERMISSION, f"Topic {route.topic} has no queue that can be written.")
+            raise NotWritable(route.topic)
         self.expires_s = time.monotonic() + (BORROWED_AGE_S if borrowed else ROUTE_AGE_S)
         self.all = tuple(_destination(group, queue, route.addresses[queue.broker]) for queue in queues)
         first = secrets.randbelow(len(self.all))
@@ -107,15 +105,14 @@ def _destination(group: str, queue: MessageQueue, address: str) -> Destination:
 
 
 async def _unknown(session: Session, topic: str) -> RouteNotFound:
-    """What is wrong with a topic that has no route: there is none, or there is no broker that could tell."""
-    try:
-        return RouteNotFound(topic) if await session.masters() else NoBroker(topic)
-    except ClientError:
-        return RouteNotFound(topic)
+    """What is wrong with a topic that has no route: there is none, or there is no broker that could tell. Raises
+    ClientError where the name server does not say which brokers are there."""
+    return RouteNotFound(topic) if await session.masters() else NoBroker(topic)
 
 
 async def find_destinations(session: Session, group: str, topic: str) -> Destinations:
-    """The queues of `topic` now, or of the template topic if it does not exist yet; raises RouteNotFound."""
+    """The queues of `topic` now, or of the template topic if it does not exist yet; raises RouteNotFound,
+    NotWritable."""
     try:
         return Destinations(group, await session.route(topic, max_age_s=0.5), borrowed=False)
     except RouteNotFound:

@@ -6,6 +6,7 @@ ClientError
 │   └── NoBroker          ... and no broker either
 ├── BrokerRefused         the broker answered with a code other than success
 │   ├── NotSupported      ... because it does not know the request
+│   ├── NotWritable       ... or was not asked: no broker that is there takes messages of this topic
 │   ├── ScheduleKeyTaken  ... because a message with this schedule key waits already
 │   ├── TimerTooFar       ... because the moment is further away than it takes
 │   ├── TimerPast         ... because the moment is past, and the sender did not want that
@@ -51,10 +52,10 @@ class NoSuchQueue(InvalidArgument):
 
 
 class RouteNotFound(ClientError):
-    """The name server knows no such topic."""
+    """The name server knows no such topic: there is none, or no broker that has it is there."""
 
     def __init__(self, topic: str) -> None:
-        super().__init__(f"The name server knows no topic {topic!r}; create it, or check the name.")
+        super().__init__(f"The name server knows no topic {topic!r}: create it, check the name, or start its broker.")
         self.topic = topic
 
 
@@ -79,6 +80,14 @@ class BrokerRefused(ClientError):
 
 class NotSupported(BrokerRefused):
     """The broker does not know this request (code 3): ask a broker that does, or do without."""
+
+
+class NotWritable(BrokerRefused):
+    """The topic has no queue that can be written, on any broker that is there; nothing was sent."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(Answer.NO_PERMISSION, f"Topic {topic} has no queue that can be written.")
+        self.topic = topic
 
 
 class ScheduleKeyTaken(BrokerRefused):

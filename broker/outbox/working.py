@@ -4,7 +4,8 @@
 |------------------------------------------------------|--------------------------------------------------------------|
 | success                                              | is deleted                                                   |
 | no broker, no answer, busy: whatever may pass        | waits, however long it takes; counts nothing                 |
-| a refusal: illegal, too large, not allowed, no topic | is tried again after 2, 4, 8 ... 60 s; after `MOST_REFUSALS` |
+| no broker that is there has the topic, or takes it   | the same: the one that does may be away                      |
+| a refusal: illegal, too large, not allowed           | is tried again after 2, 4, 8 ... 60 s; after `MOST_REFUSALS` |
 | a timer that is taken, past or too far               | (an hour) it is stuck, until a person has it sent again      |
 
 Rows go out by age and pass those that wait. Only in a lane (one sharding key, one queue) each waits for the one before.
@@ -26,7 +27,7 @@ from ..client import (
     BrokerRefused,
     ClientError,
     InvalidArgument,
-    NoBroker,
+    NotWritable,
     RouteNotFound,
     ScheduleKeyTaken,
     SendResult,
@@ -49,7 +50,8 @@ MOST_REFUSALS = 60
 LONGEST_REST_S = 60.0
 #: Pauses while a broker is away: the first, and the longest, after which it is used again when it is back.
 AWAY_S, LONGEST_AWAY_S = 0.2, 5.0
-_REFUSALS = frozenset({Answer.MESSAGE_ILLEGAL, Answer.NO_PERMISSION, Answer.TOPIC_NOT_EXIST, Answer.INVALID_PARAMETER})
+#: Not TOPIC_NOT_EXIST: that is said by a broker that is there, and another one may have the topic.
+_REFUSALS = frozenset({Answer.MESSAGE_ILLEGAL, Answer.NO_PERMISSION, Answer.INVALID_PARAMETER})
 _ERROR_CHARACTERS = 1000
 
 
@@ -93,9 +95,10 @@ class _Failed:
 
 def is_refusal(error: ClientError) -> bool:
     """Whether the message itself is not wanted; False for what may pass without anybody changing anything."""
-    if isinstance(error, NoBroker):
+    if isinstance(error, (RouteNotFound, NotWritable)):
+        # said by those brokers that are there, or by none: nobody can tell whether the topic's own is only away
         return False
-    if isinstance(error, (InvalidArgument, RouteNotFound, ScheduleKeyTaken, TimerPast, TimerTooFar)):
+    if isinstance(error, (InvalidArgument, ScheduleKeyTaken, TimerPast, TimerTooFar)):
         return True
     return isinstance(error, BrokerRefused) and error.code in _REFUSALS
 

@@ -6,6 +6,7 @@ moment, with a schedule key made from the packed member, so that no second one c
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from .modes import Mode, read_mode, start_import, stop
@@ -93,4 +94,4 @@ def _last_due(queue: DelayedQueue) -> int | None:
     if not scores:
         return None
     last = scores[-1]
-    return int(float(last[1] if isinstance(last, (list, tuple)) else last))
+    return math.ceil(float(last[1] if isinstance(last, (list, tuple)) else last))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import secrets
 import time
 from collections.abc import Sequence
@@ -130,7 +131,7 @@ class Outbound:
             return []
         scores = cast("list[float | bytes]", queue.server.run("ZMSCORE", queue.keys.sending, *members))
         return [
-            Leaving(member, int(float(score)))
+            Leaving(member, math.ceil(float(score)))
             for member, score in zip(members, scores, strict=True)
             if score is not None
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,8 +37,9 @@ class DelayedQueue:
     >>> queue.offer("order-1", delay=30 * 60_000)
     >>> queue.take(timeout_s=5)
 
-    Delays are milliseconds or a timedelta; moments are epoch milliseconds or a datetime with a zone. The server's clock
-    decides what is due. `packing="old"` writes for clients up to 3.21.0; "auto" follows what is in the queue.
+    Delays are milliseconds or a timedelta; moments are epoch milliseconds or a datetime with a zone. Parts of a
+    millisecond are rounded up, so that nothing is due early. The server's clock decides what is due. `packing="old"`
+    writes for clients up to 3.21.0; "auto" follows what is in the queue.
 
     Safe for threads when the client is. Raises RedissonError and its kin, and redis-py's errors of the connection.
     """
@@ -221,13 +223,14 @@ class DelayedQueue:
 
 
 def due_ms(moment: Moment) -> int:
-    """A moment in epoch milliseconds; raises InvalidDelay for one without a zone, before 1970 or too far away."""
+    """A moment in epoch milliseconds, rounded up; raises InvalidDelay for one without a zone, before 1970 or too far
+    away."""
     if isinstance(moment, datetime):
         if moment.tzinfo is None:
             raise InvalidDelay("A moment needs a time zone; without one it is no moment.")
-        number = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+        number = _whole_ms(moment - datetime(1970, 1, 1, tzinfo=UTC))
     else:
-        number = moment
+        number = _whole_ms(moment)
     if not 0 <= number <= MAX_DUE_MS:
         raise InvalidDelay(f"A moment is between 0 and {MAX_DUE_MS} epoch milliseconds, not {number}.")
     return number
@@ -239,7 +242,17 @@ def _due(delay: Delay | None, at: Moment | None) -> tuple[str, int]:
     if at is not None:
         return "at", due_ms(at)
     assert delay is not None
-    number = delay // timedelta(milliseconds=1) if isinstance(delay, timedelta) else int(delay)
+    number = _whole_ms(delay)
     if not 0 <= number <= MAX_DUE_MS // 2:
         raise InvalidDelay(f"A delay is between 0 ms and {MAX_DUE_MS // 2} ms, not {number}.")
     return "delay", number
+
+
+def _whole_ms(span: Delay) -> int:
+    """Whole milliseconds that are over no sooner than the span is: nothing is due early. What is below 0 stays so."""
+    if isinstance(span, timedelta):
+        whole, rest = divmod(span, timedelta(milliseconds=1))
+        return whole + (whole >= 0 and bool(rest))
+    if isinstance(span, float) and not math.isfinite(span):
+        raise InvalidDelay(f"Milliseconds are a number, not {span}.")
+    return math.ceil(span) if span >= 0 else math.floor(span)

@@ -140,6 +140,7 @@ RULES: dict[type[Exception], Rule] = {
     PlainSendRefused: Rule(409, "plain_send", "Inside a transaction", "Send with the producer of the block."),
     client.NoBroker: Rule(503, "no_broker", "No broker", "Try again when a broker runs; nothing was done.", 1),
     client.RouteNotFound: Rule(404, "topic_not_found", "Topic not found", "Create the topic, or check its name."),
+    client.NotWritable: Rule(403, "topic_not_writable", "No permission", "Check the topic's permission."),
     client.NotSupported: Rule(501, "not_supported", "Not supported", "This broker does not know the request."),
     client.ScheduleKeyTaken: Rule(
         409, "schedule_key_taken", "Schedule key taken", "Send with on_conflict=replace or keep, or use another key."

@@ -48,6 +48,10 @@ class HalfBroker:
         self.plain: list[tuple[str, bytes]] = []
         self.plain_queues: list[int] = []
         self.queues = 1
+        self.permission = 6
+        #: topics of brokers that are away
+        self.away: set[str] = set()
+        self.cluster_code = 0
         #: response codes for messages with these bodies
         self.refused: dict[bytes, int] = {}
         self.send_code = 0
@@ -139,9 +143,11 @@ class HalfBroker:
 
     def _answer(self, request: Command, writer: asyncio.StreamWriter) -> Command | None:
         if request.code == Request.GET_ROUTEINFO_BY_TOPIC:
+            if request.ext["topic"] in self.away:
+                return request.answer(code=Answer.TOPIC_NOT_EXIST, remark="no route")
             return request.answer(body=self._route())
         if request.code == Request.GET_BROKER_CLUSTER_INFO:
-            return request.answer(body=b'{"brokerAddrTable":{"broker-a":%b}}' % self._about())
+            return request.answer(body=b'{"brokerAddrTable":{"broker-a":%b}}' % self._about(), code=self.cluster_code)
         if request.code == Request.HEART_BEAT:
             self._register(request.body, writer)
         elif request.code == Request.SEND_MESSAGE_V2:
@@ -189,5 +195,7 @@ class HalfBroker:
 
     def _route(self) -> bytes:
         number = self.queues
-        queues = b'"brokerName":"broker-a","perm":6,"readQueueNums":%d,"writeQueueNums":%d' % (number, number)
+        queues = b'"brokerName":"broker-a","perm":%d,"readQueueNums":%d,"writeQueueNums":%d' % (
+            self.permission, number, number,
+        )  # fmt: skip
         return b'{"brokerDatas":[%b],"queueDatas":[{%b,"topicSysFlag":0}]}' % (self._about(), queues)

@@ -15,13 +15,19 @@ from broker.client import (
     BrokerUnreachable,
     ClientError,
     InvalidArgument,
+    NotSupported,
+    NotWritable,
+    RouteNotFound,
     SendResult,
     Timeout,
     prepare,
 )
+from broker.client.destinations import TEMPLATE_TOPIC
 from broker.client.errors import ClientClosed
 from broker.client.line import Lines
+from broker.remoting.codes import Answer
 from broker.remoting.service import BrokerService
+from tests.client.halfbroker import HalfBroker
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -157,6 +163,28 @@ async def test_nobody_at_the_name_servers_address(free_port: int) -> None:
     async with AsyncProducer("tests", f"127.0.0.1:{free_port}", retries=0) as lonely:
         with pytest.raises(BrokerUnreachable):
             await lonely.send("t", b"")
+
+
+async def test_no_topic_is_said_only_where_that_is_known() -> None:
+    """A name server that knows no route, and does not say which brokers are there, leaves that open."""
+    with HalfBroker() as broker:
+        broker.away |= {"orders", TEMPLATE_TOPIC}
+        broker.cluster_code = Answer.REQUEST_CODE_NOT_SUPPORTED
+        async with AsyncProducer("p", broker.namesrv) as producer:
+            with pytest.raises(NotSupported):
+                await producer.send("orders", "4711")
+            broker.cluster_code = 0
+            with pytest.raises(RouteNotFound, match="knows no topic 'orders'"):
+                await producer.send("orders", "4711")
+
+
+async def test_a_topic_that_nobody_takes_messages_for_says_so() -> None:
+    with HalfBroker() as broker:
+        broker.permission = 4
+        async with AsyncProducer("p", broker.namesrv) as producer:
+            with pytest.raises(NotWritable, match="Topic orders has no queue that can be written") as refused:
+                await producer.send("orders", "4711")
+    assert refused.value.code == Answer.NO_PERMISSION
 
 
 async def test_the_second_name_server_is_asked_when_the_first_is_away(service: BrokerService, free_port: int) -> None:

@@ -16,16 +16,17 @@ from django.db.migrations.executor import MigrationExecutor
 from django.test import Client
 from django.utils import timezone
 
-from broker.client import BrokerRefused, BrokerUnreachable, NoBroker, RouteNotFound, Timeout, TimerLimit
+from broker.client import BrokerRefused, BrokerUnreachable, NoBroker, NotWritable, RouteNotFound, Timeout, TimerLimit
+from broker.client.destinations import TEMPLATE_TOPIC
 from broker.outbox import send_later
 from broker.outbox.errors import NotConfigured
 from broker.outbox.models import OutboxMessage
-from broker.outbox.producers import producer_of
+from broker.outbox.producers import close_all, producer_of
 from broker.outbox.working import MOST_REFUSALS, Worker, is_refusal
 from tests.client.halfbroker import HalfBroker
 
 pytestmark = pytest.mark.django_db(transaction=True)
-ILLEGAL, BUSY, UNAVAILABLE, FLOW_CONTROL = 13, 2, 14, 215
+ILLEGAL, BUSY, UNAVAILABLE, FLOW_CONTROL, NO_PERMISSION, TOPIC_NOT_EXIST = 13, 2, 14, 215, 16, 17
 #: as an earlier release writes rows
 OLD_INSERT = (
     "INSERT INTO escapement_outbox_message (topic, body, properties, unique_id, written_at, attempts, last_error)"
@@ -95,8 +96,34 @@ def test_only_refusals_are_refusals() -> None:
 
     absent = [BrokerUnreachable("b", "x"), Timeout("b", 1), NoBroker("orders"), TimerLimit(1, None)]
     assert not any(is_refusal(each) for each in absent)
-    assert not is_refusal(BrokerRefused(1, "a fault of the broker"))
-    assert all(is_refusal(each) for each in (RouteNotFound("orders"), BrokerRefused(ILLEGAL, None)))
+    assert not any(is_refusal(each) for each in (RouteNotFound("orders"), NotWritable("orders")))
+    assert not any(is_refusal(BrokerRefused(code, "a fault of the broker")) for code in (1, TOPIC_NOT_EXIST))
+    assert all(is_refusal(BrokerRefused(code, None)) for code in (ILLEGAL, NO_PERMISSION))
+
+
+@pytest.mark.parametrize("why", ["no route", "no queue that is written"])
+def test_a_topic_whose_broker_is_away_while_others_are_there_is_waited_for(broker: HalfBroker, why: str) -> None:
+    """The name server knows another broker; of this topic nothing, or only a broker that does not take messages."""
+    broker.away |= {"orders", TEMPLATE_TOPIC} if why == "no route" else set()
+    broker.permission = 6 if why == "no route" else 4
+    row = send_later("orders", "4711")
+    OutboxMessage.objects.update(refusals=MOST_REFUSALS - 1)
+    for _ in range(3):
+        make_due()
+        close_all()  # a new worker knows no brokers from before
+        once()
+    row.refresh_from_db()
+    assert (row.refusals, row.stuck_at) == (MOST_REFUSALS - 1, None)
+    said = StringIO()
+    call_command("outbox", "--status", stdout=said)
+    assert "orders: 1 wait" in said.getvalue() and "0 are stuck, next attempt" in said.getvalue()
+    assert ("knows no topic 'orders'" if why == "no route" else "no queue that can be written") in said.getvalue()
+    broker.away.clear()
+    broker.permission = 6
+    make_due()
+    close_all()
+    once()
+    assert broker.plain == [("orders", b"4711")]
 
 
 def test_what_is_refused_again_and_again_is_stuck_and_can_be_sent_again(

@@ -11,6 +11,7 @@ from broker.client.errors import ClientError
 from broker.client.outgoing import Outgoing
 from broker.client.types import Message, SendResult
 from broker.redisson import BytesCodec, DelayedQueue
+from broker.redisson.importing import begin_import
 from broker.redisson.modes import make_reliable, read_mode
 from broker.redisson.moving import move_due
 from broker.redisson.outbound import Outbound
@@ -113,11 +114,13 @@ class Recorder:
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
+        self.properties: list[str] = []
 
     def send_each(
         self, topic: str, messages: Sequence[Outgoing], *, timeout_ms: int = 5000
     ) -> list[SendResult | ClientError]:
         self.bodies += [message.body for message in messages]
+        self.properties += [message.properties for message in messages]
         return [SendResult("id", "id", topic, "broker", 0, 0) for _ in messages]
 
     def messages_by_key(self, topic: str, key: str, max_count: int = 64) -> list[Message]:
@@ -132,3 +135,14 @@ def test_on_its_way_to_a_topic_it_keeps_its_value(queue: DelayedQueue, client: r
     Outbound(recorder, recorder).move(queue, read_mode(queue), 10, 0, scan=False)
     assert recorder.bodies == [b"\x00", b"plain"]
     assert queue.size() == 0 and read_mode(queue).sending == 0
+
+
+def test_a_moment_of_a_part_of_a_millisecond_becomes_no_earlier_one(queue: DelayedQueue, client: redis.Redis) -> None:
+    """Scores are doubles; who writes them by hand may write such a one."""
+    client.zadd(queue.keys.timeout.decode(), {PLAIN: FAR + 0.5})
+    client.rpush(queue.keys.waiting.decode(), PLAIN)
+    begin_import(queue, "bills")
+    recorder = Recorder()
+    Outbound(recorder, recorder).move(queue, read_mode(queue), 10, 0, scan=False)
+    (properties,) = recorder.properties
+    assert f"TIMER_DELIVER_MS\x01{FAR + 1}\x02" in properties

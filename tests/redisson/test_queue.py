@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 import redis
@@ -20,6 +21,8 @@ from broker.redisson.errors import (
 )
 from broker.redisson.moving import move_all_due, move_due
 from broker.redisson.packing import pack, unpack
+from broker.redisson.queue import Delay, Moment
+from broker.redisson.steering import reschedule
 from tests.redisson.java import ScriptedJava
 
 HOUR_MS = 3_600_000
@@ -119,6 +122,64 @@ def test_moments_and_delays(queue: DelayedQueue) -> None:
     with pytest.raises(InvalidDelay, match="zone"):
         queue.offer("x", at=datetime(2040, 1, 1))  # noqa: DTZ001 - that is the point
     assert queue.size() == 2
+
+
+@pytest.mark.parametrize(
+    ("moment", "expected"),
+    [
+        (datetime(2040, 1, 1, 0, 0, 0, 250_999, tzinfo=UTC), 2_208_988_800_251),
+        (datetime(2040, 1, 1, 0, 0, 0, 250_001, tzinfo=UTC), 2_208_988_800_251),
+        (datetime(2040, 1, 1, 0, 0, 0, 251_000, tzinfo=UTC), 2_208_988_800_251),
+        (datetime(2040, 1, 1, 1, 0, 0, 250_999, tzinfo=timezone(timedelta(hours=1))), 2_208_988_800_251),
+        (datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=UTC), 1),
+        (2_208_988_800_250.5, 2_208_988_800_251),
+    ],
+)
+def test_no_moment_is_rounded_to_an_earlier_one(queue: DelayedQueue, moment: Moment, expected: int) -> None:
+    receipts = [queue.offer("a", at=moment), *queue.offer_many(["b", "c"], at=moment)]
+    assert [receipt.due_ms for receipt in receipts] == [expected] * 3
+    receipt = queue.offer("d", delay=HOUR_MS)
+    assert reschedule(queue, receipt.member, moment)
+    due = queue.server.run("ZSCORE", queue.keys.timeout, receipt.member)
+    assert int(float(due)) == float(due) == expected
+
+
+@pytest.mark.parametrize(
+    ("delay", "whole_ms"),
+    [
+        (timedelta(microseconds=1999), 2),
+        (timedelta(microseconds=1), 1),
+        (timedelta(microseconds=2000), 2),
+        (timedelta(days=36_500, microseconds=1), 36_500 * 24 * HOUR_MS + 1),
+        (1.9, 2),
+        (1e-9, 1),
+        (2.0, 2),
+        (0.1 + 0.2, 1),
+        (4_000_000_000_000.001, 4_000_000_000_001),
+    ],
+)
+def test_no_delay_is_rounded_to_a_shorter_one(queue: DelayedQueue, delay: Delay, whole_ms: int) -> None:
+    before_ms = now_ms(queue)
+    dues = [queue.offer("a", delay=delay).due_ms, *(each.due_ms for each in queue.offer_many(["b", "c"], delay))]
+    after_ms = now_ms(queue)
+    assert all(before_ms + whole_ms <= due <= after_ms + whole_ms for due in dues)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"delay": timedelta(microseconds=-1)},
+        {"delay": timedelta.min},
+        {"delay": -0.5},
+        {"delay": float("nan")},
+        {"delay": float("inf")},
+        {"at": datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)},
+    ],
+)
+def test_what_is_past_is_not_rounded_to_what_is_allowed(queue: DelayedQueue, wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidDelay):
+        queue.offer("x", **wrong)
+    assert queue.size() == 0
 
 
 def test_a_value_that_is_refused_leaves_nothing(queue: DelayedQueue) -> None:

@@ -6,7 +6,10 @@ import json
 
 import pytest
 
+from broker.engine.testing.driver import BORN_HOST
+from broker.engine.waiting import Waiting
 from broker.remoting.codes import Answer, Request
+from broker.remoting.processors import deletion
 from broker.remoting.service import BrokerService
 from tests.remoting.peer import Peer
 from tests.remoting.test_timers import HOUR_MS, listed, now_ms, send_timer
@@ -89,6 +92,34 @@ async def test_keep_leaves_what_waits_and_it_can_be_cancelled_later(service: Bro
     await peer.ask(Request.DELETE_TOPIC_IN_BROKER, {"topic": "orders", "escPending": "cancel"})
     await until(lambda: not service.engine.timers.core.by_topic)
     assert await waiting(peer) == NOTHING
+
+
+@pytest.mark.parametrize("choice", ["", "keep"])
+async def test_what_comes_while_it_is_counted_is_not_missed(
+    service: BrokerService, peer: Peer, monkeypatch: pytest.MonkeyPatch, choice: str
+) -> None:
+    """The message is parked when its lane was passed; it may not be on the disk yet when the count ends."""
+    await peer.create_topic("orders", 3)
+    for _ in range(20):
+        await peer.send("others", b"level", "DELAY\x012\x02")
+    monkeypatch.setattr(deletion, "_LOOKS_AT_ONCE", 5)
+    look, looks = Waiting.look, []
+
+    def look_and_send(self: Waiting, count: int) -> bool:
+        more = look(self, count)
+        looks.append(more)
+        if len(looks) == 2:
+            service.engine.append(
+                "orders", 2, b"late", b"DELAY\x011\x02", born_ms=now_ms(), born_host=BORN_HOST, now_ms=now_ms()
+            )
+        return more
+
+    monkeypatch.setattr(Waiting, "look", look_and_send)
+    answer = await peer.ask(Request.DELETE_TOPIC_IN_BROKER, {"topic": "orders", "escPending": choice})
+    assert looks[0]
+    assert answer.ext["escDelayed"] == "1"
+    assert answer.code == (Answer.SUCCESS if choice else Answer.ILLEGAL_OPERATION), answer.remark
+    await until(lambda: (config := service.engine.topics.get("orders")) and config.read_queues == 3)
 
 
 @pytest.mark.parametrize("gone", [True, False])

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+#: What nobody can be given now stays out for so long: until somebody pops its topic, or pulls it.
+FOR_EVER_MS = 10 * 365 * 86_400_000
+
 
 class CheckPoint:
     """``held``: offsets that this handle still speaks for; ``reviving``: those whose copy is on its way to the disk.

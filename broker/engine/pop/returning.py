@@ -4,19 +4,20 @@ They stand in ``%RETRY%group``, one topic for all that the group consumes, and w
 ``%RETRY%group_topic``. So a pop first has what was given back taken there: a copy each, with the same number of tries,
 named and counted as every other copy (reviving.py), so that a crash copies nothing twice and the group's offset on
 ``%RETRY%group`` says what is not over. Only what belongs to a topic that the group pops is taken; the rest stays for
-whoever pops, or pulls, that. While somebody of the group pulls ``%RETRY%group`` it all is his: then nobody asks for it.
+whoever pops, or pulls, that; so does what has no retry topic because its names are too long together. While somebody of
+the group pulls ``%RETRY%group`` it all is his: then nobody asks for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..errors import CorruptRecord, RecordNotFound
+from ..errors import CorruptRecord, InvalidTopicName, RecordNotFound
 from ..message import Message, decode
 from ..properties import RETRY_TOPIC
-from ..store.topics import RETRY_PREFIX
-from .book import Book, origin_topic
-from .checkpoint import CheckPoint, mask_of
+from ..store.topics import RETRY_PREFIX, check_topic_name
+from .book import Book, origin_topic, retry_topic
+from .checkpoint import FOR_EVER_MS, CheckPoint, mask_of
 from .popqueue import PopQueue
 from .taking import Taker, Wanted, offsets_of
 from .writing import Pen
@@ -26,8 +27,6 @@ _MOST_MESSAGES = 32
 _MOST_BYTES = 4 << 20
 #: How often a pop looks further in each queue for something of its own.
 _MOST_LOOKS = 16
-#: A message of a topic that nobody pops stays out for so long: until somebody does, or pulls it.
-_FOR_EVER_MS = 10 * 365 * 86_400_000
 
 #: Topic of the message -> where it stands.
 _Left = dict[str, list[tuple[CheckPoint, int]]]
@@ -105,7 +104,7 @@ class Returning:
             queue.packed = None
             return
         start, pop_ms = offsets[0], max(now_ms, self._book.pop_floor_ms)
-        point = queue.pop(start, pulled.next_offset, pop_ms, now_ms + _FOR_EVER_MS, mask_of(start, offsets))
+        point = queue.pop(start, pulled.next_offset, pop_ms, now_ms + FOR_EVER_MS, mask_of(start, offsets))
         assert point is not None, "it began at the next offset"
         self._pen.popped(queue, point)
         self._book.plan(queue, point)
@@ -129,7 +128,7 @@ class Returning:
         left: _Left = {}
         group, name, queue_id = queue.key
         for point in list(queue.points.values()):
-            if point.due_ms - point.pop_ms < _FOR_EVER_MS // 2:
+            if point.due_ms - point.pop_ms < FOR_EVER_MS // 2:
                 continue
             for offset in point.offsets():
                 try:
@@ -141,6 +140,10 @@ class Returning:
         return left
 
     def _is_popped(self, group: str, topic: str) -> bool:
+        try:
+            check_topic_name(retry_topic(group, topic))
+        except InvalidTopicName:
+            return False
         known = self._book.store.topics.get(topic)
         queues = self._book.queues
         return known is not None and any((group, topic, number) in queues for number in range(known.read_queues))

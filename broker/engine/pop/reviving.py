@@ -32,7 +32,7 @@ from ..store.facts import Facts
 from ..store.groups import Group
 from ..store.topics import DLQ_PREFIX, RETRY_PREFIX, Topic
 from .book import Book, origin_topic, retry_topic
-from .checkpoint import CheckPoint, lowest_bit
+from .checkpoint import FOR_EVER_MS, CheckPoint, lowest_bit
 from .popqueue import Key, PopQueue
 from .writing import Pen
 
@@ -96,7 +96,7 @@ class Reviver:
         try:
             names_source = self._append(message, queue.key, source, point.pop_ms, now_ms)
         except InvalidTopicName:
-            self._over(queue, point, offset)
+            self._keep(queue, point, offset, now_ms)
             return
         self.gone[queue.key, offset] = None
         if len(self.gone) > _GONE_LIMIT:
@@ -106,6 +106,14 @@ class Reviver:
             self._book.store.note(self._service, ("revived", queue, point, offset))
         else:
             self._over(queue, point, offset)
+
+    def _keep(self, queue: PopQueue, point: CheckPoint, offset: int, now_ms: int) -> None:
+        """Leave a message of which no topic can hold a copy where it is: whoever pulls the queue gets it there."""
+        pop_ms = max(now_ms, point.pop_ms + 1, self._book.pop_floor_ms)
+        changed = queue.change(point, offset, pop_ms, now_ms + FOR_EVER_MS)
+        assert changed is not None, "the point holds it"
+        self._pen.changed(queue, point, changed)
+        self._book.plan(queue, changed)
 
     def _over(self, queue: PopQueue, point: CheckPoint, offset: int) -> None:
         """End the message without a record that names it: the ledger says so."""

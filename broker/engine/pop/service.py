@@ -22,9 +22,9 @@ from ..message import Message
 from ..store.mending import Mender
 from ..store.reader import Reader
 from ..store.store import Store
-from ..store.topics import POP_TOPIC
+from ..store.topics import POP_TOPIC, check_topic_name
 from . import snapshot
-from .book import Book
+from .book import Book, retry_topic
 from .checkpoint import offsets_in
 from .popqueue import Key, PopQueue
 from .recovering import Recovering
@@ -92,13 +92,17 @@ class Pops:
     # what consumers ask
 
     def pop(self, wanted: Wanted, read_queues: int, now_ms: int) -> Popped:
-        """Hand out messages of a topic that is there. Raises InvalidTopicName (see Taker.pop)."""
+        """Hand out messages of a topic that is there. Raises InvalidTopicName if its name and the group's are too long
+        for a retry topic; then nothing is out, and nothing that was given back is taken."""
+        check_topic_name(retry_topic(wanted.group, wanted.topic))
         is_more = wanted.given_back and self._returning.take(wanted.group, wanted.topic, now_ms)
         popped = self.taker.pop(wanted, read_queues, now_ms)
         return popped._replace(again_ms=now_ms) if is_more else popped
 
     def has_messages(self, wanted: Wanted, read_queues: int, now_ms: int) -> tuple[bool, int | None]:
-        """Tell whether a pop would look at messages, and if not, when to look again without an arrival."""
+        """Tell whether a pop would look at messages, and if not, when to look again without an arrival. Raises
+        InvalidTopicName where a pop does."""
+        check_topic_name(retry_topic(wanted.group, wanted.topic))
         if wanted.given_back and self._returning.waits(wanted.group):
             return True, None
         return self.taker.has_messages(wanted, read_queues, now_ms)

@@ -6,7 +6,6 @@ from itertools import count
 from typing import NamedTuple
 
 from ..store.pulled import Pulled, PullStatus, Selection
-from ..store.topics import check_topic_name
 from .book import Book, retry_topic
 from .checkpoint import mask_of
 from .orderly import Block, Orderly
@@ -86,9 +85,7 @@ class Taker:
         self._now_ms = 0
 
     def pop(self, wanted: Wanted, read_queues: int, now_ms: int) -> Popped:
-        """Hand out messages of a topic that is known to be there. Raises InvalidTopicName if its name and the group's
-        are too long for a retry topic."""
-        check_topic_name(retry_topic(wanted.group, wanted.topic))
+        """Hand out messages of a topic that is known to be there, and whose name leaves room for a retry topic's."""
         turn = next(self._turns.setdefault((wanted.group, wanted.topic), count()))
         keys = self._keys(wanted, read_queues, turn)
         pop_ms = max(now_ms, self._book.pop_floor_ms)

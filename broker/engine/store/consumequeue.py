@@ -106,6 +106,11 @@ class ConsumeQueue:
         raw = self._raw(offset, count)
         return [QueueEntry._make(entry) for entry in ENTRY.iter_unpack(raw[: len(raw) - len(raw) % ENTRY_SIZE])]
 
+    def unseen_positions(self) -> list[int]:
+        """Return where the records stand that were appended and are not visible yet."""
+        at = (self.max_offset - self._tail_offset) * ENTRY_SIZE
+        return [position for position, _, _ in ENTRY.iter_unpack(bytes(self._tail[at:]))]
+
     def last(self) -> QueueEntry | None:
         """Return the last visible entry if it is so new that it was not written to a file yet."""
         at = (self.max_offset - 1 - self._tail_offset) * ENTRY_SIZE

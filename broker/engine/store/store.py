@@ -6,7 +6,7 @@ says that the log holds it durably (flush=sync) or at all (flush=async).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ..config import EngineConfig, parse_delay_levels
@@ -253,6 +253,12 @@ class Store:
         job.tickets.append(ticket)
         job.bare_bytes -= ticket.size
         return True
+
+    def unseen(self) -> Iterator[Ticket]:
+        """Yield the tickets of what was appended and is not visible yet."""
+        out = [self._job_out] if self._job_out is not None else []
+        for job in (*out, *self._closed_jobs, self._open_job):
+            yield from job.tickets
 
     def abandon(self) -> list[Ticket]:
         """Return the tickets of everything that was appended and will never be written."""

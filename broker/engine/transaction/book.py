@@ -57,6 +57,8 @@ class Book:
         self.settled: OrderedDict[int, Settled] = OrderedDict()
         #: changes since the last snapshot
         self.changes = 0
+        #: parked halves that were opened again since the start
+        self.reopened_total = 0
         self.half_total = self.commit_total = self.rollback_total = self.check_total = self.parked_total = 0
 
     def open(self, offset: int, position: int, store_ms: int, due_ms: int, group: str, checks: int = 0) -> None:

@@ -54,6 +54,10 @@ class ParkedHalves:
         for at in range(bisect_left(self._columns[0], offset), len(self)):
             yield self._row(at)
 
+    def copied_since(self, copy_offset: int) -> list[Parked]:
+        """Return those whose copy stands at an offset or behind it."""
+        return [self._row(at) for at, offset in enumerate(self._columns[3]) if offset >= copy_offset]
+
     def by_copy(self, copy_position: int) -> Parked | None:
         """Return the parked half whose copy stands at a position, or None."""
         try:

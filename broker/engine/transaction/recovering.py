@@ -178,6 +178,7 @@ def reopen(book: Book, offset: int, now_ms: int) -> None:
     if group:
         book.close(offset)
         book.open(offset, parked.position, parked.store_ms, now_ms, group)
+        book.reopened_total += 1
 
 
 def _positions(store: Store, topic: str, mark: int) -> Iterator[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.engine.errors import InvalidTopicName
 from broker.engine.pop.taking import Wanted
 from broker.engine.store.groups import Group
 from broker.engine.testing import Driver, PowerLoss, SimulatedFiles
@@ -206,6 +207,75 @@ def test_many_of_another_topic_do_not_hide_one() -> None:
     assert first.again_ms == driver.clock.now_ms, "it looks on at once"
     held = taken(driver)
     assert [(each.body, each.message.reconsume_times) for each in held] == [(b"m0", 1)]
+
+
+#: With this topic no name of a retry topic is left.
+LONG_GROUP, LONG_TOPIC = "g" * 180, "t" * 100
+LONG_GIVEN_BACK = f"%RETRY%{LONG_GROUP}"
+
+
+def without_retry_topic(files: SimulatedFiles | None = None) -> Driver:
+    """A message was given back whose topic and group have names that are too long together."""
+    driver = popping(files)
+    driver.engine.topics.ensure(LONG_TOPIC, 1)
+    driver.engine.groups.ensure(LONG_GROUP)
+    position = driver.send(LONG_TOPIC, b"long").position
+    driver.engine.send_back(position, LONG_GROUP, 1, 100, driver.clock.now_ms, None)
+    driver.settle()
+    driver.advance(2_000)
+    assert [each.body for each in driver.readable(LONG_GIVEN_BACK).values()] == [b"long"]
+    return driver
+
+
+def is_still_given_back(driver: Driver) -> bool:
+    """Whether who pulls what was given back to the group gets it, and no copy was made."""
+    driver.advance(INVISIBLE_MS)
+    return not driver.engine.offsets.get(LONG_GROUP, LONG_GIVEN_BACK, 0) and not any(
+        driver.readable(topic.name)
+        for topic in driver.engine.topics.all()
+        if topic.name.startswith(("%RETRY%", "%DLQ%")) and topic.name != LONG_GIVEN_BACK
+    )
+
+
+def test_a_pop_that_is_refused_takes_nothing_that_was_given_back() -> None:
+    driver = without_retry_topic()
+    with pytest.raises(InvalidTopicName):
+        ask(driver, group=LONG_GROUP, topic=LONG_TOPIC, given_back=True)
+    driver.settle()
+    assert is_still_given_back(driver)
+
+
+def test_a_notification_of_a_pop_that_is_refused_is_refused() -> None:
+    driver = without_retry_topic()
+    asked = Wanted(LONG_GROUP, LONG_TOPIC, -1, 1, 1 << 20, 0, given_back=True)
+    with pytest.raises(InvalidTopicName):
+        driver.engine.pops.has_messages(asked, 1, driver.clock.now_ms)
+
+
+def test_a_pop_of_another_topic_leaves_what_cannot_be_popped_to_those_who_pull() -> None:
+    driver = without_retry_topic()
+    # as if the topic had been popped when nobody asked for names
+    driver.engine.pops.taker.begin((LONG_GROUP, LONG_TOPIC, 0), from_end=False)
+    driver.settle()
+    assert taken(driver, group=LONG_GROUP) == []
+    assert is_still_given_back(driver)
+
+
+def test_a_copy_that_no_topic_can_hold_stays_where_its_message_is() -> None:
+    """A store of before: the message was taken out to be copied, and the power failed."""
+    files = SimulatedFiles()
+    driver = without_retry_topic(files)
+    pops = driver.engine.pops
+    queue = pops.taker.begin((LONG_GROUP, LONG_GIVEN_BACK, 0), from_end=False)
+    point = queue.pop(0, 1, driver.clock.now_ms, driver.clock.now_ms + INVISIBLE_MS, 1)
+    assert point is not None
+    pops._pen.popped(queue, point)
+    pops.book.plan(queue, point)
+    driver.settle()
+    assert is_still_given_back(driver)
+    driver = crashed(files, driver)
+    assert is_still_given_back(driver)
+    assert driver.engine.pops.book.queues[LONG_GROUP, LONG_GIVEN_BACK, 0].is_open(0)
 
 
 @pytest.mark.parametrize("at", range(1, 14))
