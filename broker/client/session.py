@@ -120,12 +120,15 @@ class Session:
             raise refusal(answer)
         return answer
 
-    async def tell(self, address: str, code: int, ext: Mapping[str, str], body: bytes = b"") -> None:
+    async def tell(
+        self, address: str, code: int, ext: Mapping[str, str], body: bytes = b"", *,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    ) -> None:  # fmt: skip
         """Send a request that is not answered; raises Timeout where it cannot even be written."""
         self.check_open()
         told = self._remoting.oneway(address, code, dict(ext), body)
         try:
-            await Deadline(DEFAULT_TIMEOUT_MS).of(told, f"{address} to read what was sent before")
+            await Deadline(timeout_ms).of(told, f"{address} to read what was sent before")
         except RemotingError as error:
             raise _unreachable(address, error) from error
 

@@ -83,7 +83,8 @@ class TransactionProducer(Producer):
     ) -> TransactionResult:
         """Send a half, have the listener's `execute` do the local work, and decide by what it returns.
 
-        What `execute` raises is raised here: then nothing is decided, and the broker asks `check`.
+        What `execute` raises is raised here: then nothing is decided, and the broker asks `check`. `timeout_ms` is for
+        half and decision together; what `execute` takes is its own.
         """
         message = prepare(
             body, tag=tag, keys=keys, properties=properties, delay_level=delay_level, queue_id=queue_id,

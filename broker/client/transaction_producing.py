@@ -188,10 +188,8 @@ class AsyncTransactionProducer(AsyncProducer):
 
         A decision that is lost is no harm: the broker asks. UNKNOWN is told but not answered.
         """
-        if decision is Decision.UNKNOWN:
-            await self._session.tell(half.address, Request.END_TRANSACTION, half.ending(decision))
-        else:
-            await self._session.ask(half.address, Request.END_TRANSACTION, half.ending(decision), timeout_ms=timeout_ms)
+        way = self._session.tell if decision is Decision.UNKNOWN else self._session.ask
+        await way(half.address, Request.END_TRANSACTION, half.ending(decision), timeout_ms=timeout_ms)
         self._watch.ended(half, decision)
 
     async def end_all(
@@ -241,19 +239,23 @@ class AsyncTransactionProducer(AsyncProducer):
         """Send a half, have the listener do the local work, decide as it says; RocketMQ's sendMessageInTransaction.
 
         Raises what the listener raises: then nothing is decided, and the broker asks the listener's `check`.
+        `timeout_ms` is for half and decision together. The local work takes nothing of it: that may have committed
+        what the caller would then believe failed.
         """
         if self._listener is None:
             raise InvalidArgument(
                 "send_in_transaction needs a listener; this producer has only a check.", field="listener"
             )
+        deadline = Deadline(timeout_ms)
         half = await self.send_half(topic, message, queue_id=queue_id, timeout_ms=timeout_ms)
+        left_ms = deadline.left_ms
         if inspect.iscoroutinefunction(self._listener.execute):
             said = await self._listener.execute(half, argument)
         else:
             said = await asyncio.to_thread(cast(Any, self._listener.execute), half, argument)
         decision = Decision(said)
         try:
-            await self.end(half, decision)
+            await self.end(half, decision, timeout_ms=left_ms)
         except ClientError as error:
             logger.warning("%s of %s did not reach the broker, which will ask: %s", decision.name, half, error)
             return TransactionResult(half, decision, is_confirmed=False)

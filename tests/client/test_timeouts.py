@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -22,16 +23,20 @@ from broker.client import (
     Message,
     Producer,
     Timeout,
+    TransactionListener,
     TransactionProducer,
     prepare,
 )
 from broker.client.errors import ClientError
 from broker.client.eventloop import event_loop_thread
+from tests.client.halfbroker import HalfBroker
 from tests.client.running import BrokerThread
 
 SHORT_MS = 150
 #: Long enough for anything that does not hang, on any machine.
 LONG_MS = 30_000
+#: Enough for a half on a busy machine, and other than what calls take where nothing is said.
+DECIDED_MS = 1_500
 QUESTION = Message("t", 0, 0, 0, 0, b"", {"CLUSTER": "c", "CORRELATION_ID": "1", "REPLY_TO_CLIENT": "a"}, 0, 0, 0,
                    ("127.0.0.1", 1), 0, ("127.0.0.1", 1), 0, 0)  # fmt: skip
 CALLS: dict[str, Callable[[TransactionProducer], object]] = {
@@ -42,7 +47,20 @@ CALLS: dict[str, Callable[[TransactionProducer], object]] = {
     "request": lambda producer: producer.request("t", "x", timeout_ms=SHORT_MS),
     "reply": lambda producer: producer.reply(QUESTION, "x", timeout_ms=SHORT_MS),
     "send_half": lambda producer: producer.send_half("t", prepare("x"), timeout_ms=SHORT_MS),
+    "send_in_transaction": lambda producer: producer.send_in_transaction("t", "x", timeout_ms=SHORT_MS),
 }
+
+
+class Committing(TransactionListener):
+    """Decides as soon as the local work, if there is any, is done."""
+
+    def execute(self, half: Half, argument: Callable[[], object] | None) -> Decision:
+        if argument is not None:
+            argument()
+        return Decision.COMMIT
+
+    def check(self, message: Message) -> Decision:
+        return Decision.UNKNOWN
 
 
 @pytest.fixture
@@ -93,7 +111,7 @@ def nowhere(request: pytest.FixtureRequest) -> str:
 
 
 def transaction_producer(namesrv: str) -> TransactionProducer:
-    return TransactionProducer("p", namesrv, check=lambda message: Decision.UNKNOWN)
+    return TransactionProducer("p", namesrv, listener=Committing())
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -115,7 +133,7 @@ def test_all_calls_that_take_a_time_are_tried() -> None:
         if "timeout_ms" in inspect.signature(method).parameters
     }
     # the others: of what exists already, or made of these
-    assert taking - set(CALLS) == {"commit", "rollback", "end_all", "recall", "send_in_transaction", "send_topics"}
+    assert taking - set(CALLS) == {"commit", "rollback", "end_all", "recall", "send_topics"}
 
 
 def test_decisions_are_over_in_time(silent: str) -> None:
@@ -131,6 +149,43 @@ def test_decisions_are_over_in_time(silent: str) -> None:
         assert isinstance(each, Timeout)
     finally:
         producer.close()
+
+
+@pytest.mark.parametrize("kind", ["full", "nameless"])
+def test_telling_that_nothing_is_known_is_over_in_time(request: pytest.FixtureRequest, kind: str) -> None:
+    """It is not answered, but somebody must be there to be told."""
+    half = Half("A", "t", "p", "broker-a", request.getfixturevalue(kind), 0, 0)
+    producer = transaction_producer(half.address)
+    try:
+        (error,) = producer.end_all([half], Decision.UNKNOWN, timeout_ms=SHORT_MS)
+        assert isinstance(error, Timeout)
+        assert 0 < error.timeout_ms <= SHORT_MS
+    finally:
+        producer.close()
+
+
+def test_the_decision_of_a_transaction_gets_what_its_half_left_of_the_time(caplog: pytest.LogCaptureFixture) -> None:
+    with HalfBroker() as broker, transaction_producer(broker.namesrv) as producer:
+        broker.is_silent_to_ends = True
+        result = producer.send_in_transaction("t", "x", timeout_ms=DECIDED_MS)
+    assert (result.decision, result.is_confirmed) == (Decision.COMMIT, False)
+    (said,) = [record.getMessage() for record in caplog.records if "did not reach the broker" in record.getMessage()]
+    found = re.search(r"within (\d+) ms", said)
+    assert found is not None
+    assert int(found[1]) <= DECIDED_MS
+
+
+def test_local_work_takes_nothing_of_the_time(silent: str) -> None:
+    """It is the caller's own, and must not be cut off: it may have committed."""
+
+    def work() -> None:
+        # twice the time passes before this call is over
+        with Producer("q", silent) as other, pytest.raises(Timeout):
+            other.send("t", "y", timeout_ms=2 * DECIDED_MS)
+
+    with HalfBroker() as broker, transaction_producer(broker.namesrv) as producer:
+        result = producer.send_in_transaction("t", "x", work, timeout_ms=DECIDED_MS)
+    assert (result.decision, result.is_confirmed) == (Decision.COMMIT, True)
 
 
 async def test_the_asynchronous_ones_are_as_good(nowhere: str) -> None:
