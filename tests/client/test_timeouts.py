@@ -7,7 +7,6 @@ import inspect
 import re
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -52,14 +51,12 @@ CALLS: dict[str, Callable[[TransactionProducer], object]] = {
 }
 
 
-class Slow(TransactionListener):
-    """Local work that takes as long as it takes."""
+class Committing(TransactionListener):
+    """Decides as soon as the local work, if there is any, is done."""
 
-    def __init__(self, work_s: float = 0.0) -> None:
-        self._work_s = work_s
-
-    def execute(self, half: Half, argument: Any) -> Decision:
-        time.sleep(self._work_s)
+    def execute(self, half: Half, argument: Callable[[], object] | None) -> Decision:
+        if argument is not None:
+            argument()
         return Decision.COMMIT
 
     def check(self, message: Message) -> Decision:
@@ -113,8 +110,8 @@ def nowhere(request: pytest.FixtureRequest) -> str:
     return address
 
 
-def transaction_producer(namesrv: str, work_s: float = 0.0) -> TransactionProducer:
-    return TransactionProducer("p", namesrv, listener=Slow(work_s))
+def transaction_producer(namesrv: str) -> TransactionProducer:
+    return TransactionProducer("p", namesrv, listener=Committing())
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -178,10 +175,16 @@ def test_the_decision_of_a_transaction_gets_what_its_half_left_of_the_time(caplo
     assert int(found[1]) <= DECIDED_MS
 
 
-def test_local_work_takes_nothing_of_the_time() -> None:
+def test_local_work_takes_nothing_of_the_time(silent: str) -> None:
     """It is the caller's own, and must not be cut off: it may have committed."""
-    with HalfBroker() as broker, transaction_producer(broker.namesrv, work_s=2 * DECIDED_MS / 1000) as producer:
-        result = producer.send_in_transaction("t", "x", timeout_ms=DECIDED_MS)
+
+    def work() -> None:
+        # twice the time passes before this call is over
+        with Producer("q", silent) as other, pytest.raises(Timeout):
+            other.send("t", "y", timeout_ms=2 * DECIDED_MS)
+
+    with HalfBroker() as broker, transaction_producer(broker.namesrv) as producer:
+        result = producer.send_in_transaction("t", "x", work, timeout_ms=DECIDED_MS)
     assert (result.decision, result.is_confirmed) == (Decision.COMMIT, True)
 
 
