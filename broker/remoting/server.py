@@ -272,8 +272,8 @@ class Connection(asyncio.Protocol):
         budget = self.server.budget
         if has_ended:
             budget.release(self)
-        if held_bytes := self._frames.held_bytes:
-            budget.hold(self, held_bytes)
+        if counted_bytes := self._frames.counted_bytes:
+            budget.hold(self, counted_bytes)
 
     def give_up_partial(self, reason: str) -> None:
         """Ends the connection: what it holds of an unfinished frame is needed for others."""

@@ -156,10 +156,25 @@ def test_a_long_frame_of_a_stranger_is_taken_only_if_it_names_somebody(size: int
     frames, _ = said("root")
     assert [len(decode(frame).body) for frame in frames] == [MEBIBYTE, 0]
     frames, most = said("mallory")
-    assert [(decode(frame).opaque, len(decode(frame).body)) for frame in frames] == [(5, 0), (6, 0)]
-    assert most < 100_000, "what nobody has signed is not held"
+    assert [(decode(frame).opaque, len(decode(frame).body)) for frame in frames] == [(5, MEBIBYTE), (6, 0)]
+    assert not any(decode(frames[0]).body), "what nobody has signed is not held: zeros stand for it"
+    assert most < 100_000
     with pytest.raises(BadFrame, match="nobody"):
         said(None)
+
+
+@pytest.mark.parametrize("size", [1000, 70_000, 1 << 30])
+def test_a_long_frame_looks_the_same_whether_there_is_one_of_that_name(size: int) -> None:
+    def seen(name: str) -> list[tuple[int, bool, int]]:
+        incoming, stream, found = short(), big(name) + NEXT, []
+        for at in range(0, len(stream), size):
+            frames = incoming.feed(stream[at : at + size])
+            found.append((len(frames), incoming.is_partial, incoming.counted_bytes))
+        return found
+
+    known, unknown = seen("root"), seen("toor")
+    assert known == unknown
+    assert [frames for frames, _, _ in known if frames] in ([2], [1, 1]), "nothing before the whole frame has come"
 
 
 def test_who_is_known_may_say_as_much_as_ever() -> None:
