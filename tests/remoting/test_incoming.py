@@ -56,6 +56,22 @@ def test_a_header_has_so_many_fields_and_no_more(serialization: int) -> None:
     assert (refused.value.opaque, refused.value.serialization) == (5, serialization)
 
 
+@pytest.mark.parametrize("value", ["null", "1", "[1]", r'"\ud800"', '{"a":{}}'])
+def test_fields_are_counted_before_anything_of_them_is_written_out(value: str) -> None:
+    """What only lenient reading takes: the number of fields is the reason, whatever else is wrong with them."""
+
+    def frame(count: int) -> bytes:
+        fields = ",".join(f'"f{n}":{value}' for n in range(count))
+        header = f'{{"code":{Request.GET_BROKER_CONFIG},"extFields":{{{fields}}},"language":3,"opaque":5}}'.encode()
+        return len(header).to_bytes(4, "big") + header
+
+    with pytest.raises(HeaderRefused, match=f"{MAX_FIELDS + 1} fields") as refused:
+        decode(frame(MAX_FIELDS + 1))
+    assert (refused.value.opaque, refused.value.is_final) == (5, False)
+    if "ud800" not in value:
+        assert len(decode(frame(MAX_FIELDS)).ext) == (0 if value == "null" else MAX_FIELDS)
+
+
 TOO_LONG = {
     "binary of one byte more": long_binary(MAX_HEADER_BYTES + 8),
     "binary of 15 MiB": long_binary(15 * MEBIBYTE),
