@@ -25,7 +25,7 @@ from django.conf import settings  # isort: skip
 from django.urls import path, reverse  # isort: skip
 
 from console.api.app import application as api  # isort: skip
-from console.serving.bodies import WholeBodies  # isort: skip
+from console.serving.bodies import BodyBounds, WholeBodies  # isort: skip
 from console.sockets import LiveConsumer  # isort: skip
 
 Application = Callable[[dict[str, Any], Callable[..., Any], Callable[..., Any]], Awaitable[None]]
@@ -35,19 +35,23 @@ ANSWER_PIECES = 256
 SIGN_IN_THREADS = 2
 #: a whole body of a page must arrive within this time
 BODY_S = 30.0
+#: bodies of one room that are not answered yet; signing in has a room of its own, where each is small
+TOGETHER_BYTES = 64 << 20
 
 
-def pages_on(threads: int, *, body_s: float = BODY_S) -> Application:
-    """Django on so many threads, none of which waits for a client."""
+def pages_on(threads: int, *, session_cookie: str = "", together_bytes: int = TOGETHER_BYTES) -> Application:
+    """Django on so many threads, none of which waits for a client; without the name of a cookie all are strangers."""
     django = WSGIMiddleware(cast(Any, django_wsgi), workers=threads, send_queue_size=ANSWER_PIECES)
-    largest_bytes = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-    return WholeBodies(cast(Any, django), largest_bytes=largest_bytes, longest_s=body_s)
+    bounds = BodyBounds(
+        settings.DATA_UPLOAD_MAX_MEMORY_SIZE, BODY_S, together_bytes=together_bytes, session_cookie=session_cookie
+    )
+    return WholeBodies(cast(Any, django), bounds)
 
 
-pages = pages_on(settings.PAGE_THREADS)
+pages = pages_on(settings.PAGE_THREADS, session_cookie=settings.SESSION_COOKIE_NAME)
 sign_ins = pages_on(SIGN_IN_THREADS)
 _SIGN_IN = frozenset({reverse("login"), reverse("admin:login")})
-signs_of_life = {path: pages_on(1) for path in ("/healthz", "/readyz")}
+signs_of_life = {path: pages_on(1, together_bytes=1 << 20) for path in ("/healthz", "/readyz")}
 sockets: Application = AllowedHostsOriginValidator(
     AuthMiddlewareStack(URLRouter([path("ws/live/<path:page>", LiveConsumer.as_asgi())]))
 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from .errors import (
     BodyTooLarge,
     InvalidMessage,
     InvalidQueue,
     PropertiesTooLarge,
+    TooManyKeys,
     TopicNotFound,
     TopicNotWritable,
 )
@@ -18,6 +19,9 @@ from .store.topics import NOT_FOR_CLIENTS, WRITE
 
 #: ``properties length`` is a signed 16-bit number for RocketMQ.
 STORED_LIMIT_BYTES = 32_767
+#: Words of KEYS in all messages of a batch: nothing else happens while they are indexed. Those of a client, which gives
+#: each message a unique id, have three each where they are so small that as many as possible fit.
+MOST_KEYS = 100_000
 _INT_MIN, _INT_MAX = -0x8000_0000, 0x7FFF_FFFF
 _LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
 #: Topics whose turn is remembered.
@@ -103,3 +107,12 @@ class Admission:
         if (highest := max(flags)) != min(flags):
             self.check(topic, chosen, *longest, highest, sys_flag, born_ms, born_host, 0)
         return chosen
+
+    def check_keys(self, keys: Iterable[str | None]) -> None:
+        """Raise TooManyKeys if the messages of a batch have more of them than are indexed at once."""
+        words = 0
+        for each in keys:
+            if each:
+                words += len(each.split())
+                if words > MOST_KEYS:
+                    raise TooManyKeys(MOST_KEYS)

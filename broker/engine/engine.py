@@ -16,7 +16,7 @@ from typing import Any
 from .changing import RETENTION_INTERVAL_MS, Changeable
 from .config import EngineConfig
 from .disk.files import NO_DESCRIPTOR, File, Files, join
-from .errors import DiskFull, StoreClosed, StoreFailed
+from .errors import DiskFull, StoreBusy, StoreClosed, StoreFailed
 from .follow import changes_since, level_json
 from .health import Health, assess
 from .intake import Intake
@@ -228,6 +228,11 @@ class Engine(Readable, TimerDoors, Changeable):
                 self.timers.survivors.move(end_position, now_ms)
         return self._upkeep.take(now_ms)
 
+    @property
+    def is_upkeeping(self) -> bool:
+        """Tell whether an upkeep job is out: what it writes must not be removed meanwhile."""
+        return self._upkeep.is_out
+
     def upkept(self, job: UpkeepJob, error: OSError | None, now_ms: int) -> None:
         """Take over what an upkeep job did. A full disk is waited out, and so is a want of descriptors: what needed one
         was not begun, and the next job does all anew. Any other error is final."""
@@ -281,7 +286,10 @@ class Engine(Readable, TimerDoors, Changeable):
 
         ``pending``: ``cancel`` what waits for it (timers, delayed messages, halves), so that it never comes out, or
         ``keep`` it: the first that is due makes the topic anew, with None with the queues of a new one.
+        Raises StoreBusy while an upkeep job is out: it may be writing these queues.
         """
+        if self.is_upkeeping:
+            raise StoreBusy
         self.topics.delete(topic, self._store.log.end_position, pending)
         self._store.queues.remove(topic)
         self.offsets.remove_topic(topic)

@@ -10,6 +10,7 @@ EngineError
 │   ├── InvalidValue
 │   ├── InvalidQueue
 │   ├── InvalidDelayLevel
+│   ├── TooManyKeys
 │   ├── TimerIllegal
 │   │   ├── TimerTooFar
 │   │   ├── TimerInThePast
@@ -118,6 +119,14 @@ class InvalidDelayLevel(InvalidMessage):
     def __init__(self, value: str) -> None:
         super().__init__(f"Delay level {value[:40]!r} is not valid: a whole number from 0 (no delay) upwards.")
         self.value = value
+
+
+class TooManyKeys(InvalidMessage):
+    """The messages of a batch have more keys together than the broker takes at once."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"The messages of a batch have more than {limit:,} keys together; make smaller batches.")
+        self.limit = limit
 
 
 class TimerIllegal(InvalidMessage):

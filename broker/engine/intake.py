@@ -122,6 +122,7 @@ class Intake:
         batch = Parts(bodies, properties, flags, plain_keys(properties) or (), ())
         if not batch.keys:
             facts = [self._facts_in_batch(topic, each) for each in properties]
+            self._admission.check_keys(each.keys for each in facts)
             batch = Parts(bodies, [each.stored for each in facts], flags, (), facts)
         size = sum(map(len, bodies)) + sum(map(len, batch.properties)) + len(parts) * (len(topic) + 128)
         self._store.make_room(size)

@@ -12,11 +12,16 @@ from .codes import ONEWAY_FLAG, Request
 from .server import Connection
 
 LONGEST_CLIENT_ID = 512
+SQL92 = "SQL92"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Subscription:
-    """What a group wants of a topic; `tag_codes` is None for everything."""
+    """What a group wants of a topic; `tag_codes` is None for everything.
+
+    Of a heartbeat's the filter is read at its first use (subscription.understand): until then it has neither filter nor
+    flaw, and is not to be asked what it selects.
+    """
 
     topic: str
     expression: str
@@ -36,6 +41,7 @@ class Subscription:
     @property
     def selection(self) -> Selection:
         """What of the topic is wanted."""
+        assert self.filter is not None or self.kind != SQL92
         return self.filter or self.tag_codes
 
 

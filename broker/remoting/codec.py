@@ -148,9 +148,13 @@ def _json_command(header: bytes, body: bytes) -> Command:
         head = _lenient_json(header)
     ext = head.ext or {}
     if len(ext) > MAX_FIELDS:
-        raise _refused(f"{len(ext)} fields in a header ({MAX_FIELDS} are allowed)", JSON, head.opaque, head.flag)
+        raise _too_many(len(ext), head)
     language = head.language if head.language in _LANGUAGE_NUMBERS else "OTHER"
     return Command(head.code, ext, body, head.remark, head.flag, head.opaque, language, head.version)
+
+
+def _too_many(fields: int, head: _JsonHeader) -> HeaderRefused:
+    return _refused(f"{fields} fields in a header ({MAX_FIELDS} are allowed)", JSON, head.opaque, head.flag)
 
 
 def _refused(reason: str, serialization: int, opaque: int, flag: int) -> HeaderRefused:
@@ -162,11 +166,14 @@ def _lenient_json(header: bytes) -> _JsonHeader:
     """A header that strict reading refuses: not UTF-8, bare numbers as field values, a language given as number."""
     try:
         fields = json.loads(header.decode("utf-8", "surrogateescape"))
-        if isinstance(fields.get("extFields"), dict):
-            ext = fields["extFields"].items()
-            fields["extFields"] = {name: _text(value) for name, value in ext if value is not None}
         if isinstance(fields.get("language"), int):
             fields["language"] = language_name(fields["language"])
+        ext = fields.get("extFields")
+        if isinstance(ext, dict):
+            # counted before any of them is written out, which is what costs
+            if len(ext) > MAX_FIELDS:
+                raise _too_many(len(ext), msgspec.convert({**fields, "extFields": None}, _JsonHeader))
+            fields["extFields"] = {name: _text(value) for name, value in ext.items() if value is not None}
         head = msgspec.convert(fields, _JsonHeader)
     except (ValueError, AttributeError, RecursionError, msgspec.ValidationError) as error:
         raise BadFrame(f"the JSON header cannot be read: {error}") from None

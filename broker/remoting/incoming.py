@@ -5,7 +5,7 @@ is read and before the frame is whole:
 
     header        at most MAX_HEADER_BYTES; a longer one is passed over as it arrives, not held, and refused
     frame         at most what the server allows; of a stranger (access control, no valid signature yet) what is longer
-                  than STRANGER_FRAME_BYTES is taken only if its header names somebody
+                  than STRANGER_FRAME_BYTES is held only if its header names somebody; nothing tells whether it does
     unfinished    all frames of all connections that are not whole share one budget (Budget)
 """
 
@@ -34,6 +34,8 @@ STRANGER_FRAME_BYTES = 64 * 1024
 _ESCAPE_ADDS = 5
 #: Of a header that is passed over: so much of its beginning and of its end is kept, to find the request's number.
 _KEPT_BYTES = 1024
+#: A bytearray that grows has up to an eighth more than it needs.
+_SPARE = 8
 _START = Struct(">II").unpack_from
 _NUMBERS = Struct(">ii").unpack_from
 _JSON_NUMBER = rb'(?<!\\)"%s"\s*:\s*(-?\d{1,10})\b'
@@ -98,13 +100,15 @@ class Budget:
 class Incoming:
     """The bytes of one connection.
 
-    `names_somebody` is asked about a stranger's long frame, with the frame as far as its header goes: True to take it,
-    False to take its header alone (which is refused); it raises BadFrame to take nothing.
+    `names_somebody` is asked about a stranger's long frame, with the frame as far as its header goes: True to hold what
+    follows, False to let it go by (zeros stand for it, so that the frame is refused). Either way it is handed out when
+    all of it has come, counts as much until then, and takes as long to look at: who says it learns nothing of users. It
+    raises BadFrame to take nothing.
     """
 
     __slots__ = (
-        "_header_left", "_held", "_is_weighed", "_kept", "_need", "_skip", "_small", "max_frame_bytes",
-        "names_somebody",
+        "_header_left", "_held", "_is_weighed", "_kept", "_need", "_nobodys", "_skip", "_small", "_whole",
+        "max_frame_bytes", "names_somebody",
     )  # fmt: skip
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
@@ -116,6 +120,9 @@ class Incoming:
         #: of a frame that is passed over: bytes still to come, those of them up to its header's end, and what is kept
         self._skip = self._header_left = 0
         self._kept = b""
+        #: of a frame that names nobody: its header, until the rest has gone by, and the bytes of all
+        self._nobodys = b""
+        self._whole = 0
 
     @property
     def is_partial(self) -> bool:
@@ -125,7 +132,15 @@ class Incoming:
     @property
     def held_bytes(self) -> int:
         """Memory held of a frame that is not whole yet."""
-        return self._held.__alloc__() if self._held else 0
+        return self._held.__alloc__() if self._held else len(self._nobodys)
+
+    @property
+    def counted_bytes(self) -> int:
+        """What the budget is to count: of a stranger's frame as much whether it is held or goes by."""
+        if self.names_somebody is None or not self.is_partial:
+            return self.held_bytes
+        come = self._whole - self._skip if self._nobodys else len(self._held)
+        return come + come // _SPARE
 
     def be_short(self, names_somebody: Callable[[bytes], bool]) -> None:
         """The peer is a stranger: from now on its frames are short, or name somebody."""
@@ -140,7 +155,7 @@ class Incoming:
     def drop(self) -> None:
         """Gives back what is held."""
         self._held = bytearray()
-        self._skip, self._kept = 0, b""
+        self._skip, self._kept, self._nobodys = 0, b"", b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The frames (without length field) that are whole now, in place of one that is not taken a Cut.
@@ -201,8 +216,8 @@ class Incoming:
                 return None
             beginning = chunk[begin : begin + 4 + header]
             if not self.names_somebody(beginning):
-                frames.append(beginning)
-                self._skip, self._header_left = 4 + length, 0
+                self._nobodys = beginning
+                self._whole = self._skip = 4 + length
                 return self._pass_over(chunk, position, frames)
             self._is_weighed = True
         if after > len(chunk):
@@ -213,8 +228,8 @@ class Incoming:
         return after
 
     def _pass_over(self, chunk: bytes, position: int, frames: list[bytes]) -> int:
-        """Lets go by what belongs to a frame that is not taken; where the next one begins. The frame's Cut is added at
-        its header's end."""
+        """Lets go by what belongs to a frame that is not taken; where the next one begins. The Cut of a header that is
+        too long is added at its end, what names nobody at the frame's."""
         if self._header_left:
             passed = chunk[position : position + self._header_left]
             self._header_left -= len(passed)
@@ -226,6 +241,9 @@ class Incoming:
                 self._kept = b""
         now = min(len(chunk) - position, self._skip)
         self._skip -= now
+        if self._nobodys and not self._skip:
+            frames.append(self._nobodys + bytes(self._whole - 4 - len(self._nobodys)))
+            self._nobodys = b""
         return position + now
 
 

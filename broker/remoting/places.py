@@ -47,7 +47,7 @@ def descriptor_limit() -> int:
 
 
 def open_descriptors() -> int:
-    """How many descriptors this process has open now."""
+    """How many descriptors this process has open now; raises OSError if there is none left to look with."""
     return len(os.listdir("/proc/self/fd")) - 1
 
 
@@ -68,6 +68,7 @@ class Places:
         self._silent: dict[Guest, None] = {}
         self._is_told = False
         self._counted_ms = 0
+        self._others = 0
         self.recount(0)
 
     @property
@@ -76,13 +77,17 @@ class Places:
         return len(self._taken)
 
     def recount(self, now_ms: int) -> None:
-        """Says anew how many places there are, if it is time to."""
+        """Says anew how many places there are, if it is time to. While there is no descriptor to count with, what else
+        is open stays as it was, and it is time again with the next call."""
         if self._counted_ms and self._counted_ms <= now_ms < self._counted_ms + RECOUNT_INTERVAL_MS:
             return
-        self._counted_ms = now_ms
+        try:
+            self._others = open_descriptors() - len(self._taken)
+            self._counted_ms = now_ms
+        except OSError as error:
+            logger.debug("open files cannot be counted now: %s", error)
         limit = descriptor_limit()
-        others = open_descriptors() - len(self._taken)
-        self.most = max(limit - others - min(RESERVED_DESCRIPTORS, limit // 4), LEAST_PLACES)
+        self.most = max(limit - self._others - min(RESERVED_DESCRIPTORS, limit // 4), LEAST_PLACES)
         if len(self._taken) < self.most * 9 // 10:
             self._is_told = False
 

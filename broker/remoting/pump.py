@@ -72,6 +72,7 @@ class Pump:
         self._tick_ms = 0
         self._upkeep_timer: asyncio.TimerHandle | None = None
         self._upkeep_trouble = ""
+        self._at_rest: list[Callable[[], None]] = []
         self._tick_wants = False
 
     @property
@@ -82,6 +83,10 @@ class Pump:
     def is_writing(self) -> bool:
         """True while something waits to be written, or the other thread writes it."""
         return self._is_syncing or self._is_kicked
+
+    def at_rest(self, call: Callable[[], None]) -> None:
+        """Calls when the upkeep that is under way has ended, before the next one begins."""
+        self._at_rest.append(call)
 
     def start(self) -> None:
         """Begins to tick and to keep up."""
@@ -202,8 +207,13 @@ class Pump:
     def _upkept(self, job: UpkeepJob, error: OSError | None) -> None:
         self._is_upkeeping = False
         self._engine.upkept(job, error, self._clock())
-        if error is None:
-            return
+        if error is not None:
+            self._note_trouble(error)
+        calls, self._at_rest = self._at_rest, []
+        for call in calls:
+            call()
+
+    def _note_trouble(self, error: OSError) -> None:
         if str(error) != self._upkeep_trouble:
             self._upkeep_trouble = str(error)
             logger.error("upkeep failed (said once, until it fails otherwise): %s", error)

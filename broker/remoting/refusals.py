@@ -19,6 +19,7 @@ REFUSALS: dict[type[errors.EngineError], Answer] = {
     errors.InvalidValue: Answer.INVALID_PARAMETER,
     errors.InvalidQueue: Answer.INVALID_PARAMETER,
     errors.InvalidDelayLevel: Answer.MESSAGE_ILLEGAL,
+    errors.TooManyKeys: Answer.MESSAGE_ILLEGAL,
     errors.TimerIllegal: Answer.MESSAGE_ILLEGAL,
     errors.TimerTooFar: Answer.MESSAGE_ILLEGAL,
     errors.TimerInThePast: Answer.MESSAGE_ILLEGAL,

@@ -40,6 +40,9 @@ LONGEST_REMARK = 4096
 MOST_FRAMES_A_TURN = 128
 """Frames of one connection handled before others have their turn."""
 
+MOST_MS_A_TURN = 10
+"""... or as many as begin within this time: a few that take long are enough to keep others waiting."""
+
 MOST_WAITING_FRAMES = 8 * MOST_FRAMES_A_TURN
 """With more frames of one connection waiting for their turn, no more of it is read."""
 
@@ -48,6 +51,9 @@ STRANGER_WRITE_BYTES = 64 * 1024
 
 MOST_CORKED_BYTES = 128 * 1024
 """So much waits for the other answers of the same read; a peer that asks more is stopped by what it does not read."""
+
+#: What goes the short way and is no longer than this takes no longer than a look at the clock is worth.
+_SHORT_FRAME_BYTES = 4 * 1024
 
 
 class Server:
@@ -184,7 +190,7 @@ class Connection(asyncio.Protocol):
         self.serialization = 0
         self._frames = Incoming(server.limits.max_frame_bytes)
         self._is_silent = self._is_reading = True
-        self._goes_on = False
+        self._goes_on = self._is_late = False
         self._backlog: deque[bytes] = deque()
         self._corked: list[bytes] | None = None
         self._corked_bytes = 0
@@ -272,8 +278,8 @@ class Connection(asyncio.Protocol):
         budget = self.server.budget
         if has_ended:
             budget.release(self)
-        if held_bytes := self._frames.held_bytes:
-            budget.hold(self, held_bytes)
+        if counted_bytes := self._frames.counted_bytes:
+            budget.hold(self, counted_bytes)
 
     def give_up_partial(self, reason: str) -> None:
         """Ends the connection: what it holds of an unfinished frame is needed for others."""
@@ -286,15 +292,19 @@ class Connection(asyncio.Protocol):
         self.abort()
 
     def _handle(self, frames: list[bytes], now_ms: int) -> None:
-        express = self.server.express
+        express, clock = self.server.express, self.server.clock
+        self._is_late = False
         self._corked = []
         try:
             for index, frame in enumerate(frames):
-                if self.is_paused or index >= MOST_FRAMES_A_TURN:
+                if self.is_paused or self._is_late or index >= MOST_FRAMES_A_TURN:
                     self._backlog.extendleft(reversed(frames[index:]))
                     return
                 if express is None or not express(self, frame, now_ms):
                     self._take(frame, now_ms)
+                elif len(frame) <= _SHORT_FRAME_BYTES:
+                    continue
+                self._is_late = clock() - now_ms >= MOST_MS_A_TURN
         finally:
             self._uncork()
             self._corked = None
@@ -386,7 +396,9 @@ class Connection(asyncio.Protocol):
 
     def _regulate(self) -> None:
         """Reads on, or not, as far as what was read is handled and answers are taken."""
-        is_reading = not (self.is_paused or self._is_stopped or len(self._backlog) > MOST_WAITING_FRAMES)
+        # frames that take long may be long, too: of those no more is taken than one read brings
+        most = 0 if self._is_late else MOST_WAITING_FRAMES
+        is_reading = not (self.is_paused or self._is_stopped or len(self._backlog) > most)
         if is_reading is not self._is_reading and self._transport is not None and self.is_open:
             self._is_reading = is_reading
             if is_reading:

@@ -264,7 +264,7 @@ class BrokerService:
             is_inline=self.config.flush == "async", speed=speed or 1.0,
         )  # fmt: skip
         broker.after_read = self._pump.kick
-        state.hurry, state.kick = self._pump.hurry, self._pump.kick
+        state.hurry, state.kick, state.at_rest = self._pump.hurry, self._pump.kick, self._pump.at_rest
         self._waiting_pops = pop.waiting
         self._pump.start()
         self._check_rounds = CheckRounds(state, self._pump.kick, self._pump.is_writing)

@@ -45,6 +45,8 @@ class BrokerState:
     """To be called after a handler made something due, or appended it outside of a request."""
     kick: Callable[[], None] = lambda: None
     """To be called after something was noted outside of a request that is to be written."""
+    at_rest: Callable[[Callable[[], None]], None] = lambda call: call()
+    """Calls when the upkeep that is under way has ended."""
     may_send: Callable[[Connection, str], bool] = lambda _connection, _topic: True
     """Whether who is at the other end of a connection may send to a topic."""
     put_total: int = 0

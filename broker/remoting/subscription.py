@@ -8,13 +8,12 @@ from ..engine.errors import InvalidValue
 from ..engine.filter.expression import BadExpression, Filter
 from ..engine.message import string_hash
 from ..engine.values import LONG_MAX, LONG_MIN, check_text, check_whole, tidy
-from .clients import Subscription
+from .clients import SQL92, Subscription
 from .codes import Answer
 from .errors import RequestRefused
 
 ALL = "*"
 TAG = "TAG"
-SQL92 = "SQL92"
 _MOST_TAGS = 1000
 LONGEST_TOPIC = 255
 LONGEST_EXPRESSION = 65_536
@@ -42,8 +41,10 @@ class SubscriptionBody(msgspec.Struct, rename="camel"):
 
     def noted(self) -> Subscription:
         """As `subscription`, but one that is not understood is kept with its flaw: the others of its heartbeat count,
-        and its own pulls are told."""
+        and its own pulls are told. A filter is not read yet, see `understand`."""
         try:
+            if self.expression_type == SQL92:
+                return _unread(self.topic, self.sub_string or ALL, self.sub_version)
             return self.subscription()
         except RequestRefused as error:
             expression = tidy(self.sub_string or ALL, LONGEST_EXPRESSION)
@@ -51,11 +52,32 @@ class SubscriptionBody(msgspec.Struct, rename="camel"):
             return Subscription(self.topic, expression, kind, self.sub_version, (), (), flaw=error.remark)
 
 
+def understand(subscription: Subscription) -> None:
+    """Read the filter of one that a heartbeat brought, if nobody has; refused if it is not understood.
+
+    Long filters take long to read. So each is read for the one pull that needs it, not all of a heartbeat at once.
+    """
+    if subscription.kind == SQL92 and subscription.filter is None and not subscription.flaw:
+        try:
+            subscription.filter = _filter(subscription.expression)
+        except RequestRefused as error:
+            subscription.flaw = error.remark
+    if subscription.flaw:
+        raise RequestRefused(Answer.SUBSCRIPTION_PARSE_FAILED, subscription.flaw)
+
+
+def _unread(topic: str, expression: str, version: int) -> Subscription:
+    _check_expression(expression)
+    return Subscription(topic, expression, SQL92, version, (), ())
+
+
 def build_subscription(topic: str, expression: str, kind: str, version: int) -> Subscription:
     """A subscription from its expression: `*`, tags joined by `||` (FilterAPI.buildSubscriptionData), or SQL92."""
-    _check_expression(expression)
     if kind == SQL92:
-        return Subscription(topic, expression, SQL92, version, (), (), _filter(expression))
+        subscription = _unread(topic, expression, version)
+        subscription.filter = _filter(expression)
+        return subscription
+    _check_expression(expression)
     if kind != TAG:
         raise RequestRefused(
             Answer.SYSTEM_ERROR,

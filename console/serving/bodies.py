@@ -2,12 +2,18 @@
 
 Django's views read a body in their thread and wait there for as long as it takes; a few slow senders would keep all
 threads from everybody else.
+
+All bodies share a budget. When it is spent, those that are not whole give up, the oldest first: what comes at once is
+never kept waiting by what does not come. Who shows no cookie of a session has signed in nowhere: a stranger's body is
+small, has to keep coming, and gives up before others. A cookie is no proof, it is looked up by the page; who makes one
+up has the budget above him all the same.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
@@ -19,22 +25,85 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 _NOTHING = {"type": "http.request", "body": b"", "more_body": False}
 
 
-class WholeBodies:
-    """An ASGI application in front of another, which gets each request with its whole body.
-
-    `largest_bytes`: of one body (413), `longest_s`: until it is whole (408), `together_bytes`: of all that have not
+@dataclass(frozen=True, slots=True)
+class BodyBounds:
+    """`largest_bytes`: of one body (413). `longest_s`: until it is whole (408). `together_bytes`: of all that have not
     been answered yet (503).
+
+    `session_cookie`: name of the cookie by which somebody is no stranger, empty if all are. `small_bytes`: the largest
+    body of a stranger. `grace_s` and `least_bytes_s`: what has come of it must have been under way no longer than the
+    grace and the time that it takes at this rate.
     """
 
-    def __init__(
-        self, application: Application, *, largest_bytes: int, longest_s: float, together_bytes: int = 64 << 20
-    ) -> None:
-        self._application = application
-        self._largest_bytes = largest_bytes
-        self._longest_s = longest_s
-        self._together_bytes = together_bytes
-        #: of all bodies that have not been answered
+    largest_bytes: int
+    longest_s: float
+    together_bytes: int = 64 << 20
+    session_cookie: str = ""
+    small_bytes: int = 64 << 10
+    grace_s: float = 10.0
+    least_bytes_s: float = 4 << 10
+
+    def largest_of(self, *, is_stranger: bool) -> int:
+        """How large a body may be."""
+        return min(self.largest_bytes, self.small_bytes) if is_stranger else self.largest_bytes
+
+    def time_s(self, come_bytes: int, *, is_stranger: bool) -> float:
+        """How long a body may have been under way of which so much has come."""
+        if not is_stranger:
+            return self.longest_s
+        return min(self.longest_s, self.grace_s + come_bytes / self.least_bytes_s)
+
+
+@dataclass(slots=True, eq=False)
+class _Body:
+    """One that is read; `time` ends when it has to be whole, or gives up."""
+
+    is_stranger: bool
+    time: asyncio.Timeout
+    data: bytearray = field(default_factory=bytearray)
+    has_given_up: bool = False
+
+
+class BodyBudget:
+    """What all bodies hold together that have not been answered."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
         self.held_bytes = 0
+        self._unfinished: dict[_Body, None] = {}
+
+    def add(self, body: _Body, part: bytes, *, is_last: bool) -> bool:
+        """Have a body hold more; others, or it itself, may have to give up. False if there is no room for it."""
+        if body.has_given_up:
+            return False
+        if is_last:
+            self._unfinished.pop(body, None)
+        else:
+            self._unfinished.setdefault(body)
+        body.data += part
+        self.held_bytes += len(part)
+        while self.held_bytes > self._most_bytes and self._unfinished:
+            oldest = next((each for each in self._unfinished if each.is_stranger), next(iter(self._unfinished)))
+            self.release(oldest)
+            oldest.has_given_up = True
+            if not oldest.time.expired():
+                oldest.time.reschedule(0)
+        return self.held_bytes <= self._most_bytes and not body.has_given_up
+
+    def release(self, body: _Body) -> None:
+        """Let go of what a body holds; twice is fine."""
+        self._unfinished.pop(body, None)
+        self.held_bytes -= len(body.data)
+        body.data = bytearray()
+
+
+class WholeBodies:
+    """An ASGI application in front of another, which gets each request with its whole body."""
+
+    def __init__(self, application: Application, bounds: BodyBounds) -> None:
+        self._application = application
+        self._bounds = bounds
+        self.budget = BodyBudget(bounds.together_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI: one request."""
@@ -42,42 +111,56 @@ class WholeBodies:
         if announced == 0:
             await self._application(scope, _once(b""), send)
             return
-        if announced is not None and announced > self._largest_bytes:
-            await _refuse(send, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too large.")
+        body = _Body(not _has_cookie(scope, self._bounds.session_cookie.encode()), asyncio.timeout(None))
+        if announced is not None and announced > self._bounds.largest_of(is_stranger=body.is_stranger):
+            await _refuse(send, *_too_large(body))
             return
-        body = bytearray()
         try:
             refusal = await self._read(receive, body)
             if refusal is None:
-                await self._application(scope, _once(bytes(body)), send)
-            elif refusal is not _GONE:
-                await _refuse(send, *refusal)
+                await self._application(scope, _once(bytes(body.data)), send)
         finally:
-            self.held_bytes -= len(body)
+            self.budget.release(body)
+        if refusal is not None and refusal is not _GONE:
+            await _refuse(send, *refusal)
 
-    async def _read(self, receive: Receive, body: bytearray) -> tuple[HTTPStatus, str] | None:
-        """Append what comes to `body`, counted as held; why not all of it came, or None."""
+    async def _read(self, receive: Receive, body: _Body) -> tuple[HTTPStatus, str] | None:
+        """Have the budget hold what comes; why not all of it came, or None."""
+        bounds, is_stranger = self._bounds, body.is_stranger
+        largest, begun_s = bounds.largest_of(is_stranger=is_stranger), asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout(self._longest_s):
+            async with body.time:
                 while True:
+                    body.time.reschedule(begun_s + bounds.time_s(len(body.data), is_stranger=is_stranger))
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         return _GONE
-                    part = message.get("body", b"")
-                    if len(body) + len(part) > self._largest_bytes:
-                        return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The body is too large."
-                    if self.held_bytes + len(part) > self._together_bytes:
-                        return HTTPStatus.SERVICE_UNAVAILABLE, "Too many bodies are on their way."
-                    body += part
-                    self.held_bytes += len(part)
-                    if not message.get("more_body", False):
+                    part, is_last = message.get("body", b""), not message.get("more_body", False)
+                    if len(body.data) + len(part) > largest:
+                        return _too_large(body)
+                    if not self.budget.add(body, part, is_last=is_last):
+                        return _NO_ROOM
+                    if is_last:
                         return None
         except TimeoutError:
-            return HTTPStatus.REQUEST_TIMEOUT, "The body did not come in time."
+            return _NO_ROOM if body.has_given_up else (HTTPStatus.REQUEST_TIMEOUT, "The body did not come in time.")
 
 
+_NO_ROOM = (HTTPStatus.SERVICE_UNAVAILABLE, "Too many bodies are on their way.")
 #: there is nobody to tell
 _GONE = (HTTPStatus.BAD_REQUEST, "")
+
+
+def _too_large(body: _Body) -> tuple[HTTPStatus, str]:
+    who = " for somebody who has not signed in" if body.is_stranger else ""
+    return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The body is too large{who}."
+
+
+def _has_cookie(scope: Scope, wanted: bytes) -> bool:
+    cookies = (pair for name, value in scope["headers"] if name == b"cookie" for pair in value.split(b";"))
+    return any(
+        name.strip() == wanted and value.strip() for name, _, value in (each.partition(b"=") for each in cookies)
+    )
 
 
 def _announced(scope: Scope) -> int | None:

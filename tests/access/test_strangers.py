@@ -95,13 +95,36 @@ async def test_what_nobody_has_signed_is_refused_without_being_held(service: Bro
     async with stranger_at(service.address) as wrong:
         frame = signed_send("mallory", "guessed", b"x" * size)
         await wrong.say(frame[:-10])
-        await until(lambda: len(service.servers[0].connections) == 1)
-        assert budget.held_bytes < 100_000
+        await until(lambda: budget.held_bytes >= size)
+        (connection,) = service.servers[0].connections
+        assert connection._frames.held_bytes < 100_000
         await wrong.say(frame[-10:])
         answer = await wrong.hear()
         assert answer is not None
         assert (answer.code, answer.opaque) == (16, 5)
     assert budget.held_bytes == 0
+
+
+@pytest.mark.parametrize("size", [100_000, 3 << 20])
+async def test_nobody_learns_by_a_long_frame_which_users_there_are(service: BrokerService, size: int) -> None:
+    """One after another: what is counted of each before it is whole, and what each is told then."""
+    budget = service.servers[0].budget
+    seen = []
+    for name in (ROOT[0], "mallory"[: len(ROOT[0])]):
+        frame = signed_send(name, "guessed", b"x" * size)
+        async with stranger_at(service.address) as stranger:
+            await stranger.say(frame[:-10])
+            await until(lambda: budget.held_bytes >= size)
+            (connection,) = service.servers[0].connections
+            assert not connection.is_noted, "nothing is refused before it is whole"
+            before = budget.held_bytes, connection._frames.is_partial
+            await stranger.say(frame[-10:])
+            answer = await stranger.hear()
+            assert answer
+            seen.append((before, answer.code, answer.opaque, answer.remark))
+        await until(lambda: budget.held_bytes == 0 and not service.servers[0].connections)
+    assert seen[0] == seen[1]
+    assert seen[0][1:3] == (16, 5)
 
 
 @pytest.mark.parametrize("door", ["address", "namesrv_address"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from broker.engine.admission import MOST_KEYS
+from broker.engine.errors import TooManyKeys
 from broker.engine.properties import format_properties
 from broker.engine.store.facts import facts_of, plain_facts, plain_keys
 from broker.engine.testing import SimulatedFiles, open_engine
@@ -47,6 +49,25 @@ def test_a_batch_is_its_messages(length: int) -> None:
     one_by_one, together = stored(together=False, length=length), stored(together=True, length=length)
     assert len([path for path in together if "/commitlog/" in path]) > 1
     assert together == one_by_one
+
+
+@pytest.mark.parametrize("between", [" ", "\t", " \u2003", "\n\n"])
+def test_a_batch_has_so_many_keys_and_no_more(between: str) -> None:
+    driver = open_engine(SimulatedFiles(), segment_size_bytes=4 << 20, max_properties_bytes=32_767)
+    driver.engine.topics.ensure("orders", 1)
+    shared = {"sys_flag": 0, "born_ms": 7, "born_host": bytes(8), "now_ms": driver.clock.now_ms}
+
+    def batch(words: int) -> list[tuple[bytes, bytes, int]]:
+        each, rest = divmod(words, 20)
+        counts = [each] * 20 + [rest]
+        return [(b"x", format_properties({"KEYS": between.join("k" * count)}), 0) for count in counts]
+
+    with pytest.raises(TooManyKeys):
+        driver.engine.append_batch("orders", 0, batch(MOST_KEYS + 1), **shared)
+    assert driver.engine.queue_bounds("orders", 0) == (0, 0)
+    driver.engine.append_batch("orders", 0, batch(MOST_KEYS), **shared)
+    driver.settle()
+    assert driver.engine.queue_bounds("orders", 0) == (0, 21)
 
 
 @pytest.mark.parametrize(

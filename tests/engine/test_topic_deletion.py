@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.engine.errors import TransactionDecided
+from broker.engine.errors import StoreBusy, TransactionDecided
 from broker.engine.store.topics import Topic
 from broker.engine.testing import Driver, Fault, ManualClock, PowerLoss, SimulatedFiles, open_engine
 from broker.engine.timer.doors import Target
@@ -67,6 +67,20 @@ def test_what_is_cancelled_never_comes_out(killed: bool, encoded: bool) -> None:
     assert came_out(driver, "others") == [b"level", b"timer", b"timer"]
     assert counts(driver)[:2] == (0, 0)
     assert all(level.offset == level.max_offset for level in driver.engine.schedule.status(driver.clock.now_ms))
+
+
+def test_nothing_is_removed_while_an_upkeep_job_writes_it() -> None:
+    driver = waiting(SimulatedFiles())
+    driver.advance(10_000)
+    job = driver.engine.take_upkeep(driver.clock.now_ms)
+    assert job is not None
+    with pytest.raises(StoreBusy):
+        driver.engine.delete_topic("orders", "cancel")
+    assert driver.engine.topics.get("orders") is not None
+    job.run()
+    driver.engine.upkept(job, None, driver.clock.now_ms)
+    driver.engine.delete_topic("orders", "cancel")
+    assert driver.engine.topics.get("orders") is None
 
 
 def test_what_comes_after_is_not_cancelled() -> None:

@@ -43,6 +43,17 @@ def test_every_management_command_of_the_documents_exists() -> None:
     assert named - set(known) == set()
 
 
+def test_every_option_of_a_token_that_the_documents_name_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    from console.management.commands.token import Command
+
+    with pytest.raises(SystemExit):
+        Command().create_parser("manage.py", "token").parse_args(["create", "--help"])
+    known = set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
+    named = set(re.findall(r"`(--[a-z-]+)", (ROOT / "docs" / "REST.md").read_text()))
+    assert named - known == set()
+    assert {"--publish", "--configure"} <= named
+
+
 def documented() -> set[str]:
     return {name for path in tracked(".md") for name in SETTING.findall(path.read_text())}
 

@@ -7,6 +7,7 @@ import json
 import random
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -231,6 +232,19 @@ class Caller:
         self._exchange([asked], may_end=False)
         assert asked.answer is not None, f"{asked} was not answered"
         return asked.answer
+
+    @contextmanager
+    def staying(self, requests: Sequence[Asked]) -> Iterator[None]:
+        """Have said all of these over one connection, which stays open for a `with` block."""
+        host, _, port = self.address.rpartition(":")
+        with socket.create_connection((host, int(port)), PATIENCE_S) as connection:
+            connection.sendall(b"".join(self._frame(asked, number) for number, asked in enumerate(requests)))
+            frames, answered = FrameBuffer(), 0
+            while answered < len(requests):
+                data = connection.recv(1 << 18)
+                assert data, "the connection ended"
+                answered += sum(decode(frame).is_response for frame in frames.feed(data))
+            yield
 
     def _exchange(self, requests: list[Asked], *, may_end: bool) -> None:
         if not requests:

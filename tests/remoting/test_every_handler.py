@@ -1,6 +1,6 @@
 """Every request code with odd values in every field, by one who may do little and by one who may do all: nothing fails
 unforeseen, and what everybody needs works on: topics are listed, made and deleted, messages sent and read, the mirror
-follows."""
+follows, and the console shows what there is, odd clients that are connected included."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from broker.remoting.access.users import User
 from broker.remoting.codes import Answer, Request
 from tests.mirror.running import RunningBroker
 from tests.remoting.hostile import GOOD_BODIES, Asked, Caller, fields_of, requests_of
+from tests.remoting.looking import console_of, wrong_pages
 from tests.remoting.peer import pull_ext, send_ext
 
 ROOT = ("root", b"root-secret")
@@ -86,7 +87,11 @@ def test_the_fields_that_requests_read_are_found(fields: dict[str, dict[int, dic
 
 
 def test_nothing_fails_unforeseen_and_everything_works_on(
-    transactional_db: None, broker: RunningBroker, fields: dict[str, dict[int, dict[str, str]]], caplog: Any
+    transactional_db: None,
+    broker: RunningBroker,
+    fields: dict[str, dict[int, dict[str, str]]],
+    caplog: Any,
+    settings: Any,
 ) -> None:
     caplog.set_level(logging.ERROR)
     root, tenant = Caller(broker.address, *ROOT), Caller(broker.address, *TENANT)
@@ -108,7 +113,11 @@ def test_nothing_fails_unforeseen_and_everything_works_on(
                 prepare(root)
             mirror.run_once()
         root.ask(Request.UPDATE_AND_CREATE_TOPIC, topic_ext("after-all"))
-        mirror.run_once()
+        beats = requests_of(Request.HEART_BEAT, fields["broker"][Request.HEART_BEAT], random.Random(SEED))
+        with root.staying([beat for beat in beats if not beat.is_rough]):
+            mirror.run_once()
+            with console_of(broker.namesrv, ROOT[0], ROOT[1].decode(), settings) as browser:
+                faults += wrong_pages(browser)
         mirror.close()
     assert faults == []
     assert Topic.objects.filter(name="after-all").exists()

@@ -71,6 +71,30 @@ async def test_a_filter_that_is_wrong_spoils_nothing_but_its_own_pulls(peer: Pee
     assert sizes(await peer.pull("T", sysFlag="0")) == ["5"]
 
 
+@pytest.mark.parametrize(("expression", "code"), [("size > 1", Answer.SUCCESS), ("size >", 23)])
+async def test_a_filter_of_a_heartbeat_is_read_at_its_first_pull_and_once(
+    service: BrokerService, peer: Peer, expression: str, code: int
+) -> None:
+    def read() -> tuple[object, str]:
+        group = service._running.clients.consumers("G")
+        assert group is not None
+        return group.subscriptions["T"].filter, group.subscriptions["T"].flaw
+
+    await send(peer, 5)
+    await peer.send("U")
+    for _ in range(2):
+        await heartbeat(peer, expression)
+        await peer.pull("U", sysFlag="0")
+        assert read() == (None, ""), "nobody has asked for it"
+    assert (await peer.pull("T", sysFlag="0")).code == code
+    first = read()
+    assert first != (None, "")
+    await heartbeat(peer, expression)
+    again = await peer.pull("T", sysFlag="0")
+    assert again.code == code
+    assert [one is another for one, another in zip(read(), first, strict=True)] == [True, True]
+
+
 async def test_a_pull_is_woken_by_what_matches_only(service: BrokerService, peer: Peer) -> None:
     await send(peer, 1)
     pull = asyncio.ensure_future(peer.pull("T", 1, **BIG, **WAITS))

@@ -10,9 +10,10 @@ import pytest
 from broker.remoting.client import RemotingClient
 from broker.remoting.codec import Command, encode
 from broker.remoting.codes import Answer, Request
-from broker.remoting.processors.heartbeat import HeartbeatProcessor
+from broker.remoting.processors.heartbeat import MOST_LETTERS, HeartbeatProcessor
 from broker.remoting.server import Connection, Server
 from broker.remoting.service import BrokerService
+from broker.remoting.subscription import LONGEST_EXPRESSION
 from tests.remoting.peer import Peer, heartbeat_body
 from tests.remoting.stranger import stranger_at
 
@@ -131,6 +132,26 @@ async def test_a_heartbeat_with_such_a_value_makes_nothing(service: BrokerServic
     assert service.engine.topics.get("%RETRY%good") is None
     answer = await peer.ask(Request.GET_ALL_PRODUCER_INFO)
     assert json.loads(answer.body) == {"data": {}}
+
+
+@pytest.mark.parametrize("kind", ["TAG", "SQL92", "COBOL"])
+async def test_the_expressions_of_a_heartbeat_are_bounded_together(
+    service: BrokerService, peer: Peer, kind: str
+) -> None:
+    def said(more: int) -> bytes:
+        longest = ["x" * LONGEST_EXPRESSION] * (MOST_LETTERS // LONGEST_EXPRESSION) + ["x" * more]
+        found = [{"topic": f"T{n}", "subString": each, "expressionType": kind} for n, each in enumerate(longest)]
+        half = len(found) // 2
+        groups = [("first", found[:half]), ("second", found[half:])]
+        consumers = [{"groupName": name, "subscriptionDataSet": wanted} for name, wanted in groups]
+        return json.dumps({"clientID": "c1", "consumerDataSet": consumers}).encode()
+
+    refused = await peer.ask(Request.HEART_BEAT, body=said(1))
+    assert refused.code == Answer.INVALID_PARAMETER
+    assert f"{MOST_LETTERS:,}" in (refused.remark or "")
+    assert service.engine.groups.get("first") is None
+    assert (await peer.ask(Request.HEART_BEAT, body=said(0))).code == Answer.SUCCESS
+    assert service.engine.groups.get("second") is not None
 
 
 async def test_a_group_may_say_it_wants_any_number_of_retry_queues(service: BrokerService, peer: Peer) -> None:

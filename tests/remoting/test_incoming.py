@@ -56,6 +56,22 @@ def test_a_header_has_so_many_fields_and_no_more(serialization: int) -> None:
     assert (refused.value.opaque, refused.value.serialization) == (5, serialization)
 
 
+@pytest.mark.parametrize("value", ["null", "1", "[1]", r'"\ud800"', '{"a":{}}'])
+def test_fields_are_counted_before_anything_of_them_is_written_out(value: str) -> None:
+    """What only lenient reading takes: the number of fields is the reason, whatever else is wrong with them."""
+
+    def frame(count: int) -> bytes:
+        fields = ",".join(f'"f{n}":{value}' for n in range(count))
+        header = f'{{"code":{Request.GET_BROKER_CONFIG},"extFields":{{{fields}}},"language":3,"opaque":5}}'.encode()
+        return len(header).to_bytes(4, "big") + header
+
+    with pytest.raises(HeaderRefused, match=f"{MAX_FIELDS + 1} fields") as refused:
+        decode(frame(MAX_FIELDS + 1))
+    assert (refused.value.opaque, refused.value.is_final) == (5, False)
+    if "ud800" not in value:
+        assert len(decode(frame(MAX_FIELDS)).ext) == (0 if value == "null" else MAX_FIELDS)
+
+
 TOO_LONG = {
     "binary of one byte more": long_binary(MAX_HEADER_BYTES + 8),
     "binary of 15 MiB": long_binary(15 * MEBIBYTE),
@@ -156,10 +172,25 @@ def test_a_long_frame_of_a_stranger_is_taken_only_if_it_names_somebody(size: int
     frames, _ = said("root")
     assert [len(decode(frame).body) for frame in frames] == [MEBIBYTE, 0]
     frames, most = said("mallory")
-    assert [(decode(frame).opaque, len(decode(frame).body)) for frame in frames] == [(5, 0), (6, 0)]
-    assert most < 100_000, "what nobody has signed is not held"
+    assert [(decode(frame).opaque, len(decode(frame).body)) for frame in frames] == [(5, MEBIBYTE), (6, 0)]
+    assert not any(decode(frames[0]).body), "what nobody has signed is not held: zeros stand for it"
+    assert most < 100_000
     with pytest.raises(BadFrame, match="nobody"):
         said(None)
+
+
+@pytest.mark.parametrize("size", [1000, 70_000, 1 << 30])
+def test_a_long_frame_looks_the_same_whether_there_is_one_of_that_name(size: int) -> None:
+    def seen(name: str) -> list[tuple[int, bool, int]]:
+        incoming, stream, found = short(), big(name) + NEXT, []
+        for at in range(0, len(stream), size):
+            frames = incoming.feed(stream[at : at + size])
+            found.append((len(frames), incoming.is_partial, incoming.counted_bytes))
+        return found
+
+    known, unknown = seen("root"), seen("toor")
+    assert known == unknown
+    assert [frames for frames, _, _ in known if frames] in ([2], [1, 1]), "nothing before the whole frame has come"
 
 
 def test_who_is_known_may_say_as_much_as_ever() -> None:

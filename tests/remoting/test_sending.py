@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.engine.config import EngineConfig
 from broker.engine.message import decode as decode_record
 from broker.engine.store.ticket import Ticket
 from broker.remoting.batchbody import split_batch
@@ -112,6 +113,20 @@ async def test_a_batch_is_stored_in_order_and_answered_once_with_all_ids(peer: P
     stored = records((await peer.pull("T")).body)
     assert [message.body for message in stored] == [b"item 0", b"item 1", b"item 2"]
     assert "MSG_REGION" not in stored[0].properties
+
+
+@pytest.mark.parametrize("ext", [{"m": "true"}, {}], ids=["said", "by its code"])
+async def test_the_body_of_a_batch_has_the_size_of_one_message_and_no_more(
+    peer: Peer, config: EngineConfig, ext: dict[str, str]
+) -> None:
+    half = batch_item(b"x" * (config.max_body_bytes // 2 - 22), b"")
+    assert len(half) * 2 == config.max_body_bytes
+    taken = await peer.ask(Request.SEND_BATCH_MESSAGE, send_ext("T", **ext), half + half)
+    assert taken.code == Answer.SUCCESS
+    refused = await peer.ask(Request.SEND_BATCH_MESSAGE, send_ext("T", **ext), half + half + batch_item(b"", b""))
+    assert refused.code == Answer.MESSAGE_ILLEGAL
+    assert f"{config.max_body_bytes:,}" in (refused.remark or "")
+    assert (await peer.ask(Request.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"})).ext["offset"] == "2"
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["", "a\x01b\x02"])), min_size=1, max_size=4))

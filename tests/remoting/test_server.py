@@ -9,11 +9,12 @@ import pytest
 
 from broker.remoting.codec import BINARY, Command, encode
 from broker.remoting.limits import Limits
-from broker.remoting.server import Connection, Server
+from broker.remoting.server import MOST_MS_A_TURN, Connection, Handler, Server
 from tests.remoting.stranger import Stranger, stranger_at
 
 ECHO = 7
 LARGE = 8
+SLOW = 9
 LARGE_BYTES = 1 << 20
 
 
@@ -35,7 +36,11 @@ class Doorman:
         self.asked = 0
         self.longest_backlog = 0
         self.closed: list[str] = []
-        self.server = Server("door", {ECHO: self._echo, LARGE: self._large}, self.clock, Limits())
+        self.slow: Handler = self._echo
+        handlers: dict[int, Handler] = {
+            ECHO: self._echo, LARGE: self._large, SLOW: lambda connection, request: self.slow(connection, request)
+        }  # fmt: skip
+        self.server = Server("door", handlers, self.clock, Limits())
         self.server.after_read = self._measure
         self.server.on_closed.append(lambda connection: self.closed.append(connection.address))
         listening = socket.create_server(("127.0.0.1", 0))
@@ -130,6 +135,44 @@ async def test_all_requests_of_one_read_are_answered_in_order(door: Doorman) -> 
         assert [(answer.opaque, len(answer.body)) for answer in heard if answer is not None] == [
             (n, n) for n in range(300)
         ]
+
+
+async def test_what_takes_long_to_answer_gives_others_their_turn(door: Doorman) -> None:
+    """Each request takes a while: the second of one read waits until another client was heard."""
+    order: list[str] = []
+
+    def slow(_: Connection, request: Command) -> Command:
+        order.append(request.ext["who"])
+        door.clock.now_ms += MOST_MS_A_TURN
+        return request.answer()
+
+    door.slow = slow
+    async with stranger_at(door.address) as one, stranger_at(door.address) as other:
+        await greet(one)
+        await greet(other)
+        frames = [encode(Command(SLOW, {"who": who}, opaque=1)) for who in ("one", "other")]
+        # both have come before the loop looks again
+        one._writer.write(frames[0] * 20)
+        other._writer.write(frames[1])
+        for _ in range(20):
+            assert await one.hear()
+        assert await other.hear()
+    assert order.count("one") == 20
+    assert order.index("other") < 3
+
+
+async def test_who_asks_what_takes_long_is_not_read_from_meanwhile(door: Doorman) -> None:
+    def slow(_: Connection, request: Command) -> Command:
+        door.clock.now_ms += MOST_MS_A_TURN
+        return request.answer()
+
+    door.slow = slow
+    count, body = 200, b"x" * 30_000
+    async with stranger_at(door.address) as one:
+        one._writer.write(encode(Command(SLOW, body=body)) * count)
+        for _ in range(count):
+            assert await one.hear()
+    assert 1 < door.longest_backlog < 20, "no more than one read brings"
 
 
 async def test_a_oneway_request_and_a_stray_answer_are_not_answered(door: Doorman) -> None:

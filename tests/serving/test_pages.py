@@ -13,7 +13,7 @@ from django.db import connection, connections, transaction
 from django.test import Client
 
 from console import asgi
-from console.serving.bodies import WholeBodies
+from console.serving.bodies import BodyBounds, WholeBodies
 from tests.console.people import person
 from tests.serving.listening import Line, Serving, serving
 
@@ -107,7 +107,7 @@ def posted(*headers: bytes) -> bytes:
 
 
 async def test_a_body_in_parts_is_given_whole() -> None:
-    async with serving(WholeBodies(echo, largest_bytes=100, longest_s=30)) as site:
+    async with serving(WholeBodies(echo, BodyBounds(100, 30))) as site:
         line = await site.connect(posted(b"Content-Length: 6") + b"abc")
         await site.until(lambda: site.under_way == 1)
         line.send(b"def")
@@ -128,25 +128,115 @@ async def test_a_body_in_parts_is_given_whole() -> None:
     ids=["late", "late in chunks", "large", "large in chunks"],
 )
 async def test_a_body_is_bounded_in_time_and_size(sent: bytes, status: bytes) -> None:
-    async with serving(WholeBodies(echo, largest_bytes=100, longest_s=0.2)) as site:
+    async with serving(WholeBodies(echo, BodyBounds(100, 0.2))) as site:
         assert (await site.ask(sent)).startswith(b"HTTP/1.1 " + status)
 
 
-async def test_all_bodies_together_are_bounded() -> None:
-    front = WholeBodies(echo, largest_bytes=100, longest_s=30, together_bytes=150)
+SIGNED_IN = b"Cookie: other=1; sessionid=made-up"
+
+
+async def begun(site: Serving, front: WholeBodies, length: int, *headers: bytes) -> Line:
+    """A body of which all but a byte has come."""
+    before = front.budget.held_bytes
+    line = await site.connect(posted(b"Content-Length: %d" % length, *headers) + b"x" * (length - 1))
+    await site.until(lambda: front.budget.held_bytes == before + length - 1)
+    return line
+
+
+async def test_what_is_whole_takes_the_place_of_the_oldest_that_is_not() -> None:
+    front = WholeBodies(echo, BodyBounds(100, 30, together_bytes=150))
     async with serving(front) as site:
-        held = await site.connect(posted(b"Content-Length: 100") + b"x" * 99)
-        await site.until(lambda: front.held_bytes == 99)
-        refused = await site.ask(posted(b"Content-Length: 60") + b"x" * 60)
+        oldest = await begun(site, front, 71)
+        younger = await begun(site, front, 71)
+        assert (await site.ask(posted(b"Content-Length: 60") + b"x" * 60)).startswith(b"HTTP/1.1 200 ")
+        refused = await oldest.rest()
         assert refused.startswith(b"HTTP/1.1 503 ")
         assert b"retry-after: " in refused
-        held.send(b"x")
-        assert (await held.rest()).startswith(b"HTTP/1.1 200 ")
-        await site.until(lambda: front.held_bytes == 0)
-        assert (await site.ask(posted(b"Content-Length: 60") + b"x" * 60)).startswith(b"HTTP/1.1 200 ")
+        younger.send(b"x")
+        assert (await younger.rest()).startswith(b"HTTP/1.1 200 ")
+        await site.until(lambda: front.budget.held_bytes == 0)
 
 
-@pytest.mark.parametrize("size", [0, 100 << 10])
+async def test_strangers_give_up_before_those_who_show_a_session() -> None:
+    front = WholeBodies(echo, BodyBounds(100, 30, together_bytes=150, session_cookie="sessionid"))
+    async with serving(front) as site:
+        known = await begun(site, front, 71, SIGNED_IN)
+        stranger = await begun(site, front, 71)
+        another = await site.connect(posted(b"Content-Length: 31", SIGNED_IN) + b"x" * 30)
+        assert (await stranger.rest()).startswith(b"HTTP/1.1 503 ")
+        for line in (known, another):
+            line.send(b"x")
+            assert (await line.rest()).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_one_that_is_too_much_by_itself_gives_up_alone() -> None:
+    may_end = asyncio.Event()
+
+    async def busy(scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]) -> None:
+        await may_end.wait()
+        await echo(scope, receive, send)
+
+    front = WholeBodies(busy, BodyBounds(100, 30, together_bytes=150))
+    async with serving(front) as site:
+        whole = await site.connect(posted(b"Content-Length: 100") + b"x" * 100)
+        await site.until(lambda: front.budget.held_bytes == 100)
+        for sent in (b"x" * 60, b"x" * 59):
+            assert (await site.ask(posted(b"Content-Length: 60") + sent)).startswith(b"HTTP/1.1 503 ")
+        assert front.budget.held_bytes == 100
+        may_end.set()
+        assert (await whole.rest()).startswith(b"HTTP/1.1 200 ")
+        await site.until(lambda: front.budget.held_bytes == 0)
+
+
+async def test_a_body_of_a_stranger_is_small() -> None:
+    front = WholeBodies(echo, BodyBounds(100, 30, session_cookie="sessionid", small_bytes=50))
+    chunks = b"33\r\n" + b"x" * 51 + b"\r\n0\r\n\r\n"
+    async with serving(front) as site:
+        for headers, status in (((), b"413"), ((b"Cookie: sessionid=",), b"413"), ((SIGNED_IN,), b"200")):
+            sent = posted(b"Content-Length: 51", *headers) + b"x" * 51
+            assert (await site.ask(sent)).startswith(b"HTTP/1.1 " + status)
+            sent = posted(b"Transfer-Encoding: chunked", *headers) + chunks
+            assert (await site.ask(sent)).startswith(b"HTTP/1.1 " + status)
+        assert (await site.ask(posted(b"Content-Length: 50") + b"x" * 50)).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_a_body_of_a_stranger_has_to_keep_coming() -> None:
+    """Each byte that comes is worth a second; who has a session, or sends on, outlasts the grace."""
+    bounds = BodyBounds(100, 30, session_cookie="sessionid", grace_s=0.2, least_bytes_s=1)
+    front = WholeBodies(echo, bounds)
+    async with serving(front) as site:
+        known = await begun(site, front, 2, SIGNED_IN)
+        steady = await begun(site, front, 50)
+        stuck = await site.connect(posted(b"Content-Length: 50"))
+        assert (await stuck.rest()).startswith(b"HTTP/1.1 408 ")
+        for line in (known, steady):
+            line.send(b"x")
+            assert (await line.rest()).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize(
+    ("path", "front", "are_held"), [(b"/topics/", asgi.pages, True), (b"/login/", asgi.sign_ins, False)]
+)
+async def test_bodies_that_are_never_whole_keep_no_form_from_anybody(
+    path: bytes, front: WholeBodies, are_held: bool
+) -> None:
+    """All that the budget holds but 50 bytes, of somebody who makes up a session; to sign in, bodies are small."""
+    largest = django_settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    count, rest = divmod(asgi.TOGETHER_BYTES - 50, largest - 1)
+    head = b"POST %s HTTP/1.1\r\nHost: localhost\r\n" % path
+    session = b"Cookie: %s=made-up\r\n" % django_settings.SESSION_COOKIE_NAME.encode()
+    form = b"Content-Length: 100\r\nConnection: close\r\n\r\n" + b"x" * 100
+    async with serving(asgi.application) as site:
+        for size in (*[largest - 1] * count, rest):
+            line = await site.connect(head + session + b"Content-Length: %d\r\n\r\n" % (size + 1) + b"x" * size)
+            if not are_held:
+                assert (await line.head()).startswith(b"HTTP/1.1 413 ")
+        await site.until(lambda: front.budget.held_bytes == (asgi.TOGETHER_BYTES - 50 if are_held else 0))
+        for _ in range(3):
+            assert (await site.ask(head + form)).startswith(b"HTTP/1.1 403 ")
+
+
+@pytest.mark.parametrize("size", [0, 60 << 10])
 async def test_what_a_page_is_sent_is_what_it_reads(size: int) -> None:
     """The login page reads its form in a thread: without the right token it says so."""
     async with serving(asgi.application) as site:

@@ -13,6 +13,8 @@ __all__ = ["BadExpression", "Filter"]
 
 #: expressions kept made ready; a pull that carries its own is read once
 _MOST_KEPT = 1_000
+#: ... and so many characters of them: ready ones take about 80 times as many bytes
+MOST_KEPT_LETTERS = 1 << 19
 _kept: dict[str, Filter] = {}
 
 
@@ -30,9 +32,13 @@ class Filter:
         """As the constructor, from those that are kept."""
         known = _kept.get(expression)
         if known is None:
-            if len(_kept) >= _MOST_KEPT:
-                del _kept[next(iter(_kept))]
-            known = _kept[expression] = cls(expression)
+            known = cls(expression)
+            letters = sum(map(len, _kept)) + len(expression)
+            while _kept and (len(_kept) >= _MOST_KEPT or letters > MOST_KEPT_LETTERS):
+                oldest = next(iter(_kept))
+                letters -= len(oldest)
+                del _kept[oldest]
+            _kept[expression] = known
         return known
 
     def matches(self, properties: Mapping[str, str]) -> bool:

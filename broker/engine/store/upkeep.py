@@ -104,6 +104,11 @@ class Upkeep:
         self._segment_ms = 0
         self.disk_ratio = 0.0
 
+    @property
+    def is_out(self) -> bool:
+        """Tell whether a job was taken and is not done."""
+        return self._out is not None
+
     def take(self, now_ms: int) -> UpkeepJob | None:
         """Return the next job, None while one is out or nothing is to be done."""
         store, config = self._store, self._store.config

@@ -64,7 +64,7 @@ class Gate:
         if not name or not request.ext.get(SIGNATURE):
             raise BadFrame("a long frame without a signature")
         user = self.book.user(name)
-        # if there is none, he is told when all has come, as one whose signature is wrong
+        # if there is none, he is told when all has come, as one whose signature is wrong (incoming.py)
         return user is not None and user.is_enabled
 
     def _user(self, connection: Connection, request: Command) -> User:

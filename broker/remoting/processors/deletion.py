@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import cast
 
 from ...engine.errors import EngineError
@@ -64,7 +65,9 @@ class DeletionProcessor:
             raise RequestRefused(Answer.INVALID_PARAMETER, f"The topic[{name}] is conflict with system topic.")
         pending = cast(Pending, choice) if choice else "cancel" if self._is_left_behind(name) else None
         waiting = self._engine.waiting_for(name)
-        self._count(connection, request, waiting, lambda found: self._deleted(request, name, pending, found))
+        self._count(
+            connection, request, waiting, lambda found: self._deleted(request, name, pending, found), at_rest=True
+        )
         return None
 
     def _is_left_behind(self, name: str) -> bool:
@@ -96,14 +99,25 @@ class DeletionProcessor:
         return request.answer(fields)
 
     def _count(
-        self, connection: Connection, request: Command, waiting: Waiting, answer_of: Callable[[Waiting], Command]
+        self,
+        connection: Connection,
+        request: Command,
+        waiting: Waiting,
+        answer_of: Callable[[Waiting], Command],
+        *,
+        at_rest: bool = False,
     ) -> None:
-        """A portion at a time, so that a million parked messages keep nobody from being answered."""
+        """A portion at a time, so that a million parked messages keep nobody from being answered; `at_rest`: while no
+        other thread writes what may be removed then."""
         if not connection.is_open:
+            return
+        go_on = partial(self._count, connection, request, waiting, answer_of, at_rest=at_rest)
+        if at_rest and self._engine.is_upkeeping:
+            self._state.at_rest(go_on)
             return
         try:
             if waiting.look(_LOOKS_AT_ONCE):
-                asyncio.get_running_loop().call_soon(self._count, connection, request, waiting, answer_of)
+                asyncio.get_running_loop().call_soon(go_on)
                 return
             answer = answer_of(waiting)
         except EngineError as error:

@@ -25,6 +25,9 @@ MOST_GROUPS = 1000
 MOST_SUBSCRIPTIONS = 10_000
 """Topics that one heartbeat may subscribe to."""
 
+MOST_LETTERS = 1 << 20
+"""Characters of all its expressions together: a hundred for each of 10,000 topics, or 16 of the longest."""
+
 LONGEST_PRODUCER_GROUP = 255
 """Its characters are not asked for: producers that are not Java's are free in that."""
 
@@ -108,6 +111,12 @@ class HeartbeatProcessor:
             raise RequestRefused(Answer.INVALID_PARAMETER, f"A heartbeat may name {MOST_GROUPS} groups.")
         if sum(len(consumer.subscription_data_set) for consumer in beat.consumers) > MOST_SUBSCRIPTIONS:
             remark = f"A heartbeat may subscribe to {MOST_SUBSCRIPTIONS:,} topics."
+            raise RequestRefused(Answer.INVALID_PARAMETER, remark)
+        letters = sum(
+            len(each.sub_string or "") for consumer in beat.consumers for each in consumer.subscription_data_set
+        )
+        if letters > MOST_LETTERS:
+            remark = f"The expressions of a heartbeat may have {MOST_LETTERS:,} characters together."
             raise RequestRefused(Answer.INVALID_PARAMETER, remark)
         check_text("The client id", beat.client_id, most=LONGEST_CLIENT_ID)
         for producer in beat.producers:

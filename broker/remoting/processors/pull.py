@@ -16,6 +16,7 @@ from ..pullheader import PullHeader, PullHeaders
 from ..refusals import refusal_code
 from ..server import Connection, Handler
 from ..state import BrokerState
+from ..subscription import understand
 from ..waiting import WaitingPull
 
 LONGEST_SUSPEND_MS = 120_000
@@ -107,8 +108,7 @@ class PullProcessor:
             raise RequestRefused(Answer.SUBSCRIPTION_NOT_EXIST, "the consumer's subscription not exist")
         if subscription.version < wanted.version:
             raise RequestRefused(Answer.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-        if subscription.flaw:
-            raise RequestRefused(Answer.SUBSCRIPTION_PARSE_FAILED, subscription.flaw)
+        understand(subscription)
         return subscription
 
     def _may_wait(self, pulled: Pulled, offset: int, suspend_ms: int) -> bool:

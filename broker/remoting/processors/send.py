@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...engine.errors import EngineError, TopicNotFound
+from ...engine.errors import BodyTooLarge, EngineError, TopicNotFound
 from ...engine.message import pack_host
 from ...engine.properties import format_properties, parse_properties
 from ...engine.store.ticket import Ticket
@@ -169,6 +169,8 @@ class SendProcessor:
             raise RequestRefused(
                 Answer.MESSAGE_ILLEGAL, "A batch cannot go to a retry topic; send its messages one by one."
             )
+        if len(request.body) > (most := self._state.config.max_body_bytes):
+            raise BodyTooLarge(len(request.body), most)
         parts = split_batch(request.body)
         now_ms = self._state.clock()
         outer = parse_properties(header.properties)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from broker.engine.filter.expression import BadExpression, Filter, properties_of
+from broker.engine.filter.expression import MOST_KEPT_LETTERS, BadExpression, Filter, properties_of
 from broker.engine.message import encode, pack_host, record_size
 from broker.engine.properties import format_properties
 
@@ -164,6 +164,16 @@ def test_ready_expressions_are_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatc
     for number in (2, 3):
         Filter.of(f"a = {number}")
     assert Filter.of("a = 1") is not first
+
+
+def test_ready_expressions_are_kept_up_to_so_many_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.engine.filter.expression._kept", {})
+    short = Filter.of("a = 1")
+    long = [Filter.of(f"a = '{number}{'x' * 60_000}'") for number in range(MOST_KEPT_LETTERS // 60_000)]
+    assert Filter.of(long[-1].expression) is long[-1]
+    assert Filter.of(long[1].expression) is long[1]
+    Filter.of(f"a = '{'y' * 60_000}'")
+    assert Filter.of("a = 1") is not short, "what came first went first"
 
 
 HOSTS = [pack_host("127.0.0.1", 10911), pack_host("::1", 10911)]
