@@ -129,7 +129,7 @@ class Pops:
 
     def _ack_in_order(self, queue: PopQueue, handle: Handle, mask: int) -> int:
         orderly, taken = queue.orderly, 0
-        if orderly is None or orderly.block is None:
+        if orderly is None or orderly.block is None or orderly.block.pop_ms != handle.pop_ms:
             return 0
         free_ms = orderly.block.free_ms()
         for offset in offsets_in(handle.start, mask):
