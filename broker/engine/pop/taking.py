@@ -6,7 +6,7 @@ from itertools import count
 from typing import NamedTuple
 
 from ..store.pulled import Pulled, PullStatus, Selection
-from ..store.topics import check_topic_name
+from ..store.topics import Topic, check_topic_name
 from .book import Book, retry_topic
 from .checkpoint import mask_of
 from .orderly import Block, Orderly
@@ -87,8 +87,12 @@ class Taker:
 
     def pop(self, wanted: Wanted, read_queues: int, now_ms: int) -> Popped:
         """Hand out messages of a topic that is known to be there. Raises InvalidTopicName if its name and the group's
-        are too long for a retry topic."""
-        check_topic_name(retry_topic(wanted.group, wanted.topic))
+        are too long for a retry topic, InvalidValue if there is no room for one: then it is asked for before anything
+        is out, as what is must come back."""
+        retry, topics = retry_topic(wanted.group, wanted.topic), self._book.store.topics
+        check_topic_name(retry)
+        if not wanted.in_order and topics.get(retry) is None:
+            topics.check_room((Topic(retry, 1, 1),))
         turn = next(self._turns.setdefault((wanted.group, wanted.topic), count()))
         keys = self._keys(wanted, read_queues, turn)
         pop_ms = max(now_ms, self._book.pop_floor_ms)

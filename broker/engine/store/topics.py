@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -71,6 +71,11 @@ _NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
 MAX_NAME_LENGTH = 127
 #: Queues that a topic may be given: requests about a topic name each of them.
 MOST_QUEUES = 16_384
+#: Queues of all topics together: who follows the broker keeps each of them. Apache RocketMQ is made for 50,000.
+MOST_QUEUES_TOGETHER = 65_536
+#: One part in so many of such a bound comes on top for the retry and dead letter topics of groups: where others have
+#: taken all the room, who consumes still gets on.
+RESERVED_PART = 4
 #: TopicFilterType.
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 #: Attributes of one topic; RocketMQ knows seven.
@@ -91,6 +96,11 @@ class Topic:
     system_flag: int = 0
     order: bool = False
     attributes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def queues(self) -> int:
+        """Queues that can be read or written."""
+        return max(self.read_queues, self.write_queues)
 
     @property
     def is_system(self) -> bool:
@@ -125,9 +135,14 @@ class Topic:
         )
 
 
+def is_of_group(name: str) -> bool:
+    """Tell whether a topic is the retry or dead letter topic of a group."""
+    return name.startswith((RETRY_PREFIX, DLQ_PREFIX))
+
+
 def check_topic_name(name: str) -> None:
     """Raise InvalidTopicName unless the name is allowed."""
-    limit = 255 if name.startswith((RETRY_PREFIX, DLQ_PREFIX)) else MAX_NAME_LENGTH
+    limit = 255 if is_of_group(name) else MAX_NAME_LENGTH
     if not _NAME.fullmatch(name) or len(name) > limit:
         raise InvalidTopicName(name)
 
@@ -165,7 +180,7 @@ def _check_attributes(attributes: Mapping[str, str], known: Mapping[str, str]) -
 class Topics(Kept):
     """Owner of ``topics.json``. A change is durable when the call returns."""
 
-    _memory = ("_topics", "_deleted", "cancelled", "_kept", "data_version")
+    _memory = ("_topics", "_deleted", "cancelled", "_kept", "_queues", "data_version")
 
     def __init__(self, files: Files, path: str, touched: Callable[[str], None]) -> None:
         super().__init__(files, path)
@@ -176,6 +191,8 @@ class Topics(Kept):
         #: by topic: what was parked for it below this position of the log never comes out
         self.cancelled: dict[str, int] = {}
         self._kept: dict[str, Topic] = {}
+        #: queues of all topics, also of those that were deleted and come back
+        self._queues = 0
         self.data_version = 0
         self.changed_ms = 0
 
@@ -193,6 +210,7 @@ class Topics(Kept):
         self._deleted = {str(name): int(position) for name, position in (value.get(_DELETED_KEY) or {}).items()}
         self.cancelled = {str(name): int(position) for name, position in (value.get(_CANCELLED_KEY) or {}).items()}
         self._kept = {str(name): Topic.from_json(entry) for name, entry in (value.get(_KEPT_KEY) or {}).items()}
+        self._queues = sum(map(self._queues_of, self._topics.keys() | self._kept.keys()))
         return True
 
     def get(self, name: str) -> Topic | None:
@@ -211,7 +229,28 @@ class Topics(Kept):
         """Make or change topics with one save. Raises as ``put``."""
         for topic in topics:
             check_topic(topic, self._topics.get(topic.name))
+        self.check_room(topics)
         self._put(topics)
+
+    def check_room(self, topics: Iterable[Topic]) -> None:
+        """Raise InvalidValue if the table would hold too much with these made or changed. What makes it no larger may
+        always be: the store may be another broker's and have more."""
+        made = {topic.name: topic for topic in topics}
+        more = sum(topic.queues - self._queues_of(name) for name, topic in made.items())
+        most = MOST_QUEUES_TOGETHER
+        if all(map(is_of_group, made)):
+            most += most // RESERVED_PART
+        if more > 0 and self._queues + more > most:
+            raise InvalidValue(
+                "The table of topics",
+                f"would have {self._queues + more:,} queues; allowed are {most:,} of all topics together: ask for "
+                "fewer, or delete topics that nobody needs",
+            )
+
+    def _queues_of(self, name: str) -> int:
+        """Return how many queues a topic has a place for."""
+        known = (self._topics.get(name), self._kept.get(name))
+        return max((topic.queues for topic in known if topic is not None), default=0)
 
     def restore(self, topics: list[Topic]) -> None:
         """Make topics that the log or the queues know of, as they know them. Raises InvalidTopicName, OSError."""
@@ -222,21 +261,25 @@ class Topics(Kept):
     def _put(self, topics: list[Topic]) -> None:
         with self._changing():
             for topic in topics:
+                self._queues -= self._queues_of(topic.name)
                 self._topics[topic.name] = topic
                 self._kept.pop(topic.name, None)
+                self._queues += topic.queues
         for topic in topics:
             self._touched(topic.name)
 
-    def ensure(self, name: str, queues: int, *, permission: int = READ | WRITE) -> Topic:
+    def ensure(self, name: str, queues: int, *, is_due: bool = False) -> Topic:
         """Return the topic, made now if need be: as it was, if it was deleted while something waited that was kept,
-        else with so many queues, or as many as a topic may have."""
+        else with so many queues, or as many as a topic may have. ``is_due``: for what was taken long ago and comes out
+        now, so it is made however full the table is."""
         topic = self._topics.get(name)
         if topic is None and (topic := self._kept.get(name)) is not None:
             self.restore([topic])
         elif topic is None:
             queues = min(queues, MOST_QUEUES)
-            topic = Topic(name, queues, queues, permission)
-            self.put(topic)
+            topic = Topic(name, queues, queues)
+            make = self.restore if is_due else self.put_many
+            make([topic])
         return topic
 
     def delete(self, name: str, log_end_position: int, pending: Pending | None = None) -> None:
@@ -249,6 +292,7 @@ class Topics(Kept):
         if topic is None:
             raise TopicNotFound(name)
         with self._changing():
+            self._queues -= self._queues_of(name)
             del self._topics[name]
             self._deleted[name] = log_end_position
             self._kept.pop(name, None)
@@ -256,13 +300,16 @@ class Topics(Kept):
                 self._kept[name] = topic
             elif pending == "cancel":
                 self.cancelled[name] = log_end_position
+            self._queues += self._queues_of(name)
         self._touched(name)
 
     def cancel_waiting(self, name: str, log_end_position: int) -> None:
         """Have nothing come out that waits for a topic now and was parked below a position. Raises OSError."""
         with self._changing():
+            self._queues -= self._queues_of(name)
             self.cancelled[name] = log_end_position
             self._kept.pop(name, None)
+            self._queues += self._queues_of(name)
 
     def is_cancelled(self, name: str, position: int) -> bool:
         """Tell whether what was parked for a topic at this position never comes out."""
