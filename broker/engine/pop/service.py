@@ -92,7 +92,9 @@ class Pops:
     # what consumers ask
 
     def pop(self, wanted: Wanted, read_queues: int, now_ms: int) -> Popped:
-        """Hand out messages of a topic that is there. Raises InvalidTopicName (see Taker.pop)."""
+        """Hand out messages of a topic that is there. Raises InvalidTopicName, InvalidValue (see Taker.check); then
+        nothing is out."""
+        self.taker.check(wanted)
         is_more = wanted.given_back and self._returning.take(wanted.group, wanted.topic, now_ms)
         popped = self.taker.pop(wanted, read_queues, now_ms)
         return popped._replace(again_ms=now_ms) if is_more else popped

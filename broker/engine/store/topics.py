@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from itertools import chain, islice
+from typing import Any, Literal, NamedTuple
 
 from ..disk import json_file
 from ..disk.files import Files
 from ..disk.kept import Kept
 from ..errors import InvalidTopicName, InvalidValue, TopicNotFound
-from ..values import INT_MAX, check_text, check_whole
+from ..values import INT_MAX, RESERVED_PART, byte_count, check_table, check_text, check_whole
 
 READ = 4
 WRITE = 2
@@ -73,15 +75,14 @@ MAX_NAME_LENGTH = 127
 MOST_QUEUES = 16_384
 #: Queues of all topics together: who follows the broker keeps each of them. Apache RocketMQ is made for 50,000.
 MOST_QUEUES_TOGETHER = 65_536
-#: One part in so many of such a bound comes on top for the retry and dead letter topics of groups: where others have
-#: taken all the room, who consumes still gets on.
-RESERVED_PART = 4
 #: TopicFilterType.
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 #: Attributes of one topic; RocketMQ knows seven.
 MOST_ATTRIBUTES = 64
 LONGEST_ATTRIBUTE_NAME = 128
 LONGEST_ATTRIBUTE = 1024
+#: Names and values of all attributes of one topic.
+MOST_ATTRIBUTE_BYTES = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +176,35 @@ def _check_attributes(attributes: Mapping[str, str], known: Mapping[str, str]) -
         if known.get(name) != value:
             check_text("The name of an attribute", name, least=1, most=LONGEST_ATTRIBUTE_NAME)
             check_text(f"The attribute {name!r}", value, most=LONGEST_ATTRIBUTE)
+    size, known_size = _bytes_of(attributes), _bytes_of(known)
+    if size > max(MOST_ATTRIBUTE_BYTES, known_size):
+        raise InvalidValue("The topic", f"has attributes of {size:,} bytes; allowed are {MOST_ATTRIBUTE_BYTES:,}")
+
+
+def _bytes_of(attributes: Mapping[str, str]) -> int:
+    return sum(byte_count(name) + byte_count(value) for name, value in attributes.items())
+
+
+class _Size(NamedTuple):
+    """What topics take: bytes of the table's file, and queues."""
+
+    bytes: int = 0
+    queues: int = 0
+
+    def changed(self, before: _Size, after: _Size) -> _Size:
+        """Return it after topics that took so much have come to take something else."""
+        return _Size(self.bytes - before.bytes + after.bytes, self.queues - before.queues + after.queues)
+
+
+_TABLE = "The table of topics"
+#: Bytes around the name of a topic that is gone, with its position.
+_AROUND_NAME = len(',\n  "": 9223372036854775807')
 
 
 class Topics(Kept):
     """Owner of ``topics.json``. A change is durable when the call returns."""
 
-    _memory = ("_topics", "_deleted", "cancelled", "_kept", "_queues", "data_version")
+    _memory = ("_topics", "_deleted", "cancelled", "_kept", "_size", "data_version")
 
     def __init__(self, files: Files, path: str, touched: Callable[[str], None]) -> None:
         super().__init__(files, path)
@@ -191,8 +215,8 @@ class Topics(Kept):
         #: by topic: what was parked for it below this position of the log never comes out
         self.cancelled: dict[str, int] = {}
         self._kept: dict[str, Topic] = {}
-        #: queues of all topics, also of those that were deleted and come back
-        self._queues = 0
+        #: of all topics, also of those that were deleted and come back
+        self._size = _Size()
         self.data_version = 0
         self.changed_ms = 0
 
@@ -210,7 +234,8 @@ class Topics(Kept):
         self._deleted = {str(name): int(position) for name, position in (value.get(_DELETED_KEY) or {}).items()}
         self.cancelled = {str(name): int(position) for name, position in (value.get(_CANCELLED_KEY) or {}).items()}
         self._kept = {str(name): Topic.from_json(entry) for name, entry in (value.get(_KEPT_KEY) or {}).items()}
-        self._queues = sum(map(self._queues_of, self._topics.keys() | self._kept.keys()))
+        self._rows.of(self._topics)
+        self._size = self._size_of(self._topics.keys() | self._kept.keys())
         return True
 
     def get(self, name: str) -> Topic | None:
@@ -236,21 +261,36 @@ class Topics(Kept):
         """Raise InvalidValue if the table would hold too much with these made or changed. What makes it no larger may
         always be: the store may be another broker's and have more."""
         made = {topic.name: topic for topic in topics}
-        more = sum(topic.queues - self._queues_of(name) for name, topic in made.items())
-        most = MOST_QUEUES_TOGETHER
-        if all(map(is_of_group, made)):
-            most += most // RESERVED_PART
-        if more > 0 and self._queues + more > most:
+        after = self._size.changed(self._size_of(made), self._size_as(made.values()))
+        of_groups = all(map(is_of_group, made))
+        shrink = "delete topics that nobody needs"
+        if self._kept:
+            back = "those that were deleted and come back with what waits for them"
+            shrink += f" (also, with escPending=cancel, {back}: {', '.join(islice(self._kept, 3))})"
+        more = after.bytes - self._size.bytes
+        check_table(_TABLE, self._size.bytes, more, f"drop attributes, or {shrink}", reserve=of_groups)
+        most = MOST_QUEUES_TOGETHER + of_groups * MOST_QUEUES_TOGETHER // RESERVED_PART
+        if after.queues > max(most, self._size.queues):
             raise InvalidValue(
-                "The table of topics",
-                f"would have {self._queues + more:,} queues; allowed are {most:,} of all topics together: ask for "
-                "fewer, or delete topics that nobody needs",
+                _TABLE, f"would have {after.queues:,} queues; allowed are {most:,}: ask for fewer, or {shrink}"
             )
 
-    def _queues_of(self, name: str) -> int:
-        """Return how many queues a topic has a place for."""
-        known = (self._topics.get(name), self._kept.get(name))
-        return max((topic.queues for topic in known if topic is not None), default=0)
+    def _size_of(self, names: Iterable[str]) -> _Size:
+        """Return what topics take now."""
+        tables = (self._topics, self._kept)
+        return self._size_as([table[name] for name in names for table in tables if name in table])
+
+    def _size_as(self, topics: Iterable[Topic]) -> _Size:
+        rows = [(self._rows.size_of(topic.name, topic), topic.queues) for topic in topics]
+        return _Size(sum(size for size, _ in rows), sum(queues for _, queues in rows))
+
+    @contextmanager
+    def _resizing(self, *names: str) -> Iterator[None]:
+        """Save what the block changed in memory of these topics, and keep count of what they take."""
+        with self._changing():
+            before = self._size_of(set(names))
+            yield
+            self._size = self._size.changed(before, self._size_of(set(names)))
 
     def restore(self, topics: list[Topic]) -> None:
         """Make topics that the log or the queues know of, as they know them. Raises InvalidTopicName, OSError."""
@@ -259,12 +299,10 @@ class Topics(Kept):
         self._put(topics)
 
     def _put(self, topics: list[Topic]) -> None:
-        with self._changing():
+        with self._resizing(*(topic.name for topic in topics)):
             for topic in topics:
-                self._queues -= self._queues_of(topic.name)
                 self._topics[topic.name] = topic
                 self._kept.pop(topic.name, None)
-                self._queues += topic.queues
         for topic in topics:
             self._touched(topic.name)
 
@@ -282,8 +320,11 @@ class Topics(Kept):
             make([topic])
         return topic
 
-    def delete(self, name: str, log_end_position: int, pending: Pending | None = None) -> None:
-        """Forget a topic, and that its records below a position of the log are void. Raises TopicNotFound, OSError.
+    def delete(
+        self, name: str, log_end_position: int, pending: Pending | None = None, *, was_used: bool = True
+    ) -> None:
+        """Forget a topic, and note that its records below a position of the log are void, if it ``was_used``: else
+        there are none. Raises TopicNotFound, InvalidValue, OSError.
 
         ``pending``: whether what waits for it now is ``cancel``led, so that it never comes out, or ``keep`` it: then
         the first that is due makes the topic anew as it was.
@@ -291,25 +332,37 @@ class Topics(Kept):
         topic = self._topics.get(name)
         if topic is None:
             raise TopicNotFound(name)
-        with self._changing():
-            self._queues -= self._queues_of(name)
+        self._check_remembered(name, as_deleted=was_used, as_cancelled=pending == "cancel")
+        with self._resizing(name):
             del self._topics[name]
-            self._deleted[name] = log_end_position
+            if was_used:
+                self._deleted[name] = log_end_position
             self._kept.pop(name, None)
             if pending == "keep":
                 self._kept[name] = topic
             elif pending == "cancel":
                 self.cancelled[name] = log_end_position
-            self._queues += self._queues_of(name)
         self._touched(name)
 
     def cancel_waiting(self, name: str, log_end_position: int) -> None:
-        """Have nothing come out that waits for a topic now and was parked below a position. Raises OSError."""
-        with self._changing():
-            self._queues -= self._queues_of(name)
+        """Have nothing come out that waits for a topic now and was parked below a position. Raises InvalidTopicName,
+        InvalidValue, OSError."""
+        check_topic_name(name)
+        self._check_remembered(name, as_deleted=False, as_cancelled=True)
+        with self._resizing(name):
             self.cancelled[name] = log_end_position
             self._kept.pop(name, None)
-            self._queues += self._queues_of(name)
+
+    def _check_remembered(self, name: str, *, as_deleted: bool, as_cancelled: bool) -> None:
+        """Raise InvalidValue if too much would be remembered of topics that are gone with one more name."""
+        more = (as_deleted and name not in self._deleted) + (as_cancelled and name not in self.cancelled)
+        size = sum(byte_count(known) + _AROUND_NAME for known in chain(self._deleted, self.cancelled))
+        shrink = "names leave it with the oldest part of the log (329 removes what has expired)"
+        check_table("The list of deleted topics", size, more * (byte_count(name) + _AROUND_NAME), shrink)
+
+    def is_kept(self, name: str) -> bool:
+        """Tell whether a topic was deleted while what waits for it was kept: then it comes back with that."""
+        return name in self._kept
 
     def is_cancelled(self, name: str, position: int) -> bool:
         """Tell whether what was parked for a topic at this position never comes out."""
