@@ -378,3 +378,34 @@ def test_a_refusal_tells_of_deleted_topics_that_take_room_because_something_wait
     fill_with_queues(driver.engine, left=10)
     with pytest.raises(InvalidValue, match=r"with escPending=cancel, those that .*: orders\)"):
         driver.engine.topics.put(Topic("fresh", 1, 1))
+
+
+def test_what_changed_is_remembered_up_to_a_number_and_who_is_further_behind_is_told_everything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Names of what is gone again, too: a group that comes and goes with its offsets leaves nothing for ever."""
+    monkeypatch.setattr("broker.engine.store.changes.MOST_MARKS", 100)
+    driver = open_engine()
+    engine = driver.engine
+    engine.topics.put(Topic("orders", 1, 1))
+    first = engine.changes_since("", 1)["token"]
+    for number in range(40):
+        engine.groups.ensure(f"g-{number}")
+        engine.offsets.commit(f"g-{number}", "orders", 0, 1)
+    told = engine.changes_since(first, 1)
+    assert (told["full"], len(told["groups"]), len(told["offsets"])) == (False, 40, 40)
+    for number in range(40):
+        engine.offsets.remove(f"g-{number}")
+        engine.groups.delete(f"g-{number}")
+    told = engine.changes_since(told["token"], 1)
+    assert (told["full"], len(told["deletedGroups"])) == (False, 40)
+    for number in range(200):
+        engine.groups.ensure(f"h-{number}")
+    assert len(engine._store.changes) <= 100
+    late = engine.changes_since(told["token"], 1)
+    assert (late["full"], len(late["groups"]), [topic["topicName"] for topic in late["topics"]][-1]) == (
+        True, 200, "orders"
+    )  # fmt: skip
+    engine.groups.delete("h-7")
+    again = engine.changes_since(late["token"], 1)
+    assert (again["full"], again["deletedGroups"]) == (False, ["h-7"])
