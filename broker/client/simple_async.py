@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 MOST_MESSAGES = 32
 """Messages of one pop; brokers refuse more."""
+MOST_TOGETHER = 1024
+"""Messages acknowledged with one request; brokers take no more than some thousands."""
 LONGEST_WAIT_MS = 60_000
 LONGEST_INVISIBLE_MS = 12 * 3_600_000
 SEVERAL_WAIT_MS = 1_000
@@ -156,18 +158,22 @@ class AsyncSimpleConsumer(AsyncClosing):
         gone: list[Receipt] = []
         for (topic, broker), mine in _by_place(receipts).items():
             address = await self._address(topic, broker)
-            if len(mine) == 1:
-                about = mine[0].about(self.group)
-                answer = await self._session.ask(address, Request.ACK_MESSAGE, about, accept=_HELD_OR_NOT)
-                gone += mine if answer.code == Answer.NO_MESSAGE else []
-            else:
-                body = json.dumps({"brokerName": broker, "acks": _batch(mine, self.group)}).encode()
-                answer = await self._session.ask(address, Request.BATCH_ACK_MESSAGE, body=body, accept=_HELD_OR_NOT)
-                refused = set(filter(None, answer.ext.get("escRefused", "").split(";")))
-                is_none = answer.code == Answer.NO_MESSAGE
-                gone += [each for each in mine if is_none or _place(each, self.group) in refused]
+            for begin in range(0, len(mine), MOST_TOGETHER):
+                gone += await self._ack(address, mine[begin : begin + MOST_TOGETHER])
         if gone:
             raise NotHeld(gone)
+
+    async def _ack(self, address: str, mine: list[Receipt]) -> list[Receipt]:
+        """One request about messages of one topic at one broker; returns those that are not held any more."""
+        if len(mine) == 1:
+            about = mine[0].about(self.group)
+            answer = await self._session.ask(address, Request.ACK_MESSAGE, about, accept=_HELD_OR_NOT)
+            return mine if answer.code == Answer.NO_MESSAGE else []
+        body = json.dumps({"brokerName": mine[0].broker, "acks": _batch(mine, self.group)}).encode()
+        answer = await self._session.ask(address, Request.BATCH_ACK_MESSAGE, body=body, accept=_HELD_OR_NOT)
+        refused = set(filter(None, answer.ext.get("escRefused", "").split(";")))
+        is_none = answer.code == Answer.NO_MESSAGE
+        return [each for each in mine if is_none or _place(each, self.group) in refused]
 
     async def extend(self, received: Received | Receipt, invisible_ms: int) -> Receipt:
         """Keep a message that long from now; the receipt to use from now on. Raises NotHeld."""

@@ -282,7 +282,7 @@ class Engine(Readable, TimerDoors, Changeable):
     # steering and seeing
 
     def delete_topic(self, topic: str, pending: Pending | None = None) -> None:
-        """Forget a topic, its queues and what groups consumed of it. Raises TopicNotFound, OSError.
+        """Forget a topic, its queues and what groups consumed of it. Raises TopicNotFound, InvalidValue, OSError.
 
         ``pending``: ``cancel`` what waits for it (timers, delayed messages, halves), so that it never comes out, or
         ``keep`` it: the first that is due makes the topic anew, with None with the queues of a new one.
@@ -290,7 +290,8 @@ class Engine(Readable, TimerDoors, Changeable):
         """
         if self.is_upkeeping:
             raise StoreBusy
-        self.topics.delete(topic, self._store.log.end_position, pending)
+        was_used = any(name == topic for name, _ in self._store.queues.known)
+        self.topics.delete(topic, self._store.log.end_position, pending, was_used=was_used)
         self._store.queues.remove(topic)
         self.offsets.remove_topic(topic)
         # made again, the topic must not be consumed from where the old one ended
@@ -300,7 +301,8 @@ class Engine(Readable, TimerDoors, Changeable):
             self.timers.drop(topic)
 
     def cancel_waiting(self, topic: str) -> None:
-        """Have nothing come out that waits for a topic now, whether the topic is there or not. Raises OSError."""
+        """Have nothing come out that waits for a topic now, whether the topic is there or not. Raises InvalidTopicName,
+        InvalidValue, OSError."""
         self.topics.cancel_waiting(topic, self._store.log.end_position)
         self.timers.drop(topic)
 

@@ -1,6 +1,7 @@
 """What a follower (the mirror) is told: everything that changed since a token, as plain values for JSON.
 
-A token is ``<start of the broker, ms>-<sequence>``. A follower with a token of another start, or none, gets everything.
+A token is ``<start of the broker, ms>-<sequence>``. A follower with a token of another start, or none, gets everything,
+and so does one after whose token more has changed than is remembered.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .store.topics import SCHEDULE_TOPIC
 def changes_since(store: Store, schedule: Schedule, health: Health, token: str, now_ms: int) -> dict[str, Any]:
     """Return what changed since ``token``; levels are always there, they are few and always moving."""
     epoch, _, number = token.partition("-")
-    full = epoch != str(health.started_ms) or not number.isdigit() or int(number) > store.changes.sequence
+    full = epoch != str(health.started_ms) or not number.isdigit() or not store.changes.knows(int(number))
     changed = store.changes.since(int(number)) if not full else {}
     topics = _names(changed.get("topic")) if not full else [topic.name for topic in store.topics.all()]
     groups = _names(changed.get("group")) if not full else [group.name for group in store.groups.all()]

@@ -182,7 +182,7 @@ class Intake:
         InvalidTopicName."""
         config = self._store.topics.get(topic)
         if config is None:
-            config = self._store.topics.ensure(topic, max(queue_id + 1, self._queues_of_new(topic)))
+            config = self._store.topics.ensure(topic, max(queue_id + 1, self._queues_of_new(topic)), is_due=True)
         queues = max(config.read_queues, config.write_queues, 1)
         return topic, queue_id if queue_id < queues else queue_id % queues
 

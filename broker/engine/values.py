@@ -16,6 +16,12 @@ INT_MIN, INT_MAX = -(1 << 31), (1 << 31) - 1
 LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1
 #: Nested deeper than this is nothing that RocketMQ has.
 MOST_LEVELS = 32
+#: A table as a whole, as it stands in its file. It is answered in one frame, of which Java's clients read 16 MiB, and
+#: written anew with each change: with the shortest names these are 40,000 topics, 18,000 groups.
+MOST_TABLE_BYTES = 8 << 20
+#: One part in so many of a bound comes on top for what groups need: where others have taken all the room, who consumes
+#: still gets on.
+RESERVED_PART = 4
 
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _CONTROLS_BUT_BREAKS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -58,6 +64,23 @@ def check_json(what: str, value: Any, *, most: int, levels: int = MOST_LEVELS) -
     else:
         for member in value:
             check_json(what, member, most=most, levels=levels - 1)
+
+
+def check_table(what: str, size: int, more: int, how_to_shrink: str, *, reserve: bool = False) -> None:
+    """Raise InvalidValue if a table of ``size`` bytes would hold too much with so many ``more``. What makes it no
+    larger may always be: it may be another broker's, and have more. ``reserve``: it is for what groups need."""
+    check_size(what, size, more, MOST_TABLE_BYTES + reserve * MOST_TABLE_BYTES // RESERVED_PART, how_to_shrink)
+
+
+def check_size(what: str, size: int, more: int, most: int, how_to_shrink: str) -> None:
+    """Raise InvalidValue as ``check_table``, with a bound of its own."""
+    if more > 0 and size + more > most:
+        raise InvalidValue(what, f"would have {size + more:,} bytes; allowed are {most:,}: {how_to_shrink}")
+
+
+def byte_count(text: str) -> int:
+    """Return how many bytes a text takes in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def tidy(value: str, most: int) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ..models import SLOT_MS, ConsumerGroup, ConsumerOffset, MirrorRow, Queue, RateHistory, ScheduleLevel
+from ..models import SLOT_MS, ConsumerGroup, ConsumerOffset, MirrorRow, Queue, RateHistory, ScheduleLevel, Topic
 from . import marks as lane_marks
-from .changes import Changes, is_system_topic
+from .changes import Changes, Flaw, is_system_topic, shown
 from .marks import Mark
 from .rates import Rates
 from .source import SCHEDULE_TOPIC
@@ -15,8 +16,9 @@ from .source import SCHEDULE_TOPIC
 #: a longer silence between two readings is a gap: its growth belongs to no slot and its dues are sampled
 GAP_MS = 2 * SLOT_MS
 
-#: queues of one topic that get a row although nothing was ever stored in them: as many as a topic may have here
-MOST_EMPTY_QUEUES = 16_384
+#: queues of all topics that get a row although nothing was ever stored in them; our brokers have fewer queues, others
+#: may have any number
+MOST_EMPTY_QUEUES = 100_000
 
 #: columns of a level that come from the broker
 _SHOWN = tuple(
@@ -26,6 +28,10 @@ _SHOWN = tuple(
 )
 
 Range = tuple[int, int]
+
+
+def _width(topic: Topic) -> int:
+    return max(topic.read_queues, topic.write_queues)
 
 
 @dataclass(slots=True)
@@ -74,17 +80,31 @@ class Watch:
         return watch
 
     def with_empty_queues(self, changes: Changes) -> Changes:
-        """A queue that nothing was ever stored in has no entry in request 14000, but a row: 0 to 0."""
-        told = {(queue.topic, queue.queue_id) for queue in changes.queues}
-        known: Container[tuple[str, int]] = () if changes.complete else self.ends
-        empty = [
-            Queue(broker_id=self.broker, topic=topic.name, queue_id=queue_id, min_offset=0, max_offset=0)
-            for topic in changes.topics
-            if not topic.is_system or topic.name == SCHEDULE_TOPIC
-            for queue_id in range(min(max(topic.read_queues, topic.write_queues), MOST_EMPTY_QUEUES))
-            if (topic.name, queue_id) not in told and (topic.name, queue_id) not in known
-        ]
-        return replace(changes, queues=(*changes.queues, *empty))
+        """A queue that nothing was ever stored in has no entry in request 14000, but a row: 0 to 0. Where they are too
+        many, the topics with the most of them have none, which is a flaw."""
+        topics = [topic for topic in changes.topics if not topic.is_system or topic.name == SCHEDULE_TOPIC]
+        if not topics:
+            return changes
+        known = self.ends if not changes.complete else {}
+        have = known.keys() | {(queue.topic, queue.queue_id) for queue in changes.queues}
+        counts = Counter(topic for topic, _ in have)
+        gone = frozenset(changes.deleted_topics)
+        room = MOST_EMPTY_QUEUES - sum(not end for (name, _), end in known.items() if name not in gone)
+        empty: list[Queue] = []
+        flaws = []
+        for topic in sorted(topics, key=_width):
+            # counted first: a topic may claim to have any number
+            missing = _width(topic) - counts[topic.name]
+            if missing > max(room - len(empty), 0):
+                why = f"shown without {missing:,} queues that hold nothing: {MOST_EMPTY_QUEUES:,} of these have rows"
+                flaws.append(Flaw("topics", shown(topic.name), why))
+                continue
+            empty += [
+                Queue(broker_id=self.broker, topic=topic.name, queue_id=queue_id, min_offset=0, max_offset=0)
+                for queue_id in range(_width(topic))
+                if (topic.name, queue_id) not in have
+            ]
+        return replace(changes, queues=(*changes.queues, *empty), flaws=(*changes.flaws, *flaws))
 
     def without_still_levels(self, changes: Changes) -> Changes:
         """Levels are told with every reading: keep those that moved. Marks of the others wait in memory."""

@@ -33,6 +33,9 @@ BINARY = 1
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 """Largest value of the length field (com.rocketmq.remoting.frameMaxLength of RocketMQ)."""
 
+MAX_HEADER_BYTES = (1 << 24) - 1
+"""Longest header: its length has three bytes."""
+
 MAX_FIELDS = 256
 """Most named fields of a header: RocketMQ's richest request has about thirty."""
 
@@ -239,9 +242,13 @@ def language_name(number: int) -> str:
 
 
 def encode(command: Command) -> bytes:
-    """The whole frame, its length field included."""
+    """The whole frame, its length field included. Raises BadFrame for what no frame can say."""
     header = _binary_header(command) if command.serialization == BINARY else _json_header(command)
     header_length = len(header)
+    if header_length > MAX_HEADER_BYTES:
+        raise BadFrame(
+            f"a header of {header_length:,} bytes ({MAX_HEADER_BYTES:,} are allowed): put less into its fields"
+        )
     return b"".join(
         (
             _LENGTHS.pack(4 + header_length + len(command.body), header_length | command.serialization << 24),

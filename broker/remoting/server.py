@@ -14,6 +14,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import cast
 
+from msgspec.structs import replace
+
 from ..engine.disk.files import NO_DESCRIPTOR
 from ..engine.errors import EngineError
 from ..engine.message import pack_host
@@ -372,8 +374,17 @@ class Connection(asyncio.Protocol):
             self.send(answer)
 
     def send(self, command: Command) -> None:
-        """Writes an answer or a pushed request."""
-        frame = encode(command)
+        """Writes an answer or a pushed request; for an answer that no frame can say, one that tells so."""
+        try:
+            frame = encode(command)
+        except BadFrame as error:
+            if not command.is_response:
+                raise
+            logger.error(
+                "%s: the answer to request %d cannot be written: %s", self.server.name, command.asked_code, error
+            )
+            command = replace(command, code=Answer.SYSTEM_ERROR, ext={}, body=b"", remark=f"No answer: {error}.")
+            frame = encode(command)
         if command.asked_ms:
             self.server.times.answered(command, self.server.clock(), is_later=self._corked is None)
         if self._corked is None:

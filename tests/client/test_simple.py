@@ -22,7 +22,9 @@ from broker.client import (
     Sql,
     read_receipt,
 )
+from broker.client.simple_receipts import Receipt
 from broker.engine.store.topics import WRITE, Topic
+from broker.remoting.processors.acks import MOST_ACKED
 from broker.remoting.service import BrokerService
 from tests.client.running import BrokerThread
 
@@ -76,6 +78,19 @@ async def test_many_at_once(producer: AsyncProducer, consumer: AsyncSimpleConsum
     await consumer.ack(*rest)
     await consumer.ack(*fresh)
     assert await consumer.receive(TOPIC, wait_ms=0) == []
+
+
+async def test_more_than_a_broker_takes_at_once_goes_in_several_requests(
+    producer: AsyncProducer, consumer: AsyncSimpleConsumer
+) -> None:
+    await producer.send(TOPIC, b"pay")
+    (held,) = await consumer.receive(TOPIC)
+    stale = [Receipt(TOPIC, f"0 1 1 0 0 {held.receipt.broker} 0 {offset}") for offset in range(MOST_ACKED + 1)]
+    with pytest.raises(NotHeld) as refusal:
+        await consumer.ack(*stale, held)
+    assert refusal.value.receipts == tuple(stale)
+    with pytest.raises(NotHeld):
+        await consumer.extend(held, 1_000)
 
 
 async def test_kept_longer_and_given_back(producer: AsyncProducer, consumer: AsyncSimpleConsumer) -> None:

@@ -121,3 +121,12 @@ def test_text_that_is_not_utf8_survives_for_its_reader_to_refuse(serialization: 
 def test_a_code_beyond_two_bytes_cannot_leave_with_a_binary_header() -> None:
     with pytest.raises(BadFrame, match="200050"):
         encode(Command(200050, serialization=BINARY))
+
+
+@pytest.mark.parametrize("serialization", [JSON, BINARY])
+def test_a_header_longer_than_its_length_can_say_is_not_written(serialization: int) -> None:
+    """Three bytes hold the length; a frame with another one would end the connection at the other end."""
+    fits = Command(0, {"a": "x" * ((1 << 24) - 300)}, serialization=serialization)
+    assert decode(encode(fits)[4:]).ext == fits.ext
+    with pytest.raises(BadFrame, match="16,777,215 are allowed"):
+        encode(Command(0, {"a": "x" * (1 << 24)}, b"body", serialization=serialization))

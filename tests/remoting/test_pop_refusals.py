@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 
 import pytest
 
+from broker.engine.pop.checkpoint import offsets_in
 from broker.engine.store.groups import Group
 from broker.remoting.client import RemotingClient
+from broker.remoting.codec import Command
 from broker.remoting.codes import Answer, Request
+from broker.remoting.processors.acks import MOST_ACKED, MOST_BITS
 from broker.remoting.service import BrokerService
 from tests.remoting.peer import Peer
 from tests.remoting.popper import GROUP, TOPIC, Popper, bodies, got_of
@@ -80,6 +84,116 @@ async def test_a_batch_that_cannot_be(json_peer: Peer, popper: Popper, changes: 
     (got,) = got_of(await popper.pop())
     assert (await popper.ack_together(got, **changes)).code in (Answer.NO_MESSAGE, Answer.INVALID_PARAMETER)
     assert (await popper.ack(got)).code == Answer.SUCCESS
+
+
+def ack_row(mask: int, **changes: object) -> dict[str, object]:
+    """What a batch says of one pop."""
+    bits = b64encode(mask.to_bytes((mask.bit_length() + 7) // 8, "little")).decode()
+    return {"c": GROUP, "t": TOPIC, "r": "0", "so": 0, "q": 0, "rq": 0, "pt": 1, "it": 1, "b": bits} | changes
+
+
+async def say(peer: Peer, *rows: dict[str, object]) -> Command:
+    """One batch of acknowledgements."""
+    return await peer.ask(Request.BATCH_ACK_MESSAGE, body=json.dumps({"acks": rows}).encode())
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [ack_row((1 << MOST_BITS) - 1)],
+        [ack_row(1 << number % 64) for number in range(MOST_ACKED + 1)],
+        [ack_row(0)] * (MOST_ACKED + 1),
+        [ack_row((1 << MOST_ACKED // 2) - 1), ack_row((1 << MOST_ACKED // 2 + 1) - 1, so=99)],
+    ],
+    ids=["one mask", "many of one", "many of none", "together"],
+)
+async def test_a_batch_names_so_many_messages(json_peer: Peer, popper: Popper, rows: list[dict[str, object]]) -> None:
+    await json_peer.send(TOPIC)
+    (got,) = got_of(await popper.pop())
+    mine = ack_row(1, pt=int(got.handle.split(" ")[1]), it=30_000)
+    answer = await say(json_peer, mine, *rows)
+    assert answer.code == Answer.INVALID_PARAMETER
+    assert f"{MOST_ACKED:,}" in (answer.remark or "")
+    assert (await popper.change(got, 30_000)).code == Answer.SUCCESS, "it is held: nothing of the batch was taken"
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ack_row(1, b="!"), ack_row(1, r="2"), ack_row(1, t="t" * 128), ack_row(1, t="a b"), ack_row(1, c="a b"),
+        ack_row(1, c="g" * 200, t="t" * 127, r="1"), ack_row(1, so=1 << 63), ack_row(1, q=-(1 << 70)),
+    ],
+    ids=repr,
+)  # fmt: skip
+async def test_nothing_of_a_batch_is_taken_where_a_part_cannot_be(
+    json_peer: Peer, popper: Popper, row: dict[str, object]
+) -> None:
+    await json_peer.send(TOPIC)
+    (got,) = got_of(await popper.pop())
+    answer = await popper.ack_together(got, got, **row)
+    assert answer.code in (Answer.INVALID_PARAMETER, Answer.MESSAGE_ILLEGAL)
+    mine = ack_row(1, pt=int(got.handle.split(" ")[1]), it=30_000)
+    assert (await say(json_peer, mine, row)).code in (Answer.INVALID_PARAMETER, Answer.MESSAGE_ILLEGAL)
+    assert (await popper.change(got, 30_000)).code == Answer.SUCCESS
+
+
+@pytest.mark.parametrize(
+    ("changes", "remark"),
+    [
+        ({"t": "nowhere"}, "Topic 'nowhere' does not exist"),
+        ({"c": "nobody"}, "Consumer group 'nobody' does not exist"),
+        ({"q": 1}, "Topic 'T' has no queue 1"),
+        ({"q": -1}, "Topic 'T' has no queue -1"),
+        ({"r": "1"}, f"Topic '{RETRY}' does not exist"),
+    ],
+)
+async def test_what_is_not_there_is_named_and_the_rest_is_taken(
+    json_peer: Peer, popper: Popper, changes: dict[str, object], remark: str
+) -> None:
+    for _ in range(2):
+        await json_peer.send(TOPIC)
+    one, other = got_of(await popper.pop())
+    pop_ms = int(one.handle.split(" ")[1])
+    row = ack_row(0b101, so=7, pt=pop_ms, it=30_000) | changes
+    topic = RETRY if row["r"] == "1" else row["t"]
+    refused = f"{topic} {row['q']} 7;{topic} {row['q']} 9"
+    alone = await say(json_peer, row)
+    assert (alone.code, alone.ext) == (Answer.NO_MESSAGE, {"escRefused": refused})
+    assert remark in (alone.remark or "")
+    beside = await say(json_peer, row, ack_row(1, pt=pop_ms, it=30_000))
+    assert (beside.code, beside.ext) == (Answer.SUCCESS, {"escRefused": refused})
+    assert (await popper.change(one, 30_000)).code == Answer.NO_MESSAGE, "it is done"
+    assert (await popper.change(other, 30_000)).code == Answer.SUCCESS
+
+
+async def test_what_many_pops_got_is_acknowledged_together(json_peer: Peer, popper: Popper) -> None:
+    got = []
+    for _ in range(12):
+        for _ in range(32):
+            await json_peer.send(TOPIC)
+        got += got_of(await popper.pop())
+    assert len(got) == 384
+    answer = await popper.ack_together(*got)
+    assert (answer.code, answer.ext) == (Answer.SUCCESS, {})
+
+
+async def test_what_a_batch_is_refused_fits_a_header(json_peer: Peer) -> None:
+    """Whatever is refused at once, with the longest of all names."""
+    group = "g" * 119
+    topic = "t" * (255 - len(f"%RETRY%{group}_"))
+    rows = [
+        ack_row((1 << MOST_ACKED // 4) - 1, c=group, t=topic, r="1", so=start, q=(1 << 63) - 1)
+        for start in range((1 << 63) - 5, (1 << 63) - 1)
+    ]
+    answer = await say(json_peer, *rows)
+    assert answer.code == Answer.NO_MESSAGE
+    assert answer.ext["escRefused"].count(";") == MOST_ACKED - 1
+    assert len(answer.ext["escRefused"]) < 2 << 20
+
+
+def test_the_offsets_of_a_mask_are_those_of_its_bits() -> None:
+    for mask in (0, 1, 0b1011, 1 << 65_535, 1 | 1 << 65_535, (1 << 65_536) - 1, 0xF0F0 << 1234):
+        assert list(offsets_in(7, mask)) == [7 + bit for bit in range(mask.bit_length()) if mask >> bit & 1]
 
 
 async def test_answers_of_before_a_start_count_after_it(

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from broker.remoting.codec import BINARY, Command, encode
+from broker.remoting.codes import Answer
 from broker.remoting.limits import Limits
 from broker.remoting.server import MOST_MS_A_TURN, Connection, Handler, Server
 from tests.remoting.stranger import Stranger, stranger_at
@@ -34,6 +35,7 @@ class Doorman:
     def __init__(self) -> None:
         self.clock = Clock()
         self.asked = 0
+        self.more: dict[str, str] = {}
         self.longest_backlog = 0
         self.closed: list[str] = []
         self.slow: Handler = self._echo
@@ -54,7 +56,7 @@ class Doorman:
 
     def _echo(self, _: Connection, request: Command) -> Command:
         self.asked += 1
-        return request.answer(request.ext, request.body)
+        return request.answer(request.ext | self.more, request.body)
 
     def _large(self, _: Connection, request: Command) -> Command:
         self.asked += 1
@@ -207,3 +209,15 @@ async def test_no_more_is_read_than_is_handled_however_small_it_is(door: Doorman
         await greet(hasty)
     assert door.asked == wanted + 1
     assert door.longest_backlog < 20_000, "one read and a little more"
+
+
+async def test_an_answer_whose_header_is_too_long_becomes_one_that_says_so(door: Doorman) -> None:
+    door.more = {"a": "x" * (1 << 24)}
+    async with stranger_at(door.address) as stranger:
+        await stranger.say(encode(Command(ECHO, opaque=7)))
+        answer = await stranger.hear()
+        assert answer is not None
+        assert (answer.opaque, answer.code) == (7, Answer.SYSTEM_ERROR)
+        assert "header" in (answer.remark or "")
+        door.more = {}
+        await greet(stranger)

@@ -14,6 +14,7 @@ from json.encoder import encode_basestring
 from typing import Any, Protocol, TypeVar
 from zlib import crc32
 
+from ..values import byte_count
 from . import atomic
 from .files import Files
 
@@ -21,6 +22,8 @@ T = TypeVar("T")
 
 #: CRC32 of the file as it would be without this key.
 CHECKSUM_KEY = "escapementCrc32"
+#: Bytes that stand around a row and its name.
+_AROUND_ROW = len(',\n  "": ')
 _STRING_OR_BARE_KEY = re.compile(r'"(?:[^"\\]|\\.)*"|(-?\d+)(?=\s*:)')
 
 
@@ -100,6 +103,12 @@ class Rows:
             last = known.get(name)
             self._known[name] = last if last is not None and last[0] is value else (value, row(value.to_json()))
         return {name: text for name, (_, text) in self._known.items()}
+
+    def size_of(self, name: str, value: Written) -> int:
+        """Return how many bytes a row takes in a file, with its name."""
+        last = self._known.get(name)
+        text = last[1] if last is not None and last[0] is value else row(value.to_json())
+        return byte_count(name) + byte_count(text) + _AROUND_ROW
 
 
 def row(value: Any) -> Row:

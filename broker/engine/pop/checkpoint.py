@@ -6,10 +6,14 @@ part of the handle of every message it got.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 #: What nobody can be given now stays out for so long: until somebody pops its topic, or pulls it.
 FOR_EVER_MS = 10 * 365 * 86_400_000
+_NOT_ZERO = re.compile(rb"[^\0]").finditer
+#: Places of the bits of each byte.
+_BITS = [tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256)]
 
 
 class CheckPoint:
@@ -50,11 +54,13 @@ def lowest_bit(mask: int) -> int:
 
 
 def offsets_in(start: int, mask: int) -> Iterator[int]:
-    """Yield the offsets of a mask, lowest first."""
-    while mask:
-        bit = lowest_bit(mask)
-        yield start + bit
-        mask &= mask - 1
+    """Yield the offsets of a mask, lowest first: byte by byte, as a long number is copied whole with each bit taken
+    out of it."""
+    raw = mask.to_bytes((mask.bit_length() + 7) // 8, "little")
+    for found in _NOT_ZERO(raw):
+        at = start + 8 * found.start()
+        for bit in _BITS[raw[found.start()]]:
+            yield at + bit
 
 
 def mask_of(start: int, offsets: list[int]) -> int:

@@ -9,12 +9,14 @@ nothing, so a snapshot may be newer than the place from which the log is read.
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import bisect_right
 from itertools import chain
+from operator import attrgetter
 
 from .checkpoint import CheckPoint, offsets_in
 from .orderly import Orderly
 
+_START = attrgetter("start")
 #: group, topic as it stands in the log (a retry topic, too), queue id
 Key = tuple[str, str, int]
 
@@ -30,8 +32,8 @@ class PopQueue:
         self.name = "\0".join((key[0], key[1], str(key[2]))).encode()
         self.next_offset = offset
         self.points: dict[tuple[int, int], CheckPoint] = {}
-        #: those that pin offsets, in the order in which they were taken; the first may pin none any more
-        self.roots: deque[CheckPoint] = deque()
+        #: those that pin offsets, lowest first, none within another; the first may pin none any more
+        self.roots: list[CheckPoint] = []
         self.orderly: Orderly | None = None
         #: messages that are out and neither acknowledged nor given out again
         self.in_flight = 0
@@ -42,8 +44,8 @@ class PopQueue:
     def base_offset(self) -> int:
         """Everything below it is over."""
         roots = self.roots
-        while roots and not roots[0].pinned:
-            roots.popleft()
+        if roots and not roots[0].pinned:
+            del roots[: next((number for number, root in enumerate(roots) if root.pinned), len(roots))]
         base = roots[0].lowest_pinned() if roots else self.next_offset
         if self.orderly is not None and (lowest := self.orderly.lowest()) is not None:
             return min(base, lowest)
@@ -120,7 +122,7 @@ class PopQueue:
             if point.root.start >= next_offset:
                 self.in_flight -= point.held.bit_count()
                 del self.points[key]
-        self.roots = deque(root for root in self.roots if root.start < next_offset)
+        self.roots = [root for root in self.roots if root.start < next_offset]
         self.orderly = orderly
         self.next_offset = next_offset
         self.packed = None
@@ -129,6 +131,7 @@ class PopQueue:
         """Forget all that was handed out from an offset on."""
         for point in list(self.points.values()):
             self.ack(point, _mask_from(point, offset))
+        self.roots = [root for root in self.roots if root.start < offset]
         for root in self.roots:
             root.pinned &= ~_mask_from(root, offset)
         if self.orderly is not None:
@@ -140,7 +143,9 @@ class PopQueue:
         """Tell whether a message was not handed out yet, or is not over."""
         if offset >= self.next_offset:
             return True
-        if any(root.start <= offset and root.pinned >> (offset - root.start) & 1 for root in self.roots):
+        # looked for, as a queue may have as many of them as messages that are out
+        at = bisect_right(self.roots, offset, key=_START) - 1
+        if at >= 0 and self.roots[at].pinned >> (offset - self.roots[at].start) & 1:
             return True
         return self.orderly is not None and offset in self.orderly.offsets()
 

@@ -3,6 +3,7 @@ RocketMQ's shape."""
 
 from __future__ import annotations
 
+from itertools import starmap
 from typing import Any, NamedTuple
 
 from ..disk.files import Files
@@ -10,11 +11,13 @@ from ..disk.kept import Kept
 from ..errors import InvalidValue
 from ..store.groups import check_group_name
 from ..store.topics import check_topic_name
-from ..values import INT_MAX, check_whole
+from ..values import INT_MAX, check_table, check_whole
 
 #: The file is written anew with each change.
 MOST_MODES = 100_000
 MODES = ("PULL", "POP")
+#: Bytes of a mode's row beside the names, with the longest number.
+_AROUND_MODE = 140
 
 
 class RequestMode(NamedTuple):
@@ -54,6 +57,8 @@ class RequestModes(Kept):
             raise InvalidValue("The field 'mode'", f"is none of {', '.join(MODES)}")
         if (group, topic) not in self._modes and len(self._modes) >= MOST_MODES:
             raise InvalidValue("The mode", f"is one more than allowed: there are {MOST_MODES:,} already")
+        size, more = sum(starmap(_size_of, self._modes)), _size_of(group, topic)
+        check_table("The table of modes", size, more * ((group, topic) not in self._modes), "set fewer")
         with self._changing():
             self._modes[group, topic] = mode
 
@@ -67,3 +72,8 @@ class RequestModes(Kept):
                 "topic": topic,
             }
         return {"messageRequestModeMap": table}
+
+
+def _size_of(group: str, topic: str) -> int:
+    """Return how many bytes a mode takes in the file, or a little more."""
+    return 2 * (len(group) + len(topic)) + _AROUND_MODE

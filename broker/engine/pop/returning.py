@@ -45,14 +45,15 @@ class Returning:
 
     def take(self, group: str, topic: str, now_ms: int) -> bool:
         """Have what was given back and is of a topic that is popped copied to where it is popped; tell whether there is
-        more to look at."""
+        more to look at. Raises InvalidValue (see Taker.check_room)."""
         name = RETRY_PREFIX + group
         known = self._book.store.topics.get(name)
         if known is None:
             return False
         is_due = is_more = False
-        for queue_id in range(known.read_queues):
-            key = (group, name, queue_id)
+        keys = [(group, name, queue_id) for queue_id in range(known.read_queues)]
+        self._taker.check_room(group, keys)
+        for key in keys:
             high = self._book.bounds(key)[1]
             if high:
                 queue = self._book.queues.get(key) or self._taker.begin(key, from_end=False)

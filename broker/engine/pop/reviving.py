@@ -30,7 +30,7 @@ from ..properties import (
 from ..store.derived import Derived
 from ..store.facts import Facts
 from ..store.groups import Group
-from ..store.topics import DLQ_PREFIX, RETRY_PREFIX, Topic
+from ..store.topics import DLQ_PREFIX, RETRY_PREFIX
 from .book import Book, origin_topic, retry_topic
 from .checkpoint import FOR_EVER_MS, CheckPoint, lowest_bit
 from .popqueue import Key, PopQueue
@@ -142,7 +142,7 @@ class Reviver:
                 "DLQ_ORIGIN_MESSAGE_ID": kept[ORIGIN_MESSAGE_ID],
             }  # fmt: skip
         if store.topics.get(target) is None:
-            store.topics.put(Topic(target, 1, 1))
+            store.topics.ensure(target, 1, is_due=True)
             if not is_dead:
                 # the group is behind there from now on, though nobody has popped it yet
                 queue = self._book.queue_at((group, target, 0), 0)

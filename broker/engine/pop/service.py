@@ -92,9 +92,9 @@ class Pops:
     # what consumers ask
 
     def pop(self, wanted: Wanted, read_queues: int, now_ms: int) -> Popped:
-        """Hand out messages of a topic that is there. Raises InvalidTopicName if its name and the group's are too long
-        for a retry topic; then nothing is out, and nothing that was given back is taken."""
-        check_topic_name(retry_topic(wanted.group, wanted.topic))
+        """Hand out messages of a topic that is there. Raises InvalidTopicName, InvalidValue (see Taker.check); then
+        nothing is out."""
+        self.taker.check(wanted)
         is_more = wanted.given_back and self._returning.take(wanted.group, wanted.topic, now_ms)
         popped = self.taker.pop(wanted, read_queues, now_ms)
         return popped._replace(again_ms=now_ms) if is_more else popped
@@ -133,7 +133,7 @@ class Pops:
 
     def _ack_in_order(self, queue: PopQueue, handle: Handle, mask: int) -> int:
         orderly, taken = queue.orderly, 0
-        if orderly is None or orderly.block is None:
+        if orderly is None or orderly.block is None or orderly.block.pop_ms != handle.pop_ms:
             return 0
         free_ms = orderly.block.free_ms()
         for offset in offsets_in(handle.start, mask):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import count
 from typing import NamedTuple
 
 from ..store.pulled import Pulled, PullStatus, Selection
+from ..store.topics import Topic, check_topic_name
 from .book import Book, retry_topic
 from .checkpoint import mask_of
 from .orderly import Block, Orderly
@@ -85,9 +87,11 @@ class Taker:
         self._now_ms = 0
 
     def pop(self, wanted: Wanted, read_queues: int, now_ms: int) -> Popped:
-        """Hand out messages of a topic that is known to be there, and whose name leaves room for a retry topic's."""
+        """Hand out messages of a topic that is known to be there, once ``check`` was asked. Raises InvalidValue (see
+        ``check_room``)."""
         turn = next(self._turns.setdefault((wanted.group, wanted.topic), count()))
         keys = self._keys(wanted, read_queues, turn)
+        self.check_room(wanted.group, keys)
         pop_ms = max(now_ms, self._book.pop_floor_ms)
         if wanted.in_order:
             pop_ms = max(pop_ms, *map(self._pop_ms_after, keys))
@@ -96,6 +100,24 @@ class Taker:
         for key in keys:
             popped = self._pop_queue(key, wanted, popped)
         return popped
+
+    def check(self, wanted: Wanted) -> None:
+        """Raise InvalidTopicName if the names of topic and group are too long for a retry topic, InvalidValue if there
+        is no room for one: what is out must be able to come back."""
+        retry, topics = retry_topic(wanted.group, wanted.topic), self._book.store.topics
+        check_topic_name(retry)
+        if not wanted.in_order and topics.get(retry) is None:
+            topics.check_room((Topic(retry, 1, 1),))
+
+    def check_room(self, group: str, keys: Iterable[Key]) -> None:
+        """Raise InvalidValue if there is no room for the progress of a group on those of its queues that are new."""
+        book = self._book
+        new: dict[str, list[int]] = {}
+        for key in keys:
+            if key not in book.queues and book.bounds(key)[1]:
+                new.setdefault(key[1], []).append(key[2])
+        if new:
+            book.store.offsets.check_room(group, new)
 
     def _pop_ms_after(self, key: Key) -> int:
         """Return the earliest moment of which an orderly pop of a queue may say it happened then: a handle of the one

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import starmap
 from typing import Any
 
 from ..disk import json_file
 from ..disk.files import Files
 from ..disk.kept import Kept
 from ..errors import GroupNotFound, InvalidGroupName, InvalidValue
-from ..values import INT_MAX, LONG_MAX, check_json, check_whole
+from ..values import INT_MAX, LONG_MAX, byte_count, check_json, check_table, check_whole
 from .topics import MOST_QUEUES, READ, check_topic_name
 
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
@@ -123,10 +124,19 @@ def check_group(group: Group, known: Group | None = None) -> None:
         raise InvalidValue("The group", f"has more than {MOST_GROUP_BYTES:,} characters")
 
 
+def _size_of_forbidden(group: str, topics: Mapping[str, int]) -> int:
+    """Return how many bytes of the file say what a group may not read."""
+    rows = [byte_count(name) + len(f',\n   "": {bits}') for name, bits in topics.items()]
+    return byte_count(group) + len(',\n  "": {\n  }') + sum(rows) if rows else 0
+
+
+_TABLE = "The table of groups"
+
+
 class Groups(Kept):
     """Owner of ``subscriptionGroup.json``. A change is durable when the call returns."""
 
-    _memory = ("_groups", "_forbidden", "data_version")
+    _memory = ("_groups", "_forbidden", "_size", "data_version")
 
     def __init__(self, files: Files, path: str, touched: Callable[[str], None]) -> None:
         super().__init__(files, path)
@@ -135,6 +145,8 @@ class Groups(Kept):
         self._rows = json_file.Rows()
         self._rest: dict[str, Any] = {}
         self._forbidden: dict[str, dict[str, int]] = {}
+        #: bytes of all that in the file
+        self._size = 0
         self.data_version = 0
 
     def _read(self, value: dict[str, Any]) -> bool:
@@ -146,7 +158,14 @@ class Groups(Kept):
             for group, topics in (value.pop("forbiddenTable", None) or {}).items()
         }
         self._rest = value
+        self._rows.of(self._groups)
+        self._size = self._size_of(self._groups) + sum(starmap(_size_of_forbidden, self._forbidden.items()))
         return True
+
+    def _size_of(self, names: Iterable[str]) -> int:
+        """Return how many bytes groups take now."""
+        groups = self._groups
+        return sum(self._rows.size_of(name, groups[name]) for name in names if name in groups)
 
     def get(self, name: str) -> Group | None:
         """Return a group or None."""
@@ -164,8 +183,12 @@ class Groups(Kept):
         """Make or change groups with one save. Raises as ``put``."""
         for group in groups:
             check_group(group, self._groups.get(group.name))
+        made = {group.name: group for group in groups}
+        more = sum(self._rows.size_of(name, group) for name, group in made.items()) - self._size_of(made)
+        check_table(_TABLE, self._size, more, "delete groups that nobody needs")
         with self._changing():
-            self._groups |= {group.name: group for group in groups}
+            self._groups |= made
+            self._size += more
         for group in groups:
             self._touched(group.name)
 
@@ -197,6 +220,7 @@ class Groups(Kept):
         if name not in self._groups:
             raise GroupNotFound(name)
         with self._changing():
+            self._size -= self._size_of([name])
             del self._groups[name]
         self._touched(name)
 
@@ -210,14 +234,18 @@ class Groups(Kept):
 
     def forbid(self, group: str, topic: str, is_forbidden: bool) -> None:
         """Forbid a group to read a topic, or allow it again. Raises InvalidTopicName, InvalidValue, OSError."""
-        bits = self._forbidden.get(group, {}).get(topic, 0)
+        known = self._forbidden.get(group, {})
+        bits = known.get(topic, 0)
         if is_forbidden:
             check_topic_name(topic)
-        topics = {**self._forbidden.get(group, {}), topic: bits | READ if is_forbidden else bits & ~READ}
+        topics = {**known, topic: bits | READ if is_forbidden else bits & ~READ}
         topics = {name: bits for name, bits in topics.items() if bits}
         if len(topics) > MOST_FORBIDDEN:
             raise InvalidValue("The group", f"may not read {len(topics):,} topics; allowed are {MOST_FORBIDDEN:,}")
+        more = _size_of_forbidden(group, topics) - _size_of_forbidden(group, known)
+        check_table(_TABLE, self._size, more, "delete groups that nobody needs, or let groups read again")
         with self._changing():
+            self._size += more
             others = {name: kept for name, kept in self._forbidden.items() if name != group}
             self._forbidden = {**others, group: topics} if topics else others
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from ..disk import json_file
 from ..disk.files import Files
 from ..disk.kept import Kept
 from ..errors import InvalidValue
-from ..values import check_text
+from ..values import byte_count, check_table, check_text
 
 #: Values of all namespaces together: the file is written anew with each change.
 MOST_VALUES = 10_000
@@ -50,7 +52,10 @@ class KeyValues(Kept):
         check_text("The value", value, most=LONGEST_VALUE, breaks=True)
         if self.get(namespace, key) is None and sum(map(len, self._table.values())) >= MOST_VALUES:
             raise InvalidValue("The value", f"is one more than allowed: there are {MOST_VALUES:,} already; delete some")
-        self._change({**self._table, namespace: {**self._table.get(namespace, {}), key: value}})
+        table = {**self._table, namespace: {**self._table.get(namespace, {}), key: value}}
+        size = _size_of(self._table)
+        check_table("The table of values", size, _size_of(table) - size, "delete values that nobody needs")
+        self._change(table)
 
     def delete(self, namespace: str, key: str) -> None:
         """Forget a value; one that is not there is fine. Raises OSError."""
@@ -66,3 +71,12 @@ class KeyValues(Kept):
 
     def _content(self) -> dict[str, Any]:
         return {**self._rest, "configTable": self._table}
+
+
+def _size_of(table: Mapping[str, Mapping[str, str]]) -> int:
+    """Return how many bytes values take in the file, or a little more."""
+    return sum(
+        byte_count(namespace) + byte_count(key) + byte_count(json_file.row(value)) + len(',\n   "": ')
+        for namespace, values in table.items()
+        for key, value in values.items()
+    )

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from ..disk import atomic, json_file
 from ..disk.files import Files
+from ..values import check_size
 from .groups import check_group_name
 from .topics import check_topic_name
+
+#: All rows together, each as request 14000 tells it: one for each group, topic and queue.
+MOST_OFFSETS_BYTES = 12 << 20
+_AROUND_ROW = len('{"group":"","topic":"","queueId":16383,"offset":9223372036854775807},')
+
+
+def _size_of_row(group: str, topic: str) -> int:
+    return len(group) + len(topic) + _AROUND_ROW
 
 
 class Watch(Protocol):
@@ -32,6 +41,8 @@ class ConsumerOffsets:
         #: what stands in the file for a group and topic, where that is as the table has it
         self._rows: dict[tuple[str, str], json_file.Row] = {}
         self._rest: dict[str, Any] = {}
+        #: bytes of all rows
+        self._size = 0
         self._version = 0
         self._saved_version = 0
         self.watch: Watch | None = None
@@ -50,26 +61,41 @@ class ConsumerOffsets:
         version = value.pop("dataVersion", None) or {}
         self.is_foreign = bool(version.get("timestamp"))
         self._table, self._rest, self._rows = table, value, {}
+        self._size = sum(len(queues) * _size_of_row(*key) for key, queues in table.items())
         return True
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Note the next offset a group will consume. Raises InvalidGroupName, InvalidTopicName."""
+        """Note the next offset a group will consume. Raises InvalidGroupName, InvalidTopicName, InvalidValue."""
+        self.check_room(group, {topic: (queue_id,)})
         if self.note(group, topic, queue_id, offset) and self.watch is not None:
             self.watch.placed(group, topic, queue_id, offset)
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Have a group begin at an offset, though it may stand there already: what is out of the queue is void."""
+        """Have a group begin at an offset, though it may stand there already: what is out of the queue is void. Raises
+        as ``commit``."""
+        self.check_room(group, {topic: (queue_id,)})
         self.note(group, topic, queue_id, offset)
         if self.watch is not None:
             self.watch.placed(group, topic, queue_id, offset)
 
+    def check_room(self, group: str, queues: Mapping[str, Iterable[int]]) -> None:
+        """Raise InvalidValue if the table would hold too much with offsets of a group on these queues, by topic."""
+        more = 0
+        for topic, queue_ids in queues.items():
+            known = self._table.get((group, topic), {})
+            more += sum(queue_id not in known for queue_id in queue_ids) * _size_of_row(group, topic)
+        what, shrink = "The table of consumer offsets", "delete groups that nobody needs, with their offsets"
+        check_size(what, self._size, more, MOST_OFFSETS_BYTES, shrink)
+
     def note(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
-        """As ``commit``, by the watch itself; True if it is another one than before."""
+        """As ``commit``, by the watch itself and however full the table is; True if it is another one than before."""
         queues = self._table.get((group, topic))
         if queues is None:
             check_group_name(group)
             check_topic_name(topic)
             queues = self._table[group, topic] = {}
+        if queue_id not in queues:
+            self._size += _size_of_row(group, topic)
         if queues.get(queue_id) != offset:
             queues[queue_id] = offset
             self._rows.pop((group, topic), None)
@@ -102,7 +128,9 @@ class ConsumerOffsets:
         """Forget a group, or its offsets on one topic."""
         for key in [key for key in self._table if key[0] == group and topic in (None, key[1])]:
             self._rows.pop(key, None)
-            for queue_id in self._table.pop(key):
+            queues = self._table.pop(key)
+            self._size -= len(queues) * _size_of_row(*key)
+            for queue_id in queues:
                 self._touched((*key, queue_id))
                 if self.watch is not None:
                     self.watch.removed(*key, queue_id)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from itertools import chain, islice
+from typing import Any, Literal, NamedTuple
 
 from ..disk import json_file
 from ..disk.files import Files
 from ..disk.kept import Kept
 from ..errors import InvalidTopicName, InvalidValue, TopicNotFound
-from ..values import INT_MAX, check_text, check_whole
+from ..values import INT_MAX, RESERVED_PART, byte_count, check_table, check_text, check_whole
 
 READ = 4
 WRITE = 2
@@ -71,12 +73,16 @@ _NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
 MAX_NAME_LENGTH = 127
 #: Queues that a topic may be given: requests about a topic name each of them.
 MOST_QUEUES = 16_384
+#: Queues of all topics together: who follows the broker keeps each of them.
+MOST_QUEUES_TOGETHER = 65_536
 #: TopicFilterType.
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 #: Attributes of one topic; RocketMQ knows seven.
 MOST_ATTRIBUTES = 64
 LONGEST_ATTRIBUTE_NAME = 128
 LONGEST_ATTRIBUTE = 1024
+#: Names and values of all attributes of one topic.
+MOST_ATTRIBUTE_BYTES = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,11 @@ class Topic:
     system_flag: int = 0
     order: bool = False
     attributes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def queues(self) -> int:
+        """Queues that can be read or written."""
+        return max(self.read_queues, self.write_queues)
 
     @property
     def is_system(self) -> bool:
@@ -125,9 +136,14 @@ class Topic:
         )
 
 
+def is_of_group(name: str) -> bool:
+    """Tell whether a topic is the retry or dead letter topic of a group."""
+    return name.startswith((RETRY_PREFIX, DLQ_PREFIX))
+
+
 def check_topic_name(name: str) -> None:
     """Raise InvalidTopicName unless the name is allowed."""
-    limit = 255 if name.startswith((RETRY_PREFIX, DLQ_PREFIX)) else MAX_NAME_LENGTH
+    limit = 255 if is_of_group(name) else MAX_NAME_LENGTH
     if not _NAME.fullmatch(name) or len(name) > limit:
         raise InvalidTopicName(name)
 
@@ -160,12 +176,35 @@ def _check_attributes(attributes: Mapping[str, str], known: Mapping[str, str]) -
         if known.get(name) != value:
             check_text("The name of an attribute", name, least=1, most=LONGEST_ATTRIBUTE_NAME)
             check_text(f"The attribute {name!r}", value, most=LONGEST_ATTRIBUTE)
+    size, known_size = _bytes_of(attributes), _bytes_of(known)
+    if size > max(MOST_ATTRIBUTE_BYTES, known_size):
+        raise InvalidValue("The topic", f"has attributes of {size:,} bytes; allowed are {MOST_ATTRIBUTE_BYTES:,}")
+
+
+def _bytes_of(attributes: Mapping[str, str]) -> int:
+    return sum(byte_count(name) + byte_count(value) for name, value in attributes.items())
+
+
+class _Size(NamedTuple):
+    """What topics take: bytes of the table's file, and queues."""
+
+    bytes: int = 0
+    queues: int = 0
+
+    def changed(self, before: _Size, after: _Size) -> _Size:
+        """Return it after topics that took so much have come to take something else."""
+        return _Size(self.bytes - before.bytes + after.bytes, self.queues - before.queues + after.queues)
+
+
+_TABLE = "The table of topics"
+#: Bytes around the name of a topic that is gone, with its position.
+_AROUND_NAME = len(',\n  "": 9223372036854775807')
 
 
 class Topics(Kept):
     """Owner of ``topics.json``. A change is durable when the call returns."""
 
-    _memory = ("_topics", "_deleted", "cancelled", "_kept", "data_version")
+    _memory = ("_topics", "_deleted", "cancelled", "_kept", "_size", "data_version")
 
     def __init__(self, files: Files, path: str, touched: Callable[[str], None]) -> None:
         super().__init__(files, path)
@@ -176,6 +215,8 @@ class Topics(Kept):
         #: by topic: what was parked for it below this position of the log never comes out
         self.cancelled: dict[str, int] = {}
         self._kept: dict[str, Topic] = {}
+        #: of all topics, also of those that were deleted and come back
+        self._size = _Size()
         self.data_version = 0
         self.changed_ms = 0
 
@@ -193,6 +234,8 @@ class Topics(Kept):
         self._deleted = {str(name): int(position) for name, position in (value.get(_DELETED_KEY) or {}).items()}
         self.cancelled = {str(name): int(position) for name, position in (value.get(_CANCELLED_KEY) or {}).items()}
         self._kept = {str(name): Topic.from_json(entry) for name, entry in (value.get(_KEPT_KEY) or {}).items()}
+        self._rows.of(self._topics)
+        self._size = self._size_of(self._topics.keys() | self._kept.keys())
         return True
 
     def get(self, name: str) -> Topic | None:
@@ -211,7 +254,43 @@ class Topics(Kept):
         """Make or change topics with one save. Raises as ``put``."""
         for topic in topics:
             check_topic(topic, self._topics.get(topic.name))
+        self.check_room(topics)
         self._put(topics)
+
+    def check_room(self, topics: Iterable[Topic]) -> None:
+        """Raise InvalidValue if the table would hold too much with these made or changed. What makes it no larger may
+        always be: the store may be another broker's and have more."""
+        made = {topic.name: topic for topic in topics}
+        after = self._size.changed(self._size_of(made), self._size_as(made.values()))
+        of_groups = all(map(is_of_group, made))
+        shrink = "delete topics that nobody needs"
+        if self._kept:
+            back = "those that were deleted and come back with what waits for them"
+            shrink += f" (also, with escPending=cancel, {back}: {', '.join(islice(self._kept, 3))})"
+        more = after.bytes - self._size.bytes
+        check_table(_TABLE, self._size.bytes, more, f"drop attributes, or {shrink}", reserve=of_groups)
+        most = MOST_QUEUES_TOGETHER + of_groups * MOST_QUEUES_TOGETHER // RESERVED_PART
+        if after.queues > max(most, self._size.queues):
+            raise InvalidValue(
+                _TABLE, f"would have {after.queues:,} queues; allowed are {most:,}: ask for fewer, or {shrink}"
+            )
+
+    def _size_of(self, names: Iterable[str]) -> _Size:
+        """Return what topics take now."""
+        tables = (self._topics, self._kept)
+        return self._size_as([table[name] for name in names for table in tables if name in table])
+
+    def _size_as(self, topics: Iterable[Topic]) -> _Size:
+        rows = [(self._rows.size_of(topic.name, topic), topic.queues) for topic in topics]
+        return _Size(sum(size for size, _ in rows), sum(queues for _, queues in rows))
+
+    @contextmanager
+    def _resizing(self, *names: str) -> Iterator[None]:
+        """Save what the block changed in memory of these topics, and keep count of what they take."""
+        with self._changing():
+            before = self._size_of(set(names))
+            yield
+            self._size = self._size.changed(before, self._size_of(set(names)))
 
     def restore(self, topics: list[Topic]) -> None:
         """Make topics that the log or the queues know of, as they know them. Raises InvalidTopicName, OSError."""
@@ -220,27 +299,32 @@ class Topics(Kept):
         self._put(topics)
 
     def _put(self, topics: list[Topic]) -> None:
-        with self._changing():
+        with self._resizing(*(topic.name for topic in topics)):
             for topic in topics:
                 self._topics[topic.name] = topic
                 self._kept.pop(topic.name, None)
         for topic in topics:
             self._touched(topic.name)
 
-    def ensure(self, name: str, queues: int, *, permission: int = READ | WRITE) -> Topic:
+    def ensure(self, name: str, queues: int, *, is_due: bool = False) -> Topic:
         """Return the topic, made now if need be: as it was, if it was deleted while something waited that was kept,
-        else with so many queues, or as many as a topic may have."""
+        else with so many queues, or as many as a topic may have. ``is_due``: for what was taken long ago and comes out
+        now, so it is made however full the table is."""
         topic = self._topics.get(name)
         if topic is None and (topic := self._kept.get(name)) is not None:
             self.restore([topic])
         elif topic is None:
             queues = min(queues, MOST_QUEUES)
-            topic = Topic(name, queues, queues, permission)
-            self.put(topic)
+            topic = Topic(name, queues, queues)
+            make = self.restore if is_due else self.put_many
+            make([topic])
         return topic
 
-    def delete(self, name: str, log_end_position: int, pending: Pending | None = None) -> None:
-        """Forget a topic, and that its records below a position of the log are void. Raises TopicNotFound, OSError.
+    def delete(
+        self, name: str, log_end_position: int, pending: Pending | None = None, *, was_used: bool = True
+    ) -> None:
+        """Forget a topic, and note that its records below a position of the log are void, if it ``was_used``: else
+        there are none. Raises TopicNotFound, InvalidValue, OSError.
 
         ``pending``: whether what waits for it now is ``cancel``led, so that it never comes out, or ``keep`` it: then
         the first that is due makes the topic anew as it was.
@@ -248,9 +332,11 @@ class Topics(Kept):
         topic = self._topics.get(name)
         if topic is None:
             raise TopicNotFound(name)
-        with self._changing():
+        self._check_remembered(name, as_deleted=was_used, as_cancelled=pending == "cancel")
+        with self._resizing(name):
             del self._topics[name]
-            self._deleted[name] = log_end_position
+            if was_used:
+                self._deleted[name] = log_end_position
             self._kept.pop(name, None)
             if pending == "keep":
                 self._kept[name] = topic
@@ -259,10 +345,24 @@ class Topics(Kept):
         self._touched(name)
 
     def cancel_waiting(self, name: str, log_end_position: int) -> None:
-        """Have nothing come out that waits for a topic now and was parked below a position. Raises OSError."""
-        with self._changing():
+        """Have nothing come out that waits for a topic now and was parked below a position. Raises InvalidTopicName,
+        InvalidValue, OSError."""
+        check_topic_name(name)
+        self._check_remembered(name, as_deleted=False, as_cancelled=True)
+        with self._resizing(name):
             self.cancelled[name] = log_end_position
             self._kept.pop(name, None)
+
+    def _check_remembered(self, name: str, *, as_deleted: bool, as_cancelled: bool) -> None:
+        """Raise InvalidValue if too much would be remembered of topics that are gone with one more name."""
+        more = (as_deleted and name not in self._deleted) + (as_cancelled and name not in self.cancelled)
+        size = sum(byte_count(known) + _AROUND_NAME for known in chain(self._deleted, self.cancelled))
+        shrink = "names leave it with the oldest part of the log (329 removes what has expired)"
+        check_table("The list of deleted topics", size, more * (byte_count(name) + _AROUND_NAME), shrink)
+
+    def is_kept(self, name: str) -> bool:
+        """Tell whether a topic was deleted while what waits for it was kept: then it comes back with that."""
+        return name in self._kept
 
     def is_cancelled(self, name: str, position: int) -> bool:
         """Tell whether what was parked for a topic at this position never comes out."""

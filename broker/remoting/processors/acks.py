@@ -9,18 +9,22 @@ from __future__ import annotations
 import asyncio
 from base64 import b64decode
 from binascii import Error as NotBase64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Annotated
 
 import msgspec
 
-from ...engine.errors import HandleGone, TopicNotFound
+from ...engine.errors import GroupNotFound, HandleGone, TopicNotFound
 from ...engine.pop.checkpoint import offsets_in
-from ...engine.pop.service import Handle, Pops
+from ...engine.pop.popqueue import Key
+from ...engine.pop.service import Acked, Handle, Pops
+from ...engine.store.groups import check_group_name
 from ...engine.store.ticket import Ticket
+from ...engine.store.topics import check_topic_name
 from ..codec import JSON, Command
 from ..codes import PROTOCOL_VERSION, Answer, Request
 from ..errors import RequestRefused
-from ..fields import INT_MAX, body_as, text, whole
+from ..fields import INT_MAX, LONG_MAX, body_as, text, whole
 from ..receipts import marked_topic, read_handle
 from ..server import Connection, Handler
 from ..state import BrokerState
@@ -28,10 +32,16 @@ from .pop import LONGEST_INVISIBLE_MS
 
 MOST_BITS = 1 << 16
 """How far the last message of a batch may be from the first of its pop."""
+MOST_ACKED = 4096
+"""Messages that one batch may name, an empty set counted as one: those of 128 full pops. What is refused of them fits
+the header of an answer, whatever their topics are called."""
 _SUCCESS = (
     b'{"code":0,"flag":1,"language":"PYTHON","opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}'
     % PROTOCOL_VERSION
 )
+
+
+Long = Annotated[int, msgspec.Meta(ge=-LONG_MAX - 1, le=LONG_MAX)]
 
 
 class BatchAck(msgspec.Struct):
@@ -40,10 +50,10 @@ class BatchAck(msgspec.Struct):
     group: str = msgspec.field(name="c")
     topic: str = msgspec.field(name="t")
     retry: str = msgspec.field(name="r")
-    start: int = msgspec.field(name="so")
-    queue_id: int = msgspec.field(name="q")
-    pop_ms: int = msgspec.field(name="pt")
-    invisible_ms: int = msgspec.field(name="it")
+    start: Long = msgspec.field(name="so")
+    queue_id: Long = msgspec.field(name="q")
+    pop_ms: Long = msgspec.field(name="pt")
+    invisible_ms: Long = msgspec.field(name="it")
     bits: str = msgspec.field(name="b")
 
 
@@ -149,22 +159,36 @@ class AckProcessor:
     def _ack_many(self, connection: Connection, request: Command) -> Command | None:
         """Success if anything was taken, as in RocketMQ; `escRefused` names what was not (topic, queue, offset)."""
         self._engine.check_open()
-        batch = body_as(BatchAckBody, request.body)
-        taken = None
+        taken: Key | None = None
+        why = "Nothing of this is held any more: it was given out again, or there is nothing named."
         refused: list[str] = []
         now_ms = self._state.clock()
-        for each in batch.acks:
-            topic = marked_topic(each.retry, each.group, each.topic)
-            key = (each.group, topic, each.queue_id)
-            acked = self._pops.ack(Handle(key, each.start, each.pop_ms, each.invisible_ms), _mask(each.bits), now_ms)
-            taken = key if acked.taken else taken
-            refused += [f"{topic} {each.queue_id} {offset}" for offset in offsets_in(each.start, acked.refused)]
+        for handle, mask in _named(body_as(BatchAckBody, request.body).acks):
+            acked = Acked(0, mask)
+            if (missing := self._missing(handle.key)) is not None:
+                why = missing
+            else:
+                acked = self._pops.ack(handle, mask, now_ms)
+            _, topic, queue_id = handle.key
+            taken = handle.key if acked.taken else taken
+            refused += [f"{topic} {queue_id} {offset}" for offset in offsets_in(handle.start, acked.refused)]
         fields = {"escRefused": ";".join(refused)} if refused else None
         if taken is None:
-            remark = "Nothing of this is held any more: it was given out again, or there is nothing named."
-            return request.answer(fields, code=Answer.NO_MESSAGE, remark=remark)
+            return request.answer(fields, code=Answer.NO_MESSAGE, remark=why)
         waits = self._pops.tell(taken, _Answered(self._together, connection, request, fields))
         return None if waits else request.answer(fields)
+
+    def _missing(self, key: Key) -> str | None:
+        """Why nothing can be held of a queue: what of it is not there; None if it is popped, or may be."""
+        group, topic, queue_id = key
+        if key in self._pops.book.queues:
+            return None
+        known = self._engine.topics.get(topic)
+        if known is None:
+            return str(TopicNotFound(topic))
+        if not 0 <= queue_id < known.read_queues:
+            return f"Topic {topic!r} has no queue {queue_id}: it has {known.read_queues}."
+        return str(GroupNotFound(group)) if self._engine.groups.get(group) is None else None
 
     def _change(self, connection: Connection, request: Command) -> Command | None:
         self._engine.check_open()
@@ -176,6 +200,23 @@ class AckProcessor:
         fields = {"popTime": str(pop_ms), "invisibleTime": str(span_ms), "reviveQid": revive_queue}
         waits = self._pops.tell(handle.key, _Answered(self._together, connection, request, fields))
         return None if waits else request.answer(fields)
+
+
+def _named(acks: list[BatchAck]) -> Iterable[tuple[Handle, int]]:
+    """What a batch names. Refused as a whole, before anything of it is taken, where it is too much or cannot be."""
+    named: list[tuple[Handle, int]] = []
+    count = len(acks)
+    for each in acks if count <= MOST_ACKED else ():
+        topic = marked_topic(each.retry, each.group, each.topic)
+        check_group_name(each.group)
+        check_topic_name(topic)
+        mask = _mask(each.bits)
+        count += max(mask.bit_count() - 1, 0)
+        named.append((Handle((each.group, topic, each.queue_id), each.start, each.pop_ms, each.invisible_ms), mask))
+    if count > MOST_ACKED:
+        remark = f"A batch names at most {MOST_ACKED:,} messages. Nothing was acknowledged; send several batches."
+        raise RequestRefused(Answer.INVALID_PARAMETER, remark)
+    return named
 
 
 def _mask(bits: str) -> int:

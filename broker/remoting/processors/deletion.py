@@ -91,7 +91,7 @@ class DeletionProcessor:
             )
         if self._engine.topics.get(name) is not None:
             self._engine.delete_topic(name, pending if waiting.total or not waiting.complete else None)
-        elif pending == "cancel":
+        elif pending == "cancel" and (waiting.total or not waiting.complete or self._engine.topics.is_kept(name)):
             self._engine.cancel_waiting(name)
         self._state.statistics.forget_topic(name)
         if pending == "cancel" and waiting.total:

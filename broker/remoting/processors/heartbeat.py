@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from ...engine.errors import InvalidValue
 from ...engine.store.groups import Group, check_group_name, is_of_tools
 from ...engine.store.topics import MOST_QUEUES, RETRY_PREFIX, Topic, check_topic_name
 from ...engine.values import check_text, tidy
@@ -95,13 +96,15 @@ class HeartbeatProcessor:
         self._check(beat)
         language = language_of(request.language)
         member = Member(connection, beat.client_id, language, request.version, self._state.clock())
-        groups = self._groups(beat.consumers)
+        groups, refusal = self._groups(beat.consumers)
         for consumer in beat.consumers:
             group = groups.get(consumer.group_name)
             if group is not None:
                 self._consumer(member, consumer, group, keep_subscriptions=beat.is_without_subscriptions)
         for producer in beat.producers:
             self._clients.add_producer(producer.group_name, member)
+        if refusal is not None:
+            raise refusal
         # IS_SUB_CHANGE keeps clients from leaving their subscriptions out of the next heartbeat.
         return request.answer({"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"})
 
@@ -127,20 +130,34 @@ class HeartbeatProcessor:
             for subscription in consumer.subscription_data_set:
                 subscription.check()
 
-    def _groups(self, consumers: Iterable[ConsumerBody]) -> dict[str, Group]:
+    def _groups(self, consumers: Iterable[ConsumerBody]) -> tuple[dict[str, Group], InvalidValue | None]:
         """The groups and their retry topics, made if need be: all with two saves. Where only administrators make
-        groups, those that are not there are left out."""
-        engine = self._state.engine
+        groups, those that are not there are left out; where there is no room for new ones, all of these, and why."""
+        engine, may_make = self._state.engine, self._state.config.auto_create_groups
         known = {consumer.group_name: engine.groups.get(consumer.group_name) for consumer in consumers}
-        if not self._state.config.auto_create_groups:
-            known = {name: group for name, group in known.items() if group is not None or is_of_tools(name)}
-        elif missing := [Group(name) for name, group in known.items() if group is None]:
+        missing = [Group(name) for name, group in known.items() if group is None and may_make]
+        groups = {name: group for name, group in known.items() if group is not None}
+        if not may_make:
+            groups |= {name: Group(name) for name in known.keys() - groups.keys() if is_of_tools(name)}
+        try:
+            self._make(missing, groups)
+        except InvalidValue as refusal:
+            return groups, refusal
+        return groups | {group.name: group for group in missing}, None
+
+    def _make(self, missing: list[Group], groups: Mapping[str, Group]) -> None:
+        """Makes groups, and the retry topics of these and of others that have none. Raises InvalidValue, OSError; with
+        the first nothing was made."""
+        engine = self._state.engine
+        wanted = {RETRY_PREFIX + group.name: group.retry_queues for group in (*missing, *groups.values())}
+        counts = {name: min(max(count, 1), MOST_QUEUES) for name, count in wanted.items()}
+        new = [Topic(name, count, count) for name, count in counts.items() if engine.topics.get(name) is None]
+        if new:
+            engine.topics.check_room(new)
+        if missing:
             engine.groups.put_many(missing)
-        groups = {name: engine.groups.get(name) or Group(name) for name in known}
-        retry = {RETRY_PREFIX + name: min(max(group.retry_queues, 1), MOST_QUEUES) for name, group in groups.items()}
-        if new := [Topic(name, count, count) for name, count in retry.items() if engine.topics.get(name) is None]:
+        if new:
             engine.topics.put_many(new)
-        return groups
 
     def _consumer(self, member: Member, consumer: ConsumerBody, group: Group, *, keep_subscriptions: bool) -> None:
         known = self._clients.consumers(group.name)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
-from ...engine.errors import EngineError, TopicNotFound, TopicNotReadable
+from ...engine.errors import EngineError, InvalidValue, TopicNotFound, TopicNotReadable
 from ...engine.store.pulled import Pulled, PullStatus, Selection
 from ...engine.store.topics import READ, Topic
 from ..clients import Subscription
@@ -57,7 +58,9 @@ class PullProcessor:
             return moved
         committed = whole(ext, "commitOffset", -1)
         if wanted.commits and committed >= 0 and self._engine.groups.get(group) is not None:
-            self._engine.offsets.commit(group, topic, queue_id, committed)
+            # where there is no room for it, the next commit by itself (15) is told so: messages are given out
+            with suppress(InvalidValue):
+                self._engine.offsets.commit(group, topic, queue_id, committed)
         pulled = self._look(wanted, offset, selection)
         if self._may_wait(pulled, offset, wanted.suspend_ms):
             self._hold(connection, request, wanted, selection, pulled.next_offset)

@@ -91,9 +91,9 @@ class ReplyProcessor:
 
     def _keep(self, connection: Connection, request: Command, header: SendHeader) -> None:
         """The asker has it; that it could not be kept is no failure of the reply."""
-        if header.topic == reply_topic(self._state.config.cluster_name):
-            self._state.engine.topics.ensure(header.topic, 1)
         try:
+            if header.topic == reply_topic(self._state.config.cluster_name):
+                self._state.engine.topics.ensure(header.topic, 1)
             self._send.take(connection, request, header)
         except (RequestRefused, EngineError) as error:
             logger.warning("a reply was handed over but not kept: %s", error)

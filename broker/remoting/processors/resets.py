@@ -71,6 +71,7 @@ class ResetProcessor:
     def _apply(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         """Notes the offsets; consumers at work are told with their next pull, those that wait at once."""
         state = self._state
+        self._engine.offsets.check_room(group, {topic: offsets})
         is_consumed = state.clients.consumers(group) is not None
         for queue_id, offset in offsets.items():
             self._engine.offsets.reset(group, topic, queue_id, offset)
@@ -90,8 +91,13 @@ class ResetProcessor:
         source, target = text(ext, "srcGroup"), text(ext, "destGroup")
         consumers = None if truth(ext, "offline") else self._state.clients.consumers(source)
         read = consumers.subscriptions if consumers is not None else None
-        for name, offsets in self._engine.offsets.of_group(source).items():
-            is_meant = ext.get("topic") in (None, "", name) and (not read or name in read)
-            if is_meant and self._engine.topics.get(name) is not None:
-                self._apply(target, name, offsets)
+        meant = {
+            name: offsets
+            for name, offsets in self._engine.offsets.of_group(source).items()
+            if ext.get("topic") in (None, "", name) and (not read or name in read)
+            if self._engine.topics.get(name) is not None
+        }
+        self._engine.offsets.check_room(target, meant)
+        for name, offsets in meant.items():
+            self._apply(target, name, offsets)
         return request.answer()
