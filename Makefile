@@ -1,7 +1,7 @@
 # Everything one needs from a terminal. `make help` lists it.
 PYTHON ?= python3
 BIN := .venv/bin
-export DJANGO_SETTINGS_MODULE := console.settings
+export DJANGO_SETTINGS_MODULE := console.site.settings
 
 .PHONY: help run dashboards test test-slow check bench interop interop-core soak screens format pins database-url redis-url needs interop-needs bench-needs
 
@@ -9,10 +9,10 @@ help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /: /' | awk -F': ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 run: .venv/.runtime  ## install, start everything and the demonstration; Ctrl-C stops it, again resumes
-	@$(BIN)/python manage.py house
+	@$(BIN)/python manage.py run
 
 dashboards: .venv/.spark  ## install what the dashboards need: PySpark, and Java where there is none
-	@java -version >/dev/null 2>&1 || console/house/debian-packages openjdk-17-jre-headless
+	@java -version >/dev/null 2>&1 || console/run/debian-packages openjdk-17-jre-headless
 
 test: .venv/.dev .venv/.spark needs  ## the quick tests, most of all: some minutes
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not slow and not interop and not soak"
@@ -53,23 +53,23 @@ pins: .venv/.dev  ## compile requirements/*.in to pinned versions with hashes
 	    $$name.in --output-file $$name.txt || exit 1; done
 
 database-url: .venv/.runtime  ## print the address of the embedded PostgreSQL
-	@$(BIN)/python manage.py house --print database-url
+	@$(BIN)/python manage.py run --print database-url
 
 redis-url: .venv/.runtime  ## print the address of the embedded Valkey
-	@$(BIN)/python manage.py house --print redis-url
+	@$(BIN)/python manage.py run --print redis-url
 
 needs:
-	@console/house/debian-packages chromium fonts-noto-cjk gettext openjdk-17-jdk-headless redis-tools
+	@console/run/debian-packages chromium fonts-noto-cjk gettext openjdk-17-jdk-headless redis-tools
 
 bench-needs: interop-needs
-	@console/house/debian-packages wrk
+	@console/run/debian-packages wrk
 
 interop-needs:
-	@console/house/debian-packages golang-go openjdk-17-jdk-headless maven redis-tools
+	@console/run/debian-packages golang-go openjdk-17-jdk-headless maven redis-tools
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
-	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || console/house/debian-packages python3-venv
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || console/run/debian-packages python3-venv
 	@$(PYTHON) -m venv .venv
 
 .venv/.runtime: requirements/runtime.txt | $(BIN)/python

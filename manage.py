@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Django's command line for this project: `manage.py migrate`, `manage.py house`, `manage.py demo flights`, ..."""
+"""Django's command line for this project: `manage.py migrate`, `manage.py run`, `manage.py demo flights`, ..."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 from django.core.management import execute_from_command_line
 
-from broker import loglines
+from broker import log_lines
 
 
 def refuse_a_prefix_as_settings(arguments: list[str]) -> None:
@@ -21,8 +21,8 @@ def refuse_a_prefix_as_settings(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.site.settings")
     os.umask(0o077)
-    loglines.begin()
+    log_lines.begin()
     refuse_a_prefix_as_settings(sys.argv)
     execute_from_command_line(sys.argv)

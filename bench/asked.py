@@ -10,8 +10,8 @@ import socket
 import sys
 import time
 
-from broker.remoting.codec import Command, encode
-from broker.remoting.codes import Request
+from broker.rocketmq.codes import Request
+from broker.rocketmq.frame import Command, encode
 
 LENGTH_BYTES = 4
 READ_BYTES = 1 << 20

@@ -13,7 +13,7 @@ from bench.pace import at_rate
 from bench.peers import running, work_directory
 from bench.rows import Row, Section
 from broker.client import AsyncConsumer, AsyncTransactionProducer, Decision, prepare
-from broker.engine.message import Message
+from broker.rocketmq.message import Message
 from tests.interop.servers import Server
 
 TITLE = "Transactions: from commit to consumer"

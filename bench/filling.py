@@ -21,8 +21,8 @@ from bench.storage import anonymous_mb
 from broker.engine.config import EngineConfig
 from broker.engine.disk.files import OsFiles
 from broker.engine.engine import Engine
-from broker.engine.message import pack_host
-from broker.engine.properties import format_properties
+from broker.rocketmq.message import pack_host
+from broker.rocketmq.properties import format_properties
 
 TOPIC, QUEUES = "Pending", 4
 DAY_MS = 86_400_000

@@ -84,7 +84,7 @@ def _behind_s(one: House, seconds: int) -> list[float]:
     seen: list[tuple[float, float]] = []
     pause = threading.Event()
     with _child([sys.executable, MANAGE, "dashboards", "run", "flow", "--follow"], one.env):
-        url = one.manage("house", "--print", "database-url")
+        url = one.manage("run", "--print", "database-url")
         with psycopg.connect(url, autocommit=True) as connection:
             _await_current(connection, one)
             sender = _sender(one, RATE, seconds, BATCH)
@@ -146,7 +146,7 @@ def _turns(one: House, store: Path, turns: int) -> tuple[list[float], list[float
 
 def _forget_runs(one: House) -> None:
     """Say that nothing runs: a batch that was killed a moment ago would be waited for."""
-    with psycopg.connect(one.manage("house", "--print", "database-url"), autocommit=True) as connection:
+    with psycopg.connect(one.manage("run", "--print", "database-url"), autocommit=True) as connection:
         connection.execute("UPDATE console_dashboardrun SET state = 'failed' WHERE state IN ('queued', 'running')")
 
 

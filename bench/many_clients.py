@@ -13,8 +13,8 @@ from typing import cast
 
 import uvloop
 
-from broker.remoting.codec import Command, FrameBuffer, decode, encode
-from broker.remoting.codes import Request
+from broker.rocketmq.codes import Request
+from broker.rocketmq.frame import Command, FrameBuffer, decode, encode
 
 HEARTBEAT_S = 30
 SUSPEND_MS = 15_000

@@ -19,7 +19,7 @@ from bench.rows import Row, Section
 from bench.steady import Steady, fill_background, lateness_ms
 from bench.transfers import Transfer, passes, probing, transfer
 from broker.redisson import DelayedQueue
-from broker.redisson.moving import tend_index
+from broker.redisson.move_due import tend_index
 from tests.interop.redis_servers import RedisServer
 from tests.interop.redisson import CURRENT, JavaQueues
 from tests.interop.redisson_service import ServiceProcess

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from broker.engine.layout import MAGIC_BLANK
-from broker.engine.message import blank, decode, encode, format_properties, pack_host, record_size
+from broker.rocketmq.layout import MAGIC_BLANK
+from broker.rocketmq.message import blank, decode, encode, format_properties, pack_host, record_size
 
 SEGMENT_BYTES = 256 << 20
 START_MS = 1_795_000_000_000

@@ -17,7 +17,7 @@ import redis
 from bench.rows import REPOSITORY
 from bench.waiting import fill, keys
 from broker.redisson import DelayedQueue
-from broker.redisson.moving import batch_for, move_due, tend_index
+from broker.redisson.move_due import batch_for, move_due, tend_index
 from tests.interop.process import Child
 
 LOOK_EVERY_S = 0.01

@@ -11,19 +11,19 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext_lazy as _
 
-from broker.admin import ConsumerGroupAdmin, ReadOnlyAdmin
 from broker.client import ClientError
-from broker.models import ConsumerGroup, HalfMessage
-from console import credentials
-from console.access.admin import MaskRuleAdmin, TopicPermissionAdmin
-from console.access.masking import Masks, masks
-from console.alerts.admin import AlertAdmin, AlertRuleAdmin, SilenceAdmin
-from console.checkback.admin import CheckAddressAdmin
+from broker.mirror.admin import ConsumerGroupAdmin, ReadOnlyAdmin
+from broker.mirror.models import ConsumerGroup, HalfMessage
+from console.features.alerts.admin import AlertAdmin, AlertRuleAdmin, SilenceAdmin
+from console.features.checkback.admin import CheckAddressAdmin
 from console.models import ApiToken, AuditEntry
-from console.operations import desk
+from console.operations import workflow
 from console.operations.actor import RESEND_DEAD_LETTERS, STEER_TRANSACTIONS, Actor
 from console.operations.errors import OperationError
 from console.operations.masked import masked_result
+from console.security import tokens as security_tokens
+from console.security.admin import MaskRuleAdmin, TopicPermissionAdmin
+from console.security.masking import Masks, masks
 
 __all__ = [
     "AlertAdmin", "AlertRuleAdmin", "ApiTokenAdmin", "AuditEntryAdmin", "CheckAddressAdmin", "HalfMessageAdmin",
@@ -68,7 +68,7 @@ class ApiTokenAdmin(admin.ModelAdmin):
     def revoke_tokens(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
         """Refuse these tokens from now on."""
         for row in queryset:
-            credentials.revoke(row)
+            security_tokens.revoke(row)
 
 
 @admin.register(AuditEntry)
@@ -169,7 +169,7 @@ class HalfMessageAdmin(ReadOnlyAdmin):
     def _preview(self, request: HttpRequest, kind: str, queryset: QuerySet[HalfMessage]) -> HttpResponse | None:
         places = queryset.filter(position__isnull=False).values("offset", "position")
         try:
-            row = desk.draft(kind, {"targets": list(places)}, Actor.of(request.user))
+            row = workflow.draft(kind, {"targets": list(places)}, Actor.of(request.user))
         except (OperationError, ClientError) as error:
             self.message_user(request, str(error), messages.ERROR)
             return None
@@ -206,7 +206,7 @@ class SteeredGroupAdmin(ConsumerGroupAdmin):
             return None
         parameters = {"group": chosen[0].name, "filter": {}, "is_all": True}
         try:
-            row = desk.draft(kind, parameters, Actor.of(request.user))
+            row = workflow.draft(kind, parameters, Actor.of(request.user))
         except (OperationError, ClientError) as error:
             self.message_user(request, str(error), messages.ERROR)
             return None

@@ -18,15 +18,15 @@ class ConsoleConfig(AppConfig):
 
     def ready(self) -> None:
         """Make the project's Celery app the current one, so that every process sends tasks to the right broker."""
-        import_module("console.celery")
+        import_module("console.site.celery")
         # behind auth: by then the permissions that the groups get are there
         post_migrate.connect(_make_roles, sender=apps.get_app_config("sessions"), dispatch_uid="console.roles")
         pre_delete.connect(_end_tokens, sender=settings.AUTH_USER_MODEL, dispatch_uid="console.tokens")
 
 
 def _make_roles(using: str, **kwargs: Any) -> None:
-    import_module("console.access.roles").ensure_roles(using)
+    import_module("console.security.roles").ensure_roles(using)
 
 
 def _end_tokens(instance: Any, **kwargs: Any) -> None:
-    import_module("console.credentials").revoke_all_of(instance)
+    import_module("console.security.tokens").revoke_all_of(instance)

@@ -1,4 +1,4 @@
-"""Rows that the console itself owns (the broker's tables are in broker.models)."""
+"""Rows that the console itself owns (the broker's tables are in broker.mirror.models)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from console.access.rows import MaskRule, TopicPermission
-from console.alerts.rows import Alert, AlertRule, Delivery, Silence
-from console.checkback.rows import CheckAddress
-from console.dashboards.rows import DashboardPoint, DashboardRun
-from console.operations.rows import AuditEntry, Operation, OperationItem
-from console.saved_views.rows import SavedView
-from console.sign_on.rows import Identity
-from console.snapshots.rows import Snapshot
+from console.features.alerts.models import Alert, AlertRule, Delivery, Silence
+from console.features.checkback.models import CheckAddress
+from console.features.dashboards.models import DashboardPoint, DashboardRun
+from console.operations.models import AuditEntry, Operation, OperationItem
+from console.security.models import MaskRule, TopicPermission
+from console.security.sign_on.models import Identity
+from console.ui.saved_views.models import SavedView
+from console.ui.snapshots.models import Snapshot
 
 __all__ = [
     "Alert",

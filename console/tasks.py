@@ -7,10 +7,11 @@ import uuid
 from celery import shared_task
 from django.utils import timezone
 
-from console.alerts import deliveries, readings, telling, watching
-from console.dashboards import starting
-from console.operations import forgetting, runner
-from console.snapshots import keeping
+from console.features.alerts import deliveries, evaluate, notify, sources
+from console.features.dashboards import runs as dashboards_runs
+from console.operations import retention as operations_retention
+from console.operations import runner
+from console.ui.snapshots import retention as snapshots_retention
 
 
 @shared_task(name="console.run_operation")
@@ -22,20 +23,20 @@ def run_operation(number: str) -> None:
 @shared_task(name="console.run_dashboards", queue="dashboards")
 def run_dashboards(batch: str) -> None:
     """Compute a batch of dashboards that was queued."""
-    starting.run_batch(uuid.UUID(batch))
+    dashboards_runs.run_batch(uuid.UUID(batch))
 
 
 @shared_task(name="console.renew_dashboards", queue="dashboards")
 def renew_dashboards() -> None:
     """Compute all dashboards anew, by the timetable."""
-    starting.renew()
+    dashboards_runs.renew()
 
 
 @shared_task(name="console.watch_alerts")
 def watch_alerts() -> None:
     """Judge the alert rules once and tell whom it concerns."""
-    for news in watching.watch(readings.read()):
-        telling.tell(news, timezone.now())
+    for news in evaluate.watch(sources.read()):
+        notify.tell(news, timezone.now())
 
 
 @shared_task(name="console.tell_webhooks")
@@ -47,10 +48,10 @@ def tell_webhooks() -> None:
 @shared_task(name="console.take_snapshot")
 def take_snapshot() -> None:
     """Keep what the pages show now, for looking back."""
-    keeping.take()
+    snapshots_retention.take()
 
 
 @shared_task(name="console.forget_operations")
 def forget_operations() -> None:
     """Let operations go that were over long ago."""
-    forgetting.forget()
+    operations_retention.forget()

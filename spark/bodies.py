@@ -6,7 +6,7 @@ import zlib
 
 import pyarrow as pa
 
-from broker.engine.layout import COMPRESSION_MASK, COMPRESSION_SHIFT, FLAG_COMPRESSED
+from broker.rocketmq.layout import COMPRESSION_MASK, COMPRESSION_SHIFT, FLAG_COMPRESSED
 
 #: No body is larger when it is inflated: what a producer may send is a few MiB, and few bytes can claim to be many GiB.
 LARGEST_BYTES = 64 << 20

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from broker.engine.layout import FLAG_COMPRESSED
-from broker.engine.message import is_sound, unpack_host
+from broker.rocketmq.layout import FLAG_COMPRESSED
+from broker.rocketmq.message import is_sound, unpack_host
 
 from .bodies import inflated
 from .fields import Fields, Longs, Mask, Window, locate, surely_sound

@@ -1,6 +1,6 @@
 """The fields of many records at once: numpy reads one field of all records of a window with one gather.
 
-The layout is drawn in ``broker/engine/layout.py``. A window is a stretch of a segment that was read in one go; a
+The layout is drawn in ``broker/rocketmq/layout.py``. A window is a stretch of a segment that was read in one go; a
 record is named by its start in the window. What cannot be decided here is left to the codec, record by record.
 """
 
@@ -13,7 +13,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from broker.engine.layout import CRC_NAME, CRC_SIZE, FLAG_BORN_IPV6, FLAG_STORE_IPV6, HEAD, MAGIC_V2, MASK31
+from broker.rocketmq.layout import (
+    CRC_NAME,
+    CRC_SIZE,
+    FLAG_BORN_IPV6,
+    FLAG_STORE_IPV6,
+    HEAD,
+    MAGIC_V2,
+    MASK31,
+)
 
 Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from broker import loglines
+from broker import log_lines
 
 from .errors import DashboardError
 from .jobs import JOBS
@@ -106,7 +106,7 @@ logger = logging.getLogger(__name__)
 def main() -> int:
     """Do what standard input says."""
     os.umask(0o077)
-    loglines.begin(level=logging.WARNING)
+    log_lines.begin(level=logging.WARNING)
     said = json.load(sys.stdin)
     checkpoint = said.pop("checkpoint")
     order = settled(Order(**said), FOLLOWER_NICENESS)

@@ -9,8 +9,8 @@ from .decode import NAMED
 from .errors import OptionInvalid
 from .kinds import NEEDED_PROPERTIES
 from .properties import can_tell_apart, column_of
+from .row_filter import LEAST, MOST, Wanted
 from .selection import DEFAULT_LEVELS, GROUPS, Selection, chosen, delays_of
-from .wanted import LEAST, MOST, Wanted
 
 DEFAULT_SPLIT_BYTES = 64 << 20
 DEFAULT_BATCH_BYTES = 256 << 20

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from broker.engine.errors import CorruptRecord
-from broker.engine.message import Message, decode
+from broker.rocketmq.message import Message, decode
 
 from .bodies import inflated
 from .properties import column_of

@@ -23,7 +23,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from broker import loglines
+from broker import log_lines
 
 from .cores import available, chosen
 from .errors import DashboardError
@@ -214,7 +214,7 @@ logger = logging.getLogger(__name__)
 def main() -> int:
     """Do what standard input says."""
     os.umask(0o077)
-    loglines.begin(level=logging.WARNING)
+    log_lines.begin(level=logging.WARNING)
     order = settled(Order(**json.load(sys.stdin)))
     try:
         counts: dict[str, Any] = run(order)

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from broker.engine.layout import BLANK_SIZE, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE, PREFIX
-from broker.engine.message import is_sound
+from broker.rocketmq.layout import BLANK_SIZE, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE, PREFIX
+from broker.rocketmq.message import is_sound
 
 from .decode import decode_records
 from .fields import PADDING, Longs, Window

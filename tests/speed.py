@@ -16,11 +16,11 @@ SLOW = (
     "outbox/test_agreement.py",
     "spark/test_cluster.py",
     "spark/test_run.py",
-    "host/test_make_run.py",
+    "hosting/test_make_run.py",
     "spark/test_follow.py",
     "browser",
     "spark",
-    "host",
+    "hosting",
     "crash",
     "demo",
     "outbox",
@@ -76,8 +76,8 @@ LONG = (
     "redisson",
     "house",
     "checkback",
-    "api",
-    "remoting",
+    "rest",
+    "server",
 )
 
 

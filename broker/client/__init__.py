@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from ..rocketmq.traces import Trace
 from .admin import Admin
-from .asking import AsyncAdmin
+from .admin_async import AsyncAdmin
 from .consumer import Consumer
-from .consuming import AsyncConsumer
+from .consumer_async import AsyncConsumer
 from .credentials import Access, Tls
 from .errors import (
     BrokerRefused,
@@ -30,17 +31,16 @@ from .lite_pull import LitePullConsumer
 from .lite_pull_async import AsyncLitePullConsumer
 from .outgoing import Outgoing, prepare
 from .producer import Producer
-from .producing import AsyncProducer
+from .producer_async import AsyncProducer
 from .simple import SimpleConsumer
 from .simple_async import AsyncSimpleConsumer
 from .simple_groups import SimpleConsumers
 from .simple_receipts import Receipt, Received, read_receipt
 from .subscription import Sql
 from .timers import TimerTarget
-from .traces import Trace
 from .transaction import Decision, Half, HalfNotSafe, TransactionListener, TransactionResult
 from .transaction_producer import TransactionProducer
-from .transaction_producing import AsyncTransactionProducer
+from .transaction_producer_async import AsyncTransactionProducer
 from .types import Message, MessageQueue, SendResult
 
 __all__ = [

@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from .accessasking import UserAccess
-from .asking import AsyncAdmin
-from .clientasking import ConnectedClient, RunningInfo
+from ..rocketmq.traces import TRACE_TOPIC, Trace
+from .admin_access import UserAccess
+from .admin_async import AsyncAdmin
+from .admin_clients import ConnectedClient, RunningInfo
+from .admin_transactions import Action as TransactionAction
+from .admin_transactions import (
+    State,
+    SteeredTransactions,
+    TransactionLife,
+    TransactionPage,
+    TransactionStatus,
+    TransactionTarget,
+)
 from .credentials import Access
-from .eventloop import event_loop_thread
+from .event_loop import event_loop_thread
 from .faces import Face
 from .timers import (
     Action,
@@ -24,19 +34,8 @@ from .timers import (
     TimerTarget,
     TimerWheel,
 )
-from .traces import TRACE_TOPIC, Trace
+from .topic_backlog import Pending, TopicWaiting
 from .transaction import Decision
-from .transactions_admin import (
-    Action as TransactionAction,
-)
-from .transactions_admin import (
-    State,
-    SteeredTransactions,
-    TransactionLife,
-    TransactionPage,
-    TransactionStatus,
-    TransactionTarget,
-)
 from .types import (
     Broker,
     ConsumeStats,
@@ -48,7 +47,6 @@ from .types import (
     TopicConfig,
     TopicStats,
 )
-from .waiting import Pending, TopicWaiting
 
 _run = event_loop_thread.run
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 
-from ..engine.layout import COMPRESSION_MASK, COMPRESSION_SHIFT, FLAG_COMPRESSED
+from ..rocketmq.layout import COMPRESSION_MASK, COMPRESSION_SHIFT, FLAG_COMPRESSED
 
 MOST_INFLATED_BYTES = 64 * 1024 * 1024
 """A body that would be larger is left as it is stored: 4 MiB on the wire may hold a thousand times that."""

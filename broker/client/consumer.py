@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, Self, Unpack
 
-from .calling import Handler
-from .consuming import DEFAULT_HANDLERS, DRAIN_S, AsyncConsumer
+from .consumer_async import DEFAULT_HANDLERS, DRAIN_S, AsyncConsumer
 from .credentials import Access
-from .eventloop import event_loop_thread
+from .event_loop import event_loop_thread
 from .faces import Face
+from .handler_calls import Handler
 from .orderly import SUSPEND_MS
-from .stopsignals import StopSignals
+from .stop_signals import StopSignals
 from .subscription import ALL
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import cycle
 
-from ..engine.message import string_hash
-from ..remoting.codec import encode_fields
+from ..rocketmq.frame import encode_fields
+from ..rocketmq.message import string_hash
 from .errors import NoBroker, NoSuchQueue, NotWritable, RouteNotFound
 from .outgoing import Outgoing
 from .session import ROUTE_AGE_S, Session

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 # For those who ask which code BrokerRefused carries.
-from ..remoting.codes import Answer as Answer
+from ..rocketmq.codes import Answer as Answer
 
 
 class ClientError(Exception):

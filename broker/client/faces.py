@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from ..remoting.forks import forks
+from .forks import forks
 
 Core = TypeVar("Core")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from ..engine.message import Message
-from .beginnings import Beginnings
+from ..rocketmq.message import Message
 from .offsets import QueueOffsets
 from .reader import QueueReader, ReadAhead
-from .runninginfo import QueueWork
+from .running_info import QueueWork
 from .session import Session
+from .start_offsets import Beginnings
 from .subscription import Subscription
 from .types import MessageQueue
 

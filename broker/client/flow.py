@@ -8,9 +8,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection
 from weakref import WeakSet
 
-from ..engine.message import Message
-from .calling import Handlers
+from ..rocketmq.message import Message
 from .errors import ClientError
+from .handler_calls import Handlers
 from .reader import PAUSE_AFTER_ERROR_S, QueueReader
 from .types import MessageQueue
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from ..remoting.codes import Request
+from ..rocketmq.codes import Request
 from .errors import ClientError
 from .session import Session
 from .subscription import Subscription

@@ -10,20 +10,20 @@ from types import TracebackType
 from typing import Any, Literal, Unpack
 
 from . import names
-from .beginnings import Beginnings
+from .client_info import SelfTelling
 from .closing import AsyncClosing
 from .credentials import Access
 from .errors import ClientClosed, ClientError, InvalidArgument
 from .feed import Feed
 from .membership import Membership
-from .producing import trace_writer
+from .producer_async import trace_writer
 from .queue_places import QueuePlaces, queue_order
 from .reader import IN_FLIGHT_BYTES, IN_FLIGHT_COUNT, ReadAhead
-from .runninginfo import Consuming, Properties
-from .selftelling import SelfTelling
+from .running_info import Consuming, Properties
 from .session import Session
+from .start_offsets import Beginnings
 from .subscription import ALL, Subscription, subscription
-from .telling import HandlingTelling
+from .trace_events import HandlingTelling
 from .tracing import tracing
 from .types import Message, MessageQueue
 

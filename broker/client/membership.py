@@ -6,15 +6,15 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 
-from ..remoting.codec import Command
-from ..remoting.codes import Request
+from ..rocketmq.codes import Request
+from ..rocketmq.frame import Command
 from .allocation import allocate
 from .answers import words
-from .beginnings import Beginnings
 from .errors import ClientError, RouteNotFound
 from .heartbeat import ConsumeType, Heartbeat
 from .leniency import read_object
 from .session import Session
+from .start_offsets import Beginnings
 from .subscription import Subscription
 from .types import MessageQueue, Route
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..remoting.client import Response
-from ..remoting.codes import Answer, Request
+from ..rocketmq.codes import Answer, Request
 from .errors import BadAnswer, BrokerRefused
+from .remoting import Response
 from .session import Session
 from .types import MessageQueue
 

@@ -13,13 +13,13 @@ from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from ..engine.message import Message
-from .calling import Handlers
+from ..rocketmq.message import Message
 from .errors import ClientError
 from .flow import Flow
+from .handler_calls import Handlers
 from .queue_locks import RENEW_S, RENEW_SOON_S, HeldLocks
 from .reader import QueueReader
-from .retrying import send_to_retry
+from .retry import send_to_retry
 from .session import Session
 from .types import MessageQueue
 

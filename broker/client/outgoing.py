@@ -10,7 +10,7 @@ import msgspec
 from . import names
 from .errors import InvalidArgument
 from .timing import Timing, timing_properties
-from .uniqueids import unique_ids
+from .unique_ids import unique_ids
 
 
 class Outgoing(msgspec.Struct, frozen=True):

@@ -7,10 +7,10 @@ from typing import Unpack
 
 from .credentials import Access
 from .errors import ClientError
-from .eventloop import event_loop_thread
+from .event_loop import event_loop_thread
 from .faces import Face
 from .outgoing import Outgoing, prepare
-from .producing import DEFAULT_GROUP, AsyncProducer
+from .producer_async import DEFAULT_GROUP, AsyncProducer
 from .timing import Timing
 from .transaction_guard import check_plain_send
 from .types import Message, SendResult

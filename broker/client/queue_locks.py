@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from ..remoting.client import Response
-from ..remoting.codes import Request
+from ..rocketmq.codes import Request
 from .errors import BadAnswer, ClientError
 from .leniency import read_object
 from .offsets import QueueOffsets
+from .remoting import Response
 from .session import Session
 from .types import MessageQueue
 

@@ -13,16 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ..engine.message import Message
-from ..remoting.client import Response
-from ..remoting.codes import Answer, Request
+from ..rocketmq.codes import Answer, Request
+from ..rocketmq.message import Message
 from .activity import Pulling
-from .beginnings import Beginnings
 from .errors import BadAnswer, ClientClosed, ClientError
 from .offsets import QueueOffsets
 from .records import read_delivery, split_records
-from .runninginfo import QueueWork
+from .remoting import Response
+from .running_info import QueueWork
 from .session import Session
+from .start_offsets import Beginnings
 from .subscription import Subscription
 from .types import MessageQueue
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..engine.errors import CorruptRecord
-from ..engine.message import Message, decode
+from ..rocketmq.message import Message, decode
 from .bodies import inflated
 from .errors import BadAnswer
 

@@ -15,10 +15,10 @@ from contextlib import suppress
 
 import msgspec
 
-from ..remoting.codec import Command
-from ..remoting.codes import Answer, Request
-from ..remoting.errors import RequestRefused
-from ..remoting.fields import whole
+from ..rocketmq.codes import Answer, Request
+from ..rocketmq.errors import RequestRefused
+from ..rocketmq.fields import whole
+from ..rocketmq.frame import Command
 from . import names
 from .deadlines import Deadline
 from .errors import BrokerRefused, ClientError, InvalidArgument

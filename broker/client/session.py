@@ -10,10 +10,8 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Unpack
 
-from ..remoting.client import Handler, RemotingClient, Response
-from ..remoting.codes import Answer, Request
-from ..remoting.errors import ConnectFailed, ConnectionLost, RemotingError, RequestTimedOut
-from ..remoting.forks import forks
+from ..rocketmq.codes import Answer, Request
+from ..rocketmq.errors import ConnectFailed, ConnectionLost, RemotingError, RequestTimedOut
 from . import answers
 from .credentials import Access, security_of
 from .deadlines import Deadline
@@ -31,7 +29,9 @@ from .errors import (
     TimerTooFar,
     UsedAfterFork,
 )
+from .forks import forks
 from .leniency import read_object
+from .remoting import Handler, RemotingClient, Response
 from .types import Broker, Route
 
 #: How long a route is believed (the official client asks anew every 30 s).

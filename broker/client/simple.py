@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, Unpack
 
 from .credentials import Access
-from .eventloop import event_loop_thread
+from .event_loop import event_loop_thread
 from .faces import Face
 from .simple_async import AsyncSimpleConsumer
 from .simple_receipts import Receipt, Received

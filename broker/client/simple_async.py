@@ -10,9 +10,8 @@ from base64 import b64encode
 from collections.abc import Iterable
 from typing import Literal, Unpack
 
-from ..remoting.codes import Answer, Request
+from ..rocketmq.codes import Answer, Request
 from . import names
-from .beginnings import Beginnings
 from .closing import AsyncClosing
 from .credentials import Access
 from .errors import BadAnswer, BrokerRefused, BrokerUnreachable, InvalidArgument, NotHeld, Timeout
@@ -20,6 +19,7 @@ from .heartbeat import introduce_once
 from .records import read_delivery, split_records
 from .session import Session
 from .simple_receipts import Receipt, Received, receipts_of
+from .start_offsets import Beginnings
 from .subscription import ALL, Subscription, subscription
 from .tracing import tracing
 from .types import Route

@@ -6,7 +6,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..engine.message import Message
+from ..rocketmq.message import Message
 from .errors import InvalidArgument
 
 MOST_BITS = 1 << 16

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from ..engine.message import string_hash
+from ..rocketmq.message import string_hash
 from . import names
 from .errors import InvalidArgument
 

@@ -12,9 +12,9 @@ from typing import Any, Literal
 from msgspec import Struct, ValidationError, convert, field
 
 # For those who look into a recall handle before they use it.
-from ..remoting.recall import BadHandle as BadHandle
-from ..remoting.recall import RecallHandle as RecallHandle
-from ..remoting.recall import read_handle as read_handle
+from ..rocketmq.recall_handle import BadHandle as BadHandle
+from ..rocketmq.recall_handle import RecallHandle as RecallHandle
+from ..rocketmq.recall_handle import read_handle as read_handle
 from .errors import InvalidArgument
 
 Outcome = Literal[

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from ..engine.errors import CorruptRecord
-from ..engine.message import decode
-from ..remoting.codec import Command
-from ..remoting.codes import Request
+from ..rocketmq.codes import Request
+from ..rocketmq.frame import Command
+from ..rocketmq.message import decode
 from .errors import ClientError
 from .session import Session
 from .transaction import Check, Checker, Decision

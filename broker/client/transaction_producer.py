@@ -7,14 +7,14 @@ from typing import Any, Self, Unpack, cast
 
 from .credentials import Access
 from .errors import ClientError
-from .eventloop import event_loop_thread
+from .event_loop import event_loop_thread
 from .faces import Face
 from .outgoing import Outgoing, prepare
 from .producer import Producer
 from .timing import Timing
 from .transaction import Checker, Decision, Half, TransactionListener, TransactionResult
 from .transaction_checks import Confirmed
-from .transaction_producing import AsyncTransactionProducer
+from .transaction_producer_async import AsyncTransactionProducer
 
 _run = event_loop_thread.run
 

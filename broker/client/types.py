@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from ..engine.message import Message
+from ..rocketmq.message import Message
 
 __all__ = [
     "Broker",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ..rocketmq.layout import CRC_SIZE, FLAG_TRANSACTION_MASK, FLAG_TRANSACTION_PREPARED
 from .errors import (
     BodyTooLarge,
     InvalidMessage,
@@ -13,9 +14,8 @@ from .errors import (
     TopicNotFound,
     TopicNotWritable,
 )
-from .layout import CRC_SIZE, FLAG_TRANSACTION_MASK, FLAG_TRANSACTION_PREPARED
-from .store.store import Store
-from .store.topics import NOT_FOR_CLIENTS, WRITE
+from .store import Store
+from .tables.topics import NOT_FOR_CLIENTS, WRITE
 
 #: ``properties length`` is a signed 16-bit number for RocketMQ.
 STORED_LIMIT_BYTES = 32_767

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .config import EngineConfig
-from .store.store import Store
+from .store import Store
 from .transaction.service import Transactions
 
 RETENTION_INTERVAL_MS = 10_000

@@ -13,31 +13,31 @@ from __future__ import annotations
 
 from typing import Any
 
+from .changes_since import changes_since, level_json
 from .changing import RETENTION_INTERVAL_MS, Changeable
 from .config import EngineConfig
+from .derived import Derived
 from .disk.files import NO_DESCRIPTOR, File, Files, join
 from .errors import DiskFull, StoreBusy, StoreClosed, StoreFailed
-from .follow import changes_since, level_json
 from .health import Health, assess
 from .intake import Intake
+from .log.retention import expire, oldest_expired
+from .log.simulated_clock import admit
+from .log.ticket import BatchTicket, Stored, SyncJob, Ticket
+from .log.unsupported_files import refuse_outside
+from .log.upkeep import NO_ROOM, Upkeep, UpkeepJob
 from .opening import open_store
 from .pop.service import Pops
+from .queues.reader import Reader
+from .queues.repair import Mender
 from .reading import Readable
 from .schedule import Schedule
-from .store.derived import Derived
-from .store.mending import Mender
-from .store.outside import refuse_outside
-from .store.reader import Reader
-from .store.retention import expire, oldest_expired
-from .store.simulation import admit
-from .store.store import Store
-from .store.ticket import BatchTicket, Stored, SyncJob, Ticket
-from .store.topics import Pending
-from .store.upkeep import NO_ROOM, Upkeep, UpkeepJob
-from .timer.doors import TimerDoors
+from .store import Store
+from .tables.topics import Pending
+from .timer.engine_calls import TimerDoors
 from .timer.service import Timers
+from .topic_backlog import Waiting
 from .transaction.service import Transactions
-from .waiting import Waiting
 
 
 class Engine(Readable, TimerDoors, Changeable):

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from .store.checkpoint import DamagedRange
-from .store.store import Store
+from .log.checkpoint import DamagedRange
+from .store import Store
 
 State = Literal["OK", "DEGRADED", "READONLY", "FAILED", "CLOSED"]
 

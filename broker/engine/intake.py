@@ -6,13 +6,9 @@ one that a consumer gave back goes the same way to its group's retry topic, or t
 
 from __future__ import annotations
 
-from .admission import STORED_LIMIT_BYTES, Admission
-from .errors import InvalidMessage, PropertiesTooLarge, TimerFlowControl
-from .halfintake import HalfIntake
-from .layout import CRC_SIZE, FLAG_TRANSACTION_MASK
-from .message import Message, decode, pack_host
-from .pop.book import origin_topic
-from .properties import (
+from ..rocketmq.layout import CRC_SIZE, FLAG_TRANSACTION_MASK
+from ..rocketmq.message import Message, decode, pack_host
+from ..rocketmq.properties import (
     DELAY,
     DUE_MS,
     KEYS,
@@ -32,14 +28,18 @@ from .properties import (
     WAIT,
     format_properties,
 )
+from .admission import STORED_LIMIT_BYTES, Admission
+from .errors import InvalidMessage, PropertiesTooLarge, TimerFlowControl
+from .half_intake import HalfIntake
+from .log.append_batch import Parts, Together, append_batch
+from .log.ticket import BatchTicket, Ticket
+from .message_header import Facts, facts_of, plain_facts, plain_keys, value_in
+from .pop.state import origin_topic
 from .schedule import Schedule
-from .store.batch import Parts, Together, append_batch
-from .store.facts import Facts, facts_of, plain_facts, plain_keys, value_in
-from .store.groups import check_group_name
-from .store.retrypolicy import retry_delay_ms
-from .store.store import Store
-from .store.ticket import BatchTicket, Ticket
-from .store.topics import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, Topic
+from .store import Store
+from .tables.groups import check_group_name
+from .tables.retry_policy import retry_delay_ms
+from .tables.topics import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, Topic
 from .timer.parked import Sent
 from .timer.parking import Parking
 from .transaction.service import Transactions

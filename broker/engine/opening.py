@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .derived import Derived
 from .disk.files import join
-from .store.derived import Derived
-from .store.recovery import Recovery
-from .store.store import Store
+from .log.recovery import Recovery
+from .store import Store
 
 
 def open_store(store: Store, services: Sequence[Derived], now_ms: int) -> int:

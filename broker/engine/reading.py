@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .store.consumequeue import QueueEntry
-from .store.pulled import Pulled, Selection
-from .store.reader import Reader
-from .store.store import Store
+from .queues.consume_queue import QueueEntry
+from .queues.pulled import Pulled, Selection
+from .queues.reader import Reader
+from .store import Store
 
 
 class Readable:

@@ -12,15 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .config import parse_delay_levels
-from .disk import json_file
-from .disk.files import join
-from .errors import CorruptRecord, EngineError, RecordNotFound, StoreRefused
-from .histogram import LATENCY_BOUNDS_MS, Histogram
-from .lanes import Lane, ProgressWrite
-from .levels import DelayLevel, LevelStatus
-from .message import Message
-from .properties import (
+from ..rocketmq.delay_levels import DelayLevel, LevelStatus
+from ..rocketmq.message import Message
+from ..rocketmq.properties import (
     DELAY,
     KEYS,
     REAL_QUEUE_ID,
@@ -31,11 +25,17 @@ from .properties import (
     format_properties,
     parse_properties,
 )
-from .store.facts import Facts
-from .store.mending import Mender
-from .store.store import Store
-from .store.ticket import Ticket
-from .store.topics import SCHEDULE_TOPIC
+from .config import parse_delay_levels
+from .disk.files import join
+from .errors import CorruptRecord, EngineError, RecordNotFound, StoreRefused
+from .histogram import LATENCY_BOUNDS_MS, Histogram
+from .level_progress import Lane, ProgressWrite
+from .log.ticket import Ticket
+from .message_header import Facts
+from .queues.repair import Mender
+from .store import Store
+from .tables import json_file
+from .tables.topics import SCHEDULE_TOPIC
 
 #: Messages released in one tick, so that a herd does not keep the broker from answering.
 RELEASES_PER_TICK = 500

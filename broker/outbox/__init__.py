@@ -16,22 +16,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .blocks import Block as Block
-    from .blocks import producer as producer
-    from .blocks import transactional as transactional
+    from .delayed_rows import send_later as send_later
     from .errors import NotInTransaction as NotInTransaction
     from .errors import OutboxError as OutboxError
-    from .later import send_later as send_later
-    from .oncommit import send_on_commit as send_on_commit
+    from .on_commit import send_on_commit as send_on_commit
+    from .transaction_block import Block as Block
+    from .transaction_block import producer as producer
+    from .transaction_block import transactional as transactional
 
 _HOMES = {
-    "Block": "blocks",
+    "Block": "transaction_block",
     "NotInTransaction": "errors",
     "OutboxError": "errors",
-    "producer": "blocks",
-    "send_later": "later",
-    "send_on_commit": "oncommit",
-    "transactional": "blocks",
+    "producer": "transaction_block",
+    "send_later": "delayed_rows",
+    "send_on_commit": "on_commit",
+    "transactional": "transaction_block",
 }
 __all__ = ["Block", "NotInTransaction", "OutboxError", "producer", "send_later", "send_on_commit", "transactional"]
 

@@ -9,8 +9,8 @@ from .codecs import codec_named as codec_named
 from .errors import RedissonError as RedissonError
 from .jackson import JsonJacksonCodec as JsonJacksonCodec
 from .jackson import TypedJsonJacksonCodec as TypedJsonJacksonCodec
-from .javavalues import JavaObject as JavaObject
-from .javavalues import Long as Long
-from .packing import Packing as Packing
+from .java_values import JavaObject as JavaObject
+from .java_values import Long as Long
+from .member_format import Packing as Packing
 from .queue import DelayedQueue as DelayedQueue
-from .waiting import Receipt as Receipt
+from .values import Receipt as Receipt

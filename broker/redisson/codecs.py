@@ -7,7 +7,7 @@ from typing import Protocol
 
 from .errors import CodecNotReadable, CodecNotWritable, ValueRefused, ValueUnreadable
 from .jackson import JsonJacksonCodec, TypedJsonJacksonCodec
-from .javaonly import JAVA_ONLY, Unclear
+from .java_codecs import JAVA_ONLY, Unclear
 
 
 class Codec(Protocol):

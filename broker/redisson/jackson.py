@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 from .errors import ValueRefused, ValueUnreadable
-from .javavalues import (
+from .java_values import (
     BYTES_CLASS,
     INT_MAX,
     INT_MIN,

@@ -13,10 +13,10 @@ from . import scripts
 from .codecs import Codec, StringCodec
 from .errors import InvalidDelay, NotAllowed
 from .keys import QueueKeys
-from .packing import Packing, certain, detect, likely_packing, pack, unpack
+from .member_format import Packing, certain, detect, likely_packing, pack, unpack
 from .scripts import Script
 from .server import Answer, Argument, RedisClient, Server, connect, whole
-from .waiting import Receipt
+from .values import Receipt
 
 #: Scores are doubles; whole milliseconds are exact up to here.
 MAX_DUE_MS = 2**53 - 1

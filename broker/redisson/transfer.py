@@ -28,14 +28,14 @@ from ..client.errors import ClientError
 from .agenda import Agenda, Reason
 from .errors import RedissonError
 from .keys import CHANNEL_PREFIX, name_of
-from .moving import Moved, batch_for, tend_index
+from .move_due import Moved, batch_for, tend_index
 from .outage import Outage, is_outage
-from .outbound import NotSent
 from .queue import DelayedQueue
 from .server import RedisClient, Server
-from .surveying import queue_names, survey
-from .transfermoving import ModeMover, Mover
-from .transferstatus import QueueStatus, TransferStatus, publish, withdraw
+from .survey import queue_names, survey
+from .to_topic import NotSent
+from .transfer_status import QueueStatus, TransferStatus, publish, withdraw
+from .transfer_targets import ModeMover, Mover
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,16 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from .javavalues import BYTES_CLASS, LIST_CLASS, LONG_MAX, LONG_MIN, MAP_CLASS, JavaObject, JavaValue, Long
+from .java_values import (
+    BYTES_CLASS,
+    LIST_CLASS,
+    LONG_MAX,
+    LONG_MIN,
+    MAP_CLASS,
+    JavaObject,
+    JavaValue,
+    Long,
+)
 
 _CLASS_NAME = re.compile(r"\[*[\w$]+(\.[\w$]+)+;?|\[+[ZBCSIJFD]")
 

@@ -3,7 +3,7 @@
 import django.db.models.deletion
 from django.db import migrations, models
 
-import console.checkback.signing
+import console.features.checkback.signature
 
 
 class Migration(migrations.Migration):
@@ -40,7 +40,12 @@ class Migration(migrations.Migration):
                 ("for_s", models.PositiveIntegerField(default=60, verbose_name="for at least, s")),
                 ("emails", models.TextField(blank=True, verbose_name="e-mail to, one address a line")),
                 ("webhook", models.CharField(blank=True, max_length=500, verbose_name="webhook")),
-                ("salt", models.CharField(default=console.checkback.signing.new_salt, editable=False, max_length=32)),
+                (
+                    "salt",
+                    models.CharField(
+                        default=console.features.checkback.signature.new_salt, editable=False, max_length=32
+                    ),
+                ),
                 ("is_on", models.BooleanField(default=True, verbose_name="on")),
             ],
             options={

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from console.access.topics import ALL, Eyes, VisibleTopics, visible_topics
 from console.operations.errors import NotAllowed, OutOfReach
-from console.operations.reach import Reach
-from console.operations.rows import AuditEntry
+from console.operations.models import AuditEntry
+from console.operations.scope import Reach
+from console.security.topic_scope import ALL, Eyes, VisibleTopics, visible_topics
 
 STEER_TIMERS = "console.steer_timers"
 PAUSE_TIMERS = "console.pause_timers"

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from django.db.models import Q
 
 from broker.client import Admin, BrokerRefused, NotSupported
-from broker.client.waiting import TopicWaiting
-from broker.models import ConsumerGroup, ConsumerOffset, Queue
-from console.queries import asking
-from console.queries.hops import RETRY
+from broker.client.topic_backlog import TopicWaiting
+from broker.mirror.models import ConsumerGroup, ConsumerOffset, Queue
+from console.features.messages.hops import RETRY
+from console.site import broker as site_broker
 
 #: codes of what a preview misses: there may be more that waits than was counted; the broker does not tell all of it
 AT_LEAST, NOT_TOLD = "waiting", "waiting_not_told"
@@ -36,7 +36,7 @@ def counts(found: TopicWaiting) -> dict[str, int | None]:
 
 def waiting_for(topics: Sequence[str]) -> tuple[dict[str, int | None], list[str]]:
     """What waits for the topics, and what is not known of that; of an Apache RocketMQ broker their timers alone."""
-    admin = asking.admin()
+    admin = site_broker.admin()
     try:
         found = _told(admin, topics)
         return counts(found), [] if found.complete else [AT_LEAST]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from console.access.masking import Masks
-from console.alerts.webhooks import without_path
+from console.features.alerts.webhooks import without_path
 from console.operations.reading import masks_of
+from console.security.masking import Masks
 
 #: names in a target, and the property that each is
 _NAMES = {"scheduleKey": "ESC_SCHEDULE_KEY", "uniqueKey": "UNIQ_KEY", "handle": "UNIQ_KEY"}

@@ -10,16 +10,16 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from console.access.masking import Masks, masks
-from console.access.topics import Eyes, eyes
+from console.features.alerts.operations import UNDONE_BY
 from console.operations import runner
-from console.operations.alerts import UNDONE_BY
+from console.operations.models import AuditEntry, Operation, OperationItem
 from console.operations.preview import Preview
-from console.operations.reach import reach_of
 from console.operations.registry import KINDS
-from console.operations.rows import AuditEntry, Operation, OperationItem
-from console.operations.undoing import Undo, back_of, undo_of
-from console.queries.clock import now_ms
+from console.operations.scope import reach_of
+from console.operations.undo_state import Undo, back_of, undo_of
+from console.security.masking import Masks, masks
+from console.security.topic_scope import Eyes, eyes
+from console.site.clock import now_ms
 
 #: items on one page, and operations in the list
 ITEMS = 100

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from console.operations import alert_silences, alerts
-from console.operations.delayed import (
+from console.features.alerts import operations as alerts_operations
+from console.features.alerts import silence_operations
+from console.features.dead_letters.operations import SendAsNew, SendBack
+from console.features.groups.operations import ResetOffsets
+from console.features.messages.operations import ResendMessage
+from console.features.redisson.operations import (
     ClearQueue,
     DeliverValuesNow,
     MoveValues,
@@ -14,22 +18,26 @@ from console.operations.delayed import (
     RescheduleValues,
     SetAside,
 )
-from console.operations.delayed_modes import ImportQueue, MakePlain, MakeReliable, OfferValue, RepairQueue
-from console.operations.errors import InvalidParameter
-from console.operations.kind import Kind
-from console.operations.pausing import PauseTimers, ResumeTimers
-from console.operations.resending import SendAsNew, SendBack
-from console.operations.resending_one import ResendMessage
-from console.operations.resetting import ResetOffsets
-from console.operations.settings import ChangeGroup, ChangeTopic, CreateGroup, CreateTopic, DeleteGroup, DeleteTopic
-from console.operations.steering import CancelTimers, DeliverTimersNow, RescheduleTimers
-from console.operations.taking_back import TakeBack
-from console.operations.transactions import (
+from console.features.redisson.queue_operations import ImportQueue, MakePlain, MakeReliable, OfferValue, RepairQueue
+from console.features.timers.operations import CancelTimers, DeliverTimersNow, RescheduleTimers
+from console.features.timers.pause_operations import PauseTimers, ResumeTimers
+from console.features.timers.undo_operations import TakeBack
+from console.features.topics.operations import (
+    ChangeGroup,
+    ChangeTopic,
+    CreateGroup,
+    CreateTopic,
+    DeleteGroup,
+    DeleteTopic,
+)
+from console.features.transactions.operations import (
     CheckTransactions,
     CommitTransactions,
     ResumeTransactions,
     RollBackTransactions,
 )
+from console.operations.errors import InvalidParameter
+from console.operations.kind import Kind
 
 KINDS: Mapping[str, Kind] = {
     kind.name: kind
@@ -66,8 +74,8 @@ KINDS: Mapping[str, Kind] = {
         ChangeGroup(),
         CreateGroup(),
         DeleteGroup(),
-        *alerts.KINDS,
-        *alert_silences.KINDS,
+        *alerts_operations.KINDS,
+        *silence_operations.KINDS,
     )
 }
 

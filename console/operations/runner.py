@@ -15,9 +15,9 @@ from django.utils import timezone
 from broker.client import ClientError
 from console.operations.errors import OperationError
 from console.operations.kind import BATCH, ItemResult, Kind
+from console.operations.models import AuditEntry, Operation, OperationItem
 from console.operations.preview import Preview
 from console.operations.registry import kind_of
-from console.operations.rows import AuditEntry, Operation, OperationItem
 
 logger = logging.getLogger(__name__)
 

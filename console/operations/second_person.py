@@ -17,8 +17,8 @@ from django.utils import timezone
 from console.operations.actor import Actor
 from console.operations.errors import PreviewChanged, SamePerson
 from console.operations.kind import Kind
+from console.operations.models import AuditEntry, Operation
 from console.operations.preview import Preview
-from console.operations.rows import AuditEntry, Operation
 
 #: part of a figure by which it may differ when it runs from what was asked for; one is always allowed
 TOLERANCE = 0.1

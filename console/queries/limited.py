@@ -1,5 +1,5 @@
-"""What pages are given: every read, limited to what the one who looks may see (console.access.topics), and
-masked by the rules (console.access.masking).
+"""What pages are given: every read, limited to what the one who looks may see (console.security.topic_scope), and
+masked by the rules (console.security.masking).
 
 Pages and live frames read through `console.queries`, which has nothing that is not from here. What is not seen is not
 there: Http404, as for what does not exist. Figures of the whole broker (how much waits, how late) are everybody's;
@@ -15,71 +15,69 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404
 from django.utils.translation import gettext as _
 
-from console.access.masking import BODY, Masks, masks
-from console.access.topics import Eyes, eyes
-from console.queries import (
-    catalogue,
-    looking_through,
-    progress,
-    queue_pages,
-    records,
-    summary,
-    tailing,
-)
-from console.queries import clients as of_clients
-from console.queries import dead_letters as of_dead_letters
-from console.queries.mirrored import mirrored
-from console.queries.readers import readers_of
-from console.queries.shapes.clients import ClientPage, Clients, Running
-from console.queries.shapes.dead_letters import DeadLetterFilter, DeadLetterGroups, DeadLetterPage
-from console.queries.shapes.groups import GroupPage, Groups
-from console.queries.shapes.message_life import StepKind
-from console.queries.shapes.messages import Body, BodyForm, MessageFilter, MessagePage, MessageSearch
-from console.queries.shapes.overview import Overview
-from console.queries.shapes.topics import QueueMessages, TopicPage, Topics
-from console.queries.tailing import Tail
+from console.features.clients import read as of_clients
+from console.features.clients.shapes import ClientPage, Clients, Running
+from console.features.dead_letters import read as of_dead_letters
+from console.features.dead_letters.shapes import DeadLetterFilter, DeadLetterGroups, DeadLetterPage
+from console.features.groups import read as groups_read
+from console.features.groups.shapes import GroupPage, Groups
+from console.features.messages import read as messages_read
+from console.features.messages import search
+from console.features.messages.life_shapes import StepKind
+from console.features.messages.readers import readers_of
+from console.features.messages.shapes import Body, BodyForm, MessageFilter, MessagePage, MessageSearch
+from console.features.overview import read as overview_read
+from console.features.overview.shapes import Overview
+from console.features.topics import queue
+from console.features.topics import read as topics_read
+from console.features.topics import tail as topics_tail
+from console.features.topics.shapes import QueueMessages, TopicPage, Topics
+from console.features.topics.tail import Tail
+from console.security.masking import BODY, Masks, masks
+from console.security.topic_scope import Eyes, eyes
+from console.site.mirrored import mirrored
 
 
 def overview() -> Overview:
     """The first page."""
-    return summary.overview(eyes())
+    return overview_read.overview(eyes())
 
 
 def topics(**asked: Any) -> Topics:
     """As catalogue.topics."""
-    return catalogue.topics(**asked, eyes=eyes())
+    return topics_read.topics(**asked, eyes=eyes())
 
 
 def topic(name: str) -> TopicPage:
     """One topic with the readers that are seen."""
     seen = _topic(name)
-    found = catalogue.topic(name)
+    found = topics_read.topic(name)
     return replace(found, readers=tuple(row for row in found.readers if seen.group(row.group)))
 
 
 def tail(name: str) -> Tail:
     """The newest messages."""
     _topic(name)
-    found, hide = tailing.tail(name), masks()
+    found, hide = topics_tail.tail(name), masks()
     return replace(found, rows=tuple((queue_id, hide.row(row, name)) for queue_id, row in found.rows))
 
 
 def queue_messages(topic: str, queue_id: int, offset: int | None = None, count: int = 32) -> QueueMessages:
     """Messages of one queue."""
     _topic(topic)
-    found = queue_pages.queue_messages(topic, queue_id, offset, count)
+    found = queue.queue_messages(topic, queue_id, offset, count)
     return replace(found, messages=masks().rows(found.messages, topic))
 
 
 def groups(**asked: Any) -> Groups:
     """As progress.groups."""
-    return progress.groups(**asked, eyes=eyes())
+    return groups_read.groups(**asked, eyes=eyes())
 
 
 def group(name: str) -> GroupPage:
     """One group; it may subscribe to what it has not read yet."""
     seen = _group(name)
-    found = progress.group(name)
+    found = groups_read.group(name)
     subscriptions = tuple(pair for pair in found.subscriptions if seen.topic(pair[0]))
     return replace(found, subscriptions=subscriptions, queues=seen.rows(found.queues, lambda row: row.topic))
 
@@ -109,12 +107,12 @@ def running(group: str, client_id: str, *, with_stack: bool = False) -> Running:
 def messages(topic: str, key: str, limit: int = 64) -> MessageSearch:
     """By key or unique id."""
     _topic(topic)
-    return _hits_masked(records.messages(topic, key, limit))
+    return _hits_masked(messages_read.messages(topic, key, limit))
 
 
 def messages_everywhere(key: str, limit: int = 64) -> MessageSearch:
     """The same in topics that are seen."""
-    return _hits_masked(records.messages_everywhere(key, limit, eyes()))
+    return _hits_masked(messages_read.messages_everywhere(key, limit, eyes()))
 
 
 def messages_through(topic: str, wanted: MessageFilter) -> MessageSearch:
@@ -124,13 +122,13 @@ def messages_through(topic: str, wanted: MessageFilter) -> MessageSearch:
     if wanted.name in masked or (wanted.tag and "TAGS" in masked):
         # who may ask whether a value is there has read it soon
         raise PermissionDenied(masked.get(wanted.name) or masked["TAGS"])
-    return _hits_masked(looking_through.messages_through(topic, wanted))
+    return _hits_masked(search.messages_through(topic, wanted))
 
 
 def message(message_id: str, topic: str | None = None) -> MessagePage:
     """One message; of groups that are not seen neither tries nor what they told."""
     seen = eyes()
-    found = records.message(message_id, topic, seen)
+    found = messages_read.message(message_id, topic, seen)
     if not found.found:
         return found
     if not seen.topic(found.topic):
@@ -151,7 +149,7 @@ def message(message_id: str, topic: str | None = None) -> MessagePage:
 
 def raw_body(message_id: str, topic: str | None = None) -> tuple[str, bytes] | None:
     """Real topic and bytes of a message; raises PermissionDenied if they are masked."""
-    found = records.raw_body(message_id, topic)
+    found = messages_read.raw_body(message_id, topic)
     if found is None or not eyes().topic(found[0]):
         return None
     masked = masks().of(found[0])

@@ -8,18 +8,17 @@ from typing import Any
 from django.http import Http404
 from django.utils.translation import gettext as _
 
-from console.access.masking import Masks, masks
-from console.access.topics import Eyes, eyes
-from console.queries import delayed_queues as of_delayed_queues
-from console.queries import half_keys, lane_pages, schedule
-from console.queries import timers as of_timers
-from console.queries import transactions as of_transactions
-from console.queries.reading_on import PATIENCE_S, fill
-from console.queries.shapes.delayed_queues import QueuePage, QueuesPage
-from console.queries.shapes.lane import LanePage
-from console.queries.shapes.lanes import Lanes
-from console.queries.shapes.timers import TimerFilter, TimerLife, TimerList, TimersPage
-from console.queries.shapes.transactions import (
+from console.features.redisson import read as of_delayed_queues
+from console.features.redisson.shapes import QueuePage, QueuesPage
+from console.features.schedule import lane as schedule_lane
+from console.features.schedule import read as schedule_read
+from console.features.schedule.lane_shapes import LanePage
+from console.features.schedule.shapes import Lanes
+from console.features.timers import read as of_timers
+from console.features.timers.shapes import TimerFilter, TimerLife, TimerList, TimersPage
+from console.features.transactions import keys as transactions_keys
+from console.features.transactions import read as of_transactions
+from console.features.transactions.shapes import (
     GroupRow,
     TransactionFilter,
     TransactionLife,
@@ -28,6 +27,9 @@ from console.queries.shapes.transactions import (
     TransactionsPage,
     TransactionState,
 )
+from console.security.masking import Masks, masks
+from console.security.topic_scope import Eyes, eyes
+from console.site.reading_on import PATIENCE_S, fill
 
 #: for each list of a page that has several, and is drawn again and again
 FIRST_S = 0.5
@@ -37,18 +39,18 @@ MOST_COUNTED = 1_000
 
 def lanes() -> Lanes:
     """All lanes: counts and moments, no names."""
-    return schedule.lanes()
+    return schedule_read.lanes()
 
 
 def highest_level() -> int:
     """The number of the last level."""
-    return schedule.highest_level()
+    return schedule_read.highest_level()
 
 
-def lane(level: int, offset: int | None = None, count: int = lane_pages.PAGE_COUNT) -> LanePage:
+def lane(level: int, offset: int | None = None, count: int = schedule_lane.PAGE_COUNT) -> LanePage:
     """A page of one lane."""
     seen, hide = eyes(), masks()
-    found = lane_pages.lane(level, offset, count, None if seen.see_all else lambda row: seen.topic(row.real_topic))
+    found = schedule_lane.lane(level, offset, count, None if seen.see_all else lambda row: seen.topic(row.real_topic))
     return replace(found, messages=tuple(hide.row(row, row.real_topic) for row in found.messages))
 
 
@@ -162,7 +164,7 @@ def transaction_life(position: int) -> TransactionLife:
 
 def halves_named(key: str) -> tuple[TransactionRow, ...]:
     """Transactions with this key."""
-    return masks().rows(half_keys.halves_named(key, eyes().topic))
+    return masks().rows(transactions_keys.halves_named(key, eyes().topic))
 
 
 def delayed_queues(search: str = "", offset: int = 0) -> QueuesPage:

@@ -9,7 +9,7 @@ from django import template
 from django.conf import settings
 from django.utils.translation import gettext as _
 
-from console.alerts.rows import AlertRule
+from console.features.alerts.models import AlertRule
 from console.operations.preview import Preview
 from console.templatetags.escapement import UNKNOWN, figure, moment
 

@@ -9,8 +9,8 @@ from typing import Any
 from django import template
 
 from console.operations.masked import masked_parameters
+from console.operations.models import Operation
 from console.operations.rest_calls import rest_call
-from console.operations.rows import Operation
 
 register = template.Library()
 
@@ -43,6 +43,6 @@ def python_call(row: Operation) -> str:
     """The same in Python, where Django is set up; `user` is who does it."""
     given = masked_parameters(row.kind, row.parameters)
     return (
-        "from console.operations import desk\nfrom console.operations.actor import Actor\n\n"
+        "from console.operations import workflow as desk\nfrom console.operations.actor import Actor\n\n"
         f"desk.start({row.kind!r}, {given!r},\n           Actor.of(user), reason=...)"
     )

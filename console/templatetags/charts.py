@@ -1,4 +1,4 @@
-"""Charts in templates: the words around the pure drawings of console.charts."""
+"""Charts in templates: the words around the pure drawings of console.ui.charts."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
 
-from console.charts.minute import minute_svg
-from console.charts.progress import progress_svg
-from console.charts.spark import spark_svg
-from console.charts.spread import axis_svg, spread_svg
-from console.charts.times import Times
-from console.queries.shapes.dues import AXIS_START_MS, BUCKETS, HORIZON_MS, NextMinute
-from console.queries.shapes.history import SLOT_MS, History
-from console.queries.shapes.lanes import Lane, LaneState
+from console.features.schedule.due_shapes import AXIS_START_MS, BUCKETS, HORIZON_MS, NextMinute
+from console.features.schedule.shapes import Lane, LaneState
+from console.site.history import SLOT_MS, History
 from console.templatetags.spans import delay_name
+from console.ui.charts.minute import minute_svg
+from console.ui.charts.progress import progress_svg
+from console.ui.charts.sparkline import spark_svg
+from console.ui.charts.spread import axis_svg, spread_svg
+from console.ui.charts.times import Times
 
 register = template.Library()
 

@@ -1,4 +1,4 @@
-"""Dashboards in templates: the words around the drawings of console.charts.dashboards."""
+"""Dashboards in templates: the words around the drawings of console.ui.charts.dashboards."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
 
-from console.charts.dashboards import bars_svg, heat_svg, time_svg
-from console.queries.shapes.dashboards import Panel
+from console.features.dashboards.shapes import Panel
 from console.templatetags.escapement import size
 from console.templatetags.spans import span
+from console.ui.charts.dashboards import bars_svg, heat_svg, time_svg
 
 register = template.Library()
 

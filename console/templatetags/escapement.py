@@ -13,8 +13,8 @@ from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from console.access.topics import sight
-from console.queries.shapes.evidence import Evidence
+from console.security.topic_scope import sight
+from console.site.evidence import Evidence
 from console.templatetags.spans import delay_name, span
 
 register = template.Library()

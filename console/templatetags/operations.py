@@ -9,7 +9,7 @@ from django import template
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from console.operations.rows import AuditEntry, Operation, OperationItem
+from console.operations.models import AuditEntry, Operation, OperationItem
 from console.templatetags.alerts import alert_words
 from console.templatetags.outcomes import outcome_mark, outcome_words
 from console.templatetags.spans import span

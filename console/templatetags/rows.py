@@ -9,10 +9,10 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from console.queries.shapes.groups import GroupRow, GroupState
-from console.queries.shapes.timers import TimerList, TimerRow
-from console.queries.shapes.topics import TopicKind, Topics
-from console.queries.shapes.transactions import TransactionList, TransactionRow, TransactionState
+from console.features.groups.shapes import GroupRow, GroupState
+from console.features.timers.shapes import TimerList, TimerRow
+from console.features.topics.shapes import TopicKind, Topics
+from console.features.transactions.shapes import TransactionList, TransactionRow, TransactionState
 from console.templatetags.charts import sparks
 from console.templatetags.escapement import age, due, figure, length, mark, moment, rate, size
 from console.templatetags.transactions import asked_words, checks_words, cross_mark, state_mark

@@ -7,9 +7,9 @@ from typing import Any
 from django import template
 from django.template import Context
 
-from console.saved_views.addresses import ADDRESS_LENGTH, PAGES, PLAIN, Address, address_here
-from console.saved_views.keeping import SHARE, views_for
-from console.saved_views.rows import NAME_LENGTH, SavedView
+from console.ui.saved_views.addresses import ADDRESS_LENGTH, PAGES, PLAIN, Address, address_here
+from console.ui.saved_views.models import NAME_LENGTH, SavedView
+from console.ui.saved_views.store import SHARE, views_for
 
 register = template.Library()
 

@@ -10,14 +10,14 @@ from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
-from console.charts.kept import Column, kept_svg
-from console.pages.past import Past
-from console.queries.shapes.past import Line, Measure, Pair, Part, Sums
-from console.queries.timer_zoom import DAY, MINUTE, SECOND
+from console.features.timers.zoom import DAY, MINUTE, SECOND
 from console.templatetags.escapement import UNKNOWN, figure, moment
 from console.templatetags.spans import delay_name
 from console.templatetags.timers import stamp
 from console.templatetags.writing import text
+from console.ui.charts.snapshots import Column, kept_svg
+from console.ui.snapshots.as_of import Past
+from console.ui.snapshots.page_shapes import Line, Measure, Pair, Part, Sums
 
 register = template.Library()
 

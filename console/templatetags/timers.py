@@ -1,4 +1,4 @@
-"""The Timers page in words and drawings: what stands around the pure charts of console.charts."""
+"""The Timers page in words and drawings: what stands around the pure charts of console.ui.charts."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from console.charts.forecast import HerdMark, forecast_svg
-from console.charts.lateness import condensed, lateness_svg, small_svg
-from console.charts.strip import Cell, Mark, strip_svg
-from console.charts.times import Times
-from console.charts.wheel import Hub, Slot, wheel_svg
-from console.queries.shapes.timers import Forecast, Herd, Lateness, Stretch, TimersPage, WheelSlot
-from console.queries.timer_zoom import DAY, HOUR, MINUTE, SECOND, ZOOMS, Zoom, window_of
+from console.features.timers.shapes import Forecast, Herd, Lateness, Stretch, TimersPage, WheelSlot
+from console.features.timers.zoom import DAY, HOUR, MINUTE, SECOND, ZOOMS, Zoom, window_of
 from console.templatetags.escapement import size
 from console.templatetags.spans import span
+from console.ui.charts.forecast import HerdMark, forecast_svg
+from console.ui.charts.lateness import condensed, lateness_svg, small_svg
+from console.ui.charts.strip import Cell, Mark, strip_svg
+from console.ui.charts.times import Times
+from console.ui.charts.wheel import Hub, Slot, wheel_svg
 
 register = template.Library()
 

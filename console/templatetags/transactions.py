@@ -13,9 +13,7 @@ from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from console.charts.board import HalfMark, OpMark, board_svg
-from console.charts.life import FOLD_MS, Stop, life_svg
-from console.queries.shapes.transactions import (
+from console.features.transactions.shapes import (
     LOOK_AFTER_PERIODS,
     Board,
     LifeEvent,
@@ -27,6 +25,8 @@ from console.queries.shapes.transactions import (
 )
 from console.templatetags.spans import delay_name, span
 from console.templatetags.visible import visible
+from console.ui.charts.board import HalfMark, OpMark, board_svg
+from console.ui.charts.life import FOLD_MS, Stop, life_svg
 
 register = template.Library()
 

@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
-from console.queries.shapes.overview import Finding, FindingCode
+from console.features.overview.shapes import Finding, FindingCode
 
 register = template.Library()
 

@@ -10,8 +10,8 @@ from urllib.parse import quote
 from django.urls import get_script_prefix, reverse
 from django.utils.http import RFC3986_SUBDELIMS
 
-from console.pages.names import Name
 from console.templatetags.visible import truncatechars
+from console.ui.names import Name
 
 #: what stands for a name, and for a number, while the rest of an address is looked up
 _NAME, _NUMBER = "7777777777", 7_777_777_777

@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 from broker.client.credentials import Signer
-from broker.remoting.access.config import AccessConfig
-from broker.remoting.access.users import User
-from broker.remoting.client import RemotingClient
-from broker.remoting.codec import Command
-from broker.remoting.codes import Request
-from tests.remoting.peer import Peer
+from broker.client.remoting import RemotingClient
+from broker.rocketmq.codes import Request
+from broker.rocketmq.frame import Command
+from broker.server.access.config import AccessConfig
+from broker.server.access.users import User
+from tests.server.peer import Peer
 
 #: Name and secret of the broker's own user.
 ROOT = ("root", "root-secret")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.engine.config import EngineConfig
-from broker.remoting.service import BrokerService
+from broker.server.broker import BrokerService
 from tests.access.clients import ACCESS, People
 
 MEBIBYTE = 1 << 20

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from broker.engine.disk.files import OsFiles
-from broker.remoting.access.book import AccessBook
-from broker.remoting.access.errors import (
+from broker.server.access.accounts import AccessBook
+from broker.server.access.errors import (
     AccessError,
     AccessUnreadable,
     InvalidAccess,
@@ -16,9 +16,9 @@ from broker.remoting.access.errors import (
     UserExists,
     UserNotFound,
 )
-from broker.remoting.access.policies import PolicyType, entry
-from broker.remoting.access.resources import parse_resource
-from broker.remoting.access.users import User
+from broker.server.access.policies import PolicyType, entry
+from broker.server.access.resources import parse_resource
+from broker.server.access.users import User
 
 INNER = User("house", "inner-secret", is_super=True)
 ORDERS = entry("Topic:order*", ["Pub"], "Allow", ["10.0.0.0/8"])

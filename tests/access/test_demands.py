@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from broker.remoting.access.demands import FIELDS, OPEN_TO_USERS, Demands
-from broker.remoting.access.policies import Action
-from broker.remoting.codec import Command
-from broker.remoting.codes import Request
-from broker.remoting.errors import RequestRefused
-from broker.remoting.service import BrokerService
+from broker.rocketmq.codes import Request
+from broker.rocketmq.errors import RequestRefused
+from broker.rocketmq.frame import Command
+from broker.server.access.demands import FIELDS, OPEN_TO_USERS, Demands
+from broker.server.access.policies import Action
+from broker.server.broker import BrokerService
 
 EVERYTHING = "Cluster:Home"
 CHANGES_THE_BROKER = {

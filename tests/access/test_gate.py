@@ -11,13 +11,13 @@ import pytest
 
 from broker.client.credentials import Signer
 from broker.engine.config import EngineConfig
-from broker.remoting.codec import Command
-from broker.remoting.codes import Answer, Request
-from broker.remoting.errors import ConnectionLost
-from broker.remoting.service import BrokerService
+from broker.rocketmq.codes import Answer, Request
+from broker.rocketmq.errors import ConnectionLost
+from broker.rocketmq.frame import Command
+from broker.server.broker import BrokerService
 from tests.access.clients import ACCESS, ROOT, People, policy
-from tests.remoting.peer import heartbeat_body, pull_ext, records, send_ext
-from tests.remoting.transacting import COMMIT, asked, begin, end, live, nothing, steer, until
+from tests.server.peer import heartbeat_body, pull_ext, records, send_ext
+from tests.server.transacting import COMMIT, asked, begin, end, live, nothing, steer, until
 
 REFUSED = Answer.NO_PERMISSION
 ORDERS = policy("Topic:order*", "Pub")

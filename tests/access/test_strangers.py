@@ -8,16 +8,16 @@ from collections.abc import AsyncIterator
 import pytest
 
 from broker.engine.config import EngineConfig
-from broker.remoting.access.signature import ACCESS_KEY, SIGNATURE, content, sign
-from broker.remoting.access.strangers import Strangers
-from broker.remoting.codec import Command, encode
-from broker.remoting.codes import PROTOCOL_VERSION, Request
-from broker.remoting.service import BrokerService
+from broker.rocketmq.codes import PROTOCOL_VERSION, Request
+from broker.rocketmq.frame import Command, encode
+from broker.rocketmq.signature import ACCESS_KEY, SIGNATURE, content, sign
+from broker.server.access.unauthenticated import Strangers
+from broker.server.broker import BrokerService
 from tests.access.clients import ACCESS, ROOT, People
-from tests.remoting.peer import send_ext
-from tests.remoting.stranger import stranger_at
-from tests.remoting.test_server import Clock
-from tests.remoting.transacting import until
+from tests.server.peer import send_ext
+from tests.server.stranger import stranger_at
+from tests.server.test_server import Clock
+from tests.server.transacting import until
 
 
 @pytest.fixture

@@ -15,19 +15,19 @@ import trustme
 
 from broker.client import AsyncConsumer, AsyncProducer, BrokerUnreachable, InvalidArgument, Tls
 from broker.client.credentials import Security
+from broker.client.remoting import RemotingClient
 from broker.engine.config import EngineConfig
-from broker.remoting.client import RemotingClient
-from broker.remoting.codec import Command, encode
-from broker.remoting.codes import Request
-from broker.remoting.errors import ConnectFailed
-from broker.remoting.front import open_front
-from broker.remoting.limits import Limits
-from broker.remoting.server import Connection, Server
-from broker.remoting.service import BrokerService
-from broker.remoting.tls import Certificates, TlsConfig
-from tests.remoting.peer import Peer, records
-from tests.remoting.stranger import Stranger, stranger_at
-from tests.remoting.test_server import Clock
+from broker.rocketmq.codes import Request
+from broker.rocketmq.errors import ConnectFailed
+from broker.rocketmq.frame import Command, encode
+from broker.server.broker import BrokerService
+from broker.server.connection import Connection, Server
+from broker.server.limits import Limits
+from broker.server.sniffing import open_front
+from broker.server.tls import Certificates, TlsConfig
+from tests.server.peer import Peer, records
+from tests.server.stranger import Stranger, stranger_at
+from tests.server.test_server import Clock
 
 ECHO = 7
 ALERT = b"\x15"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from broker.remoting.codec import Command
-from broker.remoting.codes import Answer, Request
+from broker.rocketmq.codes import Answer, Request
+from broker.rocketmq.frame import Command
 from tests.access.clients import People, policy
-from tests.remoting.peer import Peer
+from tests.server.peer import Peer
 
 REFUSED = Answer.NO_PERMISSION
 

@@ -15,8 +15,8 @@ from django.db import connections
 from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
-from broker.mirroring.announcer import Announcer
-from console.live import fragments
+from broker.mirror.announcer import Announcer
+from console.ui.live import fragments
 from tests.console.conftest import operator, stage  # noqa: F401 - fixtures
 from tests.console.stage import Stage
 
@@ -57,7 +57,7 @@ class Web:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        from console.asgi import application
+        from console.site.asgi import application
 
         # as in a new process: what an earlier server rendered is not shown by this one
         fragments.forget()

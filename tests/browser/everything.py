@@ -8,13 +8,13 @@ from urllib.parse import urlencode
 from django.contrib.auth import get_user_model
 from django.utils import timezone
 
-from console.alerts.rows import Alert, AlertRule
-from console.operations import desk
+from console.features.alerts.models import Alert, AlertRule
+from console.operations import workflow
 from console.operations.actor import Actor
-from console.operations.rows import Operation
-from console.saved_views.addresses import address_of
-from console.saved_views.keeping import keep
-from console.snapshots import keeping
+from console.operations.models import Operation
+from console.ui.saved_views.addresses import address_of
+from console.ui.saved_views.store import keep
+from console.ui.snapshots import retention as snapshots_retention
 from tests.browser import test_dashboards, test_timers, test_transactions
 from tests.console.stage import HOSTILE, Stage
 from tests.console.test_dead_letters import bury
@@ -31,22 +31,22 @@ def fill(stage: Stage) -> dict[str, str]:
         bury(stage, f"order-{number}", tag="paid")
     stage.mirror.run_once()
     actor = Actor.of(get_user_model().objects.get(username="operator"))
-    draft = desk.draft("dead_letters.send_as_new", {"group": "billing", "filter": {}, "is_all": True}, actor)
+    draft = workflow.draft("dead_letters.send_as_new", {"group": "billing", "filter": {}, "is_all": True}, actor)
     offsets = {"group": "billing", "topic": "orders"}
-    reset = desk.draft("groups.reset_offsets", {**offsets, "to": "first"}, actor)
-    done = desk.start("groups.reset_offsets", {**offsets, "to": "last"}, actor, reason="to show")
+    reset = workflow.draft("groups.reset_offsets", {**offsets, "to": "first"}, actor)
+    done = workflow.start("groups.reset_offsets", {**offsets, "to": "last"}, actor, reason="to show")
     timer = stage.admin.timers(test_timers.now_ms(), test_timers.now_ms() + test_timers.HOUR_MS).items[0]
     record = stage.producer.send("orders", '{"order": 1}', keys=["shown"], properties={"note": "<b>"})
-    moved = desk.draft("timers.reschedule", {"filter": {"topic": "orders"}, "shift_ms": 5_400_000}, actor)
+    moved = workflow.draft("timers.reschedule", {"filter": {"topic": "orders"}, "shift_ms": 5_400_000}, actor)
     last = stage.admin.timers(test_timers.now_ms(), 2**62).items[-1]
-    cancelled = desk.start("timers.cancel", {"targets": [{"position": last.position}]}, actor, reason="to show")
-    back = desk.start("timers.take_back", {"operation": str(cancelled.pk)}, actor, reason="to show")
+    cancelled = workflow.start("timers.cancel", {"targets": [{"position": last.position}]}, actor, reason="to show")
+    back = workflow.start("timers.take_back", {"operation": str(cancelled.pk)}, actor, reason="to show")
     waits = waiting(actor)
-    committed = desk.draft("transactions.commit", {"filter": {}, "is_all": True}, actor)
-    changed = desk.draft("topics.change", {"name": "orders", "settings": {"read_queues": 1}}, actor)
-    deleted = desk.draft("groups.delete", {"name": "billing"}, actor)
+    committed = workflow.draft("transactions.commit", {"filter": {}, "is_all": True}, actor)
+    changed = workflow.draft("topics.change", {"name": "orders", "settings": {"read_queues": 1}}, actor)
+    deleted = workflow.draft("groups.delete", {"name": "billing"}, actor)
     alerts = alert_rules(actor)
-    keeping.take()
+    snapshots_retention.take()
     save_views()
     half, parked, decided = (stage.admin.transactions(state).items[0] for state in ("open", "parked", "decided"))
     return {
@@ -92,10 +92,10 @@ def alert_rules(actor: Actor) -> dict[str, str]:
         Alert.objects.create(rule=late, subject="billing", value=5, highest=9, state=state, since=now, raised_at=now,
                              ended_at=ended_at, told="mail to 1")  # fmt: skip
     until_ms = round(now.timestamp() * 1000) + 3_600_000
-    quiet = desk.draft("alerts.silence", {"rule": late.pk, "subject": "billing", "until_ms": until_ms}, actor)
-    desk.confirm(quiet.pk, actor, reason="to show")
-    changed = desk.draft("alerts.change", {"rule": late.pk, "settings": {"limit": 10}}, actor)
-    deleted = desk.draft("alerts.delete", {"rule": late.pk}, actor)
+    quiet = workflow.draft("alerts.silence", {"rule": late.pk, "subject": "billing", "until_ms": until_ms}, actor)
+    workflow.confirm(quiet.pk, actor, reason="to show")
+    changed = workflow.draft("alerts.change", {"rule": late.pk, "settings": {"limit": 10}}, actor)
+    deleted = workflow.draft("alerts.delete", {"rule": late.pk}, actor)
     return {
         "a new alert rule": "/alerts/rules/new/", "an alert rule": f"/alerts/rules/{late.pk}/",
         "a draft for an alert rule": f"/operations/{changed.pk}/", "a silence": f"/operations/{quiet.pk}/",
@@ -105,7 +105,7 @@ def alert_rules(actor: Actor) -> dict[str, str]:
 
 def waiting(actor: Actor) -> Operation:
     """An operation of somebody else that waits for a second person."""
-    row = desk.draft("timers.pause", {}, actor)
+    row = workflow.draft("timers.pause", {}, actor)
     Operation.objects.filter(pk=row.pk).update(
         state=Operation.State.WAITING, waits_until=timezone.now() + timedelta(hours=1), reason="to show", actor="anna",
         created_by=None,

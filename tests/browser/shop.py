@@ -14,15 +14,15 @@ from django.contrib.auth import get_user_model
 from django.utils import timezone
 
 from broker.client import Consumer, prepare
-from broker.models import SLOT_MS, SLOTS, MirrorState, RateHistory
+from broker.mirror.models import SLOT_MS, SLOTS, MirrorState, RateHistory
 from broker.redisson import DelayedQueue
-from console.alerts.rows import Alert, AlertRule
-from console.operations import desk
+from console.features.alerts.models import Alert, AlertRule
+from console.operations import workflow
 from console.operations.actor import Actor
-from console.operations.rows import Operation
-from console.saved_views.addresses import address_of
-from console.saved_views.keeping import keep
-from console.snapshots import keeping
+from console.operations.models import Operation
+from console.ui.saved_views.addresses import address_of
+from console.ui.saved_views.store import keep
+from console.ui.snapshots import retention as snapshots_retention
 from tests.browser import test_dashboards
 from tests.browser.test_transactions import park, producer_of
 from tests.console.stage import Stage
@@ -66,7 +66,7 @@ def opened(stage: Stage, redisson: redis.Redis) -> Iterator[dict[str, str]]:
         addresses = _act(stage)
         test_dashboards.fill_densely()
         _alerts()
-        keeping.take()
+        snapshots_retention.take()
         yield addresses
 
 
@@ -133,10 +133,12 @@ def _act(stage: Stage) -> dict[str, str]:
     actor = Actor.of(get_user_model().objects.get(username="operator"))
     waiting = stage.admin.timers(now_ms() + DAY, 2**62).items
     chosen = {"targets": [{"position": item.position} for item in waiting[:4]]}
-    cancelled = desk.start("timers.cancel", chosen, actor, reason="orders 4,140 to 4,143 were withdrawn")
-    desk.start("groups.reset_offsets", {"group": "ledger", "topic": "payments", "to": "first"}, actor, reason="audit")
-    draft = desk.draft("timers.reschedule", {"filter": {"topic": "shipments"}, "shift_ms": 30 * MINUTE}, actor)
-    waits = desk.draft("timers.pause", {}, actor)
+    cancelled = workflow.start("timers.cancel", chosen, actor, reason="orders 4,140 to 4,143 were withdrawn")
+    workflow.start(
+        "groups.reset_offsets", {"group": "ledger", "topic": "payments", "to": "first"}, actor, reason="audit"
+    )
+    draft = workflow.draft("timers.reschedule", {"filter": {"topic": "shipments"}, "shift_ms": 30 * MINUTE}, actor)
+    waits = workflow.draft("timers.pause", {}, actor)
     Operation.objects.filter(pk=waits.pk).update(
         state=Operation.State.WAITING, waits_until=timezone.now() + timedelta(hours=1), reason="stock is being counted",
         actor="anna", created_by=None,

@@ -11,9 +11,9 @@ from django.test import Client
 from playwright.sync_api import BrowserContext, Route, expect
 from playwright.sync_api import TimeoutError as Late
 
-from broker.mirroring.announcer import Announcer
-from broker.mirroring.clockline import ClockLine, clock_file
-from console.queries.clock import real_now_ms
+from broker.mirror.announcer import Announcer
+from broker.mirror.clock_file import ClockLine, clock_file
+from console.site.clock import real_now_ms
 from tests.browser.conftest import Web
 from tests.browser.opening import opened
 from tests.console.stage import HOSTILE, Stage

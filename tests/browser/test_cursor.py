@@ -9,7 +9,7 @@ from typing import Any
 
 from playwright.sync_api import BrowserContext, Page, expect
 
-from broker.mirroring.announcer import Announcer
+from broker.mirror.announcer import Announcer
 from tests.browser.conftest import Web
 from tests.browser.opening import opened
 from tests.browser.test_dashboards import fill_densely

@@ -10,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, expect
 
-from console.dashboards.rows import DashboardRun
+from console.features.dashboards.models import DashboardRun
 from tests.browser.conftest import Web
 from tests.browser.opening import opened
 from tests.console.test_dashboards import HOSTILE, NOON_MS, computed, flow

@@ -10,8 +10,8 @@ import redis
 from playwright.sync_api import BrowserContext, expect
 
 from broker.redisson import DelayedQueue
-from console.operations.rows import AuditEntry
-from console.queries.redis_asking import hang_up
+from console.features.redisson.server import hang_up
+from console.operations.models import AuditEntry
 from tests.browser.conftest import Web
 from tests.browser.opening import opened
 from tests.console.stage import HOSTILE

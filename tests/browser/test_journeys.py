@@ -11,8 +11,8 @@ import time
 from playwright.sync_api import BrowserContext, Page, expect
 
 from broker.client import prepare
-from broker.client.transactions_admin import Transaction
-from console.operations.rows import AuditEntry, Operation
+from broker.client.admin_transactions import Transaction
+from console.operations.models import AuditEntry, Operation
 from tests.browser.conftest import Web
 from tests.browser.opening import opened
 from tests.browser.test_transactions import producer_of

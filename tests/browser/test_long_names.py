@@ -11,8 +11,8 @@ from django.contrib.auth import get_user_model
 from playwright.sync_api import Page
 
 from broker.client import Consumer, prepare
-from broker.models import ConsumerGroup, ConsumerOffset
-from console.operations import desk
+from broker.mirror.models import ConsumerGroup, ConsumerOffset
+from console.operations import workflow
 from console.operations.actor import Actor
 from tests.browser.test_narrow import LANGUAGES, Visit, visit  # noqa: F401 - a fixture
 from tests.browser.test_timers import HOUR_MS, now_ms
@@ -63,10 +63,10 @@ def fill(stage: Stage) -> dict[str, str]:
             model.mirror_writer.bulk_create([row])
     actor = Actor.of(get_user_model().objects.get(username="operator"))
     timer = stage.admin.timers(now_ms(), now_ms() + 2 * HOUR_MS).items[0]
-    moved = desk.draft("timers.reschedule", {"filter": {"topic": TOPIC}, "shift_ms": HOUR_MS}, actor)
-    cancelled = desk.start("timers.cancel", {"targets": [{"position": timer.position}]}, actor, reason="r" * 500)
-    reset = desk.draft("groups.reset_offsets", {"group": GROUP, "topic": TOPIC, "to": "first"}, actor)
-    deleted = desk.draft("topics.delete", {"name": TOPIC}, actor)
+    moved = workflow.draft("timers.reschedule", {"filter": {"topic": TOPIC}, "shift_ms": HOUR_MS}, actor)
+    cancelled = workflow.start("timers.cancel", {"targets": [{"position": timer.position}]}, actor, reason="r" * 500)
+    reset = workflow.draft("groups.reset_offsets", {"group": GROUP, "topic": TOPIC, "to": "first"}, actor)
+    deleted = workflow.draft("topics.delete", {"name": TOPIC}, actor)
     half = stage.admin.transactions("open").items[0]
     return {
         "overview": "/", "schedule": "/schedule/", "lane": "/schedule/17/", "timers": "/timers/",

@@ -10,9 +10,9 @@ from django.contrib.auth import get_user_model
 from django.db import connections
 from playwright.sync_api import BrowserContext, expect
 
-from console.operations import desk, registry, runner
+from console.operations import registry, runner, workflow
 from console.operations.actor import Actor
-from console.operations.rows import Operation
+from console.operations.models import Operation
 from tests.browser.conftest import Web
 from tests.browser.opening import opened
 from tests.console.marking import Marking
@@ -47,7 +47,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
 def running(web: Web, gate: Gate, operator: object) -> Iterator[Operation]:
     """1,200 to touch; the first batch waits at the gate."""
     actor = Actor.of(get_user_model().objects.get(username="operator"))
-    row = desk.draft("tests.marking", {"many": 1_200}, actor)
+    row = workflow.draft("tests.marking", {"many": 1_200}, actor)
     Operation.objects.filter(pk=row.pk).update(state=Operation.State.QUEUED, reason="because")
 
     def work() -> None:

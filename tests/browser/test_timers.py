@@ -7,8 +7,8 @@ import time
 
 from playwright.sync_api import BrowserContext, Page, expect
 
-from broker.mirroring.announcer import Announcer
-from console.operations.rows import AuditEntry, Operation
+from broker.mirror.announcer import Announcer
+from console.operations.models import AuditEntry, Operation
 from tests.browser.conftest import Web
 from tests.browser.opening import opened
 from tests.console.stage import HOSTILE, Stage, one_word

@@ -13,10 +13,10 @@ from django.utils import timezone
 from playwright.sync_api import BrowserContext, Page, expect
 
 from broker.client import Decision, TransactionProducer, prepare
-from broker.client.transactions_admin import TransactionTarget
-from broker.mirroring.announcer import Announcer
-from console.checkback.rows import CheckAddress
-from console.operations.rows import AuditEntry, Operation
+from broker.client.admin_transactions import TransactionTarget
+from broker.mirror.announcer import Announcer
+from console.features.checkback.models import CheckAddress
+from console.operations.models import AuditEntry, Operation
 from tests.browser.conftest import Web
 from tests.browser.opening import opened
 from tests.console.stage import HOSTILE, Stage, one_word, staged

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker.client import AsyncAdmin, AsyncProducer
-from broker.remoting.service import BrokerService
+from broker.server.broker import BrokerService
 from tests.checkback.answers import agree
 from tests.checkback.server import Server
 from tests.client.running import small_store

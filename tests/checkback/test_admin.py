@@ -10,9 +10,9 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.test import Client
 
-from console.checkback import registry
-from console.checkback.rows import CheckAddress
-from console.operations.rows import AuditEntry
+from console.features.checkback import registry
+from console.features.checkback.models import CheckAddress
+from console.operations.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
 LIST = "/admin/console/checkaddress/"

@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from console.checkback.allowed import AddressRefused, AllowList, read_address
+from console.features.checkback.allowed import AddressRefused, AllowList, read_address
 from tests.checkback.tricks import PLACES, UNREADABLE
 
 LIST = AllowList(["https://hooks.example", "http://hooks.example:8080", "https://192.0.2.7", "https://[2001:db8::7]"])

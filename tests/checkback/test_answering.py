@@ -12,14 +12,22 @@ from typing import Any
 import pytest
 
 from broker.client import AsyncAdmin, AsyncProducer, Decision, prepare
+from broker.client.admin_transactions import TransactionTarget
 from broker.client.transaction import as_half
-from broker.client.transactions_admin import TransactionTarget
-from broker.remoting.service import BrokerService
-from console.checkback import signing
-from console.checkback.allowed import AllowList, read_address
-from console.checkback.answering import IN_FLIGHT, PATIENCE, Answerer, Contact, Standing, question, read_decision
-from console.checkback.asking import Asker, HttpLimits, NoAnswer
-from console.checkback.resolving import Resolver
+from broker.server.broker import BrokerService
+from console.features.checkback import signature as checkback_signature
+from console.features.checkback.allowed import AllowList, read_address
+from console.features.checkback.producer import (
+    IN_FLIGHT,
+    PATIENCE,
+    Answerer,
+    Contact,
+    Standing,
+    question,
+    read_decision,
+)
+from console.features.checkback.request import Asker, HttpLimits, NoAnswer
+from console.features.checkback.resolver import Resolver
 from tests.checkback.answers import EMPTY, SECRET, agree, forged, message
 from tests.checkback.server import Question, Server, always, decided, http
 
@@ -93,7 +101,7 @@ async def test_a_signed_answer_decides(
         "transaction_id": transaction_id, "producer_group": "shop", "topic": "orders", "keys": ["4711"], "tag": "paid",
     }  # fmt: skip
     stamp, nonce = asked.headers["escapement-timestamp"], asked.headers["escapement-nonce"]
-    assert asked.headers["escapement-signature"] == signing.sign_question(SECRET, stamp, nonce, asked.body)
+    assert asked.headers["escapement-signature"] == checkback_signature.sign_question(SECRET, stamp, nonce, asked.body)
     (row,) = (await admin.transactions("decided")).items
     assert row.by.startswith("check ")
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from console.checkback.allowed import AddressRefused, AllowList, read_address
-from console.checkback.asking import Asker, HttpAnswer, HttpLimits, NoAnswer
-from console.checkback.resolving import Resolver
-from console.checkback.special import IPAddress
+from console.features.checkback.allowed import AddressRefused, AllowList, read_address
+from console.features.checkback.request import Asker, HttpAnswer, HttpLimits, NoAnswer
+from console.features.checkback.resolver import Resolver
+from console.features.checkback.special_networks import IPAddress
 from tests.checkback.server import Question, Server, always, http
 from tests.checkback.tricks import PLACES, UNREADABLE
 

@@ -16,14 +16,14 @@ import pytest
 from django.db import connection
 
 from broker.client import AsyncAdmin, AsyncProducer, prepare
+from broker.client.admin_transactions import TransactionTarget
 from broker.client.transaction import as_half
-from broker.client.transactions_admin import TransactionTarget
-from broker.remoting.service import BrokerService
-from console.api.beginning import in_thread
-from console.checkback import registry, worker
-from console.checkback.answering import Answerer
-from console.checkback.rows import CheckAddress
+from broker.server.broker import BrokerService
+from console.features.checkback import registry, worker
+from console.features.checkback.models import CheckAddress
+from console.features.checkback.producer import Answerer
 from console.operations.actor import Actor
+from console.rest.operations_bridge import in_thread
 from tests.checkback.server import Question, Server, decided
 from tests.house.sources import ROOT
 

@@ -9,7 +9,7 @@ import pytest
 
 from broker.client import AsyncAdmin, AsyncProducer
 from broker.engine.config import EngineConfig
-from broker.remoting.service import BrokerService
+from broker.server.broker import BrokerService
 from tests.client.leftovers import no_client_left
 from tests.client.running import BrokerThread, small_store
 

@@ -11,11 +11,11 @@ import threading
 from dataclasses import dataclass, field
 from typing import Self
 
-from broker.engine.message import encode, offset_message_id, pack_host, record_size
-from broker.engine.properties import format_properties, parse_properties
-from broker.remoting.codec import Command, FrameBuffer, decode
-from broker.remoting.codec import encode as encode_frame
-from broker.remoting.codes import ONEWAY_FLAG, Answer, Request
+from broker.rocketmq.codes import ONEWAY_FLAG, Answer, Request
+from broker.rocketmq.frame import Command, FrameBuffer, decode
+from broker.rocketmq.frame import encode as encode_frame
+from broker.rocketmq.message import encode, offset_message_id, pack_host, record_size
+from broker.rocketmq.properties import format_properties, parse_properties
 
 PATIENCE_S = 20
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"

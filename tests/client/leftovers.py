@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from broker.client.eventloop import event_loop_thread
+from broker.client.event_loop import event_loop_thread
 from broker.client.heartbeat import TASK_NAME
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from broker.engine.config import EngineConfig
-from broker.remoting.service import BrokerService
+from broker.server.broker import BrokerService
 
 MEBIBYTE = 1 << 20
 

@@ -6,7 +6,7 @@ import pytest
 
 from broker.client import AsyncAdmin, AsyncProducer, BrokerRefused, InvalidArgument, NotSupported, RouteNotFound
 from broker.client.types import Broker, MessageQueue
-from broker.remoting.service import BrokerService
+from broker.server.broker import BrokerService
 
 
 async def test_the_broker_and_a_topic_are_described(service: BrokerService, admin: AsyncAdmin) -> None:

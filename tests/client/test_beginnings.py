@@ -9,13 +9,13 @@ from typing import Any, Literal
 import pytest
 
 from broker.client import AsyncAdmin, AsyncConsumer, AsyncLitePullConsumer, AsyncProducer, AsyncSimpleConsumer
-from broker.client import beginnings as beginnings_module
-from broker.client.beginnings import Beginnings
+from broker.client import start_offsets as beginnings_module
 from broker.client.errors import BrokerUnreachable, RouteNotFound
 from broker.client.offsets import QueueOffsets
 from broker.client.session import Session
+from broker.client.start_offsets import Beginnings
 from broker.client.types import MessageQueue
-from broker.remoting.service import BrokerService
+from broker.server.broker import BrokerService
 
 QUEUES = 4
 GROUP = "g"

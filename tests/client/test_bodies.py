@@ -9,9 +9,9 @@ import pytest
 
 from broker.client import AsyncAdmin, AsyncConsumer, AsyncSimpleConsumer, Message
 from broker.client.bodies import MOST_INFLATED_BYTES, inflated
-from broker.remoting.client import RemotingClient
-from broker.remoting.service import BrokerService
-from tests.remoting.peer import Peer
+from broker.client.remoting import RemotingClient
+from broker.server.broker import BrokerService
+from tests.server.peer import Peer
 
 COMPRESSED, ZLIB = 1, 3 << 8
 

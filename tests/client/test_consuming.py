@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from broker.client import AsyncAdmin, AsyncConsumer, AsyncProducer, InvalidArgument, Message, Sql, prepare
-from broker.remoting.service import BrokerService
+from broker.server.broker import BrokerService
 
 
 class Inbox:

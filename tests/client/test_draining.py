@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from broker.client import AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Message, Producer
-from broker.handling.running import stop_all
-from broker.remoting.service import BrokerService
+from broker.handlers.consumers import stop_all
+from broker.server.broker import BrokerService
 from tests.client.running import BrokerThread
 
 PATIENCE_S = 20
@@ -129,9 +129,9 @@ async def test_it_is_said_what_becomes_of_a_failure(
 ) -> None:  # fmt: skip
     await producer.send("t", b"fails", queue_id=0)
     held = Held()
-    with caplog.at_level(logging.ERROR, "broker.client.calling"):
+    with caplog.at_level(logging.ERROR, "broker.client.handler_calls"):
         await stopped_at_work(service, held, 1, orderly=orderly, max_reconsume_times=times)
-    said = [record.getMessage() for record in caplog.records if record.name == "broker.client.calling"]
+    said = [record.getMessage() for record in caplog.records if record.name == "broker.client.handler_calls"]
     assert [line.rpartition("; ")[2] for line in said] == [then]
 
 

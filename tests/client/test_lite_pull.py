@@ -17,7 +17,7 @@ from broker.client import (
     Sql,
     prepare,
 )
-from broker.remoting.service import BrokerService
+from broker.server.broker import BrokerService
 from tests.client.test_consuming import until
 
 PATIENCE_MS = 20_000

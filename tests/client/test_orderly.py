@@ -23,7 +23,7 @@ from broker.client import (
 )
 from broker.client.queue_locks import HeldLocks
 from broker.client.session import Session
-from broker.remoting.service import BrokerService
+from broker.server.broker import BrokerService
 from tests.client.running import BrokerThread
 from tests.client.test_consuming import Inbox, until
 

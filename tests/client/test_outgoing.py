@@ -9,7 +9,7 @@ import pytest
 from broker.client.errors import InvalidArgument
 from broker.client.names import MAX_BODY_BYTES, check_group, check_topic, check_writable_topic
 from broker.client.outgoing import prepare
-from broker.engine.message import parse_properties
+from broker.rocketmq.message import parse_properties
 
 
 def test_properties_have_the_stored_form() -> None:

@@ -24,9 +24,9 @@ from broker.client import (
 )
 from broker.client.destinations import TEMPLATE_TOPIC
 from broker.client.errors import ClientClosed
-from broker.client.line import Lines
-from broker.remoting.codes import Answer
-from broker.remoting.service import BrokerService
+from broker.client.pipeline import Lines
+from broker.rocketmq.codes import Answer
+from broker.server.broker import BrokerService
 from tests.client.halfbroker import HalfBroker
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

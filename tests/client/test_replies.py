@@ -25,7 +25,7 @@ from broker.client.replies import Replies
 from broker.client.session import Session
 from broker.client.subscription import ALL
 from broker.client.types import Broker
-from broker.remoting.service import BrokerService
+from broker.server.broker import BrokerService
 from tests.client.running import BrokerThread
 from tests.client.test_consuming import Inbox, joined
 

@@ -14,8 +14,8 @@ from broker.client.activity import MINUTE_S, Recent, mean
 from broker.client.answers import fields, rows
 from broker.client.leniency import Table, read_object
 from broker.client.session import Session
-from broker.remoting.codes import Answer, Request
-from broker.remoting.service import BrokerService
+from broker.rocketmq.codes import Answer, Request
+from broker.server.broker import BrokerService
 from tests.client.running import eventually
 
 

@@ -23,9 +23,9 @@ from broker.client import (
     read_receipt,
 )
 from broker.client.simple_receipts import Receipt
-from broker.engine.store.topics import WRITE, Topic
-from broker.remoting.processors.acks import MOST_ACKED
-from broker.remoting.service import BrokerService
+from broker.engine.tables.topics import WRITE, Topic
+from broker.server.broker import BrokerService
+from broker.server.processors.acks import MOST_ACKED
 from tests.client.running import BrokerThread
 
 TOPIC = "order"

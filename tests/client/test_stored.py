@@ -7,11 +7,11 @@ from base64 import urlsafe_b64encode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.client.stored import Stored, read_stored
-from broker.engine.message import pack_host
-from broker.engine.store.ticket import Ticket
-from broker.remoting.codec import BINARY, Command, decode, encode
-from broker.remoting.sendreply import binary_reply, json_reply, reply_command
+from broker.client.send_reply import Stored, read_stored
+from broker.engine.log.ticket import Ticket
+from broker.rocketmq.frame import BINARY, Command, decode, encode
+from broker.rocketmq.message import pack_host
+from broker.server.send_reply import binary_reply, json_reply, reply_command
 
 HOST = pack_host("127.0.0.1", 10911)
 

@@ -28,7 +28,7 @@ from broker.client import (
     prepare,
 )
 from broker.client.errors import ClientError
-from broker.client.eventloop import event_loop_thread
+from broker.client.event_loop import event_loop_thread
 from tests.client.halfbroker import HalfBroker
 from tests.client.running import BrokerThread
 

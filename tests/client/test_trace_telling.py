@@ -22,11 +22,11 @@ from broker.client import (
     Trace,
     prepare,
 )
-from broker.client.telling import SendWatch
-from broker.client.tracelines import Subject, ended_line, handled_line
-from broker.client.traces import TRACE_TOPIC, read_traces
-from broker.client.tracewriting import MOST_LINES, MOST_WAITING, TraceWriter
-from broker.remoting.service import BrokerService
+from broker.client.trace_events import SendWatch
+from broker.client.trace_lines import Subject, ended_line, handled_line
+from broker.client.trace_writer import MOST_LINES, MOST_WAITING, TraceWriter
+from broker.rocketmq.traces import TRACE_TOPIC, read_traces
+from broker.server.broker import BrokerService
 
 
 async def test_each_way_of_sending_is_told(service: BrokerService, admin: AsyncAdmin) -> None:

@@ -25,7 +25,7 @@ from broker.client import (
     prepare,
 )
 from broker.client.tracing import tracing
-from broker.remoting.service import BrokerService
+from broker.server.broker import BrokerService
 from tests.client.recording import RecordedSpan, RecordingProvider
 from tests.client.running import BrokerThread
 from tests.client.test_consuming import Inbox

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from console.alerts import telling
-from console.alerts.deliveries import send_due
-from console.alerts.readings import Reading, Round
-from console.alerts.rows import AlertRule
-from console.alerts.watching import News, watch
+from console.features.alerts import notify
+from console.features.alerts.deliveries import send_due
+from console.features.alerts.evaluate import News, watch
+from console.features.alerts.models import AlertRule
+from console.features.alerts.sources import Reading, Round
 
 START_MS = 1_795_000_000_000
 TOLD = frozenset(AlertRule.What.values)
@@ -33,7 +33,7 @@ def after(seconds: int, told: frozenset[str] = TOLD, **lags: float) -> list[News
 def tell(news: News, at: datetime | None = None) -> str:
     """Told at that moment, as the history has it."""
     at = at or timezone.now()
-    telling.tell(news, at)
+    notify.tell(news, at)
     send_due(at)
     news.alert.refresh_from_db()
     return news.alert.told

@@ -12,8 +12,8 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 
 from broker.redisson import DelayedQueue
+from console.features.redisson.server import hang_up as hang_up_redis
 from console.operations.actor import Actor
-from console.queries.redis_asking import hang_up as hang_up_redis
 from tests.client.leftovers import no_client_left
 from tests.console.delayed_stage import MINUTE
 from tests.console.stage import Stage, staged

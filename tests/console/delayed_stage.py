@@ -9,10 +9,10 @@ from typing import Any
 from django.test import Client
 
 from broker.redisson import DelayedQueue
-from broker.redisson.paging import page
-from console.operations import desk
+from broker.redisson.pages import page
+from console.operations import workflow
 from console.operations.actor import Actor
-from console.operations.rows import Operation
+from console.operations.models import Operation
 
 MINUTE, HOUR = 60_000, 3_600_000
 LIMIT_BYTES = 100_000
@@ -30,7 +30,7 @@ def tags_of(html: str) -> set[str]:
 
 def done(kind: str, parameters: dict[str, Any], actor: Actor) -> Operation:
     """Previewed, confirmed and run."""
-    return desk.start(kind, parameters, actor, reason="tidy up")
+    return workflow.start(kind, parameters, actor, reason="tidy up")
 
 
 def handles(queue: DelayedQueue, *, aside: bool = False) -> list[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from console.operations import copying, recalling
-from console.queries import asking
+from console.features.messages import copies
+from console.features.timers import apache_recall
+from console.site import broker as site_broker
 
 
 def hang_up() -> None:
     """Close them all."""
-    for each in (asking, copying, recalling):
+    for each in (site_broker, copies, apache_recall):
         each.hang_up()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.client import Admin, Consumer, Producer
-from broker.mirror import Mirror
+from broker.mirror.follower import Mirror
 from tests.console.kept import hang_up
 from tests.mirror.running import RunningBroker, running_broker
 

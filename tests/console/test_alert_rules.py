@@ -9,15 +9,15 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from console.access.topics import VisibleTopics
-from console.alerts import looking, rule_fields
-from console.alerts.readings import Reading, Round
-from console.alerts.rows import Alert, AlertRule, Silence
-from console.operations import desk
+from console.features.alerts import preview, rule_fields
+from console.features.alerts.models import Alert, AlertRule, Silence
+from console.features.alerts.sources import Reading, Round
+from console.operations import workflow
 from console.operations.actor import ADD_ALERT_RULE, PERMISSIONS, Actor
 from console.operations.errors import InvalidParameter, NotAllowed, NotPossible, OutOfReach
-from console.operations.rows import AuditEntry, Operation
-from console.queries.clock import now_ms
+from console.operations.models import AuditEntry, Operation
+from console.security.topic_scope import VisibleTopics
+from console.site.clock import now_ms
 from tests.console.alert_stage import START_MS, rule
 from tests.console.people import browser_of, person
 from tests.console.test_pages import words
@@ -36,7 +36,7 @@ def now(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
     """Two groups that begin so, one above the limit."""
     settings.ALERT_ORIGINS, settings.ALERTS_INTERVAL_S = ["https://hooks.example"], 30
     found = tuple(Reading("backlog", name, lag) for name, lag in (("billing", 150.0), ("bills", 7.0), ("mail", 900.0)))
-    monkeypatch.setattr(looking.readings, "read", lambda wanted: Round(START_MS, found, frozenset({"backlog"})))
+    monkeypatch.setattr(preview.readings, "read", lambda wanted: Round(START_MS, found, frozenset({"backlog"})))
 
 
 def drafted(browser: Client, address: str, form: dict[str, str]) -> str:
@@ -194,7 +194,7 @@ def test_silence_until_a_moment_and_its_end_are_kept_as_operations(operator: Cli
 def test_a_rule_needs_the_permission_of_the_admin_and_the_refusal_is_kept() -> None:
     clerk = Actor("clerk", frozenset(PERMISSIONS) - {ADD_ALERT_RULE})
     with pytest.raises(NotAllowed):
-        desk.draft("alerts.create", {"settings": {"what": "backlog", "limit": 1}}, clerk)
+        workflow.draft("alerts.create", {"settings": {"what": "backlog", "limit": 1}}, clerk)
     assert AuditEntry.objects.get().what == "denied"
     browser = browser_of(person("operator", role="operator"))
     assert "New rule…" not in words(browser.get("/alerts/"))
@@ -206,14 +206,14 @@ def test_who_sees_some_topics_silences_what_is_theirs_and_makes_no_rules() -> No
     queue, until_ms = rule(what="stuck-queue"), now_ms() + 60_000
     some = Actor("anna", frozenset(PERMISSIONS), visible=VisibleTopics(("orders",)))
     silence = {"rule": queue.pk, "subject": "orders-eu", "until_ms": until_ms}
-    assert desk.draft("alerts.silence", silence, some).kind == "alerts.silence"
+    assert workflow.draft("alerts.silence", silence, some).kind == "alerts.silence"
     for kind, parameters in (
         ("alerts.silence", {**silence, "subject": "orders*"}), ("alerts.silence", {**silence, "subject": "seats"}),
         ("alerts.silence", {"subject": "billing", "until_ms": until_ms}), ("alerts.delete", {"rule": queue.pk}),
         ("alerts.create", {"settings": {"what": "backlog", "subject": "orders", "limit": 1}}),
     ):  # fmt: skip
         with pytest.raises(OutOfReach):
-            desk.draft(kind, parameters, some)
+            workflow.draft(kind, parameters, some)
 
 
 @pytest.mark.django_db
@@ -229,7 +229,7 @@ def test_who_sees_some_topics_silences_what_is_theirs_and_makes_no_rules() -> No
 )  # fmt: skip
 def test_parameters_are_checked_before_anything_is_done(kind: str, parameters: dict[str, Any]) -> None:
     with pytest.raises(InvalidParameter):
-        desk.draft(kind, parameters, ACTOR)
+        workflow.draft(kind, parameters, ACTOR)
 
 
 @pytest.mark.django_db
@@ -239,4 +239,4 @@ def test_what_is_not_there_cannot_be_changed() -> None:
         ("alerts.silence", {"rule": 5, "subject": "*", "until_ms": 2**52}), ("alerts.end_silence", {"silence": 5}),
     ):  # fmt: skip
         with pytest.raises(NotPossible):
-            desk.draft(kind, parameters, ACTOR)
+            workflow.draft(kind, parameters, ACTOR)

@@ -12,8 +12,8 @@ import pytest
 from django.contrib.auth.models import Group
 from django.test import Client
 
-from console.operations.rows import AuditEntry
-from console.pages import audit
+from console.operations import audit_pages
+from console.operations.models import AuditEntry
 from tests.console.people import browser_of, person
 from tests.console.stage import HOSTILE
 
@@ -56,7 +56,7 @@ def test_every_filter_narrows_and_all_of_them_together(viewer: Client) -> None:
 
 
 def test_a_page_leads_to_the_next_and_keeps_the_filter(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "LISTED", 2)
+    monkeypatch.setattr(audit_pages, "LISTED", 2)
     for number in range(5):
         entry("anna", str(number))
     seen, address = [], "/audit/?actor=anna"

@@ -20,16 +20,16 @@ from django.test import Client
 from django.utils import timezone
 
 from broker.client import Consumer, Decision, TransactionProducer, prepare
-from broker.models import Broker, ConsumerGroup, ConsumerOffset, Topic
+from broker.mirror.models import Broker, ConsumerGroup, ConsumerOffset, Topic
 from broker.redisson import DelayedQueue
-from console.access.roles import ADMINISTRATOR
-from console.access.topics import visible_topics
-from console.alerts.rows import Alert, AlertRule, Silence
-from console.dashboards.rows import DashboardPoint, DashboardRun
-from console.live import LivePage, _render
-from console.operations.rows import AuditEntry, Operation
-from console.pages.urls import urlpatterns
-from console.queries.afar import forget
+from console.features.alerts.models import Alert, AlertRule, Silence
+from console.features.dashboards.models import DashboardPoint, DashboardRun
+from console.features.overview.overview_facts import forget
+from console.operations.models import AuditEntry, Operation
+from console.security.roles import ADMINISTRATOR
+from console.security.topic_scope import visible_topics
+from console.ui.live import LivePage, _render
+from console.ui.urls import urlpatterns
 from tests.console.delayed_stage import MINUTE
 from tests.console.people import browser_of
 from tests.console.stage import Stage

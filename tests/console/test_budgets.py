@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from console.compression import LEAST_BYTES, compressed
-from console.pages.places import SECTIONS
+from console.site.compression import LEAST_BYTES, compressed
+from console.ui.navigation import SECTIONS
 from tests.console.stage import Stage
 
 STATIC = Path(__file__).resolve().parents[2] / "static"

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.charts.board import HalfMark, OpMark, board_svg
-from console.charts.life import Stop, life_svg
-from console.charts.minute import minute_svg
-from console.charts.progress import progress_svg
-from console.charts.scale import heat, log_place, nice_ceiling
-from console.charts.spark import spark_svg
-from console.charts.spread import spread_svg
 from console.templatetags.spans import delay_name, span
+from console.ui.charts.board import HalfMark, OpMark, board_svg
+from console.ui.charts.life import Stop, life_svg
+from console.ui.charts.minute import minute_svg
+from console.ui.charts.progress import progress_svg
+from console.ui.charts.scale import heat, log_place, nice_ceiling
+from console.ui.charts.sparkline import spark_svg
+from console.ui.charts.spread import spread_svg
 
 COUNTS = st.lists(st.integers(0, 10**7), min_size=1, max_size=60)
 

@@ -12,16 +12,16 @@ from django.db import connection
 from django.test import Client
 
 from broker.client import Consumer
-from broker.client.eventloop import event_loop_thread
-from broker.remoting.client import RemotingClient
-from broker.remoting.codec import Command
-from broker.remoting.codes import Request
+from broker.client.event_loop import event_loop_thread
+from broker.client.remoting import RemotingClient
+from broker.rocketmq.codes import Request
+from broker.rocketmq.frame import Command
 from console import queries
-from console.queries.shapes.clients import ClientRole, ClientRow
-from console.queries.shapes.evidence import StaleReason
+from console.features.clients.shapes import ClientRole, ClientRow
+from console.site.evidence import StaleReason
 from tests.console.stage import HOSTILE, Stage
 from tests.console.test_pages import tags_of, words
-from tests.remoting.peer import heartbeat_body
+from tests.server.peer import heartbeat_body
 
 #: as Java's consumers answer 307, objects as keys included
 RUNNING = (

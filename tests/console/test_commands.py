@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from broker.client import Decision, TransactionProducer, prepare
-from console.operations.rows import AuditEntry, Operation
+from console.operations.models import AuditEntry, Operation
 from tests.console.people import browser_of, person
 from tests.console.stage import HOSTILE, Stage
 from tests.console.test_dead_letters import bury

@@ -14,12 +14,12 @@ from django.contrib.auth.models import Group, Permission
 from django.test import Client
 from django.utils import timezone
 
-from broker.models import Broker, ConsumerOffset
-from console.access.rows import TopicPermission
-from console.charts.dashboards import bars_svg, heat_svg, time_svg
-from console.dashboards.panels import PANELS
-from console.dashboards.rows import DashboardPoint, DashboardRun
-from console.dashboards.starting import DASHBOARDS
+from broker.mirror.models import Broker, ConsumerOffset
+from console.features.dashboards.models import DashboardPoint, DashboardRun
+from console.features.dashboards.panels import PANELS
+from console.features.dashboards.runs import DASHBOARDS
+from console.security.models import TopicPermission
+from console.ui.charts.dashboards import bars_svg, heat_svg, time_svg
 from tests.console.test_pages import tags_of, words
 
 HOSTILE = '<script>alert("1")</script>'

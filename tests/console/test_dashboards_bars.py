@@ -10,8 +10,8 @@ from urllib.parse import unquote
 import pytest
 from django.test import Client
 
-from broker.models import Broker
-from console.dashboards.rows import DashboardRun
+from broker.mirror.models import Broker
+from console.features.dashboards.models import DashboardRun
 from tests.console.test_dashboards import HOSTILE, NOON_MS, computed, reader
 from tests.console.test_pages import tags_of, words
 

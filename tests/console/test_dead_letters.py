@@ -14,14 +14,15 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 
 from broker.client import Consumer, Message
-from broker.models import ConsumerGroup
+from broker.mirror.models import ConsumerGroup
 from console import queries
-from console.operations import copying, desk
+from console.features.dead_letters.shapes import DeadLetterFilter
+from console.features.messages import copies
+from console.features.messages.copies import NotReadable
+from console.operations import workflow
 from console.operations.actor import PERMISSIONS, STEER_TIMERS, Actor
-from console.operations.copying import NotReadable
 from console.operations.errors import InvalidParameter, NotAllowed
-from console.operations.rows import AuditEntry, Operation, OperationItem
-from console.queries.shapes.dead_letters import DeadLetterFilter
+from console.operations.models import AuditEntry, Operation, OperationItem
 from tests.console.people import person
 from tests.console.stage import HOSTILE, Stage, one_word
 from tests.console.test_pages import tags_of, words
@@ -39,7 +40,7 @@ def graves(stage: Stage) -> Iterator[Stage]:
         bury(stage, f"order-{number}", tag="paid")
     stage.mirror.run_once()
     yield stage
-    copying.hang_up()
+    copies.hang_up()
 
 
 def bury(stage: Stage, key: str, body: str = "pay", **more: Any) -> None:
@@ -104,7 +105,7 @@ def test_one_goes_back_to_its_group_alone(graves: Stage, operator: Client) -> No
 
 
 def test_what_fails_again_is_a_dead_letter_again(graves: Stage) -> None:
-    desk.start("dead_letters.send_back", {**ALL, "filter": {"key": "order-1"}}, ACTOR, reason="try")
+    workflow.start("dead_letters.send_back", {**ALL, "filter": {"key": "order-1"}}, ACTOR, reason="try")
     consumer = Consumer("billing", graves.broker.namesrv)
 
     def fail(message: Message) -> None:
@@ -147,14 +148,14 @@ def test_what_died_after_the_preview_is_not_touched(graves: Stage, operator: Cli
 
 def test_a_record_that_is_gone_and_a_group_that_never_was(graves: Stage) -> None:
     gone = {"group": "billing", "targets": [{"queueId": 0, "offset": 4711}]}
-    assert desk.start("dead_letters.send_back", gone, ACTOR, reason="try").results == {"gone": 1}
+    assert workflow.start("dead_letters.send_back", gone, ACTOR, reason="try").results == {"gone": 1}
     nobody = queries.dead_letters("nobody", DeadLetterFilter())
     assert (nobody.rows, nobody.total) == ((), 0)
 
 
 def test_only_a_later_page_leads_to_the_first(graves: Stage, operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["console.queries.dead_letters"], "ROWS", 2)
-    monkeypatch.setattr("console.queries.dead_letter_reading.STEP", 2)
+    monkeypatch.setattr(sys.modules["console.features.dead_letters.read"], "ROWS", 2)
+    monkeypatch.setattr("console.features.dead_letters.records.STEP", 2)
     first = operator.get("/dead-letters/of/billing/").content.decode()
     following = re.search(r'rel="next" href="([^"]*)"', first)
     assert following and "First page" not in first
@@ -162,8 +163,8 @@ def test_only_a_later_page_leads_to_the_first(graves: Stage, operator: Client, m
 
 
 def test_filters_and_pages_are_exact(graves: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["console.queries.dead_letters"], "ROWS", 2)
-    monkeypatch.setattr("console.queries.dead_letter_reading.STEP", 2)
+    monkeypatch.setattr(sys.modules["console.features.dead_letters.read"], "ROWS", 2)
+    monkeypatch.setattr("console.features.dead_letters.records.STEP", 2)
     first = queries.dead_letters("billing", DeadLetterFilter())
     second = queries.dead_letters("billing", DeadLetterFilter(), first.following)
     third = queries.dead_letters("billing", DeadLetterFilter(), second.following)
@@ -194,13 +195,13 @@ def test_filters_and_pages_are_exact(graves: Stage, monkeypatch: pytest.MonkeyPa
 )
 def test_parameters_are_checked_before_anything_is_done(db: None, parameters: dict[str, Any]) -> None:
     with pytest.raises(InvalidParameter):
-        desk.draft("dead_letters.send_back", parameters, ACTOR)
+        workflow.draft("dead_letters.send_back", parameters, ACTOR)
     assert Operation.objects.count() == 0
 
 
 def test_it_needs_its_own_permission(graves: Stage) -> None:
     with pytest.raises(NotAllowed):
-        desk.draft("dead_letters.send_back", ALL, Actor("clerk", frozenset({STEER_TIMERS})))
+        workflow.draft("dead_letters.send_back", ALL, Actor("clerk", frozenset({STEER_TIMERS})))
     assert AuditEntry.objects.get().what == "denied"
     clerk = person("clerk")
     browser = Client()
@@ -215,16 +216,16 @@ def test_a_compressed_body_is_copied_as_it_was_read() -> None:
     class Record:
         sys_flag, body = 1, zlib.compress(b"pay")
 
-    assert copying.plain_body(Record()) == b"pay"
+    assert copies.plain_body(Record()) == b"pay"
     Record.body = b"not compressed"
     with pytest.raises(NotReadable):
-        copying.plain_body(Record())
+        copies.plain_body(Record())
     Record.body = zlib.compress(b"pay")[:-4]
     with pytest.raises(NotReadable):
-        copying.plain_body(Record())
+        copies.plain_body(Record())
     Record.sys_flag = 1 | 2 << 8
     with pytest.raises(NotReadable):
-        copying.plain_body(Record())
+        copies.plain_body(Record())
 
 
 def test_hostile_text_stays_text(graves: Stage, operator: Client) -> None:

@@ -10,9 +10,9 @@ from django.test import Client
 from broker.client import SimpleConsumer
 from broker.client.simple_receipts import Received
 from console import queries
-from console.operations import desk
+from console.features.dead_letters.shapes import DeadLetterFilter
+from console.operations import workflow
 from console.operations.actor import PERMISSIONS, Actor
-from console.queries.shapes.dead_letters import DeadLetterFilter
 from tests.console.stage import Stage
 from tests.console.test_pages import words
 
@@ -61,9 +61,9 @@ def waits(stage: Stage) -> tuple[int | None, int | None]:
 
 def test_sent_back_they_are_counted_received_and_gone(stage: Stage, shop: SimpleConsumer, operator: Client) -> None:
     assert waits(stage) == (0, 0)
-    preview = desk.draft("dead_letters.send_back", ALL, ACTOR).preview
+    preview = workflow.draft("dead_letters.send_back", ALL, ACTOR).preview
     assert (preview["lag_before"], preview["lag_after"]) == (0, 3)
-    done = desk.start("dead_letters.send_back", ALL, ACTOR, reason="the bank is up again")
+    done = workflow.start("dead_letters.send_back", ALL, ACTOR, reason="the bank is up again")
     assert done.results == {"sent_back": 3}
     stage.wait_for(lambda: waits(stage) == (3, 3))
     page = queries.group(GROUP)
@@ -84,13 +84,13 @@ def test_sent_back_they_are_counted_received_and_gone(stage: Stage, shop: Simple
 
 def test_one_that_fails_again_is_a_dead_letter_again(stage: Stage, shop: SimpleConsumer) -> None:
     named = {"group": GROUP, "targets": [{"queueId": 0, "offset": 1}]}
-    assert desk.start("dead_letters.send_back", named, ACTOR, reason="try").results == {"sent_back": 1}
+    assert workflow.start("dead_letters.send_back", named, ACTOR, reason="try").results == {"sent_back": 1}
     (again,) = received(stage, shop, 1)
     shop.nack(again)
     stage.wait_for(lambda: len(letters()) == 4)
     assert letters()[0] == again.message.keys[0]
     newest = {"group": GROUP, "targets": [{"queueId": 0, "offset": 3}]}
-    assert desk.start("dead_letters.send_back", newest, ACTOR, reason="try").results == {"sent_back": 1}
+    assert workflow.start("dead_letters.send_back", newest, ACTOR, reason="try").results == {"sent_back": 1}
     (last,) = received(stage, shop, 1)
     shop.ack(last)
     assert waits(stage) == (0, 0)

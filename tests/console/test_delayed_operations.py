@@ -11,13 +11,13 @@ from django.test import Client
 
 from broker.redisson import DelayedQueue
 from broker.redisson.modes import read_mode
-from broker.redisson.paging import page
-from broker.redisson.surveying import survey
+from broker.redisson.pages import page
+from broker.redisson.survey import survey
 from console import queries
-from console.operations import desk
+from console.operations import workflow
 from console.operations.actor import Actor
 from console.operations.errors import InvalidParameter, NotAllowed, NotPossible
-from console.operations.rows import AuditEntry
+from console.operations.models import AuditEntry
 from tests.console.delayed_stage import (
     HOUR,
     MINUTE,
@@ -85,7 +85,7 @@ def test_values_in_the_other_packing_are_poison_for_java_and_are_set_aside(
     with pytest.raises(InvalidParameter):
         done("redisson.set_aside", {"queue": "orders", "filter": {}, "is_all": True, "packing": "odd"}, actor)
     everything = {"queue": "orders", "filter": {}, "is_all": True, "packing": "old"}
-    draft = desk.draft("redisson.set_aside", everything, actor)
+    draft = workflow.draft("redisson.set_aside", everything, actor)
     assert draft.preview["count"] == 1
     assert done("redisson.set_aside", everything, actor).results == {"set_aside": 1}
     assert not any(row.is_foreign for row in queries.delayed_queue("orders").values)
@@ -110,7 +110,7 @@ def test_the_preview_of_an_import_says_what_will_not_be_a_timer(
     # no broker that would say how far ahead it takes timers, nor one that somebody runs on this machine
     settings.ESCAPEMENT_NAMESRV = f"127.0.0.1:{free_port}"
     server.zadd(orders.keys.timeout.decode(), dict.fromkeys(server.zrange(orders.keys.timeout, 0, 1), 5))
-    draft = desk.draft("redisson.import", {"queue": "orders", "topic": "bills"}, actor)
+    draft = workflow.draft("redisson.import", {"queue": "orders", "topic": "bills"}, actor)
     assert draft.preview["met_count"] == 10
     assert ["overdue", 2] in draft.preview["topics"]
     text = words(body_of(operator, f"/operations/{draft.pk}/"))
@@ -122,7 +122,7 @@ def test_the_preview_of_a_repair_says_what_is_wrong(
     orders: DelayedQueue, server: redis.Redis, operator: Client, actor: Actor
 ) -> None:
     server.zrem(orders.keys.timeout.decode(), *server.lrange(orders.keys.waiting.decode(), 2, 4))
-    draft = desk.draft("redisson.repair", {"queue": "orders"}, actor)
+    draft = workflow.draft("redisson.repair", {"queue": "orders"}, actor)
     assert draft.preview["topics"] == [["in_list", 3], ["in_set", 0]]
     text = words(body_of(operator, f"/operations/{draft.pk}/"))
     assert "3 in the list only: they are due at once" in text and "in the set only: they" not in text
@@ -157,7 +157,7 @@ def test_a_value_is_offered_as_java_reads_it(server: redis.Redis, actor: Actor) 
 
 
 def test_clear_counts_what_would_be_gone(orders: DelayedQueue, actor: Actor) -> None:
-    draft = desk.draft("redisson.clear", {"queue": "orders"}, actor)
+    draft = workflow.draft("redisson.clear", {"queue": "orders"}, actor)
     assert draft.preview["count"] == 10
     assert done("redisson.clear", {"queue": "orders"}, actor).results == {"cleared": 1}
     assert orders.size() == 0

@@ -13,9 +13,9 @@ from django.test import Client
 
 from broker.redisson import DelayedQueue
 from console import queries
-from console.access.topics import ALL
-from console.live import fragments, page_of
-from console.queries.redis_asking import hang_up
+from console.features.redisson.server import hang_up
+from console.security.topic_scope import ALL
+from console.ui.live import fragments, page_of
 from tests.console.delayed_stage import (
     HOUR,
     LIMIT_BYTES,

@@ -11,11 +11,11 @@ from django.test import Client
 
 from broker.redisson import DelayedQueue
 from broker.redisson.server import Server
-from broker.redisson.transferstatus import STATUS_PREFIX, QueueStatus, TransferStatus, publish
+from broker.redisson.transfer_status import STATUS_PREFIX, QueueStatus, TransferStatus, publish
 from console import queries
-from console.operations import desk
+from console.features.redisson.server import hang_up
+from console.operations import workflow
 from console.operations.actor import Actor
-from console.queries.redis_asking import hang_up
 from tests.console.delayed_stage import body_of, done, words
 
 
@@ -79,12 +79,12 @@ def test_one_live_queue_of_java_is_warned_of_before_and_after(
 ) -> None:
     warning = "A live RDelayedQueue of Java listens on its channel"
     given = {"queue": "orders", "topic": "bills"}
-    quiet = desk.draft("redisson.make_reliable", given, actor)
+    quiet = workflow.draft("redisson.make_reliable", given, actor)
     assert warning not in words(body_of(operator, f"/operations/{quiet.pk}/"))
     subscription = server.pubsub()
     subscription.subscribe(orders.keys.channel.decode())
     subscription.get_message(timeout=5)
-    draft = desk.draft("redisson.make_reliable", given, actor)
+    draft = workflow.draft("redisson.make_reliable", given, actor)
     assert warning in words(body_of(operator, f"/operations/{draft.pk}/"))
     done("redisson.make_reliable", given, actor)
     assert warning in words(body_of(operator, "/redisson/queue/?name=orders"))

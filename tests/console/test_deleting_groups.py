@@ -8,9 +8,9 @@ import pytest
 from django.test import Client
 
 from broker.client import Admin, Message, NotSupported, SimpleConsumer
-from broker.engine import waiting
-from broker.models import Broker, ConsumerGroup, ConsumerOffset, Queue
-from console.operations import desk
+from broker.engine import topic_backlog
+from broker.mirror.models import Broker, ConsumerGroup, ConsumerOffset, Queue
+from console.operations import workflow
 from console.operations.losses import topics_of_tries
 from tests.console.stage import Stage
 from tests.console.test_pages import words
@@ -24,7 +24,7 @@ def sent(stage: Stage) -> Message:
 
 def lost(name: str) -> tuple[int, dict[str, int | None], list[str]]:
     """Messages, what of them waits, and what is not known of that."""
-    found = desk.draft("groups.delete", {"name": name}, ACTOR).preview
+    found = workflow.draft("groups.delete", {"name": name}, ACTOR).preview
     return found["lost_messages"], found["waiting"], found["missing"]
 
 
@@ -61,7 +61,7 @@ def test_tries_that_wait_are_lost_too(billing: Stage, operator: Client) -> None:
 def test_what_is_not_counted_to_the_end_is_said_to_be_at_least_so_many(
     billing: Stage, operator: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "MOST_LOOKED_AT", 1)
+    monkeypatch.setattr(topic_backlog, "MOST_LOOKED_AT", 1)
     assert lost("billing") == (3, waits(timers=1, delayed=1), ["waiting"])
     page = words(operator.get(drafted(operator, "groups.delete", name="billing")))
     assert "1 on a delay level; at least: not counted to the end" in page

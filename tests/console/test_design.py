@@ -6,8 +6,8 @@ from typing import Any
 
 from django.test import Client
 
+from console.features.schedule.shapes import LaneState
 from console.operations.kind import TYPED_ABOVE
-from console.queries.shapes.lanes import LaneState
 from tests.console.people import browser_of, person
 
 

@@ -15,12 +15,12 @@ from django.utils import timezone
 
 from broker.client import Consumer, Decision, TransactionProducer, prepare
 from broker.redisson import DelayedQueue
-from console.access.rows import MaskRule
-from console.alerts.rows import Alert, AlertRule
-from console.operations import desk
+from console.features.alerts.models import Alert, AlertRule
+from console.operations import workflow
 from console.operations.actor import Actor
-from console.pages import exporting
-from console.pages.exporting import COLUMNS, exported
+from console.security.models import MaskRule
+from console.ui import export
+from console.ui.export import COLUMNS, exported
 from tests.console.delayed_stage import MINUTE
 from tests.console.people import browser_of
 from tests.console.stage import Stage
@@ -88,7 +88,7 @@ def test_every_list_is_a_file_of_its_rows_with_nothing_to_run(filled: Stage, ope
 
 def test_what_was_done_and_raised_are_files_too_of_who_may_see_it(stage: Stage, operator: Client, actor: Actor) -> None:
     stage.producer.send("orders", "x", deliver_at_ms=time.time_ns() // 1_000_000 + 3_600_000)
-    desk.start("timers.cancel", {"filter": {"topic": "orders"}}, actor, reason=FORMULA)
+    workflow.start("timers.cancel", {"filter": {"topic": "orders"}}, actor, reason=FORMULA)
     rule = AlertRule.objects.create(what="backlog", limit=100)
     since = timezone.now()
     for subject in ("=billing", "mail"):
@@ -121,7 +121,7 @@ def test_a_file_goes_over_all_pages_up_to_its_limit_and_says_when_there_is_more(
     stage.mirror.run_once()
     rows = json.loads(text_of(operator, "/topics/orders/0/?as=json"))
     assert [row["keys"] for row in rows] == [[f"k-{number}"] for number in reversed(range(40))]
-    monkeypatch.setattr(exporting, "LIMIT", 35)
+    monkeypatch.setattr(export, "LIMIT", 35)
     rows = json.loads(text_of(operator, "/topics/orders/0/?as=json"))
     assert len(rows) == 36
     assert rows[35]["offset"] == "# There are more than 35: narrow the filter."

@@ -8,11 +8,11 @@ import pytest
 from django.test import Client
 
 from broker.client import Consumer
-from console.operations import desk
+from console.features.groups.operations import undo_parameters
+from console.operations import workflow
 from console.operations.actor import PERMISSIONS, RESET_OFFSETS, Actor
 from console.operations.errors import InvalidParameter, NotAllowed, NotPossible
-from console.operations.resetting import undo_parameters
-from console.operations.rows import AuditEntry, Operation
+from console.operations.models import AuditEntry, Operation
 from tests.console.people import person
 from tests.console.stage import Stage
 from tests.console.test_pages import words
@@ -143,14 +143,14 @@ def test_a_group_without_offsets_cannot_be_put_back() -> None:
 )
 def test_parameters_are_checked_before_anything_is_done(db: None, parameters: dict[str, Any]) -> None:
     with pytest.raises(InvalidParameter):
-        desk.draft(KIND, parameters, ACTOR)
+        workflow.draft(KIND, parameters, ACTOR)
     assert Operation.objects.count() == 0
 
 
 def test_it_needs_its_own_permission(read: Stage) -> None:
     others = Actor("clerk", frozenset(PERMISSIONS) - {RESET_OFFSETS})
     with pytest.raises(NotAllowed):
-        desk.draft(KIND, {"group": "billing", "topic": "orders", "to": "first"}, others)
+        workflow.draft(KIND, {"group": "billing", "topic": "orders", "to": "first"}, others)
     browser = Client()
     browser.force_login(person("clerk"))
     assert browser.post("/groups/billing/move/", {"topic": "orders", "to": "first"}).status_code == 403

@@ -19,9 +19,9 @@ from django.template.loader import render_to_string
 from django.test import Client
 from django.urls import resolve, reverse
 
-from console.operations import desk
+from console.operations import workflow
 from console.operations.actor import Actor
-from console.snapshots import keeping
+from console.ui.snapshots import retention as snapshots_retention
 from tests.console.stage import Stage
 from tests.console.test_exporting import FORMULA
 from tests.console.test_exporting import filled as filled
@@ -94,10 +94,12 @@ def rounds() -> Iterator[tuple[Text, Text]]:
 def paths_of(stage: Stage, operator: Client, actor: Actor) -> list[str]:
     timer, half = stage.admin.timers(0, 2**62).items[0], stage.admin.transactions("open").items[0]
     record = stage.producer.send("orders", "body", keys=["key"], tag="tag", properties={"note": "text"})
-    draft = desk.draft("timers.cancel", {"filter": {"topic": "orders"}}, actor)
-    done = desk.start("groups.reset_offsets", {"group": "billing", "topic": "orders", "to": "last"}, actor, reason="r")
+    draft = workflow.draft("timers.cancel", {"filter": {"topic": "orders"}}, actor)
+    done = workflow.start(
+        "groups.reset_offsets", {"group": "billing", "topic": "orders", "to": "last"}, actor, reason="r"
+    )
     client = stage.admin.consumers(["billing"])[0].client_id
-    keeping.take()
+    snapshots_retention.take()
     return [
         "/", "/topics/", "/topics/orders/", "/topics/orders/0/", "/topics/orders/tail/", "/groups/", "/groups/billing/",
         "/clients/", f"/clients/one/?id={quote(client)}", "/schedule/", "/schedule/16/", "/timers/", "/timers/list/",

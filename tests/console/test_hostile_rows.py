@@ -8,9 +8,9 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 from django.utils import timezone
 
-from console.alerts.rows import Alert, AlertRule, Silence
-from console.operations.rows import AuditEntry, Operation
-from console.saved_views.rows import SavedView
+from console.features.alerts.models import Alert, AlertRule, Silence
+from console.operations.models import AuditEntry, Operation
+from console.ui.saved_views.models import SavedView
 from tests.console.test_hostile import SCHEMES, TEXTS, Skeleton
 
 PAGES = ("/alerts/", "/operations/", "/views/", "/find/")

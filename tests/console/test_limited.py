@@ -15,23 +15,23 @@ from django.test import Client
 from msgspec.structs import replace
 
 from broker.client import Consumer, Decision, Message, SimpleConsumer, TransactionProducer, prepare
-from broker.models import Topic
+from broker.mirror.models import Topic
 from broker.redisson import DelayedQueue
 from console import queries
-from console.access.rows import TopicPermission
-from console.access.topics import ALL, NOTHING, Eyes, looking, visible_topics
-from console.alerts.rows import AlertRule
-from console.live import _PAGES, LivePage, _render
-from console.operations import desk
+from console.features.alerts.models import AlertRule
+from console.features.overview.overview_facts import forget
+from console.features.transactions.shapes import Board, TransactionRow, TransactionState
+from console.operations import workflow
 from console.operations.actor import Actor
 from console.operations.errors import OutOfReach
-from console.operations.reach import reach_of
-from console.operations.rows import AuditEntry
+from console.operations.models import AuditEntry
+from console.operations.scope import reach_of
 from console.queries import limited, limited_past, limited_waiting
-from console.queries.afar import forget
-from console.queries.shapes.evidence import Evidence
-from console.queries.shapes.transactions import Board, TransactionRow, TransactionState
+from console.security.models import TopicPermission
+from console.security.topic_scope import ALL, NOTHING, Eyes, looking, visible_topics
+from console.site.evidence import Evidence
 from console.templatetags.transactions import board_drawing
+from console.ui.live import _PAGES, LivePage, _render
 from tests.console.delayed_stage import MINUTE
 from tests.console.people import browser_of, person
 from tests.console.stage import Stage
@@ -118,10 +118,10 @@ def text_of(browser: Client, path: str) -> str:
 def test_no_page_names_a_topic_that_is_not_seen(filled: Stage, actor: Actor, operator: Client) -> None:
     user = limited_person("anna", "ord")
     anna = browser_of(user)
-    rows = [desk.draft(kind, given, actor) for kind, given in drafts_of(FOREIGN, "wages")]
-    mine = [desk.draft(kind, given, actor) for kind, given in drafts_of("orders", "billing")]
+    rows = [workflow.draft(kind, given, actor) for kind, given in drafts_of(FOREIGN, "wages")]
+    mine = [workflow.draft(kind, given, actor) for kind, given in drafts_of("orders", "billing")]
     for row in (rows[1], mine[1]):
-        desk.confirm(row.pk, actor, reason=str(row.parameters["topic"]))
+        workflow.confirm(row.pk, actor, reason=str(row.parameters["topic"]))
     timers = {row.topic: row.position for row in filled.admin.timers(0, 2**62).items}
     paths = [path for _, path in CLOSED]
     paths += ["/topics/?kind=all", "/timers/list/", "/messages/?q=payroll-1", "/messages/?q=payroll-2", "/find/?q=ay"]
@@ -180,7 +180,7 @@ def _forged(stage: Stage, record: Message) -> Any:
 
 def test_what_is_seen_is_there(filled: Stage, actor: Actor) -> None:
     anna = browser_of(limited_person("anna", "ord"))
-    mine = [desk.draft(kind, given, actor) for kind, given in drafts_of("orders", "billing")]
+    mine = [workflow.draft(kind, given, actor) for kind, given in drafts_of("orders", "billing")]
     timers = {row.topic: row.position for row in filled.admin.timers(0, 2**62).items}
     half = next(row.position for row in filled.admin.transactions("open").items if row.topic == "orders")
     for path, word in (
@@ -203,15 +203,15 @@ def test_nothing_is_done_to_what_is_not_seen(filled: Stage, actor: Actor, operat
     anna = Actor.of(user)
     for kind, given in drafts_of(FOREIGN, "wages"):
         with pytest.raises(OutOfReach):
-            desk.draft(kind, given, anna)
-        theirs = desk.draft(kind, given, actor)
-        for step in (desk.abort, desk.go_on):
+            workflow.draft(kind, given, anna)
+        theirs = workflow.draft(kind, given, actor)
+        for step in (workflow.abort, workflow.go_on):
             with pytest.raises(OutOfReach):
                 step(theirs.pk, anna)
         with pytest.raises(OutOfReach):
-            desk.confirm(theirs.pk, anna, reason="why not")
+            workflow.confirm(theirs.pk, anna, reason="why not")
         with pytest.raises(OutOfReach):
-            desk.look_again(theirs, anna)
+            workflow.look_again(theirs, anna)
     positions = [{"position": row.position} for row in filled.admin.timers(0, 2**62).items]
     unbounded: list[tuple[str, dict[str, Any]]] = [
         ("timers.cancel", {"filter": {}, "is_all": True}), ("timers.cancel", {"targets": positions}),
@@ -221,21 +221,21 @@ def test_nothing_is_done_to_what_is_not_seen(filled: Stage, actor: Actor, operat
     ]  # fmt: skip
     for kind, given in unbounded:
         with pytest.raises(OutOfReach):
-            desk.draft(kind, given, anna)
+            workflow.draft(kind, given, anna)
     assert len(filled.admin.timers(0, 2**62).items) == 2
     assert set(AuditEntry.objects.values_list("what", flat=True)) == {"denied"}
     for kind, given in drafts_of("orders", "billing"):
-        assert desk.draft(kind, given, anna).state == "draft"
+        assert workflow.draft(kind, given, anna).state == "draft"
     form = {"kind": "timers.cancel", "scope": "matching", "is_all": "1"}
     refused = browser_of(user).post("/operations/draft/", form)
     assert refused.status_code == 403
     assert "filter by one of them" in refused.content.decode()
-    kept = desk.start("timers.cancel", {"filter": {"topic": "orders"}}, anna, reason="mine")
+    kept = workflow.start("timers.cancel", {"filter": {"topic": "orders"}}, anna, reason="mine")
     assert kept.results == {"cancelled": 1}
     again = {"operation": str(kept.pk)}
-    assert desk.draft("timers.take_back", again, anna).preview["count"] == 1
+    assert workflow.draft("timers.take_back", again, anna).preview["count"] == 1
     with pytest.raises(OutOfReach):
-        desk.draft("timers.take_back", again, Actor.of(limited_person("ben", "pay")))
+        workflow.draft("timers.take_back", again, Actor.of(limited_person("ben", "pay")))
 
 
 def test_live_frames_are_limited_as_pages_are(filled: Stage) -> None:

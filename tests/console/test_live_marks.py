@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from broker.client import Decision, TransactionProducer, prepare
-from console import live
-from console.live import FRESH_S, page_of
-from console.queries.clock import now_ms
+from console.site.clock import now_ms
+from console.ui import live
+from console.ui.live import FRESH_S, page_of
 from tests.console.stage import Stage
 
 HOUR_MS = 3_600_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.live import number, page_of, parts_of
+from console.ui.live import number, page_of, parts_of
 
 
 @pytest.mark.parametrize(

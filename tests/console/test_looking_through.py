@@ -8,8 +8,8 @@ import pytest
 from django.test import Client
 
 from console import queries
-from console.queries import looking_through
-from console.queries.shapes.messages import MessageFilter
+from console.features.messages import search
+from console.features.messages.shapes import MessageFilter
 from tests.console.stage import HOSTILE, Stage
 
 
@@ -49,11 +49,11 @@ def test_time_tag_and_property_narrow(sent: int) -> None:
 def test_what_was_not_looked_at_is_said(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(100):
         stage.producer.send("orders", "x", keys=[f"k-{number}"], queue_id=number % 2)
-    monkeypatch.setattr(looking_through, "READ", 40)
+    monkeypatch.setattr(search, "READ", 40)
     found = queries.messages_through("orders", MessageFilter(tag="none"))
     assert (found.hits, found.read, found.left) == ((), 64, 36)
-    monkeypatch.setattr(looking_through, "READ", 4_000)
-    monkeypatch.setattr(looking_through, "SHOWN", 5)
+    monkeypatch.setattr(search, "READ", 4_000)
+    monkeypatch.setattr(search, "SHOWN", 5)
     assert keys(MessageFilter())[0] in ("k-99", "k-98")
 
 

@@ -11,11 +11,11 @@ from django.core.exceptions import ValidationError
 from django.test import Client
 
 from broker.redisson import DelayedQueue
-from console.access.masking import Masks
-from console.access.rows import MaskRule
-from console.operations import desk
+from console.operations import workflow
 from console.operations.actor import Actor
-from console.operations.rows import AuditEntry
+from console.operations.models import AuditEntry
+from console.security.masking import Masks
+from console.security.models import MaskRule
 from tests.console.delayed_stage import MINUTE, words
 from tests.console.people import browser_of, person
 from tests.console.stage import Stage
@@ -45,7 +45,7 @@ def masked(stage: Stage, server: redis.Redis) -> dict[str, str]:
 
 
 def test_no_page_shows_what_a_rule_masks(masked: dict[str, str], operator: Client, actor: Actor) -> None:
-    draft = desk.draft("timers.cancel", {"filter": {"topic": "orders"}}, actor)
+    draft = workflow.draft("timers.cancel", {"filter": {"topic": "orders"}}, actor)
     for path in (
         f"/messages/{masked['plain']}/", "/topics/orders/0/", "/topics/orders/tail/", "/schedule/16/", "/timers/list/",
         "/timers/", f"/timers/{masked['timer']}/", "/dead-letters/of/billing/", "/redisson/queue/?name=orders",

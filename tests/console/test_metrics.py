@@ -9,8 +9,8 @@ from django.db import OperationalError, connection
 from django.test import Client
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from broker.models import Broker, MirrorState
-from console.operations.rows import Operation
+from broker.mirror.models import Broker, MirrorState
+from console.operations.models import Operation
 
 
 def samples(response: Any) -> dict[str, list[tuple[dict[str, str], float]]]:

@@ -14,9 +14,9 @@ from django.contrib.auth import get_user_model
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from console.operations import desk
+from console.operations import workflow
 from console.operations.actor import Actor
-from console.operations.rows import AuditEntry, Operation
+from console.operations.models import AuditEntry, Operation
 from tests.console.stage import Stage
 
 FIRST = {"group": "billing", "topic": "orders", "to": "first"}
@@ -55,12 +55,12 @@ def test_what_is_wrong_is_said_in_words(read: Stage) -> None:
 
 def test_the_calls_that_the_page_shows_do_the_same(read: Stage, operator: Client) -> None:
     user = get_user_model().objects.get(username="operator")
-    row = desk.draft("groups.reset_offsets", FIRST, Actor.of(user))
+    row = workflow.draft("groups.reset_offsets", FIRST, Actor.of(user))
     page = operator.get(f"/operations/{row.pk}/").content.decode()
     shell, python = (unescape(text) for text in re.findall(r"<pre tabindex=\"0\">(.*?)</pre>", page, re.DOTALL)[-2:])
     _manage, command, *words = shlex.split(shell.replace("\\\n", " "))
     assert command == "operate"
     assert operate(*[word if word != "..." else "as shown" for word in words])["state"] == "done"
-    desk.start("groups.reset_offsets", {**FIRST, "to": "last"}, Actor.of(user), reason="back")
+    workflow.start("groups.reset_offsets", {**FIRST, "to": "last"}, Actor.of(user), reason="back")
     exec(python.replace("reason=...", "reason='as shown'"), {"user": user})  # noqa: S102 - the page is ours
     assert Operation.objects.filter(state="done", reason="as shown").count() == 2

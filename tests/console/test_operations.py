@@ -18,7 +18,7 @@ from django.test import Client
 from django.utils import timezone
 
 from broker.client import BrokerUnreachable
-from console.operations import desk, registry, runner
+from console.operations import registry, runner, workflow
 from console.operations.actor import Actor
 from console.operations.errors import (
     InvalidParameter,
@@ -29,7 +29,7 @@ from console.operations.errors import (
     ReasonMissing,
 )
 from console.operations.kind import BATCH, LIMIT
-from console.operations.rows import AuditEntry, AuditEntryKeptError, Operation
+from console.operations.models import AuditEntry, AuditEntryKeptError, Operation
 from console.templatetags.calls import same_call
 from tests.console.marking import Marking
 from tests.console.people import person
@@ -51,7 +51,7 @@ def actor(transactional_db: None) -> Actor:
 
 def confirmed(kind: Marking, actor: Actor, many: int, state: str = State.QUEUED) -> Operation:
     """Confirmed, and not begun: as the jobs worker finds it."""
-    row = desk.draft(kind.name, {"many": many}, actor)
+    row = workflow.draft(kind.name, {"many": many}, actor)
     Operation.objects.filter(pk=row.pk).update(state=state, reason="because")
     return row
 
@@ -65,9 +65,9 @@ def entries(row: Operation) -> list[tuple[str, str, str]]:
 
 
 def test_it_is_looked_at_confirmed_run_and_kept(marking: Marking, actor: Actor) -> None:
-    row = desk.draft(marking.name, {"many": 3}, actor)
+    row = workflow.draft(marking.name, {"many": 3}, actor)
     assert (row.state, row.preview["count"], marking.touched) == (State.DRAFT, 3, [])
-    desk.confirm(row.pk, actor, reason="  the flight was cancelled ")
+    workflow.confirm(row.pk, actor, reason="  the flight was cancelled ")
     row = again(row)
     assert (row.state, row.total, row.done, row.results) == (State.DONE, 3, 3, {"cancelled": 3})
     assert marking.touched == [0, 1, 2]
@@ -79,20 +79,20 @@ def test_it_is_looked_at_confirmed_run_and_kept(marking: Marking, actor: Actor) 
 
 
 def test_confirmed_twice_it_runs_once(marking: Marking, actor: Actor) -> None:
-    row = desk.draft(marking.name, {"many": 2}, actor)
+    row = workflow.draft(marking.name, {"many": 2}, actor)
     for _ in range(3):
-        assert desk.confirm(row.pk, actor, reason="twice").state == State.DONE
+        assert workflow.confirm(row.pk, actor, reason="twice").state == State.DONE
     assert marking.touched == [0, 1]
     assert len(entries(row)) == 2
 
 
 def test_confirmed_by_many_at_the_same_moment_it_runs_once(marking: Marking, actor: Actor) -> None:
-    row = desk.draft(marking.name, {"many": 40}, actor)
+    row = workflow.draft(marking.name, {"many": 40}, actor)
     ready = threading.Barrier(6)
 
     def click() -> None:
         ready.wait(10)
-        desk.confirm(row.pk, actor, reason="clicked")
+        workflow.confirm(row.pk, actor, reason="clicked")
         connections.close_all()
 
     clicks = [threading.Thread(target=click) for _ in range(6)]
@@ -106,23 +106,23 @@ def test_confirmed_by_many_at_the_same_moment_it_runs_once(marking: Marking, act
 
 def test_the_same_form_sent_twice_is_one_draft(marking: Marking, actor: Actor) -> None:
     number = uuid.uuid4()
-    first = desk.draft(marking.name, {"many": 2}, actor, number=number)
-    assert desk.draft(marking.name, {"many": 9}, actor, number=number).pk == first.pk
+    first = workflow.draft(marking.name, {"many": 2}, actor, number=number)
+    assert workflow.draft(marking.name, {"many": 9}, actor, number=number).pk == first.pk
     assert Operation.objects.count() == 1
     other = Actor.of(get_user_model().objects.create_superuser("other", password="a long secret"))
     with pytest.raises(NotPossible):
-        desk.draft(marking.name, {"many": 2}, other, number=number)
+        workflow.draft(marking.name, {"many": 2}, other, number=number)
 
 
 def test_who_may_not_is_refused_and_kept_in_the_audit(marking: Marking, actor: Actor) -> None:
-    row = desk.draft(marking.name, {"many": 2}, actor)
+    row = workflow.draft(marking.name, {"many": 2}, actor)
     visitor = Actor.of(get_user_model().objects.create_user("visitor", password="a long secret"))
     for step in (
-        lambda: desk.draft(marking.name, {"many": 1}, visitor),
-        lambda: desk.look_again(row, visitor),
-        lambda: desk.confirm(row.pk, visitor, reason="mine"),
-        lambda: desk.abort(row.pk, visitor),
-        lambda: desk.go_on(row.pk, visitor),
+        lambda: workflow.draft(marking.name, {"many": 1}, visitor),
+        lambda: workflow.look_again(row, visitor),
+        lambda: workflow.confirm(row.pk, visitor, reason="mine"),
+        lambda: workflow.abort(row.pk, visitor),
+        lambda: workflow.go_on(row.pk, visitor),
     ):
         with pytest.raises(NotAllowed):
             step()
@@ -146,26 +146,26 @@ def test_who_may_not_is_refused_and_kept_in_the_audit(marking: Marking, actor: A
 def test_what_is_missing_is_said(
     marking: Marking, actor: Actor, many: int, reason: str, typed: str, refused: type[Exception]
 ) -> None:
-    row = desk.draft(marking.name, {"many": many}, actor)
+    row = workflow.draft(marking.name, {"many": many}, actor)
     with pytest.raises(refused):
-        desk.confirm(row.pk, actor, reason=reason, typed=typed)
+        workflow.confirm(row.pk, actor, reason=reason, typed=typed)
     assert (again(row).state, marking.touched) == (State.DRAFT, [])
 
 
 @pytest.mark.parametrize("typed", ["101", " 1 01", "1,01"])
 def test_many_are_confirmed_by_their_number(marking: Marking, actor: Actor, typed: str) -> None:
-    row = desk.draft(marking.name, {"many": 101}, actor)
-    assert desk.confirm(row.pk, actor, reason="why", typed=typed).state == State.DONE
+    row = workflow.draft(marking.name, {"many": 101}, actor)
+    assert workflow.confirm(row.pk, actor, reason="why", typed=typed).state == State.DONE
 
 
 def test_an_old_look_is_not_confirmed(marking: Marking, actor: Actor) -> None:
-    row = desk.draft(marking.name, {"many": 2}, actor)
+    row = workflow.draft(marking.name, {"many": 2}, actor)
     Operation.objects.filter(pk=row.pk).update(previewed_at=timezone.now() - timedelta(minutes=11))
     with pytest.raises(PreviewStale):
-        desk.confirm(row.pk, actor, reason="why")
-    desk.look_again(again(row), actor)
+        workflow.confirm(row.pk, actor, reason="why")
+    workflow.look_again(again(row), actor)
     assert marking.counted == 2
-    assert desk.confirm(row.pk, actor, reason="why").state == State.DONE
+    assert workflow.confirm(row.pk, actor, reason="why").state == State.DONE
 
 
 def test_big_ones_run_in_batches(marking: Marking, actor: Actor) -> None:
@@ -177,19 +177,19 @@ def test_big_ones_run_in_batches(marking: Marking, actor: Actor) -> None:
 
 def test_stopped_it_ends_after_the_batch_and_can_go_on(marking: Marking, actor: Actor) -> None:
     row = confirmed(marking, actor, 1_200)
-    marking.before = lambda count: desk.abort(row.pk, actor) and None if count == 0 else None
+    marking.before = lambda count: workflow.abort(row.pk, actor) and None if count == 0 else None
     runner.run(row.pk)
     assert (again(row).state, again(row).done, again(row).left) == (State.ABORTED, 500, 700)
     marking.before = lambda count: None
     Operation.objects.filter(pk=row.pk).update(preview={**row.preview, "count": 300})
-    assert desk.go_on(row.pk, actor).state == State.DONE
+    assert workflow.go_on(row.pk, actor).state == State.DONE
     assert sorted(marking.touched) == list(range(1_200))
     assert [what for what, _, _ in entries(row)] == ["aborted", "finished", "continued", "finished"]
 
 
 def test_stopped_before_it_ran_it_touches_nothing(marking: Marking, actor: Actor) -> None:
     row = confirmed(marking, actor, 1_200)
-    assert desk.abort(row.pk, actor).state == State.ABORTED
+    assert workflow.abort(row.pk, actor).state == State.ABORTED
     runner.run(row.pk)
     assert marking.touched == []
 
@@ -207,7 +207,7 @@ def test_a_broker_that_goes_away_loses_nothing(marking: Marking, actor: Actor) -
     assert "127.0.0.1:1" in again(row).error
     marking.before = lambda count: None
     Operation.objects.filter(pk=row.pk).update(preview={**row.preview, "count": 300})
-    desk.go_on(row.pk, actor)
+    workflow.go_on(row.pk, actor)
     assert sorted(marking.touched) == list(range(900))
 
 
@@ -219,7 +219,7 @@ def test_a_lost_worker_is_replaced_by_one_only(marking: Marking, actor: Actor) -
     assert marking.touched == []
     Operation.objects.filter(pk=row.pk).update(beat_at=now - runner.LOST_AFTER)
     assert runner.is_lost(again(row))
-    desk.go_on(row.pk, actor)
+    workflow.go_on(row.pk, actor)
     runner.run(row.pk)
     assert marking.touched == list(range(10))
 
@@ -232,7 +232,7 @@ def test_too_many_are_refused_when_counted_again(marking: Marking, actor: Actor)
 
 
 def test_the_audit_is_written_once(marking: Marking, actor: Actor) -> None:
-    desk.confirm(desk.draft(marking.name, {"many": 1}, actor).pk, actor, reason="why")
+    workflow.confirm(workflow.draft(marking.name, {"many": 1}, actor).pk, actor, reason="why")
     entry = AuditEntry.objects.first()
     assert entry is not None
     entry.reason = "another"
@@ -247,7 +247,7 @@ def test_the_audit_is_written_once(marking: Marking, actor: Actor) -> None:
 
 
 def test_the_audit_outlives_who_acted(marking: Marking, actor: Actor) -> None:
-    row = desk.confirm(desk.draft(marking.name, {"many": 1}, actor).pk, actor, reason="why")
+    row = workflow.confirm(workflow.draft(marking.name, {"many": 1}, actor).pk, actor, reason="why")
     get_user_model().objects.all().delete()
     assert [who for _, who, _ in entries(row)] == ["operator", "operator"]
 
@@ -262,7 +262,7 @@ def visitor(transactional_db: None) -> Iterator[Client]:
 
 
 def test_a_page_checks_who_may_in_the_handler(marking: Marking, actor: Actor, visitor: Client) -> None:
-    row = desk.draft(marking.name, {"many": 2}, actor)
+    row = workflow.draft(marking.name, {"many": 2}, actor)
     address = f"/operations/{row.pk}/"
     assert visitor.get(address).status_code == 200
     for step in ("preview/", "confirm/", "abort/", "continue/"):

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.api.moments import moment_ms as rest_moment_ms
-from console.api.moments import written_moment
+from console.features.timers.selection import checked_selection
 from console.operations.errors import InvalidParameter
-from console.operations.moments import moment_ms, shift_ms
-from console.operations.selection import checked_selection
+from console.operations.typed_moments import moment_ms, shift_ms
+from console.rest.moments import moment_ms as rest_moment_ms
+from console.rest.moments import written_moment
 
 
 @pytest.mark.parametrize(

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from broker.client import Admin, Consumer, Producer
-from broker.mirror import Mirror
+from broker.mirror.follower import Mirror
 from console import queries
-from console.queries.asking import hang_up
-from console.queries.shapes.dues import BUCKETS
-from console.queries.shapes.evidence import StaleReason
-from console.queries.shapes.groups import GroupState
-from console.queries.shapes.lanes import LaneState
-from console.queries.shapes.messages import BodyForm, HopKind
-from console.queries.shapes.overview import FindingCode
-from console.queries.shapes.topics import TopicKind
+from console.features.groups.shapes import GroupState
+from console.features.messages.shapes import BodyForm, HopKind
+from console.features.overview.shapes import FindingCode
+from console.features.schedule.due_shapes import BUCKETS
+from console.features.schedule.shapes import LaneState
+from console.features.topics.shapes import TopicKind
+from console.site.broker import hang_up
+from console.site.evidence import StaleReason
 from tests.mirror.running import RunningBroker, running_broker
 
 

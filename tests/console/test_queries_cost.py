@@ -9,8 +9,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from broker.mirroring.marks import flat
-from broker.models import (
+from broker.mirror.due_samples import flat
+from broker.mirror.models import (
     SLOT_MS,
     SLOTS,
     Broker,
@@ -23,7 +23,7 @@ from broker.models import (
     Topic,
 )
 from console import queries
-from console.queries.clock import now_ms
+from console.site.clock import now_ms
 
 TOPICS = 1_000
 QUEUES = 8

@@ -9,14 +9,15 @@ import pytest
 from django.test import Client
 
 from broker.client import Consumer, Message, SimpleConsumer
-from broker.client.traces import TRACE_TOPIC
-from broker.models import Broker, ConsumerOffset
+from broker.mirror.models import Broker, ConsumerOffset
+from broker.rocketmq.traces import TRACE_TOPIC
 from console import queries
-from console.access.topics import VisibleTopics, looking
-from console.operations import copying, desk
+from console.features.messages import copies
+from console.features.messages.read import GROUPS_LIMIT
+from console.features.messages.shapes import Reader, ReaderState
+from console.operations import workflow
 from console.operations.actor import Actor
-from console.queries.records import GROUPS_LIMIT
-from console.queries.shapes.messages import Reader, ReaderState
+from console.security.topic_scope import VisibleTopics, looking
 from tests.console.stage import Stage
 from tests.console.test_message_life import consumed_events
 from tests.console.test_pages import words
@@ -30,7 +31,7 @@ def popped(stage: Stage) -> Iterator[tuple[Stage, SimpleConsumer]]:
     stage.admin.create_group("billing", retry_max_times=1)
     with SimpleConsumer("billing", stage.broker.namesrv) as consumer:
         yield stage, consumer
-    copying.hang_up()
+    copies.hang_up()
 
 
 def sent(stage: Stage, key: str) -> Message:
@@ -104,7 +105,7 @@ def test_what_was_popped_and_given_up_is_in_the_dead_letters(
     assert "in the dead letters" in said(operator, record)
     assert "had it" not in said(operator, record)
     everything = {"group": "billing", "filter": {}, "is_all": True}
-    desk.start("dead_letters.send_back", everything, actor, reason="mended")
+    workflow.start("dead_letters.send_back", everything, actor, reason="mended")
     stage.wait_for(lambda: state(stage, record)[0] is not ReaderState.DEAD)
     assert reader(stage, record).state is ReaderState.SENT_BACK
     assert reader(stage, record).refused == 2

@@ -14,16 +14,17 @@ from hypothesis import strategies as st
 
 from broker.client import Decision, TransactionProducer, prepare
 from console import queries
-from console.access.topics import ALL, Eyes, VisibleTopics, looking
-from console.design import drawings
+from console.features.overview.overview_facts import forget
+from console.features.timers.shapes import TimerFilter
+from console.features.transactions.shapes import FIRST_COUNT
 from console.operations import reading
-from console.operations.rows import Operation
-from console.queries import limited_waiting, reading_on
-from console.queries.afar import forget
+from console.operations.models import Operation
+from console.queries import limited_waiting
 from console.queries.limited_waiting import without_names
-from console.queries.reading_on import Filled, fill
-from console.queries.shapes.timers import TimerFilter
-from console.queries.shapes.transactions import FIRST_COUNT
+from console.security.topic_scope import ALL, Eyes, VisibleTopics, looking
+from console.site import reading_on
+from console.site.reading_on import Filled, fill
+from console.ui import design_drawings
 from tests.console.people import browser_of
 from tests.console.stage import Stage
 from tests.console.test_limited import FOREIGN, HOUR_MS, limited_person, text_of
@@ -177,7 +178,9 @@ def test_operations_are_paged_there_and_back(db: None, monkeypatch: pytest.Monke
 
 
 def test_topics_that_a_snapshot_did_not_keep_are_not_said_to_have_nothing() -> None:
-    page = without_names(replace(drawings.timers(100_000), is_past=True, topics_left=3), Eyes(VisibleTopics(("none",))))
+    page = without_names(
+        replace(design_drawings.timers(100_000), is_past=True, topics_left=3), Eyes(VisibleTopics(("none",)))
+    )
     with looking(VisibleTopics(("none",))):
         shown = render_to_string("timers/topics.html", {"data": page})
         none_left = render_to_string("timers/topics.html", {"data": replace(page, topics_left=0)})

@@ -12,10 +12,10 @@ import redis
 from django.test import Client
 
 from broker.redisson import DelayedQueue
-from console.operations import desk
+from console.operations import workflow
 from console.operations.actor import Actor
-from console.operations.rows import AuditEntry, Operation
-from console.saved_views.rows import SavedView
+from console.operations.models import AuditEntry, Operation
+from console.ui.saved_views.models import SavedView
 from tests.console.people import browser_of, person
 from tests.console.stage import Stage
 from tests.console.test_pages import tags_of
@@ -144,7 +144,7 @@ def test_a_reason_and_a_moment_are_kept_and_what_is_wrong_stands_at_them(
 ) -> None:
     stage.fill()
     stage.consume()
-    draft = desk.draft("groups.reset_offsets", {"group": "billing", "topic": "orders", "to": "first"}, actor)
+    draft = workflow.draft("groups.reset_offsets", {"group": "billing", "topic": "orders", "to": "first"}, actor)
     answer = operator.post(f"/operations/{draft.pk}/confirm/", {"reason": "r" * 501})
     page = answer.content.decode()
     assert answer.status_code == REFUSED

@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.test import Client
 
 from broker.client import SimpleConsumer
-from broker.models import MirrorState
-from console.operations.rows import Operation
+from broker.mirror.models import MirrorState
+from console.operations.models import Operation
 from tests.console.stage import Stage
 from tests.console.test_pages import words
 

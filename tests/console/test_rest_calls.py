@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from console.api.operations import OPERATIONS
 from console.operations.registry import KINDS
 from console.operations.rest_calls import rest_call
+from console.rest.routes import OPERATIONS
 
 NUMBER = "3f8b5b1e-5b1e-4b1e-8b1e-5b1e5b1e5b1e"
 ALL = {"filter": {"from_ms": None, "to_ms": None}, "is_all": True}

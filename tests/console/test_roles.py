@@ -11,12 +11,12 @@ from django.core.management import call_command
 from django.test import Client
 from django.urls import URLPattern
 
-from console.access.gate import OPEN
-from console.access.roles import ADMINISTRATOR, OPERATOR, ROLES, VIEWER
+from console.operations.models import AuditEntry, Operation
 from console.operations.registry import KINDS
-from console.operations.rows import AuditEntry, Operation
-from console.pages.urls import urlpatterns
-from console.queries.asking import hang_up
+from console.security.gate import OPEN
+from console.security.roles import ADMINISTRATOR, OPERATOR, ROLES, VIEWER
+from console.site.broker import hang_up
+from console.ui.urls import urlpatterns
 from tests.console.people import browser_of, person
 from tests.console.stage import Stage
 

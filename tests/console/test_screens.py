@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from console.pages.places import SECTIONS
+from console.ui.navigation import SECTIONS
 from tests.console import drawn
 
 MOST_BYTES = 150_000

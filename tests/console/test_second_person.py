@@ -12,16 +12,17 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 from django.utils import timezone
 
-from console import credentials, queries
-from console.api.bulk import actor_of
-from console.operations import desk, registry
+from console import queries
+from console.features.overview.shapes import FindingCode
+from console.features.timers.rest_bulk import actor_of
+from console.operations import registry, workflow
 from console.operations.actor import PERMISSIONS, Actor
 from console.operations.errors import NotAllowed, NotPossible, SamePerson
+from console.operations.models import AuditEntry, Operation
 from console.operations.preview import Preview
 from console.operations.registry import KINDS
-from console.operations.rows import AuditEntry, Operation
 from console.operations.second_person import is_needed
-from console.queries.shapes.overview import FindingCode
+from console.security import tokens as security_tokens
 from tests.console.marking import Marking
 from tests.console.people import browser_of, person
 from tests.console.test_pages import words
@@ -49,7 +50,7 @@ def ben(db: None) -> Client:
 
 
 def asked(kind: Marking, actor: Actor, many: int = 4) -> Operation:
-    return desk.start(kind.name, {"many": many}, actor, reason="the flight was cancelled")
+    return workflow.start(kind.name, {"many": many}, actor, reason="the flight was cancelled")
 
 
 def again(row: Operation) -> Operation:
@@ -86,20 +87,20 @@ def test_up_to_the_limit_nobody_is_asked(marking: Marking, anna: Actor) -> None:
 
 def test_who_asked_cannot_approve_nor_by_a_token(marking: Marking, anna: Actor) -> None:
     user = get_user_model().objects.get(username="anna")
-    _, token = credentials.create("shop", credentials.scope_rows(["*"], []), created_by=user)
-    grant = credentials.grant_of(token)
+    _, token = security_tokens.create("shop", security_tokens.scope_rows(["*"], []), created_by=user)
+    grant = security_tokens.grant_of(token)
     assert grant is not None
     by_token = actor_of(grant)
     assert by_token.user_id == user.pk
     for first, second in ((anna, anna), (by_token, anna), (anna, by_token), (by_token, by_token)):
         row = asked(marking, first)
-        for step in (desk.approve, desk.decline):
+        for step in (workflow.approve, workflow.decline):
             with pytest.raises(SamePerson):
                 step(row.pk, second, reason="mine")
         assert again(row).state == State.WAITING
     nobody = Actor("token of nobody", frozenset(PERMISSIONS))
     with pytest.raises(SamePerson):
-        desk.approve(row.pk, nobody, reason="whose")
+        workflow.approve(row.pk, nobody, reason="whose")
     browser = browser_of(user)
     assert browser.post(f"/operations/{row.pk}/approve/", {"reason": "mine"}).status_code == 403
     assert "Approve and run" not in words(browser.get(f"/operations/{row.pk}/"))
@@ -121,10 +122,10 @@ def test_declined_it_does_nothing_and_stays_so(marking: Marking, anna: Actor, be
 def test_withdrawn_by_who_asked_only_and_never_gone_on_with(marking: Marking, anna: Actor, ben: Client) -> None:
     row = asked(marking, anna)
     assert ben.post(f"/operations/{row.pk}/abort/").status_code == 409
-    assert desk.abort(row.pk, anna).state == State.ABORTED
+    assert workflow.abort(row.pk, anna).state == State.ABORTED
     for actor in (anna, Actor.of(get_user_model().objects.get(username="ben"))):
         with pytest.raises(NotPossible):
-            desk.go_on(row.pk, actor)
+            workflow.go_on(row.pk, actor)
     assert marking.touched == []
 
 
@@ -182,11 +183,11 @@ def test_each_kind_is_approved_by_another_with_its_permission_only(db: None) -> 
             parameters={"queue": "q", "group": "g", "topic": "t", "name": "n", "filter": {}, "operation": str(uuid4())},
         )  # fmt: skip
         for actor in (Actor.of(anna), fresh(others)):
-            for step in (desk.approve, desk.decline):
+            for step in (workflow.approve, workflow.decline):
                 with pytest.raises(NotAllowed):
                     step(row.pk, actor, reason="x")
         assert again(row).state == State.WAITING
-        assert desk.decline(row.pk, fresh(right), reason="no").state == State.DECLINED, kind.name
+        assert workflow.decline(row.pk, fresh(right), reason="no").state == State.DECLINED, kind.name
 
 
 def fresh(user: Any) -> Actor:

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from console.operations import desk, setting_fields
+from console.features.topics import setting_fields
+from console.features.topics.operations import undo_parameters
+from console.operations import workflow
 from console.operations.actor import CHANGE_SETTINGS, PERMISSIONS, Actor
 from console.operations.errors import InvalidParameter, NameNotTyped, NotAllowed, NotPossible, PendingUndecided
-from console.operations.rows import AuditEntry, Operation
-from console.operations.settings import undo_parameters
+from console.operations.models import AuditEntry, Operation
 from tests.console.people import person
 from tests.console.stage import Stage
 from tests.console.test_clients import connected
@@ -34,7 +35,7 @@ def confirmed(operator: Client, address: str, **form: str) -> Operation:
 
 
 def do(kind: str, **parameters: Any) -> Operation:
-    return desk.start(kind, parameters, ACTOR, reason="because")
+    return workflow.start(kind, parameters, ACTOR, reason="because")
 
 
 def topic(stage: Stage, name: str = "orders") -> dict[str, Any]:
@@ -81,9 +82,9 @@ def test_a_change_is_put_back_while_nobody_changed_it_since(stage: Stage, operat
 
 def test_what_was_changed_between_preview_and_run_stays(stage: Stage) -> None:
     row = do("topics.change", name="orders", settings={"write_queues": 6})
-    back = desk.draft("topics.change", undo_parameters([row.items.get().label]), ACTOR)
+    back = workflow.draft("topics.change", undo_parameters([row.items.get().label]), ACTOR)
     do("topics.change", name="orders", settings={"write_queues": 8})
-    done = desk.confirm(back.pk, ACTOR, reason="because")
+    done = workflow.confirm(back.pk, ACTOR, reason="because")
     assert done.results == {"refused": 1}
     assert topic(stage)["writeQueueNums"] == 8
 
@@ -104,7 +105,7 @@ def test_a_topic_is_made_and_deleted_by_typing_its_name(stage: Stage, operator: 
         {"message.type": "FIFO"},
     )
     with pytest.raises(NotPossible):
-        desk.draft("topics.create", {"name": "bills"}, ACTOR)
+        workflow.draft("topics.create", {"name": "bills"}, ACTOR)
     stage.producer.send("bills", "x")
     stage.mirror.run_once()
     address = drafted(operator, "topics.delete", name="bills")
@@ -188,7 +189,7 @@ def test_a_group_is_made_changed_put_back_and_deleted(stage: Stage, operator: Cl
     assert found is not None
     assert (found["consumeEnable"], found["groupRetryPolicy"]["type"]) == (True, "CUSTOMIZED")
     with pytest.raises(NameNotTyped):
-        desk.confirm(desk.draft("groups.delete", {"name": "mail"}, ACTOR).pk, ACTOR, reason="because")
+        workflow.confirm(workflow.draft("groups.delete", {"name": "mail"}, ACTOR).pk, ACTOR, reason="because")
     do("groups.delete", name="mail")
     assert stage.admin.group_settings("mail") is None
 
@@ -263,14 +264,14 @@ def test_nothing_to_change_is_said(stage: Stage, operator: Client) -> None:
 )
 def test_parameters_are_checked_before_anything_is_done(db: None, kind: str, parameters: dict[str, Any]) -> None:
     with pytest.raises(InvalidParameter):
-        desk.draft(kind, parameters, ACTOR)
+        workflow.draft(kind, parameters, ACTOR)
     assert Operation.objects.count() == 0
 
 
 def test_it_needs_its_own_permission(stage: Stage) -> None:
     clerk = Actor("clerk", frozenset(PERMISSIONS) - {CHANGE_SETTINGS})
     with pytest.raises(NotAllowed):
-        desk.draft("topics.change", {"name": "orders", "settings": {"order": True}}, clerk)
+        workflow.draft("topics.change", {"name": "orders", "settings": {"order": True}}, clerk)
     browser = Client()
     browser.force_login(person("clerk"))
     assert browser.post(DRAFT, {"kind": "topics.delete", "name": "orders"}).status_code == 403
@@ -281,4 +282,4 @@ def test_it_needs_its_own_permission(stage: Stage) -> None:
 def test_what_is_not_there_cannot_be_changed(stage: Stage) -> None:
     for kind in ("topics.change", "topics.delete", "groups.change", "groups.delete"):
         with pytest.raises(NotPossible):
-            desk.draft(kind, {"name": "nowhere", "settings": {}}, ACTOR)
+            workflow.draft(kind, {"name": "nowhere", "settings": {}}, ACTOR)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from broker.mirroring.clockline import ClockLine, clock_file
-from console.queries.clock import now_ms, real_now_ms, shown_ms
+from broker.mirror.clock_file import ClockLine, clock_file
+from console.site.clock import now_ms, real_now_ms, shown_ms
 from tests.console.people import browser_of, person
 
 START_MS = 1_767_225_600_000

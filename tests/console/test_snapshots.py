@@ -10,21 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.models import Broker, MirrorState
+from broker.mirror.models import Broker, MirrorState
 from console import queries
-from console.queries.asking import hang_up
-from console.queries.shapes.evidence import Evidence
-from console.queries.shapes.groups import GroupRow, GroupState
-from console.queries.shapes.history import History
-from console.queries.shapes.lanes import Lane, LaneFigures, Lanes, LaneState
-from console.queries.shapes.past import Pair
-from console.queries.shapes.timers import Stretch, TimerFigures, WheelSlot
-from console.snapshots.keeping import HOUR_MS, keep, take, thin
-from console.snapshots.packing import pack, unpack
-from console.snapshots.reading import moment_of
-from console.snapshots.rows import Snapshot
-from console.snapshots.shapes import PARTS, GroupsKept, GroupTopic, Taken
-from console.snapshots.taking import KEPT_ZOOMS, look
+from console.features.groups.shapes import GroupRow, GroupState
+from console.features.schedule.shapes import Lane, LaneFigures, Lanes, LaneState
+from console.features.timers.shapes import Stretch, TimerFigures, WheelSlot
+from console.site.broker import hang_up
+from console.site.evidence import Evidence
+from console.site.history import History
+from console.ui.snapshots.models import Snapshot
+from console.ui.snapshots.packing import pack, unpack
+from console.ui.snapshots.page_shapes import Pair
+from console.ui.snapshots.reader import moment_of
+from console.ui.snapshots.retention import HOUR_MS, keep, take, thin
+from console.ui.snapshots.shapes import PARTS, GroupsKept, GroupTopic, Taken
+from console.ui.snapshots.taker import KEPT_ZOOMS, look
 from tests.console.stage import Stage
 
 MINUTE_MS = 60_000

@@ -11,12 +11,13 @@ from django.test import Client
 
 from broker.client import Admin, NotSupported
 from broker.client.timers import TimerTarget
-from console.operations import desk, taking_back
+from console.features.timers import undo_operations
+from console.features.timers.shapes import TimerRow
+from console.operations import workflow
 from console.operations.actor import PERMISSIONS, STEER_TIMERS, Actor
 from console.operations.errors import InvalidParameter, NotAllowed, NotPossible
-from console.operations.rows import AuditEntry, Operation, OperationItem
-from console.queries.clock import now_ms
-from console.queries.shapes.timers import TimerRow
+from console.operations.models import AuditEntry, Operation, OperationItem
+from console.site.clock import now_ms
 from console.templatetags.escapement import moment
 from tests.console.stage import Stage
 from tests.console.test_pages import words
@@ -26,11 +27,11 @@ from tests.console.test_timers_operations import ACTOR, HOUR, arrived, park, wai
 def cancelled(**more: Any) -> Operation:
     """All timers of `orders` cancelled, or those named."""
     parameters = more or {"filter": {"topic": "orders"}}
-    return desk.start("timers.cancel", parameters, ACTOR, reason="a mistake")
+    return workflow.start("timers.cancel", parameters, ACTOR, reason="a mistake")
 
 
 def taken_back(row: Operation, **more: Any) -> Operation:
-    return desk.start("timers.take_back", {"operation": str(row.pk), **more}, ACTOR, reason="it was a mistake")
+    return workflow.start("timers.take_back", {"operation": str(row.pk), **more}, ACTOR, reason="it was a mistake")
 
 
 def content(stage: Stage, row: TimerRow) -> tuple[Any, ...]:
@@ -72,10 +73,10 @@ def test_it_arrives_once_however_often_it_is_taken_back(stage: Stage) -> None:
     park(stage, 1, "a", due_ms=now_ms() + 2_500)
     row = cancelled()
     assert taken_back(row).results == {"taken_back": 1}
-    again = desk.draft("timers.take_back", {"operation": str(row.pk)}, ACTOR)
+    again = workflow.draft("timers.take_back", {"operation": str(row.pk)}, ACTOR)
     assert (again.preview["count"], again.preview["kept_out"]) == (0, [["already_taken_back", 1]])
     with pytest.raises(NotPossible):
-        desk.confirm(again.pk, ACTOR, reason="twice")
+        workflow.confirm(again.pk, ACTOR, reason="twice")
     stage.wait_for(lambda: arrived(stage, "a"))
     assert arrived(stage, "a") == ["a-0"]
     assert waiting() == []
@@ -84,9 +85,9 @@ def test_it_arrives_once_however_often_it_is_taken_back(stage: Stage) -> None:
 def test_confirmed_in_two_drafts_each_waits_once(stage: Stage) -> None:
     park(stage, 3, "a")
     row = cancelled()
-    first, second = (desk.draft("timers.take_back", {"operation": str(row.pk)}, ACTOR) for _ in range(2))
+    first, second = (workflow.draft("timers.take_back", {"operation": str(row.pk)}, ACTOR) for _ in range(2))
     for each in (first, second):
-        desk.confirm(each.pk, ACTOR, reason="both looked good")
+        workflow.confirm(each.pk, ACTOR, reason="both looked good")
     assert Operation.objects.get(pk=second.pk).results == {"already_taken_back": 3}
     assert len(waiting()) == 3
 
@@ -115,7 +116,7 @@ def test_what_is_past_says_so(stage: Stage, operator: Client) -> None:
     first.result["due_ms"] = past
     first.save()
     assert "1 of 2 have their moments still ahead" in words(operator.get(f"/operations/{row.pk}/"))
-    draft = desk.draft("timers.take_back", {"operation": str(row.pk)}, ACTOR)
+    draft = workflow.draft("timers.take_back", {"operation": str(row.pk)}, ACTOR)
     assert (draft.preview["count"], draft.preview["kept_out"]) == (1, [["too_late", 1]])
     assert taken_back(row).results == {"too_late": 1, "taken_back": 1}
     second.result["due_ms"] = past
@@ -138,9 +139,9 @@ def test_the_broker_refuses_a_moment_that_passed_on_the_way(stage: Stage) -> Non
 def test_a_key_that_another_one_has_now_is_left_to_it(stage: Stage) -> None:
     stage.producer.send("orders", "old", deliver_at_ms=now_ms() + HOUR, schedule_key="order-1")
     row = cancelled()
-    draft = desk.draft("timers.take_back", {"operation": str(row.pk)}, ACTOR)
+    draft = workflow.draft("timers.take_back", {"operation": str(row.pk)}, ACTOR)
     stage.producer.send("orders", "new", deliver_at_ms=now_ms() + HOUR, schedule_key="order-1")
-    assert desk.confirm(draft.pk, ACTOR, reason="too late").results == {"key_taken": 1}
+    assert workflow.confirm(draft.pk, ACTOR, reason="too late").results == {"key_taken": 1}
     (kept,) = waiting()
     assert stage.admin.message_at(kept.position).body == b"new"
 
@@ -154,13 +155,13 @@ def test_a_record_that_is_not_in_the_log_any_more_is_gone(stage: Stage) -> None:
 
 
 def taken_back_preview(row: Operation) -> tuple[int, list[list[Any]]]:
-    preview = desk.draft("timers.take_back", {"operation": str(row.pk)}, ACTOR).preview
+    preview = workflow.draft("timers.take_back", {"operation": str(row.pk)}, ACTOR).preview
     return preview["count"], preview["kept_out"]
 
 
 def moved(shift_ms: int = HOUR) -> Operation:
     parameters = {"filter": {"topic": "orders"}, "shift_ms": shift_ms}
-    return desk.start("timers.reschedule", parameters, ACTOR, reason="late")
+    return workflow.start("timers.reschedule", parameters, ACTOR, reason="late")
 
 
 def test_what_was_moved_goes_back_to_its_moment(stage: Stage, operator: Client) -> None:
@@ -178,9 +179,9 @@ def test_what_was_touched_since_is_left_as_it_is(stage: Stage) -> None:
     park(stage, 4, "a")
     row = moved()
     rows = {each.name: each.position for each in waiting()}
-    desk.start("timers.reschedule", {"targets": [{"position": rows["a-0"]}], "shift_ms": HOUR}, ACTOR, reason="x")
-    desk.start("timers.cancel", {"targets": [{"position": rows["a-1"]}]}, ACTOR, reason="x")
-    desk.start("timers.deliver_now", {"targets": [{"position": rows["a-2"]}]}, ACTOR, reason="x")
+    workflow.start("timers.reschedule", {"targets": [{"position": rows["a-0"]}], "shift_ms": HOUR}, ACTOR, reason="x")
+    workflow.start("timers.cancel", {"targets": [{"position": rows["a-1"]}]}, ACTOR, reason="x")
+    workflow.start("timers.deliver_now", {"targets": [{"position": rows["a-2"]}]}, ACTOR, reason="x")
     left = {each.name: each.due_ms for each in waiting()}
     assert taken_back(row).results == {
         "changed_since": 1, "already_cancelled": 1, "already_delivered": 1, "moved_back": 1,
@@ -193,7 +194,7 @@ def test_what_is_moved_between_the_look_and_the_move_back_stays(stage: Stage, mo
     park(stage, 2, "a")
     row = moved()
     (first, second) = waiting()
-    look = taking_back.obstacle
+    look = undo_operations.obstacle
 
     def meanwhile(admin: Admin, of: str, target: Mapping[str, Any]) -> str:
         """What it sees is right; then somebody moves the first one."""
@@ -203,9 +204,9 @@ def test_what_is_moved_between_the_look_and_the_move_back_stays(stage: Stage, mo
             assert stage.admin.steer_timers("reschedule", [aim]).results[0].outcome == "rescheduled"
         return seen
 
-    draft = desk.draft("timers.take_back", {"operation": str(row.pk)}, ACTOR)
-    monkeypatch.setattr(taking_back, "obstacle", meanwhile)
-    assert desk.confirm(draft.pk, ACTOR, reason="x").results == {"changed_since": 1, "moved_back": 1}
+    draft = workflow.draft("timers.take_back", {"operation": str(row.pk)}, ACTOR)
+    monkeypatch.setattr(undo_operations, "obstacle", meanwhile)
+    assert workflow.confirm(draft.pk, ACTOR, reason="x").results == {"changed_since": 1, "moved_back": 1}
     assert {each.due_ms for each in waiting()} == {first.due_ms + 7, second.due_ms - HOUR}
 
 
@@ -225,15 +226,15 @@ def test_only_cancels_and_moves_that_are_over_are_taken_back(stage: Stage, opera
     for parameters in ({}, {"operation": "x"}, {"operation": str(row.pk), "items": []},
                        {"operation": str(row.pk), "items": [True]}):  # fmt: skip
         with pytest.raises(InvalidParameter):
-            desk.draft("timers.take_back", parameters, ACTOR)
+            workflow.draft("timers.take_back", parameters, ACTOR)
     Operation.objects.filter(pk=row.pk).update(state="running")
     with pytest.raises(NotPossible):
-        desk.draft("timers.take_back", {"operation": str(row.pk)}, ACTOR)
-    done = desk.start("timers.deliver_now", {"targets": [{"position": 1}]}, ACTOR, reason="x")
+        workflow.draft("timers.take_back", {"operation": str(row.pk)}, ACTOR)
+    done = workflow.start("timers.deliver_now", {"targets": [{"position": 1}]}, ACTOR, reason="x")
     assert operator.post(f"/operations/{done.pk}/undo/").status_code == 404
     clerk = Actor("clerk", frozenset(PERMISSIONS) - {STEER_TIMERS})
     with pytest.raises(NotAllowed):
-        desk.draft("timers.take_back", {"operation": str(row.pk)}, clerk)
+        workflow.draft("timers.take_back", {"operation": str(row.pk)}, clerk)
 
 
 def test_on_apache_a_noted_recall_is_followed_by_the_message_again_once(
@@ -247,7 +248,7 @@ def test_on_apache_a_noted_recall_is_followed_by_the_message_again_once(
     def unknown(*_: object) -> None:
         raise NotSupported(3, "request type is not supported")
 
-    monkeypatch.setattr("console.operations.former_states.one_timer", unknown)
+    monkeypatch.setattr("console.features.timers.undo_checks.one_timer", unknown)
     assert taken_back(row).results == {"parked_again": 1}
     assert taken_back_preview(row) == (0, [["already_taken_back", 1]])
     assert [each.name for each in waiting()] == ["a-0"]
@@ -256,11 +257,11 @@ def test_on_apache_a_noted_recall_is_followed_by_the_message_again_once(
 def test_the_page_of_a_move_says_the_new_moments_and_later_what_became_of_them(stage: Stage, operator: Client) -> None:
     at_ms = (now_ms() // HOUR + 3) * HOUR
     park(stage, 2, "a", due_ms=at_ms)
-    draft = desk.draft("timers.reschedule", {"filter": {"topic": "orders"}, "shift_ms": HOUR}, ACTOR)
+    draft = workflow.draft("timers.reschedule", {"filter": {"topic": "orders"}, "shift_ms": HOUR}, ACTOR)
     preview = operator.get(f"/operations/{draft.pk}/").content.decode()
     for shown in (at_ms, at_ms + HOUR, at_ms + 1, at_ms + HOUR + 1):
         assert moment(shown) in preview
-    desk.confirm(draft.pk, ACTOR, reason="they come late")
+    workflow.confirm(draft.pk, ACTOR, reason="they come late")
     page = operator.get(f"/operations/{draft.pk}/").content.decode()
     assert "First was due" in page
     assert "data-due-ms" not in page

@@ -9,9 +9,9 @@ import pytest
 from django.test import Client
 
 from console import queries
-from console.queries.clock import now_ms
-from console.queries.shapes.timers import LifeKind, TimerFilter, TimerRow
-from console.queries.timer_zoom import ZOOMS
+from console.features.timers.shapes import LifeKind, TimerFilter, TimerRow
+from console.features.timers.zoom import ZOOMS
+from console.site.clock import now_ms
 from tests.console.stage import HOSTILE, Stage, one_word
 from tests.console.test_pages import tags_of, words
 

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.client.timers import WheelBucket
-from console.charts.forecast import FOOT, HerdMark, forecast_svg
-from console.charts.lateness import condensed, lateness_svg, small_svg
-from console.charts.strip import Cell, Mark, strip_svg
-from console.charts.wheel import CENTRE, RADII, Hub, Slot, at, sector, wheel_svg
-from console.queries.timer_wheel import stretch_of
-from console.queries.timer_zoom import DAY, FURTHEST_MS, ZOOMS, window_of
+from console.features.timers.wheel import stretch_of
+from console.features.timers.zoom import DAY, FURTHEST_MS, ZOOMS, window_of
+from console.ui.charts.forecast import FOOT, HerdMark, forecast_svg
+from console.ui.charts.lateness import condensed, lateness_svg, small_svg
+from console.ui.charts.strip import Cell, Mark, strip_svg
+from console.ui.charts.wheel import CENTRE, RADII, Hub, Slot, at, sector, wheel_svg
 
 COUNTS = st.lists(st.integers(0, 10**7), min_size=1, max_size=60)
 HUB = Hub("next due in", "0.019 s", "orders", "slot 1", 1_795_247_527_000)

@@ -12,12 +12,12 @@ import pytest
 from django.test import Client
 
 from console import queries
-from console.operations import desk
+from console.features.timers.shapes import TimerFilter, TimerRow
+from console.operations import workflow
 from console.operations.actor import PERMISSIONS, Actor
 from console.operations.errors import TooMany
-from console.operations.rows import AuditEntry, Operation
-from console.queries.clock import now_ms
-from console.queries.shapes.timers import TimerFilter, TimerRow
+from console.operations.models import AuditEntry, Operation
+from console.site.clock import now_ms
 from tests.console.stage import Stage
 from tests.console.test_pages import words
 
@@ -80,7 +80,7 @@ def test_what_was_delivered_meanwhile_is_told_with_its_moment(stage: Stage) -> N
     park(stage, 1, "a", due_ms=now_ms() + 1_500)
     position = waiting()[0].position
     stage.wait_for(lambda: arrived(stage, "a"))
-    row = desk.start("timers.cancel", {"targets": [{"position": position}]}, ACTOR, reason="late")
+    row = workflow.start("timers.cancel", {"targets": [{"position": position}]}, ACTOR, reason="late")
     item = row.items.get()
     assert item.outcome == "already_delivered"
     assert abs(item.result["delivered_ms"] - now_ms()) < 60_000
@@ -103,11 +103,11 @@ def test_all_that_match_are_moved_by_a_span_and_later_ones_are_left(stage: Stage
     park(stage, 5, "a")
     park(stage, 2, "b")
     before = {row.name: row.due_ms for row in waiting()}
-    row = desk.draft("timers.reschedule", {"filter": {"topic": "orders", "key": "a"}, "shift_ms": HOUR}, ACTOR)
+    row = workflow.draft("timers.reschedule", {"filter": {"topic": "orders", "key": "a"}, "shift_ms": HOUR}, ACTOR)
     assert (row.preview["count"], row.preview["topics"]) == (5, [["orders", 5]])
     stage.wait_for(lambda: now_ms() > row.preview["at_ms"])
     stage.producer.send("orders", "later", keys=["a-later", "a"], deliver_at_ms=now_ms() + HOUR)
-    desk.confirm(row.pk, ACTOR, reason="the flight is late")
+    workflow.confirm(row.pk, ACTOR, reason="the flight is late")
     after = {row.name: row.due_ms for row in waiting()}
     assert {name: after[name] - before[name] for name in before} == {
         **{f"a-{number}": HOUR for number in range(5)},
@@ -119,7 +119,7 @@ def test_all_that_match_are_moved_by_a_span_and_later_ones_are_left(stage: Stage
 
 def test_delivered_now_they_arrive_now_and_once(stage: Stage) -> None:
     park(stage, 3, "a")
-    desk.start("timers.deliver_now", {"filter": {"topic": "orders", "key": "a"}}, ACTOR, reason="hurry")
+    workflow.start("timers.deliver_now", {"filter": {"topic": "orders", "key": "a"}}, ACTOR, reason="hurry")
     assert Operation.objects.get().results == {"delivered_now": 3}
     stage.wait_for(lambda: len(arrived(stage, "a")) == 3)
     assert sorted(arrived(stage, "a")) == ["a-0", "a-1", "a-2"]
@@ -129,10 +129,10 @@ def test_delivered_now_they_arrive_now_and_once(stage: Stage) -> None:
 def test_by_schedule_key_as_rest_does_it(stage: Stage) -> None:
     stage.producer.send("orders", "x", deliver_at_ms=now_ms() + HOUR, schedule_key="order-4711")
     target = {"topic": "orders", "scheduleKey": "order-4711"}
-    row = desk.start("timers.cancel", {"targets": [target]}, ACTOR, reason="paid")
+    row = workflow.start("timers.cancel", {"targets": [target]}, ACTOR, reason="paid")
     assert row.items.get().outcome == "cancelled"
     assert row.items.get().name == "order-4711"
-    again = desk.start("timers.cancel", {"targets": [target]}, ACTOR, reason="paid")
+    again = workflow.start("timers.cancel", {"targets": [target]}, ACTOR, reason="paid")
     assert again.items.get().outcome in {"already_cancelled", "unknown"}
 
 
@@ -144,10 +144,10 @@ def test_every_timer_must_be_asked_for(stage: Stage, operator: Client) -> None:
 
 
 def test_more_than_ten_thousand_are_refused(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.operations.hits.LIMIT", 3)
+    monkeypatch.setattr("console.operations.found_rows.LIMIT", 3)
     park(stage, 4, "a")
     with pytest.raises(TooMany):
-        desk.draft("timers.cancel", {"filter": {"topic": "orders"}}, ACTOR)
+        workflow.draft("timers.cancel", {"filter": {"topic": "orders"}}, ACTOR)
 
 
 def test_paused_nothing_fires_and_resumed_all_does(stage: Stage, operator: Client) -> None:
@@ -175,7 +175,7 @@ def jobs(stage: Stage, valkey: str, database_url: str, tmp_path: Path) -> Iterat
         **os.environ, "DATABASE_URL": database_url, "REDIS_URL": valkey, "ESCAPEMENT_VAR": str(tmp_path),
         "ESCAPEMENT_NAMESRV": stage.broker.namesrv,
     }  # fmt: skip
-    command = [sys.executable, "-m", "celery", "-A", "console", "worker", "-n", "jobs@%h", "-l", "WARNING"]
+    command = [sys.executable, "-m", "celery", "-A", "console.site", "worker", "-n", "jobs@%h", "-l", "WARNING"]
     options = ["-P", "prefork", "-c", "1", "-Q", "jobs", "--without-mingle", "--without-gossip"]
     process = subprocess.Popen([*command, *options], cwd=ROOT, env=environment)
     yield process
@@ -206,16 +206,16 @@ def test_a_preview_says_the_busiest_second_and_the_lag(stage: Stage, operator: C
     stage.producer.send("orders", "x", queue_id=0)
     stage.consume()
     wanted = {"filter": {"topic": "orders", "key": "a"}}
-    row = desk.draft("timers.reschedule", {**wanted, "shift_ms": HOUR - 500}, ACTOR)
+    row = workflow.draft("timers.reschedule", {**wanted, "shift_ms": HOUR - 500}, ACTOR)
     names = ("busiest_ms", "busiest_count", "met_count", "last_late_ms")
     assert [row.preview[name] for name in names] == [hour_ms + HOUR, 4, 1, None]
     assert "Busiest second" in words(operator.get(f"/operations/{row.pk}/"))
-    row = desk.draft("timers.reschedule", {**wanted, "due_ms": hour_ms + HOUR + 700}, ACTOR)
+    row = workflow.draft("timers.reschedule", {**wanted, "due_ms": hour_ms + HOUR + 700}, ACTOR)
     assert [row.preview[name] for name in names[:3]] == [hour_ms + HOUR + 1_000, 4, 1]
-    row = desk.draft("timers.deliver_now", wanted, ACTOR)
+    row = workflow.draft("timers.deliver_now", wanted, ACTOR)
     assert (row.preview["busiest_count"], row.preview["lag_before"], row.preview["lag_after"]) == (3, 0, 3)
     assert "afterwards; now 0" in words(operator.get(f"/operations/{row.pk}/"))
-    reset = desk.draft("groups.reset_offsets", {"group": "billing", "topic": "orders", "to": "first"}, ACTOR)
+    reset = workflow.draft("groups.reset_offsets", {"group": "billing", "topic": "orders", "to": "first"}, ACTOR)
     page = words(operator.get(f"/operations/{reset.pk}/"))
     assert reset.preview["lag_after"] == 1
     assert "Caught up after" in page

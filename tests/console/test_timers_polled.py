@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import pytest
 
 from broker.client import Message
-from console.queries.shapes.timers import TimerFilter
-from console.queries.timers_polled import handle_of, matches, pending_of, row_of_record
+from console.features.timers.apache_records import handle_of, matches, pending_of, row_of_record
+from console.features.timers.shapes import TimerFilter
 
 NOW = 1_795_247_527_000
 

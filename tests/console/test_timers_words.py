@@ -10,9 +10,8 @@ import pytest
 from django.template.loader import render_to_string
 from django.utils import translation
 
-from console.live import page_of, parts_of
-from console.queries.shapes.evidence import Evidence, StaleReason
-from console.queries.shapes.timers import (
+from console.features.timers.read import TOPICS
+from console.features.timers.shapes import (
     FIRST_COUNT,
     ClockSteps,
     Forecast,
@@ -28,7 +27,8 @@ from console.queries.shapes.timers import (
     Wheel,
     WheelSlot,
 )
-from console.queries.timers import TOPICS
+from console.site.evidence import Evidence, StaleReason
+from console.ui.live import page_of, parts_of
 from tests.console.stage import HOSTILE
 
 NOW = 1_795_247_527_123

@@ -14,9 +14,9 @@ from django.test import Client
 from broker.client import Decision, TransactionProducer, prepare
 from broker.client.transaction import Half
 from console import queries
-from console.live import page_of, parts_of
-from console.queries.clock import now_ms
-from console.queries.shapes.transactions import TransactionEvent, TransactionFilter, TransactionRow
+from console.features.transactions.shapes import TransactionEvent, TransactionFilter, TransactionRow
+from console.site.clock import now_ms
+from console.ui.live import page_of, parts_of
 from tests.console.stage import HOSTILE, Stage, one_word, staged
 from tests.console.test_pages import tags_of, words
 

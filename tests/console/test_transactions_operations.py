@@ -9,11 +9,11 @@ from django.test import Client
 
 from broker.client import Decision, TransactionProducer
 from console import queries
-from console.operations import desk
+from console.features.transactions.shapes import TransactionRow
+from console.operations import workflow
 from console.operations.actor import PERMISSIONS, STEER_TIMERS, Actor
 from console.operations.errors import InvalidParameter, NotAllowed
-from console.operations.rows import AuditEntry, Operation, OperationItem
-from console.queries.shapes.transactions import TransactionRow
+from console.operations.models import AuditEntry, Operation, OperationItem
 from tests.console.people import person
 from tests.console.stage import Stage
 from tests.console.test_pages import words
@@ -88,11 +88,11 @@ def test_all_that_match_are_rolled_back_and_no_other(stage: Stage, payers: Trans
     with transactor(stage, group="others") as others:
         begin(others, *(f"other-{number}" for number in range(3)))
     begin(payers, *(f"mine-{number}" for number in range(5)))
-    draft = desk.draft("transactions.rollback", {"filter": {"state": "open", "group": "payers"}}, ACTOR)
+    draft = workflow.draft("transactions.rollback", {"filter": {"state": "open", "group": "payers"}}, ACTOR)
     assert (draft.preview["count"], draft.preview["met_count"]) == (5, 8)
     # what is stored after the look is not touched
     begin(payers, "late")
-    row = desk.confirm(draft.pk, ACTOR, reason="the shop was restored", is_typing_needed=False)
+    row = workflow.confirm(draft.pk, ACTOR, reason="the shop was restored", is_typing_needed=False)
     assert row.results == {"rolled_back": 5}
     assert [each.name for each in listed("open")] == ["other-0", "other-1", "other-2", "late"]
     assert {(each.by, each.reason) for each in listed("decided")} == {("token shop", "the shop was restored")}
@@ -151,13 +151,13 @@ def test_the_form_of_the_list_acts_on_what_it_shows(
 )
 def test_what_names_nothing_is_refused(transactional_db: None, parameters: dict[str, object]) -> None:
     with pytest.raises(InvalidParameter):
-        desk.draft("transactions.commit", parameters, ACTOR)
+        workflow.draft("transactions.commit", parameters, ACTOR)
     assert Operation.objects.count() == 0
 
 
 def test_parked_ones_are_not_asked_about(transactional_db: None) -> None:
     with pytest.raises(InvalidParameter):
-        desk.draft("transactions.check", {"filter": {"state": "parked"}, "is_all": True}, ACTOR)
+        workflow.draft("transactions.check", {"filter": {"state": "parked"}, "is_all": True}, ACTOR)
 
 
 def test_forms_that_were_not_ours_change_nothing(stage: Stage, payers: TransactionProducer, operator: Client) -> None:
@@ -181,7 +181,7 @@ def test_only_who_may_decides(stage: Stage, payers: TransactionProducer) -> None
     begin(payers, "a")
     (row,) = listed("open")
     with pytest.raises(NotAllowed):
-        desk.draft("transactions.commit", {"targets": []}, Actor("timers only", frozenset((STEER_TIMERS,))))
+        workflow.draft("transactions.commit", {"targets": []}, Actor("timers only", frozenset((STEER_TIMERS,))))
     viewer = Client()
     viewer.force_login(person("viewer"))
     page = viewer.get(f"/transactions/{row.position}/").content.decode()

@@ -9,7 +9,7 @@ from html import unescape
 from django.test import Client
 
 from broker.client import Consumer, Decision, TransactionProducer, prepare
-from console.operations import desk
+from console.operations import workflow
 from console.operations.actor import Actor
 from console.templatetags.visible import truncatechars, visible
 from tests.console.stage import Stage
@@ -41,8 +41,8 @@ def filled(stage: Stage, actor: Actor) -> dict[str, str]:
     bury(stage, TURNED, tag=BLANK)
     stage.mirror.run_once()
     timer, half = waiting()[0], stage.admin.transactions("open").items[0]
-    draft = desk.draft("timers.cancel", {"targets": [{"position": timer.position}]}, actor)
-    done = desk.start("timers.reschedule", {"targets": [{"position": timer.position}], "shift_ms": HOUR}, actor,
+    draft = workflow.draft("timers.cancel", {"targets": [{"position": timer.position}]}, actor)
+    done = workflow.start("timers.reschedule", {"targets": [{"position": timer.position}], "shift_ms": HOUR}, actor,
                       reason=f"{TURNED} moved")  # fmt: skip
     return {
         "message": f"/messages/{sent.offset_message_id}/", "queue": "/topics/orders/0/", "tail": "/topics/orders/tail/",

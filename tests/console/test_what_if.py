@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from broker.engine.timer.pace import Pace
-from broker.models import SLOT_MS, SLOTS, MirrorState, RateHistory
-from console.operations import desk
+from broker.engine.timer.rates import Pace
+from broker.mirror.models import SLOT_MS, SLOTS, MirrorState, RateHistory
+from console.features.groups.catch_up import busy_rate, catch_up_ms
+from console.operations import workflow
 from console.operations.actor import PERMISSIONS, Actor
-from console.operations.catching_up import busy_rate, catch_up_ms
-from console.operations.rows import Operation
-from console.queries.clock import now_ms
-from console.queries.shapes.history import History
+from console.operations.models import Operation
+from console.site.clock import now_ms
+from console.site.history import History
 from tests.console.stage import Stage
 from tests.console.test_dead_letters import bury
 from tests.console.test_pages import words
@@ -62,7 +62,7 @@ def test_a_group_set_back_says_how_long_it_needs(readers: Stage, operator: Clien
     for _ in range(7):
         readers.producer.send("orders", "x", queue_id=0)
     measured(readers)
-    row = desk.draft("groups.reset_offsets", {"group": "billing", "topic": "orders", "to": "first"}, ACTOR)
+    row = workflow.draft("groups.reset_offsets", {"group": "billing", "topic": "orders", "to": "first"}, ACTOR)
     assert figures(row, "lag_before", "lag_after", "consumed_per_s", "catch_up_ms") == [7, 8, 10.0, 800]
     assert "at 10/s, as in the last minutes" in words(operator.get(f"/operations/{row.pk}/"))
 
@@ -73,10 +73,10 @@ def test_dead_letters_add_to_the_lag_of_those_who_get_them(readers: Stage, opera
     readers.consume()
     measured(readers)
     wanted = {"group": "billing", "filter": {}, "is_all": True}
-    back = desk.draft("dead_letters.send_back", wanted, ACTOR)
+    back = workflow.draft("dead_letters.send_back", wanted, ACTOR)
     before = back.preview["lag_before"]
     assert figures(back, "lag_after", "consumed_per_s", "catch_up_ms") == [before + 5, 10.0, (before + 5) * 100]
-    anew = desk.draft("dead_letters.send_as_new", wanted, ACTOR)
+    anew = workflow.draft("dead_letters.send_as_new", wanted, ACTOR)
     assert anew.preview["lag_after"] == anew.preview["lag_before"] + 5
     assert "Caught up after" in words(operator.get(f"/operations/{anew.pk}/"))
 
@@ -85,10 +85,10 @@ def test_committed_transactions_are_lag_at_once(readers: Stage, operator: Client
     with transactor(readers) as payers:
         begin(payers, "paid", "other", "third")
         measured(readers)
-        row = desk.draft("transactions.commit", {"filter": {"state": "open"}, "is_all": True}, ACTOR)
+        row = workflow.draft("transactions.commit", {"filter": {"state": "open"}, "is_all": True}, ACTOR)
         assert figures(row, "count", "lag_before", "lag_after", "catch_up_ms") == [3, 0, 3, 300]
         assert "3 afterwards; now 0" in words(operator.get(f"/operations/{row.pk}/"))
-        rolled = desk.draft("transactions.rollback", {"filter": {"state": "open"}, "is_all": True}, ACTOR)
+        rolled = workflow.draft("transactions.rollback", {"filter": {"state": "open"}, "is_all": True}, ACTOR)
         assert rolled.preview["lag_after"] is None
 
 
@@ -99,14 +99,14 @@ def test_what_fires_at_once_stands_on_top_of_what_falls_due_meanwhile(
     park(stage, 2, "meanwhile", due_ms=now_ms() + 20_000)
     park(stage, 1, "after", due_ms=now_ms() + HOUR // 2)
     wanted = {"filter": {"topic": "orders", "key": "crowd"}}
-    row = desk.draft("timers.deliver_now", wanted, ACTOR)
+    row = workflow.draft("timers.deliver_now", wanted, ACTOR)
     assert figures(row, "busiest_count", "also_due", "last_late_ms") == [3, None, None]
     told = Pace.to_json
     monkeypatch.setattr(Pace, "to_json", lambda pace, at_ms: {**told(pace, at_ms), "capacityPerS": 0.1})
-    row = desk.draft("timers.deliver_now", wanted, ACTOR)
+    row = workflow.draft("timers.deliver_now", wanted, ACTOR)
     # three need 30 s, in which two more fall due: all five are out after 50 s
     assert figures(row, "busiest_count", "met_count", "also_due", "last_late_ms") == [5, 0, 2, 50_000]
     assert "on top of 0 overdue, with 2 that fall due meanwhile" in words(operator.get(f"/operations/{row.pk}/"))
     # those that are delivered now do not fall due meanwhile as well
-    row = desk.draft("timers.deliver_now", {"filter": {"topic": "orders", "key": "meanwhile"}}, ACTOR)
+    row = workflow.draft("timers.deliver_now", {"filter": {"topic": "orders", "key": "meanwhile"}}, ACTOR)
     assert figures(row, "busiest_count", "also_due") == [2, 0]

@@ -25,12 +25,12 @@ PATIENCE_S = 30.0
 
 
 class BrokerProcess:
-    """`python -m broker.remoting` on a directory, on free ports."""
+    """`python -m broker.server` on a directory, on free ports."""
 
     def __init__(self, root: Path, *arguments: str, descriptors: int | None = None) -> None:
         """``descriptors``: soft and hard limit of open files of the process."""
         sizes = [word for name, size in SIZES.items() for word in (f"--{name.replace('_', '-')}", str(size))]
-        command = [sys.executable, "-m", "broker.remoting", "--root", str(root), "--port", "0", "--namesrv-port", "0"]
+        command = [sys.executable, "-m", "broker.server", "--root", str(root), "--port", "0", "--namesrv-port", "0"]
         self.log = root.parent / "broker.log"
         started = monotonic()
         with self.log.open("ab") as log:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from broker.engine.message import Message
-from broker.engine.store.ticket import Ticket
+from broker.engine.log.ticket import Ticket
 from broker.engine.testing import ManualClock, SimulatedFiles
 from broker.engine.testing.driver import Driver, open_engine
+from broker.rocketmq.message import Message
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 GROUP = "readers"

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from broker.engine.errors import StoreUnsupported
-from broker.engine.message import Message, decode
 from broker.engine.testing import ManualClock, PowerLoss, SimulatedFiles
 from broker.engine.testing.driver import Driver, open_engine
+from broker.rocketmq.message import Message, decode
 
 from .oracle import LONG_MS
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from broker.client import Producer
-from broker.remoting.codec import Command, FrameBuffer, decode, encode
-from broker.remoting.codes import Request
+from broker.rocketmq.codes import Request
+from broker.rocketmq.frame import Command, FrameBuffer, decode, encode
 
 from .killing import PATIENCE_S, TOPIC, BrokerProcess
 

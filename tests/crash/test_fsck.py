@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.engine.fsck import check_store
-from broker.engine.message import decode
+from broker.rocketmq.message import decode
 
 from . import golden
 

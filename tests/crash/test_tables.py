@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.engine.disk import json_file
 from broker.engine.errors import StoreUnsupported
+from broker.engine.tables import json_file
 from broker.engine.testing import PowerLoss, SimulatedFiles, open_engine
 
 GROUP = "readers"

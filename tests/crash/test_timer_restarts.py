@@ -6,7 +6,7 @@ import pytest
 
 from broker.engine.testing import ManualClock, PowerLoss, SimulatedFiles
 from broker.engine.testing.driver import Driver, open_engine
-from broker.engine.timer.steering import Action, Target
+from broker.engine.timer.steer import Action, Target
 
 DAY = 86_400_000
 FAR = {"timer_max_delay_ms": DAY, "timer_wheel_interval_ms": 600_000}

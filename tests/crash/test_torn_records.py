@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.engine.message import decode, is_sound
 from broker.engine.testing import SECTOR_BYTES, open_engine
+from broker.rocketmq.message import decode, is_sound
 
 from . import golden
 

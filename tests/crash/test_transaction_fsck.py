@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.engine.fsck import check_store
 from broker.engine.testing import Driver, ManualClock, PowerLoss, SimulatedFiles, open_engine
-from broker.engine.transaction.deciding import Ending
+from broker.engine.transaction.decision import Ending
 from tests.engine.transacting import begin, end, transacting
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.engine.store.ticket import Ticket
-from broker.engine.store.topics import HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
+from broker.engine.log.ticket import Ticket
+from broker.engine.tables.topics import HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
 from broker.engine.testing import Driver, ManualClock, PowerLoss, SimulatedFiles, open_engine
-from broker.engine.transaction.deciding import Ending
+from broker.engine.transaction.decision import Ending
 from tests.crash import golden
 from tests.engine.transacting import questions
 

@@ -6,10 +6,10 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from broker.engine.store.ticket import Ticket
+from broker.engine.log.ticket import Ticket
 from broker.engine.testing import ManualClock, SimulatedFiles
 from broker.engine.testing.driver import Driver, open_engine
-from broker.engine.timer.steering import Target
+from broker.engine.timer.steer import Target
 
 TOPIC = "orders"
 #: Everything is due within so much of its sending; the tiny wheel reaches 84 s.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from broker.engine.store.ticket import Ticket
+from broker.engine.log.ticket import Ticket
 from broker.engine.testing import ManualClock, SimulatedFiles
 from broker.engine.testing.driver import Driver, open_engine
 

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from console.demo import download
-from console.demo.replay import Options, Replay
+from console.run.demo import download
+from console.run.demo.replay import Options, Replay
 
 COLUMNS = ("sched_dep_time", "dep_delay", "carrier", "flight", "tailnum", "origin", "dest", "air_time", "distance")
 

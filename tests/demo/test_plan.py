@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from console.demo import download
-from console.demo.download import FlightsUnavailable, ensure_days
-from console.demo.flights import Flight, flights_of
-from console.demo.plan import (
+from console.run.demo import download
+from console.run.demo.download import FlightsUnavailable, ensure_days
+from console.run.demo.flights import Flight, flights_of
+from console.run.demo.plan import (
     ARRIVAL,
     CANCELLED,
     DEPARTURE,
@@ -25,8 +25,8 @@ from console.demo.plan import (
     level_for,
     reminders,
 )
-from console.demo.progress import Progress, load, save
-from console.demo.schedule import Schedule
+from console.run.demo.progress import Progress, load, save
+from console.run.demo.schedule import Schedule
 
 DELAYS_MS = [1_000, 5_000, 10_000, 30_000, *range(60_000, 600_001, 60_000), 1_200_000, 1_800_000, 3_600_000, 7_200_000]
 COLUMNS = "year month day dep_time sched_dep_time dep_delay arr_time sched_arr_time arr_delay carrier flight tailnum origin dest air_time distance".split()  # noqa: SIM905, E501  # as the file's first line

@@ -11,10 +11,10 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from broker.client import Admin
-from console.demo.plan import BOARDING, TOPICS
-from console.demo.progress import Progress, load, save
-from console.demo.replay import Options
 from console.management.commands.demo import minute_of
+from console.run.demo.plan import BOARDING, TOPICS
+from console.run.demo.progress import Progress, load, save
+from console.run.demo.replay import Options
 from tests.client.running import BrokerThread, small_store
 from tests.demo.playing import Run, eventually, write_days
 

@@ -6,9 +6,9 @@ import pytest
 
 from broker.engine.admission import MOST_KEYS
 from broker.engine.errors import TooManyKeys
-from broker.engine.properties import format_properties
-from broker.engine.store.facts import facts_of, plain_facts, plain_keys
+from broker.engine.message_header import facts_of, plain_facts, plain_keys
 from broker.engine.testing import SimulatedFiles, open_engine
+from broker.rocketmq.properties import format_properties
 
 KINDS = [{}, {"TAGS": "paid"}, {"KEYS": "4711 4712"}, {"TAGS": "späte", "KEYS": "k", "amount": "12"}, {"WAIT": "true"}]
 

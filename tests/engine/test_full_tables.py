@@ -11,9 +11,15 @@ import pytest
 
 from broker.engine.engine import Engine
 from broker.engine.errors import InvalidValue
-from broker.engine.pop.requestmodes import RequestMode
-from broker.engine.store.groups import Group
-from broker.engine.store.topics import MOST_ATTRIBUTE_BYTES, MOST_QUEUES, MOST_QUEUES_TOGETHER, Pending, Topic
+from broker.engine.pop.request_modes import RequestMode
+from broker.engine.tables.groups import Group
+from broker.engine.tables.topics import (
+    MOST_ATTRIBUTE_BYTES,
+    MOST_QUEUES,
+    MOST_QUEUES_TOGETHER,
+    Pending,
+    Topic,
+)
 from broker.engine.testing.driver import open_engine
 from broker.engine.testing.simulated import SimulatedFiles
 from tests.engine.pop.popping import GROUP, RETRY, TOPIC, bodies, pop, popping
@@ -221,7 +227,7 @@ SMALL_BYTES = 32_768
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_as_a_whole_has_so_many_bytes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.engine.values.MOST_TABLE_BYTES", SMALL_BYTES)
+    monkeypatch.setattr("broker.rocketmq.values.MOST_TABLE_BYTES", SMALL_BYTES)
     table, files = TABLES[name], SimulatedFiles()
     engine = open_engine(files).engine
     made = grow_until_refused(engine, table)
@@ -260,7 +266,7 @@ def test_a_table_that_holds_more_than_it_may_opens_and_only_growing_is_refused(
     engine = open_engine(files).engine
     for number in range(60):
         table.grow(engine, number)
-    monkeypatch.setattr("broker.engine.values.MOST_TABLE_BYTES", 8_192)
+    monkeypatch.setattr("broker.rocketmq.values.MOST_TABLE_BYTES", 8_192)
     engine = open_engine_again(files)
     with pytest.raises(InvalidValue):
         table.grow(engine, 60)
@@ -277,7 +283,7 @@ def test_the_rest_of_groups_has_a_reserve_and_what_is_due_comes_out(monkeypatch:
     engine.topics.ensure("orders", 1)
     driver.send("orders", b"later", DELAY="1")
     engine.delete_topic("orders")
-    monkeypatch.setattr("broker.engine.values.MOST_TABLE_BYTES", SMALL_BYTES)
+    monkeypatch.setattr("broker.rocketmq.values.MOST_TABLE_BYTES", SMALL_BYTES)
     grow_until_refused(engine, TABLES["topics"])
     engine.topics.ensure("%RETRY%G", 1)
     engine.topics.ensure("%DLQ%G", 1)
@@ -288,7 +294,7 @@ def test_the_rest_of_groups_has_a_reserve_and_what_is_due_comes_out(monkeypatch:
 
 
 def test_offsets_that_strangers_leave_come_to_an_end_and_known_ones_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.engine.store.offsets.MOST_OFFSETS_BYTES", SMALL_BYTES)
+    monkeypatch.setattr("broker.engine.tables.offsets.MOST_OFFSETS_BYTES", SMALL_BYTES)
     files = SimulatedFiles()
     driver = open_engine(files)
     offsets = driver.engine.offsets
@@ -319,7 +325,7 @@ def test_a_pop_of_a_queue_whose_progress_has_no_room_is_refused_and_others_go_on
 ) -> None:
     driver = popping(messages=40)
     assert bodies(pop(driver, most_messages=1)) == [b"m0"]
-    monkeypatch.setattr("broker.engine.store.offsets.MOST_OFFSETS_BYTES", 1)
+    monkeypatch.setattr("broker.engine.tables.offsets.MOST_OFFSETS_BYTES", 1)
     with pytest.raises(InvalidValue, match="offsets"):
         pop(driver, group="other")
     assert set(driver.engine.pops.book.queues) == {(GROUP, TOPIC, 0)}
@@ -358,7 +364,7 @@ def test_names_of_deleted_topics_come_to_an_end_until_the_log_is_shorter(
         driver.engine.topics.ensure(name, 1)
         driver.append(name, b"x")
     driver.settle()
-    monkeypatch.setattr("broker.engine.values.MOST_TABLE_BYTES", SMALL_BYTES)
+    monkeypatch.setattr("broker.rocketmq.values.MOST_TABLE_BYTES", SMALL_BYTES)
     deleting = Table(lambda engine, number: engine.delete_topic(names[number], pending), print, print, "")
     gone = grow_until_refused(driver.engine, deleting)
     with pytest.raises(InvalidValue, match=r"deleted topics would have .* with the oldest part of the log"):
@@ -384,7 +390,7 @@ def test_what_changed_is_remembered_up_to_a_number_and_who_is_further_behind_is_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Names of what is gone again, too: a group that comes and goes with its offsets leaves nothing for ever."""
-    monkeypatch.setattr("broker.engine.store.changes.MOST_MARKS", 100)
+    monkeypatch.setattr("broker.engine.tables.changes.MOST_MARKS", 100)
     driver = open_engine()
     engine = driver.engine
     engine.topics.put(Topic("orders", 1, 1))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.engine.message import string_hash
-from broker.engine.store.index import Index
+from broker.engine.queues.index import Index
 from broker.engine.testing import SimulatedFiles
+from broker.rocketmq.message import string_hash
 
 INDEX = Index(SimulatedFiles(), "/index", 16, 16)
 

@@ -8,8 +8,8 @@ from zlib import crc32
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.engine.disk.json_file import CHECKSUM_KEY, dump, parse, row
-from broker.engine.store.topics import Topic
+from broker.engine.tables.json_file import CHECKSUM_KEY, dump, parse, row
+from broker.engine.tables.topics import Topic
 from broker.engine.testing import PowerLoss, SimulatedFiles, open_engine
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from broker.engine.errors import InvalidValue
-from broker.engine.store import keyvalues
-from broker.engine.store.keyvalues import KeyValues
+from broker.engine.tables import key_values
+from broker.engine.tables.key_values import KeyValues
 from broker.engine.testing.driver import open_engine
 from broker.engine.testing.powerloss import PowerLoss
 from broker.engine.testing.simulated import SimulatedFiles
@@ -58,7 +58,7 @@ def test_what_cannot_be_kept_is_refused(namespace: str, key: str, value: str) ->
 
 
 def test_there_is_room_for_so_many_values_and_known_ones_can_still_be_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyvalues, "MOST_VALUES", 2)
+    monkeypatch.setattr(key_values, "MOST_VALUES", 2)
     values = KeyValues(SimulatedFiles(), "/kvConfig.json")
     values.put("N", "a", "1")
     values.put("M", "b", "1")

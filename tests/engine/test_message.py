@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.engine.errors import CorruptRecord, InvalidProperties
-from broker.engine.message import (
+from broker.rocketmq.message import (
     decode,
     encode,
     is_sound,
@@ -17,7 +17,7 @@ from broker.engine.message import (
     record_size,
     string_hash,
 )
-from broker.engine.properties import format_properties, parse_properties
+from broker.rocketmq.properties import format_properties, parse_properties
 
 WORDS = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=("Cs",)), max_size=20)
 HOSTS = st.sampled_from([("127.0.0.1", 10911), ("10.1.2.3", 1), ("::1", 65535), ("fe80::1:2", 30911)])

@@ -10,7 +10,7 @@ from broker.engine.config import EngineConfig
 from broker.engine.disk.files import OsFiles
 from broker.engine.engine import Engine
 from broker.engine.errors import StoreLocked, StoreUnsupported
-from broker.engine.store.topics import Topic
+from broker.engine.tables.topics import Topic
 from broker.engine.testing.driver import Driver, open_engine
 from broker.engine.testing.powerloss import PowerLoss
 from broker.engine.testing.simulated import SimulatedFiles

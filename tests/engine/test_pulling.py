@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.engine.store.pulled import PullStatus
+from broker.engine.queues.pulled import PullStatus
 from broker.engine.testing.driver import open_engine
 from broker.engine.testing.simulated import SimulatedFiles
 

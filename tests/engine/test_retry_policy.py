@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from broker.engine.message import Message, decode
-from broker.engine.store.groups import Group
-from broker.engine.store.retrypolicy import retry_delay_ms
+from broker.engine.tables.groups import Group
+from broker.engine.tables.retry_policy import retry_delay_ms
 from broker.engine.testing import Driver, PowerLoss, SimulatedFiles, open_engine
+from broker.rocketmq.message import Message, decode
 
 GROUP, RETRY = "billing", "%RETRY%billing"
 CUSTOM = {"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": [1, 2, 700, 5_000, 1_500]}}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.engine.message import decode
-from broker.engine.store.topics import SCHEDULE_TOPIC
+from broker.engine.tables.topics import SCHEDULE_TOPIC
 from broker.engine.testing.driver import Driver, open_engine
 from broker.engine.testing.powerloss import PowerLoss
 from broker.engine.testing.simulated import SimulatedFiles
+from broker.rocketmq.message import decode
 
 
 def delayed(files: SimulatedFiles | None = None, **config: object) -> Driver:

@@ -23,12 +23,12 @@ from broker.engine.errors import (
     TopicNotFound,
     TopicNotWritable,
 )
-from broker.engine.message import decode
-from broker.engine.store.reader import PullStatus
-from broker.engine.store.topics import Topic
+from broker.engine.queues.reader import PullStatus
+from broker.engine.tables.topics import Topic
 from broker.engine.testing.driver import BORN_HOST, Driver, open_engine
 from broker.engine.testing.faults import Fault
 from broker.engine.testing.simulated import SimulatedFiles
+from broker.rocketmq.message import decode
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from broker.engine.engine import Engine
 from broker.engine.errors import StoreUnsupported
-from broker.engine.store.simulation import MARK, note_reached, reached_ms
+from broker.engine.log.simulated_clock import MARK, note_reached, reached_ms
 from broker.engine.testing import PowerLoss, SimulatedFiles, open_engine
 
 ROOT = open_engine().engine.config.root

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.engine.message import encode, record_size
-from broker.engine.soundness import all_stand_here, stands_here
+from broker.rocketmq.integrity import all_stand_here, stands_here
+from broker.rocketmq.message import encode, record_size
 
 HOST = bytes(8)
 

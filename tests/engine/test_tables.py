@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from broker.engine.disk import json_file
 from broker.engine.engine import Engine
 from broker.engine.errors import InvalidGroupName, InvalidMessage, InvalidTopicName, InvalidValue
-from broker.engine.pop.requestmodes import RequestMode
-from broker.engine.store.groups import Group
-from broker.engine.store.topics import MOST_QUEUES, Topic
+from broker.engine.pop.request_modes import RequestMode
+from broker.engine.tables import json_file
+from broker.engine.tables.groups import Group
+from broker.engine.tables.topics import MOST_QUEUES, Topic
 from broker.engine.testing.driver import open_engine
 from broker.engine.testing.simulated import SimulatedFiles
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.engine.store import index
+from broker.engine.queues import index
 from broker.engine.testing import ManualClock
 from broker.engine.testing.driver import Driver, open_engine
 from broker.engine.testing.powerloss import PowerLoss

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from broker.engine.errors import PropertiesTooLarge, TimerFlowControl
-from broker.engine.store.ticket import Ticket
+from broker.engine.log.ticket import Ticket
 from broker.engine.testing.driver import Driver, open_engine
-from broker.engine.timer.steering import Target
+from broker.engine.timer.steer import Target
 from tests.engine.test_timer_steering import steer, timers
 
 KEY = {"ESC_SCHEDULE_KEY": "order-1"}

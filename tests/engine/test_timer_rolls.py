@@ -8,7 +8,7 @@ from broker.engine.testing.clock import ManualClock
 from broker.engine.testing.driver import Driver, open_engine
 from broker.engine.testing.powerloss import PowerLoss
 from broker.engine.testing.simulated import SimulatedFiles
-from broker.engine.timer.steering import Target
+from broker.engine.timer.steer import Target
 from broker.engine.timer.wheel import Slot, Wheel
 
 HOUR_MS = 3_600_000

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.engine.testing.driver import Driver, open_engine
-from broker.engine.timer.steering import Target
+from broker.engine.timer.steer import Target
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 #: Due within the reach of the wheel, near minutes' and hours' ends as well as anywhere.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from broker.engine.errors import StoreBusy, TransactionDecided
-from broker.engine.store.topics import Topic
+from broker.engine.tables.topics import Topic
 from broker.engine.testing import Driver, Fault, ManualClock, PowerLoss, SimulatedFiles, open_engine
-from broker.engine.timer.doors import Target
+from broker.engine.timer.engine_calls import Target
 from tests.engine.transacting import begin, end
 
 HOUR_MS = 3_600_000

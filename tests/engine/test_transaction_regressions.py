@@ -13,7 +13,7 @@ from __future__ import annotations
 import pytest
 
 from broker.engine.errors import TransactionDecided
-from broker.engine.store.topics import OP_TOPIC, PARKED_HALF_TOPIC
+from broker.engine.tables.topics import OP_TOPIC, PARKED_HALF_TOPIC
 from broker.engine.testing import PowerLoss, SimulatedFiles
 from tests.engine.transacting import GROUP, TIMES, ask, begin, checks_of, copies, end, end_soon, questions, transacting
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from broker.engine.store.ticket import Ticket
+from broker.engine.log.ticket import Ticket
 from broker.engine.testing import Driver, SimulatedFiles
 from broker.engine.transaction import snapshot
 from broker.engine.transaction.halves import Half, OpenHalves

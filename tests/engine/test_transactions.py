@@ -11,11 +11,11 @@ from broker.engine.errors import (
     TimerIllegal,
     TransactionDecided,
 )
-from broker.engine.message import decode
-from broker.engine.store.ticket import Ticket
-from broker.engine.store.topics import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC
+from broker.engine.log.ticket import Ticket
+from broker.engine.tables.topics import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC
 from broker.engine.testing import SimulatedFiles
-from broker.engine.transaction.deciding import Ending, Waiting
+from broker.engine.transaction.decision import Ending, Waiting
+from broker.rocketmq.message import decode
 from tests.engine.transacting import GROUP, begin, copies, end, transacting
 
 

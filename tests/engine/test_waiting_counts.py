@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.engine.testing import Driver, open_engine
-from broker.engine.waiting import Waiting
+from broker.engine.topic_backlog import Waiting
 from tests.engine.transacting import GROUP, TIMES, ask, begin, transacting
 
 MANY = 300

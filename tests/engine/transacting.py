@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.engine.message import Message
-from broker.engine.store.ticket import Ticket
+from broker.engine.log.ticket import Ticket
 from broker.engine.testing import Driver, SimulatedFiles, open_engine
-from broker.engine.transaction.checks import Check
-from broker.engine.transaction.deciding import Ending
+from broker.engine.transaction.decision import Ending
+from broker.engine.transaction.questions import Check
+from broker.rocketmq.message import Message
 
 #: Checks as a test wants them: three, with RocketMQ's times.
 TIMES = {"transaction_timeout_ms": 6_000, "transaction_interval_ms": 30_000, "transaction_checks": 3}

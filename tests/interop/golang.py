@@ -9,8 +9,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from broker.remoting.client import RemotingClient
-from broker.remoting.codec import Command
+from broker.client.remoting import RemotingClient
+from broker.rocketmq.frame import Command
 from tests.interop.jars import cache_directory, made_once
 from tests.interop.programs import Event, Program, Sender
 from tests.interop.servers import Server

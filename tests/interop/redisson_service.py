@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from broker.redisson.hosted import transfer_service
 from broker.redisson.server import connect
 from broker.redisson.transfer import TransferService
+from broker.redisson.transfer_host import transfer_service
 from tests.interop.jars import REPOSITORY
 from tests.interop.process import Child
 

@@ -194,7 +194,7 @@ class ApacheServer:
 
 
 class EscapementServer:
-    """Our broker as `python -m broker.remoting` runs it: name service and broker in one process."""
+    """Our broker as `python -m broker.server` runs it: name service and broker in one process."""
 
     name = "escapement"
     more_arguments: tuple[str, ...] = ()
@@ -242,7 +242,7 @@ class EscapementServer:
             *self.more_arguments,
         ]
         env = {"PYTHONUNBUFFERED": "1", "PYTHONPATH": str(jars.REPOSITORY), **self.more_environment}
-        command = [sys.executable, "-m", "broker.remoting", *arguments]
+        command = [sys.executable, "-m", "broker.server", *arguments]
         self._child = Child(command, log=self.work / "broker.err", env=env)
         return self._child
 

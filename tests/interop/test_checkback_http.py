@@ -9,10 +9,10 @@ import pytest
 
 from broker.client import Admin, AsyncProducer, prepare
 from broker.client.transaction import as_half
-from console.checkback.allowed import AllowList, read_address
-from console.checkback.answering import Answerer, Contact
-from console.checkback.asking import Asker
-from console.checkback.resolving import Resolver
+from console.features.checkback.allowed import AllowList, read_address
+from console.features.checkback.producer import Answerer, Contact
+from console.features.checkback.request import Asker
+from console.features.checkback.resolver import Resolver
 from tests.checkback.answers import SECRET
 from tests.checkback.server import Question, decided
 from tests.checkback.server import Server as Address

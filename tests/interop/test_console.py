@@ -10,7 +10,7 @@ import pytest
 from django.test import Client, override_settings
 
 from broker.client import Admin, Producer, SendResult
-from broker.mirror import Mirror
+from broker.mirror.follower import Mirror
 from tests.console.people import browser_of, person
 from tests.interop.servers import Server
 from tests.interop.waiting import wait_until

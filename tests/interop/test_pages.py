@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from broker.client import Admin, Producer
-from broker.mirror import Mirror
+from broker.mirror.follower import Mirror
 from console import queries
-from console.queries.asking import hang_up
-from console.queries.shapes.lanes import LaneState
-from console.queries.shapes.messages import HopKind
+from console.features.messages.shapes import HopKind
+from console.features.schedule.shapes import LaneState
+from console.site.broker import hang_up
 from tests.interop.servers import Server
 
 TOPIC = "PagesTopic"

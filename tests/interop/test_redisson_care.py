@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from broker.redisson.moving import move_all_due
-from broker.redisson.paging import find_poison, page
-from broker.redisson.repairing import plan_repair, repair
-from broker.redisson.steering import deliver_now, move_to, remove_member, reschedule
-from broker.redisson.surveying import queue_names, survey
+from broker.redisson.move_due import move_all_due
+from broker.redisson.pages import find_poison, page
+from broker.redisson.repair import plan_repair, repair
+from broker.redisson.steer import deliver_now, move_to, remove_member, reschedule
+from broker.redisson.survey import queue_names, survey
 from tests.interop.waiting import wait_until
 
 HOUR_MS = 3_600_000

@@ -9,11 +9,11 @@ from django.test import override_settings
 
 from broker.client import Admin, Producer, SimpleConsumer
 from broker.client.simple_receipts import Received
-from broker.mirror import Mirror
-from console.operations import desk
+from broker.mirror.follower import Mirror
+from console.features.messages.copies import hang_up as hang_up_copies
+from console.operations import workflow
 from console.operations.actor import PERMISSIONS, Actor
-from console.operations.copying import hang_up as hang_up_copies
-from console.queries.asking import hang_up
+from console.site.broker import hang_up
 from tests.interop.servers import Server
 from tests.interop.waiting import wait_until
 
@@ -56,10 +56,10 @@ def test_a_dead_letter_arrives_or_is_refused(server: Server, admin: Admin, topic
         assert wait_until(lambda: len(admin.pull(f"%DLQ%{group}", 0, 0, 5)) == 1)
         mirror(admin)
         wanted = {"group": group, "targets": [{"queueId": 0, "offset": 0}]}
-        done = desk.start("dead_letters.send_back", wanted, ACTOR, reason="the bank is up again")
+        done = workflow.start("dead_letters.send_back", wanted, ACTOR, reason="the bank is up again")
         if server.name == "apache":
             assert done.results == {"refused": 1}
-            done = desk.start("dead_letters.send_as_new", wanted, ACTOR, reason="so it is said")
+            done = workflow.start("dead_letters.send_as_new", wanted, ACTOR, reason="so it is said")
             assert done.results == {"sent_as_new": 1}
         else:
             assert done.results == {"sent_back": 1}
@@ -77,10 +77,10 @@ def test_a_message_of_the_topic_arrives_or_is_refused(server: Server, admin: Adm
         consumer.ack(received(consumer, topic))
         mirror(admin)
         wanted = {"message_id": sent.offset_message_id, "topic": topic, "group": group}
-        done = desk.start("messages.resend", wanted, ACTOR, reason="the bank is up again")
+        done = workflow.start("messages.resend", wanted, ACTOR, reason="the bank is up again")
         if server.name == "apache":
             assert done.results == {"refused": 1}
-            done = desk.start("messages.resend", wanted | {"group": ""}, ACTOR, reason="so it is said")
+            done = workflow.start("messages.resend", wanted | {"group": ""}, ACTOR, reason="so it is said")
             assert done.results == {"sent_as_new": 1}
         else:
             assert done.results == {"sent_back": 1}

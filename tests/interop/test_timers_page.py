@@ -13,12 +13,12 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 
 from broker.client import Admin, Consumer, Producer
-from broker.mirror import Mirror
+from broker.mirror.follower import Mirror
 from console import queries
-from console.operations import recalling
-from console.operations.rows import AuditEntry, Operation
-from console.queries.asking import hang_up
-from console.queries.shapes.timers import TimerFilter
+from console.features.timers import apache_recall
+from console.features.timers.shapes import TimerFilter
+from console.operations.models import AuditEntry, Operation
+from console.site.broker import hang_up
 from tests.interop.servers import Server
 from tests.interop.waiting import wait_until
 
@@ -40,7 +40,7 @@ def mirror(apache: Server, transactional_db: None, settings: Any) -> Iterator[Mi
         yield follower
         follower.close()
     hang_up()
-    recalling.hang_up()
+    apache_recall.hang_up()
 
 
 @pytest.fixture

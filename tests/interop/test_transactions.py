@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.engine.message import offset_message_id, pack_host
-from broker.remoting.client import RemotingClient
-from broker.remoting.codec import Command
-from broker.remoting.codes import Answer, Request
+from broker.client.remoting import RemotingClient
+from broker.rocketmq.codes import Answer, Request
+from broker.rocketmq.frame import Command
+from broker.rocketmq.message import offset_message_id, pack_host
 from tests.interop.conftest import running
 from tests.interop.programs import JavaConsumer, JavaProducer, JavaTransactor, read_all
 from tests.interop.readiness import is_routed

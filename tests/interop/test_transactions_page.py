@@ -15,16 +15,17 @@ from django.test import Client
 
 from broker.client import Admin, Decision, TransactionProducer, prepare
 from broker.client.transaction import Half
-from broker.mirror import Mirror
-from broker.mirroring.halves import HalfFollower
-from broker.models import HalfMessage
-from console import credentials, queries
-from console.api.app import create_application
-from console.api.identifiers import written
-from console.operations.rows import Operation, OperationItem
-from console.queries.asking import hang_up
-from console.queries.clock import now_ms
-from console.queries.shapes.transactions import TransactionEvent, TransactionFilter, TransactionRow
+from broker.mirror.follower import Mirror
+from broker.mirror.halves import HalfFollower
+from broker.mirror.models import HalfMessage
+from console import queries
+from console.features.transactions.shapes import TransactionEvent, TransactionFilter, TransactionRow
+from console.operations.models import Operation, OperationItem
+from console.rest.app import create_application
+from console.rest.identifiers import written
+from console.security import tokens as security_tokens
+from console.site.broker import hang_up
+from console.site.clock import now_ms
 from tests.interop.conftest import running
 from tests.interop.servers import Server, StoreShape
 from tests.interop.waiting import wait_until
@@ -202,7 +203,7 @@ async def resumed_by_rest(server: Server, name: str, token: str) -> list[object]
 
 @pytest.fixture
 def token(transactional_db: None) -> str:
-    return credentials.create("test", credentials.scope_rows(("*",), ("*",)), lasts=None)[1]
+    return security_tokens.create("test", security_tokens.scope_rows(("*",), ("*",)), lasts=None)[1]
 
 
 async def test_rest_sends_and_decides_halves_there(patient: Server, admin: Admin, token: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from console.house.addresses import database_settings
+from console.run.addresses import database_settings
 
 SECRET_KEY = "tests"
 INSTALLED_APPS = ["broker.outbox"]

@@ -87,7 +87,7 @@ def main() -> None:
     """Fork for each step until one process reaches its end."""
     topic, outcome, stride = sys.argv[1], sys.argv[2], int(sys.argv[3])
     django.setup()
-    import broker.outbox.blocks  # noqa: F401 - loaded before the forks: imports are no steps
+    import broker.outbox.transaction_block  # noqa: F401 - loaded before the forks: imports are no steps
 
     step = 1
     while True:

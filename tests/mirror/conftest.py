@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.client import Admin, Producer
-from broker.mirror import Mirror
+from broker.mirror.follower import Mirror
 from tests.mirror.running import RunningBroker, running_broker
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from broker.engine.config import EngineConfig
-from broker.remoting.access.config import AccessConfig
-from broker.remoting.service import BrokerService
+from broker.server.access.config import AccessConfig
+from broker.server.broker import BrokerService
 
 #: small files, so that a store costs no disk
 SMALL = {"segment_size_bytes": 1 << 22, "queue_file_entries": 4_096, "index_slots": 4_096, "index_entries": 16_384}

@@ -8,7 +8,7 @@ from typing import Any
 
 from channels.layers import get_channel_layer
 
-from broker.mirroring.announcer import GROUP, Announcer
+from broker.mirror.announcer import GROUP, Announcer
 
 
 async def joined() -> tuple[Any, str]:

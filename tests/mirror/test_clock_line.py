@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.mirroring.clockline import ClockFile, ClockLine
+from broker.mirror.clock_file import ClockFile, ClockLine
 
 LINE = ClockLine(60.0, 1_767_225_600_000, 5_000_000)
 

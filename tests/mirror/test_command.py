@@ -13,7 +13,7 @@ from django.test import Client
 from django.urls import reverse
 
 from broker.client import Admin
-from broker.models import MirrorRow, MirrorState, Topic
+from broker.mirror.models import MirrorRow, MirrorState, Topic
 from tests.mirror.running import RunningBroker
 
 

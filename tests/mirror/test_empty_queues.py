@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from broker.client import Admin, Producer
-from broker.mirror import Mirror
-from broker.mirroring.changes import Changes
-from broker.mirroring.rates import Rates
-from broker.mirroring.watch import MOST_EMPTY_QUEUES, Watch
-from broker.models import Broker, MirrorState, Queue, Topic
+from broker.mirror.changes import Changes
+from broker.mirror.follower import Mirror
+from broker.mirror.models import Broker, MirrorState, Queue, Topic
+from broker.mirror.rates import Rates
+from broker.mirror.watch import MOST_EMPTY_QUEUES, Watch
 
 
 def told(*topics: Topic, complete: bool = True, **more: Any) -> Changes:
@@ -60,7 +60,7 @@ def test_a_topic_without_rows_is_said_until_it_has_them(
     mirror: Mirror, admin: Admin, producer: Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mirror.run_once()
-    monkeypatch.setattr("broker.mirroring.watch.MOST_EMPTY_QUEUES", Queue.objects.count() + 8)
+    monkeypatch.setattr("broker.mirror.watch.MOST_EMPTY_QUEUES", Queue.objects.count() + 8)
     admin.create_topic("small", queues=4)
     admin.create_topic("large", queues=8)
     producer.send("large", b"here")

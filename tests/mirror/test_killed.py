@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from broker.client import Admin, Producer
-from broker.mirror import Mirror
-from broker.mirroring.lock import MirrorBusyError
-from broker.models import MirrorState, Queue, ScheduleLevel
+from broker.mirror.follower import Mirror
+from broker.mirror.lock import MirrorBusyError
+from broker.mirror.models import MirrorState, Queue, ScheduleLevel
 from tests.mirror.running import running_broker
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,7 +21,7 @@ PROGRAM = """
 import sys, threading, django
 django.setup()
 from broker.client import Admin
-from broker import mirror
+from broker.mirror.follower import follower as mirror
 mirror.FOLLOW_INTERVAL_S = 0.0
 mirror.Mirror(Admin(sys.argv[1])).run(threading.Event())
 """
@@ -34,7 +34,7 @@ def test_killed_at_any_moment(
         **os.environ,
         "DATABASE_URL": database_url,
         "REDIS_URL": valkey,
-        "DJANGO_SETTINGS_MODULE": "console.settings",
+        "DJANGO_SETTINGS_MODULE": "console.site.settings",
     }
     with (
         running_broker(tmp_path / "store") as broker,

@@ -10,9 +10,9 @@ import pytest
 from django.db import DatabaseError, connection, connections
 
 from broker.client import Admin, BrokerUnreachable, ClientError, Producer
-from broker.mirror import Mirror
-from broker.mirroring.lock import MirrorBusyError
-from broker.models import (
+from broker.mirror.follower import Mirror
+from broker.mirror.lock import MirrorBusyError
+from broker.mirror.models import (
     Broker,
     ConsumerGroup,
     ConsumerOffset,
@@ -24,7 +24,7 @@ from broker.models import (
     Topic,
 )
 from console import queries
-from console.queries.shapes.evidence import StaleReason
+from console.site.evidence import StaleReason
 from tests.mirror.running import RunningBroker, running_broker
 
 COMPARED = (Topic, Queue, ConsumerGroup, ConsumerOffset, ScheduleLevel)

@@ -14,14 +14,14 @@ from django.db import connection
 
 from broker.client import Admin, NotSupported
 from broker.client.types import GroupConfig, TopicConfig
-from broker.engine.disk import json_file
-from broker.mirror import Mirror
-from broker.models import Broker, ConsumerGroup, ConsumerOffset, MirrorState, Queue, Topic
-from console.queries.afar import Afar
-from console.queries.findings import findings_of
-from console.queries.mirrored import mirrored
-from console.queries.shapes.overview import FindingCode
-from console.queries.summary import mirror_row
+from broker.engine.tables import json_file
+from broker.mirror.follower import Mirror
+from broker.mirror.models import Broker, ConsumerGroup, ConsumerOffset, MirrorState, Queue, Topic
+from console.features.overview.findings import findings_of
+from console.features.overview.overview_facts import Afar
+from console.features.overview.read import mirror_row
+from console.features.overview.shapes import FindingCode
+from console.site.mirrored import mirrored
 from tests.mirror.running import RunningBroker, running_broker
 
 
@@ -93,7 +93,7 @@ ODD_ROWS: list[tuple[str, dict[str, Any]]] = [
 def test_a_row_that_does_not_fit_holds_up_no_other(
     following: Mirror, odd: Odd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.mirroring.watch.MOST_EMPTY_QUEUES", 100)
+    monkeypatch.setattr("broker.mirror.watch.MOST_EMPTY_QUEUES", 100)
     odd.create_topic("orders", queues=2)
     following.run_once()
     for number, (kind, told) in enumerate(ODD_ROWS):
@@ -112,7 +112,7 @@ def test_a_row_that_does_not_fit_holds_up_no_other(
 def test_all_of_them_at_once_from_the_first_reading_on(
     following: Mirror, odd: Odd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.mirroring.watch.MOST_EMPTY_QUEUES", 100)
+    monkeypatch.setattr("broker.mirror.watch.MOST_EMPTY_QUEUES", 100)
     more: dict[str, list[Any]] = {}
     for kind, row in ODD_ROWS:
         more.setdefault(kind, []).extend(row if isinstance(row, list) else [row])
@@ -136,7 +136,7 @@ def test_it_is_reported_once_shown_on_the_first_page_and_over_when_the_row_chang
 ) -> None:
     following.run_once()
     odd.more = {"topics": [topic("odd", topicFilterType="X" * 33), topic("gone\0")]}
-    with caplog.at_level(logging.WARNING, "broker.mirroring.flaws"):
+    with caplog.at_level(logging.WARNING, "broker.mirror.flaws"):
         for _ in range(3):
             following.run_once()
     assert len(caplog.records) == 2
@@ -206,7 +206,7 @@ class Apache(Admin):
 def test_a_broker_that_is_polled_stops_it_no_more(
     transactional_db: None, broker: RunningBroker, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.mirroring.polling.LISTING_INTERVAL_MS", 0)
+    monkeypatch.setattr("broker.mirror.poller.LISTING_INTERVAL_MS", 0)
     admin.create_topic("orders", queues=2)
     with Apache(broker.namesrv) as source:
         mirror = Mirror(source)

@@ -10,9 +10,9 @@ import pytest
 from django.db import connection, connections
 
 from broker.client import Admin
-from broker.mirror import Mirror
-from broker.mirroring.lock import MirrorBusyError
-from broker.models import MirrorState
+from broker.mirror.follower import Mirror
+from broker.mirror.lock import MirrorBusyError
+from broker.mirror.models import MirrorState
 
 
 def elsewhere(work: Callable[[], object]) -> None:

@@ -7,8 +7,15 @@ from typing import Any
 import pytest
 
 from broker.client import Admin, Consumer, NotSupported, Producer
-from broker.mirror import Mirror
-from broker.models import ConsumerGroup, ConsumerOffset, MirrorState, Queue, ScheduleLevel, Topic
+from broker.mirror.follower import Mirror
+from broker.mirror.models import (
+    ConsumerGroup,
+    ConsumerOffset,
+    MirrorState,
+    Queue,
+    ScheduleLevel,
+    Topic,
+)
 from tests.mirror.running import RunningBroker
 
 
@@ -60,7 +67,7 @@ def test_vanished_topics_go(polling: Mirror, admin: Admin, producer: Producer, m
     producer.send("orders", "x")
     polling.run_once()
     admin.delete_topic("orders")
-    monkeypatch.setattr("broker.mirroring.polling.LISTING_INTERVAL_MS", 0)
+    monkeypatch.setattr("broker.mirror.poller.LISTING_INTERVAL_MS", 0)
     polling.run_once()
     assert not Topic.objects.filter(name="orders").exists()
     assert not Queue.objects.filter(topic="orders").exists()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.mirroring.rates import Rates, aligned
-from broker.models import SLOT_MS, SLOTS
+from broker.mirror.models import SLOT_MS, SLOTS
+from broker.mirror.rates import Rates, aligned
 
 KEY = ("topic", "orders")
 

@@ -8,8 +8,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from broker.client import Admin
-from broker.mirror import Mirror
-from broker.models import ConsumerGroup, ConsumerOffset, Queue
+from broker.mirror.follower import Mirror
+from broker.mirror.models import ConsumerGroup, ConsumerOffset, Queue
 
 FEW, MANY = 4, 64
 

@@ -12,15 +12,15 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 
 from broker.client import Admin, BrokerUnreachable, Decision, Message, NotSupported, TransactionProducer, prepare
+from broker.client.admin_transactions import TransactionStatus
 from broker.client.transaction import Half
-from broker.client.transactions_admin import TransactionStatus
-from broker.mirror import Mirror
-from broker.mirroring import halves as mirroring
-from broker.mirroring.fitting import fit_rows
-from broker.mirroring.halves import HalfFollower
-from broker.models import HalfMessage, MirrorReadOnlyError, OpMessage
-from console.operations.rows import Operation
-from console.queries.asking import hang_up
+from broker.mirror import halves as mirroring
+from broker.mirror.fit import fit_rows
+from broker.mirror.follower import Mirror
+from broker.mirror.halves import HalfFollower
+from broker.mirror.models import HalfMessage, MirrorReadOnlyError, OpMessage
+from console.operations.models import Operation
+from console.site.broker import hang_up
 from tests.mirror.running import RunningBroker
 
 

@@ -173,7 +173,7 @@ def main() -> None:
     """Fork until all are made: a process that was killed is followed by one that goes on behind it."""
     topic, seed, first, count = sys.argv[1], *map(int, sys.argv[2:5])
     django.setup()
-    import broker.outbox.blocks  # noqa: F401 - loaded before the forks
+    import broker.outbox.transaction_block  # noqa: F401 - loaded before the forks
 
     end = first + count
     while first < end:

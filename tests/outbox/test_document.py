@@ -11,8 +11,8 @@ from django.contrib.auth.models import Group as Order
 
 from broker.client import Decision
 from broker.outbox.producers import producer_of
-from broker.outbox.working import Worker
-from console.access.roles import ROLES
+from broker.outbox.worker import Worker
+from console.security.roles import ROLES
 from tests.client.halfbroker import HalfBroker
 
 PAGE = (Path(__file__).parents[2] / "docs" / "TRANSACTIONS.md").read_text()

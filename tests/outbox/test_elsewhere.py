@@ -16,7 +16,7 @@ from broker.outbox.errors import TransactionTooLong
 from broker.outbox.models import OutboxHalf, OutboxMessage
 from broker.outbox.origin import Origin, current_origin, find_connection
 from broker.outbox.producers import producer_of
-from broker.outbox.working import Worker
+from broker.outbox.worker import Worker
 from tests.client.halfbroker import HalfBroker
 from tests.outbox.raising import Changed, raised
 

@@ -10,10 +10,10 @@ import pytest
 from broker.client import Outgoing, prepare
 from broker.client.timing import Timing
 from broker.outbox import producer, send_later, send_on_commit
-from broker.outbox.blocks import Block
-from broker.outbox.later import as_outgoing
+from broker.outbox.delayed_rows import as_outgoing
 from broker.outbox.models import OutboxMessage
 from broker.outbox.options import MessageOptions
+from broker.outbox.transaction_block import Block
 
 #: `group` is said otherwise: by the block, or as `producer_group`.
 ELSEWHERE = {"body", "group", "timing"}

@@ -18,7 +18,7 @@ from broker.client import Decision, InvalidArgument
 from broker.outbox import send_later, send_on_commit, transactional
 from broker.outbox.models import OutboxMessage
 from broker.outbox.producers import close_all, producer_of
-from broker.outbox.working import Worker
+from broker.outbox.worker import Worker
 from tests.client.halfbroker import HalfBroker
 from tests.client.recording import RecordingProvider
 from tests.interop.process import Child
@@ -38,7 +38,7 @@ def command(tmp_path: Path, database_url: str, broker: HalfBroker) -> Iterator[A
     started: list[Child] = []
     settings = tmp_path / "outbox_settings.py"
     settings.write_text(
-        "from console.settings import *\n"
+        "from console.site.settings import *\n"
         f"ESCAPEMENT_NAMESRV = {broker.namesrv!r}\nESCAPEMENT_PRODUCER_GROUPS = ['shop', 'billing']\n"
     )
 

@@ -22,7 +22,7 @@ from broker.outbox import send_later
 from broker.outbox.errors import NotConfigured
 from broker.outbox.models import OutboxMessage
 from broker.outbox.producers import close_all, producer_of
-from broker.outbox.working import MOST_REFUSALS, Worker, is_refusal
+from broker.outbox.worker import MOST_REFUSALS, Worker, is_refusal
 from tests.client.halfbroker import HalfBroker
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from broker.engine.message import Message
-from broker.engine.store.groups import Group
+from broker.engine.tables.groups import Group
 from broker.engine.testing import Driver, ManualClock, PowerLoss, SimulatedFiles, open_engine
+from broker.rocketmq.message import Message
 from tests.engine.pop.popping import DLQ, GROUP, RETRY, TOPIC, Held, ask, held_of
 
 QUEUES = 2

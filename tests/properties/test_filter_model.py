@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.engine.filter.expression import BadExpression, Filter
+from broker.rocketmq.sql92.expression import BadExpression, Filter
 from tests.engine.filter.forms import random_form, random_properties, written
 from tests.engine.filter.model import Refused, check, matches
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.engine.errors import EngineError
-from broker.engine.store.facts import facts_of
-from broker.engine.transaction.beginning import Beginning, Begun
+from broker.engine.message_header import facts_of
+from broker.engine.transaction.half_record import Beginning, Begun
 
 names = st.sampled_from(
     ["UNIQ_KEY", "XUNIQ_KEY", "PGROUP", "TRAN_MSG", "KEYS", "TAGS", "DELAY", "CHECK_IMMUNITY_TIME_IN_SECONDS",

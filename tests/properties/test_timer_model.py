@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 )
 
 from broker.engine.testing import Driver, ManualClock, PowerLoss, SimulatedFiles, open_engine
-from broker.engine.timer.steering import Target
+from broker.engine.timer.steer import Target
 
 TOPIC = "orders"
 HOUR_MS = 3_600_000

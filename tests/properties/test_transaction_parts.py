@@ -9,11 +9,17 @@ from hypothesis import strategies as st
 
 from broker.engine.testing import SimulatedFiles
 from broker.engine.transaction import snapshot
-from broker.engine.transaction.calendar import Calendar
+from broker.engine.transaction.check_records import (
+    check_records,
+    read_checks,
+    read_decider,
+    read_resumed,
+    resume_record,
+)
+from broker.engine.transaction.check_times import Calendar
 from broker.engine.transaction.chunk import equal
 from broker.engine.transaction.halves import OpenHalves
-from broker.engine.transaction.notes import check_records, read_checks, read_decider, read_resumed, resume_record
-from broker.engine.transaction.ops import OP_BODY_BYTES, Decision, op_records, read_op
+from broker.engine.transaction.op_records import OP_BODY_BYTES, Decision, op_records, read_op
 from broker.engine.transaction.parked import Parked, ParkedHalves
 
 offsets = st.integers(0, 40)

@@ -11,14 +11,14 @@ from broker.client.errors import ClientError
 from broker.client.outgoing import Outgoing
 from broker.client.types import Message, SendResult
 from broker.redisson import BytesCodec, DelayedQueue
-from broker.redisson.importing import begin_import
+from broker.redisson.import_queue import begin_import
+from broker.redisson.member_format import Packing, detect, pack
 from broker.redisson.modes import make_reliable, read_mode
-from broker.redisson.moving import move_due
-from broker.redisson.outbound import Outbound
-from broker.redisson.packing import Packing, detect, pack
-from broker.redisson.paging import find_packed, page
-from broker.redisson.steering import deliver_now, move_to
-from broker.redisson.surveying import survey
+from broker.redisson.move_due import move_due
+from broker.redisson.pages import find_packed, page
+from broker.redisson.steer import deliver_now, move_to
+from broker.redisson.survey import survey
+from broker.redisson.to_topic import Outbound
 
 FAR = 10**13
 #: Fits both: as a new one it would be the empty value.

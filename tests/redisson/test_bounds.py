@@ -10,8 +10,8 @@ import pytest
 import redis
 
 from broker.redisson import BytesCodec, DelayedQueue
-from broker.redisson.moving import Moved, move_all_due, move_due, tend_index
-from broker.redisson.packing import pack
+from broker.redisson.member_format import pack
+from broker.redisson.move_due import Moved, move_all_due, move_due, tend_index
 from tests.redisson.java import ScriptedJava
 
 FAR = 10**13

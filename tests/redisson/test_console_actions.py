@@ -9,13 +9,21 @@ import redis
 
 from broker.redisson import DelayedQueue, Packing
 from broker.redisson.errors import MemberUnreadable, NotAllowed
-from broker.redisson.moving import move_all_due
-from broker.redisson.packing import pack, unpack
-from broker.redisson.paging import find_poison, page
-from broker.redisson.repairing import plan_repair, repair
-from broker.redisson.steering import Reference, deliver_now, move_to, put_back, remove_member, reschedule, set_aside
-from broker.redisson.surveying import listeners, queue_names, survey
-from broker.redisson.waiting import Handle, Waiting
+from broker.redisson.member_format import pack, unpack
+from broker.redisson.move_due import move_all_due
+from broker.redisson.pages import find_poison, page
+from broker.redisson.repair import plan_repair, repair
+from broker.redisson.steer import (
+    Reference,
+    deliver_now,
+    move_to,
+    put_back,
+    remove_member,
+    reschedule,
+    set_aside,
+)
+from broker.redisson.survey import listeners, queue_names, survey
+from broker.redisson.values import Handle, Waiting
 from tests.redisson.java import ScriptedJava
 
 HOUR_MS = 3_600_000

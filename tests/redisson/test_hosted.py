@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from broker.redisson import DelayedQueue
-from broker.redisson.transferstatus import running_services
-from tests.host.workers import Place, Worker
+from broker.redisson.transfer_status import running_services
+from tests.hosting.workers import Place, Worker
 from tests.redisson.servers import PAUSE, RealServer
 
 

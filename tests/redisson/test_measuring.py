@@ -11,7 +11,7 @@ from bench.redisson import rate_row
 from bench.transfers import Blocks, Transfer, passes, probing, settle
 from bench.waiting import keys, member
 from broker.redisson import DelayedQueue
-from broker.redisson.moving import BATCH, move_due
+from broker.redisson.move_due import BATCH, move_due
 
 BUSY = "local sum = 0 for number = 1, ARGV[1] do sum = sum + number end return sum"
 QUIET = Blocks(0.1, 0, "")

@@ -23,9 +23,9 @@ from hypothesis.stateful import (
 )
 
 from broker.redisson import BytesCodec, DelayedQueue, scripts
-from broker.redisson.moving import move_due
-from broker.redisson.packing import Packing, detect, unpack
-from broker.redisson.steering import deliver_now, remove_member
+from broker.redisson.member_format import Packing, detect, unpack
+from broker.redisson.move_due import move_due
+from broker.redisson.steer import deliver_now, remove_member
 from tests.redisson.java import ScriptedJava
 from tests.redisson.meddling import Died, Meddled
 
@@ -234,7 +234,7 @@ def early_index(monkeypatch: pytest.MonkeyPatch) -> None:
         assert text != script.text
         monkeypatch.setattr(scripts, name, scripts.Script.of(name, text))
     monkeypatch.setattr("broker.redisson.queue.INDEX_STEP", 3)
-    monkeypatch.setattr("broker.redisson.moving.INDEX_STEP", 3)
+    monkeypatch.setattr("broker.redisson.move_due.INDEX_STEP", 3)
 
 
 @pytest.mark.parametrize("packing", ["new", "old"])

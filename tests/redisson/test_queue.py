@@ -19,10 +19,10 @@ from broker.redisson.errors import (
     ValueUnreadable,
     WrongType,
 )
-from broker.redisson.moving import move_all_due, move_due
-from broker.redisson.packing import pack, unpack
+from broker.redisson.member_format import pack, unpack
+from broker.redisson.move_due import move_all_due, move_due
 from broker.redisson.queue import Delay, Moment
-from broker.redisson.steering import reschedule
+from broker.redisson.steer import reschedule
 from tests.redisson.java import ScriptedJava
 
 HOUR_MS = 3_600_000

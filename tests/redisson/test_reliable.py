@@ -9,10 +9,10 @@ from broker.client import Admin, Consumer, Producer
 from broker.client.types import Message
 from broker.redisson import BytesCodec, DelayedQueue
 from broker.redisson.modes import make_reliable, read_mode, stop
-from broker.redisson.outbound import LARGEST_BYTES, NotSent, Outbound, SomebodyElseSends
-from broker.redisson.paging import page
+from broker.redisson.pages import page
+from broker.redisson.to_topic import LARGEST_BYTES, NotSent, Outbound, SomebodyElseSends
 from broker.redisson.transfer import TransferService
-from broker.redisson.transfermoving import ModeMover
+from broker.redisson.transfer_targets import ModeMover
 from tests.mirror.running import RunningBroker
 from tests.redisson.java import ScriptedJava
 from tests.redisson.meddling import Died
@@ -105,7 +105,7 @@ def test_whoever_asks_for_many_messages_keeps_others_out(
     client: redis.Redis, producer: Producer, admin: Admin, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Asking takes longer than the ownership lasts: it is renewed between two questions."""
-    monkeypatch.setattr("broker.redisson.outbound.RENEW_S", 0.0)
+    monkeypatch.setattr("broker.redisson.to_topic.RENEW_S", 0.0)
     queue = DelayedQueue("orders", client)
     make_reliable(queue, topic)
     queue.offer_many(["a", "b", "c"], at=1)

@@ -13,9 +13,9 @@ import redis
 
 from broker.redisson import DelayedQueue
 from broker.redisson.agenda import Agenda, Reason
-from broker.redisson.packing import Packing, pack
+from broker.redisson.member_format import Packing, pack
 from broker.redisson.transfer import TransferService
-from broker.redisson.transferstatus import QueueStatus, TransferStatus, running_services
+from broker.redisson.transfer_status import QueueStatus, TransferStatus, running_services
 from tests.redisson.java import ScriptedJava
 from tests.redisson.servers import PAUSE, RealServer
 

@@ -6,13 +6,13 @@ import asyncio
 import threading
 from dataclasses import replace
 
+from broker.client.remoting import RemotingClient
 from broker.engine.config import EngineConfig
 from broker.engine.disk.files import File, OsFiles
-from broker.remoting.client import RemotingClient
-from broker.remoting.codes import Answer, Request
-from broker.remoting.service import BrokerService
-from tests.remoting.peer import Peer
-from tests.remoting.transacting import until
+from broker.rocketmq.codes import Answer, Request
+from broker.server.broker import BrokerService
+from tests.server.peer import Peer
+from tests.server.transacting import until
 
 
 class HeldFiles(OsFiles):

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
+from broker.client.remoting import MAX_ANSWER_BYTES
 from broker.engine.errors import InvalidValue
-from broker.engine.store.groups import Group
-from broker.engine.store.topics import MOST_QUEUES, MOST_QUEUES_TOGETHER, Topic
-from broker.remoting.client import MAX_ANSWER_BYTES
-from broker.remoting.codec import Command
-from broker.remoting.codes import Answer, Request
-from broker.remoting.processors.topics import MOST_TOPICS_AT_ONCE
-from broker.remoting.service import BrokerService
-from tests.remoting.peer import Peer, heartbeat_body
-from tests.remoting.popper import TOPIC, Popper
+from broker.engine.tables.groups import Group
+from broker.engine.tables.topics import MOST_QUEUES, MOST_QUEUES_TOGETHER, Topic
+from broker.rocketmq.codes import Answer, Request
+from broker.rocketmq.frame import Command
+from broker.server.broker import BrokerService
+from broker.server.processors.topics import MOST_TOPICS_AT_ONCE
+from tests.server.peer import Peer, heartbeat_body
+from tests.server.popper import TOPIC, Popper
 
 
 def fill(service: BrokerService, *, reserve: bool = False) -> None:
@@ -167,7 +167,7 @@ async def test_an_offset_for_which_there_is_no_room_is_refused_and_a_pull_goes_o
     ext = {"topic": "T", "queueId": "0", "commitOffset": "1"}
     known, fresh = (ext | {"consumerGroup": group} for group in ("known", "fresh"))
     assert (await peer.ask(Request.UPDATE_CONSUMER_OFFSET, known)).code == Answer.SUCCESS
-    monkeypatch.setattr("broker.engine.store.offsets.MOST_OFFSETS_BYTES", 1)
+    monkeypatch.setattr("broker.engine.tables.offsets.MOST_OFFSETS_BYTES", 1)
     answer = await peer.ask(Request.UPDATE_CONSUMER_OFFSET, fresh)
     assert (answer.code, "delete groups" in (answer.remark or "")) == (Answer.INVALID_PARAMETER, True)
     assert (await peer.ask(Request.UPDATE_CONSUMER_OFFSET, known | {"commitOffset": "0"})).code == Answer.SUCCESS
@@ -184,7 +184,7 @@ async def test_a_heartbeat_makes_no_groups_without_room(
     service: BrokerService, peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await peer.heartbeat("c1", "known")
-    monkeypatch.setattr("broker.engine.values.MOST_TABLE_BYTES", 600)
+    monkeypatch.setattr("broker.rocketmq.values.MOST_TABLE_BYTES", 600)
     answer = await peer.ask(Request.HEART_BEAT, body=both_groups("c2"))
     assert (answer.code, "bytes" in (answer.remark or "")) == (Answer.INVALID_PARAMETER, True)
     assert [group.name for group in service.engine.groups.all()] == ["known"]

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 import pytest
 
 from broker.engine.config import EngineConfig
-from broker.remoting.places import RECOUNT_INTERVAL_MS, Places, open_descriptors
-from broker.remoting.service import BrokerService
+from broker.server.broker import BrokerService
+from broker.server.connection_limit import RECOUNT_INTERVAL_MS, Places, open_descriptors
 from tests.access.clients import ACCESS
-from tests.remoting.stranger import stranger_at
-from tests.remoting.test_server import Clock
-from tests.remoting.transacting import until
+from tests.server.stranger import stranger_at
+from tests.server.test_server import Clock
+from tests.server.transacting import until
 
 
 @contextmanager

@@ -11,8 +11,8 @@ from typing import Any
 
 import uvicorn
 
-from console.serving.bounds import Bounds
-from console.serving.server import configuration
+from console.site.web.bounds import Bounds
+from console.site.web.server import configuration
 
 DEADLINE_S = 30.0
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import websockets
 
-from console.serving.bounds import Bounds
-from console.serving.server import SOCKET_MESSAGE_BYTES
+from console.site.web.bounds import Bounds
+from console.site.web.server import SOCKET_MESSAGE_BYTES
 from tests.serving.listening import Line, serving
 
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n"

@@ -15,8 +15,8 @@ from asgiref.sync import sync_to_async
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, connections
 
-from console import asgi
-from console.serving.exposure import ServingRefused, refuse_open_serving, trusted_proxies
+from console.site import asgi
+from console.site.web.exposure import ServingRefused, refuse_open_serving, trusted_proxies
 from tests.console.people import person
 from tests.serving.listening import Serving, serving
 
@@ -59,7 +59,7 @@ def test_what_others_could_hear_is_refused_with_what_to_do(bad: dict[str, Any], 
         refuse_open_serving(settings_of(**bad))
 
 
-@pytest.mark.parametrize("command", [["-m", "console.serving"], ["manage.py", "house"]], ids=["web", "house"])
+@pytest.mark.parametrize("command", [["-m", "console.site.web"], ["manage.py", "run"]], ids=["web", "house"])
 def test_the_processes_themselves_say_so_and_do_not_start(command: list[str], var_dir: Path, free_port: int) -> None:
     environment = {"ESCAPEMENT_WEB_HOST": "0.0.0.0", "ESCAPEMENT_WEB_PORT": str(free_port)}
     refused = subprocess.run(

@@ -12,8 +12,8 @@ from django.conf import settings as django_settings
 from django.db import connection, connections, transaction
 from django.test import Client
 
-from console import asgi
-from console.serving.bodies import BodyBounds, WholeBodies
+from console.site import asgi
+from console.site.web.bodies import BodyBounds, WholeBodies
 from tests.console.people import person
 from tests.serving.listening import Line, Serving, serving
 

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from broker.engine.message import Message
+from broker.rocketmq.message import Message
 from tests.spark.plain import due_ms
 from tests.spark.sorting import HALVES, LEVELS, Counted, is_commit, is_parked, is_release, is_sent, is_system, shown
 

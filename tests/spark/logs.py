@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from broker.engine.message import encode, format_properties, pack_host, record_size
+from broker.rocketmq.message import encode, format_properties, pack_host, record_size
 from spark.segment import Stretch, read_stretch
 from spark.selection import DEFAULT_LEVELS, GROUPS, Selection, delays_of
 

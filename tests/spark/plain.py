@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from broker.engine.errors import CorruptRecord
-from broker.engine.message import Message, decode
+from broker.rocketmq.message import Message, decode
 
 MAGICS = (0xDAA320A7, 0xDAA320AB)
 SECONDS = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)

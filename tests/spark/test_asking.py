@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from broker.client import Producer
-from spark.asking import acknowledged_end
+from spark.broker_time import acknowledged_end
 from spark.errors import OptionInvalid
 from spark.options import parse_options
 from spark.source import LogReader, known_end

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from console.dashboards.rows import DashboardRun
+from console.features.dashboards.models import DashboardRun
 from tests.spark.count import count_all
 from tests.spark.plain import messages
 from tests.spark.randomlog import SIZE, RandomLog

@@ -22,9 +22,9 @@ from django.core.management.base import CommandError
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from broker.models import Broker, ScheduleLevel
-from console.dashboards import starting
-from console.dashboards.rows import DashboardRun
+from broker.mirror.models import Broker, ScheduleLevel
+from console.features.dashboards import runs as dashboards_runs
+from console.features.dashboards.models import DashboardRun
 from spark.errors import SparkNotStarted
 from spark.session import open_session
 from tests.client.running import BrokerThread, small_store
@@ -47,7 +47,7 @@ def test_what_cannot_be_is_said_in_one_line(words: tuple[str, ...], said: str, t
 
 
 def test_a_list_of_fewer_than_none_is_empty(transactional_db: None) -> None:
-    starting.queue(("flow",), "all")
+    dashboards_runs.queue(("flow",), "all")
     call_command("dashboards", "list", "--count", "-1")
 
 
@@ -67,7 +67,7 @@ def test_a_store_is_named_from_where_the_command_is_given(
     transactional_db: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(starting, "run_batch", lambda batch: None)
+    monkeypatch.setattr(dashboards_runs, "run_batch", lambda batch: None)
     call_command("dashboards", "run", "flow", "--store", "a store")
     call_command("dashboards", "run", "flow", "--store", "s3://bucket/store")
     sources = DashboardRun.objects.order_by("queued_at").values_list("source", flat=True)
@@ -78,7 +78,7 @@ def test_a_log_is_followed_by_one_process(
     transactional_db: None, database_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     ran: list[Any] = []
-    monkeypatch.setattr(starting, "_run", lambda module, rows, **more: ran.append(module))
+    monkeypatch.setattr(dashboards_runs, "_run", lambda module, rows, **more: ran.append(module))
     key = f"escapement-follow/{settings.BROKER_NAME}/{tmp_path}"
     with psycopg.connect(database_url, autocommit=True) as other:
         other.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (key,))
@@ -95,14 +95,14 @@ def test_a_batch_is_computed_by_one_process(
     transactional_db: None, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran: list[int] = []
-    monkeypatch.setattr(starting, "_run", lambda module, rows, **more: ran.append(len(rows)))
-    batch = starting.queue(("flow", "keys"), "all")
+    monkeypatch.setattr(dashboards_runs, "_run", lambda module, rows, **more: ran.append(len(rows)))
+    batch = dashboards_runs.queue(("flow", "keys"), "all")
     with psycopg.connect(database_url, autocommit=True) as other:
         other.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (f"escapement-batch/{batch}",))
-        starting.run_batch(batch)
+        dashboards_runs.run_batch(batch)
         other.execute("SELECT pg_advisory_unlock_all()")
     assert ran == []  # it has not begun to tell of itself, but it is at work
-    starting.run_batch(batch)
+    dashboards_runs.run_batch(batch)
     assert ran == [2]
 
 
@@ -110,17 +110,19 @@ def test_a_run_is_told_what_its_broker_was_told(
     transactional_db: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     orders: list[dict[str, Any]] = []
-    monkeypatch.setattr(starting.subprocess, "run", lambda *_, **given: orders.append(json.loads(given["input"])))
+    monkeypatch.setattr(
+        dashboards_runs.subprocess, "run", lambda *_, **given: orders.append(json.loads(given["input"]))
+    )
     [owner] = Broker.mirror_writer.bulk_create([Broker(name=settings.BROKER_NAME)])
     lanes = [ScheduleLevel(broker=owner, level=level, delay_ms=ms) for level, ms in ((1, 5_000), (2, 3_600_000))]
     ScheduleLevel.mirror_writer.bulk_create(lanes)
     config = replace(small_store(tmp_path), retention_hours=6.5)
     with BrokerThread(config) as running:
         monkeypatch.setattr(settings, "ESCAPEMENT_NAMESRV", running.namesrv)
-        starting.run_batch(starting.queue(("lateness", "storage"), "all"))
+        dashboards_runs.run_batch(dashboards_runs.queue(("lateness", "storage"), "all"))
     # a broker that is away has the levels that it had; of another one nothing is known
-    starting.run_batch(starting.queue(("lateness",), "24h"))
-    starting.run_batch(starting.queue(("lateness",), "all", broker="elsewhere"))
+    dashboards_runs.run_batch(dashboards_runs.queue(("lateness",), "24h"))
+    dashboards_runs.run_batch(dashboards_runs.queue(("lateness",), "all", broker="elsewhere"))
     known = [(order.get("levels"), order.get("retention_hours")) for order in orders]
     assert known == [("5s 3600s", 6.5), ("5s 3600s", None), (None, None)]
 
@@ -128,13 +130,13 @@ def test_a_run_is_told_what_its_broker_was_told(
 def test_a_batch_whose_process_was_killed_is_computed_anew_at_once(
     transactional_db: None, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(starting, "_run", lambda module, rows, **more: None)
-    batch = starting.queue(("flow",), "all")
+    monkeypatch.setattr(dashboards_runs, "_run", lambda module, rows, **more: None)
+    batch = dashboards_runs.queue(("flow",), "all")
     with psycopg.connect(database_url, autocommit=True) as other:
         other.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (f"escapement-batch/{batch}",))
         DashboardRun.objects.update(state="running", beat_at=timezone.now())
-        assert starting.queue(("flow",), "all") == batch
-    again = starting.queue(("flow",), "all")
+        assert dashboards_runs.queue(("flow",), "all") == batch
+    again = dashboards_runs.queue(("flow",), "all")
     assert again != batch
     assert {run.batch: run.state for run in DashboardRun.objects.all()} == {batch: "failed", again: "queued"}
 
@@ -147,7 +149,7 @@ def test_a_run_that_is_told_to_end_is_said_to_be_stopped(
         DashboardRun.objects.filter(state="queued").update(state="running", beat_at=timezone.now())
         signal.raise_signal(number)
 
-    monkeypatch.setattr(starting.subprocess, "run", told)
+    monkeypatch.setattr(dashboards_runs.subprocess, "run", told)
     said = StringIO()
     call_command("dashboards", "run", "flow", "--follow", "--interval", "0", stdout=said)
     call_command("dashboards", "run", "keys", "--follow", "--interval", "0", stdout=said)

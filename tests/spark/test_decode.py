@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spark.segment
-from broker.engine.layout import MAGIC_BLANK
+from broker.rocketmq.layout import MAGIC_BLANK
 from spark.segment import WINDOW_BYTES
 from spark.selection import Selection
 from tests.crash.golden import folders, load

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from console.dashboards.rows import DashboardRun
+from console.features.dashboards.models import DashboardRun
 from spark.follow import STARTS, Follower
 from spark.run import Order
 from tests.spark.count import count_all

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.engine.message import Message
+from broker.rocketmq.message import Message
 from spark.kinds import KINDS
 from spark.selection import Selection
 from tests.crash.golden import folders, load

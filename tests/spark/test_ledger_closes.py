@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from broker.client import Admin
 from broker.engine.testing import PowerLoss, SimulatedFiles
-from console.demo.replay import Options
+from console.run.demo.replay import Options
 from spark.jobs import JOBS
 from spark.points import Question
 from tests.client.running import BrokerThread, small_store

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from broker.engine.message import Message
+from broker.rocketmq.message import Message
 from tests.house.sources import ROOT
 from tests.spark.count import count_all
 from tests.spark.plain import due_ms, messages

@@ -18,8 +18,8 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from pyspark.sql import SparkSession
 
-from console.dashboards import starting
-from console.dashboards.rows import DashboardPoint, DashboardRun
+from console.features.dashboards import runs as dashboards_runs
+from console.features.dashboards.models import DashboardPoint, DashboardRun
 from spark.jobs import JOBS
 from spark.run import Order, log_bytes, run
 from spark.sink import Coverage, Sink
@@ -32,13 +32,13 @@ POINT = ("sent", "orders", "", "", 60_000, 3.0, [1, 2])
 
 
 def queued(path: Path, url: str, now_ms: int, names: tuple[str, ...], window: str = "all") -> Order:
-    batch = starting.queue(names, window, store=str(path))
+    batch = dashboards_runs.queue(names, window, store=str(path))
     rows = DashboardRun.objects.filter(batch=batch)
     return Order(str(path), url, rows[0].broker, {row.dashboard: str(row.id) for row in rows}, now_ms, window)
 
 
 def test_the_dashboards_are_the_jobs() -> None:
-    assert tuple(JOBS) == starting.DASHBOARDS
+    assert tuple(JOBS) == dashboards_runs.DASHBOARDS
 
 
 def test_a_run_writes_what_the_log_says_and_the_next_takes_its_place(
@@ -73,7 +73,7 @@ def test_how_much_will_be_read_is_known_before_spark_is_started(store: Write) ->
 def test_what_fails_leaves_what_was_there(
     session: SparkSession, store: Write, transactional_db: None, database_url: str, tmp_path: Path
 ) -> None:
-    batch = starting.queue(("flow",), "all", store=str(tmp_path))
+    batch = dashboards_runs.queue(("flow",), "all", store=str(tmp_path))
     row = DashboardRun.objects.get(batch=batch)
     sink = Sink(database_url, {"flow": str(row.id)})
     sink.finish("flow", Coverage(0, 9, 1, 0, 1), [POINT], 5)
@@ -88,7 +88,7 @@ def test_what_fails_leaves_what_was_there(
 
 
 def test_points_come_all_or_none(transactional_db: None, database_url: str) -> None:
-    batch = starting.queue(("flow",), "all")
+    batch = dashboards_runs.queue(("flow",), "all")
     row = DashboardRun.objects.get(batch=batch)
     sink = Sink(database_url, {"flow": str(row.id)})
 
@@ -134,22 +134,22 @@ def test_a_run_that_somebody_stops_ends(
 
 
 def test_one_that_waits_is_not_queued_twice_and_is_stopped_at_once(transactional_db: None) -> None:
-    batch = starting.queue(("flow", "keys"), "24h")
-    assert starting.queue(("keys",), "24h") == batch
-    assert starting.queue(("keys",), "7d") != batch
-    starting.cancel(batch)
+    batch = dashboards_runs.queue(("flow", "keys"), "24h")
+    assert dashboards_runs.queue(("keys",), "24h") == batch
+    assert dashboards_runs.queue(("keys",), "7d") != batch
+    dashboards_runs.cancel(batch)
     assert set(DashboardRun.objects.filter(batch=batch).values_list("state", flat=True)) == {"cancelled"}
 
 
 def test_a_run_whose_process_is_gone_is_buried(transactional_db: None, database_url: str) -> None:
-    batch = starting.queue(("flow",), "all")
+    batch = dashboards_runs.queue(("flow",), "all")
     row = DashboardRun.objects.get(batch=batch)
     sink = Sink(database_url, {"flow": str(row.id)})
     assert sink.beat(0.1) is False
     sink.close()
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute("UPDATE console_dashboardrun SET beat_at = now() - interval '2 minutes'")
-    assert starting.queue(("flow",), "all") != batch
+    assert dashboards_runs.queue(("flow",), "all") != batch
     row.refresh_from_db()
     assert row.state == "failed"
 
@@ -159,7 +159,7 @@ def test_a_run_whose_process_is_gone_is_buried(transactional_db: None, database_
 )
 def test_what_does_not_exist_is_refused(names: tuple[str, ...], window: str, transactional_db: None) -> None:
     with pytest.raises(ValueError, match=r"window|dashboards are"):
-        starting.queue(names, window)
+        dashboards_runs.queue(names, window)
 
 
 def test_without_java_the_command_says_what_is_missing(
@@ -175,7 +175,7 @@ def test_the_command_runs_a_process_and_a_killed_one_leaves_nothing(
     store: Write, transactional_db: None, database_url: str
 ) -> None:
     path = store(RandomLog(5).fill(40).segments)
-    batch = starting.queue(("flow",), "all", store=str(path))
+    batch = dashboards_runs.queue(("flow",), "all", store=str(path))
     row = DashboardRun.objects.get(batch=batch)
     order = {
         "store": str(path), "database_url": database_url, "broker": row.broker, "runs": {"flow": str(row.id)},

@@ -24,12 +24,12 @@ from pyspark.sql.datasource import (
 
 from broker.engine.disk.files import OsFiles
 from broker.engine.testing import open_engine
+from spark.filters import split
 from spark.options import parse_options
-from spark.pushdown import split
+from spark.row_filter import CLOCK_SLACK_MS, LEAST, MOST, Wanted
 from spark.segment import WINDOW_BYTES
 from spark.source import LogReader
 from spark.store import LogStore, stretches
-from spark.wanted import CLOCK_SLACK_MS, LEAST, MOST, Wanted
 from tests.crash.golden import folders
 from tests.spark import plain
 from tests.spark.logs import log_of, record

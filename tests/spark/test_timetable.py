@@ -10,9 +10,9 @@ import pytest
 from django.conf import settings
 from pyspark.sql import SparkSession
 
-from console.celery import app
-from console.dashboards import starting
-from console.dashboards.rows import DashboardRun
+from console.features.dashboards import runs as dashboards_runs
+from console.features.dashboards.models import DashboardRun
+from console.site.celery import app
 from spark.run import run
 from tests.spark.count import count_all
 from tests.spark.plain import messages
@@ -33,19 +33,19 @@ def test_its_turn_computes_all_nine_of_a_store_that_is_there(
     transactional_db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran: list[uuid.UUID] = []
-    monkeypatch.setattr(starting, "run_batch", ran.append)
+    monkeypatch.setattr(dashboards_runs, "run_batch", ran.append)
     monkeypatch.setattr(settings, "BROKER_STORE", tmp_path)
-    starting.renew()
+    dashboards_runs.renew()
     assert (ran, DashboardRun.objects.count()) == ([], 0)  # no log: nothing to compute, and no failure to show
     (tmp_path / "commitlog").mkdir()
-    starting.renew()
-    starting.renew()  # the first is not done yet
+    dashboards_runs.renew()
+    dashboards_runs.renew()  # the first is not done yet
     assert len(ran) == 2 and len(set(ran)) == 1
     rows = DashboardRun.objects.filter(batch=ran[0])
-    assert sorted(row.dashboard for row in rows) == sorted(starting.DASHBOARDS)
+    assert sorted(row.dashboard for row in rows) == sorted(dashboards_runs.DASHBOARDS)
     assert {(row.window, row.actor, row.source) for row in rows} == {("all", "", str(tmp_path))}
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    starting.renew()
+    dashboards_runs.renew()
     assert len(ran) == 2
 
 

@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from ..disk.files import File, Files, join
-from ..store.indexfile import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE
+from ..queues.index_file import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE
 from .report import Damage, Report
 
 _READ_ENTRIES = 10_000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...rocketmq.layout import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE, PREFIX
+from ...rocketmq.message import is_sound
 from ..disk.files import File, Files, join
-from ..layout import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE, PREFIX
-from ..message import is_sound
 
 #: Bytes read at once.
 _WINDOW_BYTES = 1 << 20

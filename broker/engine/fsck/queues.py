@@ -6,7 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from ..disk.files import Files, join
-from ..store.consumequeue import ENTRY, ENTRY_SIZE
+from ..queues.consume_queue import ENTRY, ENTRY_SIZE
 from .report import Damage, Report
 
 #: Queue files kept in memory at once.

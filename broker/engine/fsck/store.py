@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from ..disk import atomic, json_file
+from ...rocketmq.message import Message, decode, string_hash
+from ...rocketmq.properties import REAL_TOPIC, TAGS
+from ..disk import atomic
 from ..disk.files import Files, join
 from ..errors import CorruptRecord
-from ..message import Message, decode, string_hash
-from ..properties import REAL_TOPIC, TAGS
-from ..store.checkpoint import Checkpoint, CheckpointFile
-from ..store.facts import extra_key_of
-from ..store.outside import refuse_outside
-from ..store.topics import SCHEDULE_TOPIC, TIMER_TOPIC
+from ..log.checkpoint import Checkpoint, CheckpointFile
+from ..log.unsupported_files import refuse_outside
+from ..message_header import extra_key_of
+from ..tables import json_file
+from ..tables.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from .index import IndexCheck
 from .log import LogCheck
 from .queues import QueueCheck

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from ...rocketmq.message import string_hash
 from ..disk.files import Files, join
-from ..message import string_hash
 from ..timer.done import Done
+from ..timer.due_moments import Reach
 from ..timer.log import MAGIC_DELETE, MAGIC_ROLL, TimerLog, Unit
-from ..timer.moments import Reach
 from ..timer.state import Kept, load_state
 from ..timer.wheel import Slot, Wheel
 from .report import Damage, Report

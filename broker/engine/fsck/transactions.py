@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..layout import FLAG_TRANSACTION_COMMIT, FLAG_TRANSACTION_MASK
-from ..message import Message
-from ..properties import SOURCE
-from ..store.topics import HALF_TOPIC, OP_TOPIC
-from ..transaction.ops import read_op
+from ...rocketmq.layout import FLAG_TRANSACTION_COMMIT, FLAG_TRANSACTION_MASK
+from ...rocketmq.message import Message
+from ...rocketmq.properties import SOURCE
+from ..tables.topics import HALF_TOPIC, OP_TOPIC
+from ..transaction.op_records import read_op
 from .report import Damage, Report
 
 

@@ -16,23 +16,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ...rocketmq.message import Message
 from ..disk.files import Files, join
 from ..errors import HandleGone, StoreRefused
-from ..message import Message
-from ..store.mending import Mender
-from ..store.reader import Reader
-from ..store.store import Store
-from ..store.topics import POP_TOPIC, check_topic_name
+from ..queues.reader import Reader
+from ..queues.repair import Mender
+from ..store import Store
+from ..tables.topics import POP_TOPIC, check_topic_name
 from . import snapshot
-from .book import Book, retry_topic
 from .checkpoint import offsets_in
+from .given_back import Returning
 from .popqueue import Key, PopQueue
-from .recovering import Recovering
-from .requestmodes import RequestModes
-from .returning import Returning
-from .reviving import Reviver
-from .taking import Popped, Taker, Wanted
-from .writing import Pen
+from .recovery import Recovering
+from .request_modes import RequestModes
+from .revive import Reviver
+from .state import Book, retry_topic
+from .take import Popped, Taker, Wanted
+from .writer import Pen
 
 
 class Handle(NamedTuple):

@@ -18,9 +18,9 @@ from collections.abc import Iterable, Iterator
 from ..disk.files import Files
 from ..disk.snapshot import load_snapshot, save_snapshot
 from .checkpoint import CheckPoint
-from .ledger import read_key
 from .orderly import Orderly, next_offset_in
 from .popqueue import PopQueue
+from .records import read_key
 
 _MAGIC = b"ESCPOPS1"
 _LENGTH = struct.Struct(">H")

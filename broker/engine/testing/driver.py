@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Protocol
 
+from ...rocketmq.message import Message, decode, pack_host
+from ...rocketmq.properties import format_properties
 from ..config import EngineConfig
 from ..disk.files import Files
 from ..engine import Engine
 from ..errors import CorruptRecord, RecordNotFound
-from ..message import Message, decode, pack_host
-from ..properties import format_properties
-from ..store.ticket import Ticket
+from ..log.ticket import Ticket
 from .clock import ManualClock
 from .simulated import SimulatedFiles
 

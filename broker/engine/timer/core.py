@@ -11,19 +11,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
+from ...rocketmq.message import decode, string_hash
 from ..disk.files import join
 from ..errors import CorruptRecord, RecordNotFound
-from ..message import decode, string_hash
-from ..store.consumequeue import ConsumeQueue
-from ..store.store import Store
-from ..store.topics import TIMER_TOPIC
+from ..queues.consume_queue import ConsumeQueue
+from ..store import Store
+from ..tables.topics import TIMER_TOPIC
 from .done import Done
 from .due import Due
+from .due_moments import CHECK_SHIFT, HOUR_MS, PLAIN_CHECK, Reach, second_of
 from .log import MAGIC_DELETE, MAGIC_PLAIN, MAGIC_ROLL, UNIT, UNIT_SIZE, TimerLog, Unit
-from .moments import CHECK_SHIFT, HOUR_MS, PLAIN_CHECK, Reach, second_of
+from .minute_counts import Tally
 from .parked import Parked, due_ms_of
 from .recalled import Recalled
-from .tally import Tally
 from .wheel import SLOT, SLOT_END, SLOT_END_AT, SLOT_SIZE, Wheel
 
 _position_of = attrgetter("position")

@@ -16,11 +16,11 @@ from heapq import heappop, heappush
 from itertools import repeat
 from typing import TYPE_CHECKING
 
-from .ahead import Ahead
+from .bucket import Entry, Second, put_in_order
 from .log import MAGIC_DELETE, MAGIC_ROLL
-from .passing import Passing
-from .ready import Ready
-from .second import Entry, Second, put_in_order
+from .prepared import Ready
+from .read_ahead import Ahead
+from .rolling import Passing
 
 if TYPE_CHECKING:
     from .core import Core

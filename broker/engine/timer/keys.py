@@ -7,12 +7,12 @@ are looked for in memory.
 
 from __future__ import annotations
 
+from ...rocketmq.message import Message, decode
+from ...rocketmq.properties import CANCELS, SOURCE, TIMER_DELETE
 from ..errors import CorruptRecord, RecordNotFound
-from ..message import Message, decode
-from ..properties import CANCELS, SOURCE, TIMER_DELETE
-from ..store.facts import schedule_entry
-from ..store.store import Store
-from ..store.topics import TIMER_TOPIC
+from ..message_header import schedule_entry
+from ..store import Store
+from ..tables.topics import TIMER_TOPIC
 from .core import Core
 from .parked import Parked, number_of, parked_of
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ...rocketmq.message import Message, decode
+from ...rocketmq.properties import TIMER_ROLLS
 from ..errors import CorruptRecord, RecordNotFound
-from ..message import Message, decode
-from ..properties import TIMER_ROLLS
 from .core import Core
+from .due_moments import HOUR_MS, second_of
 from .keys import Keys
 from .log import MAGIC_DELETE, MAGIC_ROLL
-from .moments import HOUR_MS, second_of
 from .parked import number_of
 
 #: Listings kept to go on with.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..message import Message
-from ..properties import (
+from ...rocketmq.message import Message
+from ...rocketmq.properties import (
     DUE_MS,
     REAL_TOPIC,
     REPLACES,

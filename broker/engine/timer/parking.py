@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..errors import PropertiesTooLarge, ScheduleKeyTaken, TimerFlowControl, TimerIllegal, TimerTooFar
-from ..layout import CRC_SIZE
-from ..message import Message, format_properties, pack_host, parse_properties
-from ..properties import (
+from ...rocketmq.layout import CRC_SIZE
+from ...rocketmq.message import Message, format_properties, pack_host, parse_properties
+from ...rocketmq.properties import (
     DUE_MS,
     REAL_QUEUE_ID,
     REAL_TOPIC,
@@ -19,15 +18,16 @@ from ..properties import (
     TIMER_DELIVER_MS,
     TIMER_OUT_MS,
 )
-from ..store.facts import Facts, schedule_entry, value_in
-from ..store.ticket import Ticket
-from ..store.topics import TIMER_TOPIC
-from .asks import Ask, ask_of, due_ms_asked, key_asked, moment_ms
+from ..errors import PropertiesTooLarge, ScheduleKeyTaken, TimerFlowControl, TimerIllegal, TimerTooFar
+from ..log.ticket import Ticket
+from ..message_header import Facts, schedule_entry, value_in
+from ..tables.topics import TIMER_TOPIC
 from .core import Core
-from .deletes import Deletes
+from .delete_records import Deletes
+from .due_moments import second_of
 from .keys import Keys
-from .moments import second_of
 from .parked import Note, Parked, Replaced, Sent
+from .request import Ask, ask_of, due_ms_asked, key_asked, moment_ms
 
 #: What a release, a move or a cancel adds to the properties: one that is taken can be moved.
 _RESERVE_BYTES = CRC_SIZE + 80

@@ -16,28 +16,28 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
+from ...rocketmq.message import Message
 from ..errors import StoreRefused
-from ..message import Message
-from ..store.mending import Mender
-from ..store.store import Store
-from ..store.topics import TIMER_TOPIC
-from .clock import ClockWatch
+from ..queues.repair import Mender
+from ..store import Store
+from ..tables.topics import TIMER_TOPIC
+from .checkpointing import Keeper
+from .clock_steps import ClockWatch
+from .compaction import Survivors
 from .core import Core
-from .deletes import Deletes
-from .keeping import Keeper
+from .delete_records import Deletes
+from .history import Life
 from .keys import Keys
-from .life import Life
 from .listing import Listing
-from .pace import Pace
 from .parked import Deleted, Parked, Replaced
 from .parking import Parking
-from .ready import Preparer
-from .releasing import RELEASES_PER_TICK, Released, Releaser, count_released
-from .revival import Revival, set_overdue
+from .prepared import Preparer
+from .rates import Pace
+from .recovery import Revival, set_overdue
+from .release import RELEASES_PER_TICK, Released, Releaser, count_released
 from .state import StateWrite
-from .steering import Steering
-from .survivors import Survivors
-from .views import Views
+from .stats import Views
+from .steer import Steering
 
 #: Retry after the store refused a release.
 _REFUSED_PAUSE_MS = 100

@@ -24,8 +24,8 @@ from typing import NamedTuple
 from zlib import crc32
 
 from ..disk.files import File, Files
+from .crc_zeros import over_zeros
 from .log import MAGIC_DELETE, MAGIC_PLAIN, MAGIC_ROLL, UNIT, UNIT_SIZE
-from .zeros import over_zeros
 
 SLOT = struct.Struct(">qqqii")
 SLOT_SIZE = SLOT.size

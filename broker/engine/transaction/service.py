@@ -14,24 +14,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...rocketmq.message import Message
 from ..config import EngineConfig
 from ..disk.files import Files, join
 from ..errors import StoreRefused, TransactionNotFound
-from ..message import Message
-from ..store.burst import Copy
-from ..store.store import Store
-from ..store.ticket import Ticket
-from ..store.topics import CHECKS_TOPIC, HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
+from ..log.append_many import Copy
+from ..log.ticket import Ticket
+from ..store import Store
+from ..tables.topics import CHECKS_TOPIC, HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
 from . import snapshot
-from .beginning import Begun
-from .book import Book
-from .checking import Checker
-from .checks import Checks
-from .deciding import Decider, Ending
-from .fresh import Fresh
+from .check import Checker
+from .check_records import RESUME_TAG, resume_record
+from .decision import Decider, Ending
+from .half_record import Begun
 from .halves import ENDING
-from .notes import RESUME_TAG, resume_record
-from .recovering import TOPICS, Recovering, reopen
+from .questions import Checks
+from .recent import Fresh
+from .recovery import TOPICS, Recovering, reopen
+from .state import Book
 
 #: Retry after the store refused what is to be made good.
 _REFUSED_PAUSE_MS = 100

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from ..disk.files import Files
 from ..disk.snapshot import load_snapshot, save_snapshot
-from .calendar import Calendar
+from .check_times import Calendar
 from .chunk import Columns
 from .halves import OpenHalves
 from .parked import Parked, ParkedHalves

@@ -11,9 +11,9 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from broker.loglines import escaped
-from console.checkback.allowed import AddressRefused
-from console.checkback.worker import Worker
+from broker.log_lines import escaped
+from console.features.checkback.allowed import AddressRefused
+from console.features.checkback.worker import Worker
 
 
 class Command(BaseCommand):

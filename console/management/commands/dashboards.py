@@ -15,9 +15,9 @@ from typing import Any, NoReturn
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import OperationalError, connection
 
-from broker.loglines import escaped
-from console.dashboards import starting
-from console.dashboards.rows import DashboardRun
+from broker.log_lines import escaped
+from console.features.dashboards import runs as dashboards_runs
+from console.features.dashboards.models import DashboardRun
 
 
 class Command(BaseCommand):
@@ -29,7 +29,7 @@ class Command(BaseCommand):
         """run [NAME ...], list, cancel BATCH."""
         actions = parser.add_subparsers(dest="action", required=True)
         run = actions.add_parser("run", help="compute dashboards; all of them if none is named")
-        run.add_argument("names", nargs="*", metavar="NAME", help=", ".join(starting.DASHBOARDS))
+        run.add_argument("names", nargs="*", metavar="NAME", help=", ".join(dashboards_runs.DASHBOARDS))
         run.add_argument("--since", default="all", metavar="WINDOW", help="how far back: 24h, 7d, ...; all by default")
         run.add_argument(
             "--store", default="", help="the store to read (this broker's by default); also hdfs://, s3://"
@@ -56,7 +56,7 @@ class Command(BaseCommand):
         {"run": self._run, "list": self._list, "cancel": self._cancel}[options["action"]](options)
 
     def _run(self, options: dict[str, Any]) -> None:
-        names = options["names"] or starting.DASHBOARDS
+        names = options["names"] or dashboards_runs.DASHBOARDS
         if not 0 <= options["interval"] < math.inf:
             raise CommandError(f"--interval {options['interval']}: give a number of seconds from 0 on.")
         if options["store"] and "://" not in options["store"]:
@@ -72,7 +72,7 @@ class Command(BaseCommand):
         if options["follow"] and list(names) == ["flow"]:
             if options["since"] != "all":
                 raise CommandError("flow alone is followed from the beginning of the log: leave out --since.")
-            self._guarded(lambda: starting.follow(store=options["store"], broker=options["broker"]))
+            self._guarded(lambda: dashboards_runs.follow(store=options["store"], broker=options["broker"]))
             return
         while True:
             self._run_once(names, options)
@@ -85,8 +85,8 @@ class Command(BaseCommand):
 
         def compute() -> None:
             nonlocal batch
-            batch = starting.queue(names, options["since"], store=options["store"], broker=options["broker"])
-            starting.run_batch(batch)
+            batch = dashboards_runs.queue(names, options["since"], store=options["store"], broker=options["broker"])
+            dashboards_runs.run_batch(batch)
 
         self._guarded(compute)
         for run in DashboardRun.objects.filter(batch=batch).order_by("queued_at", "id"):
@@ -96,19 +96,19 @@ class Command(BaseCommand):
         """Do it; what cannot be done is said in one line."""
         try:
             work()
-        except (ValueError, starting.DashboardsUnavailable) as error:
+        except (ValueError, dashboards_runs.DashboardsUnavailable) as error:
             raise CommandError(escaped(str(error))) from None
         except subprocess.CalledProcessError:
             failed = DashboardRun.objects.filter(state="failed").order_by("-finished_at").first()
             raise CommandError(failed.error if failed else "Spark ended without a word.") from None
 
     def _list(self, options: dict[str, Any]) -> None:
-        starting.bury()
+        dashboards_runs.bury()
         for run in DashboardRun.objects.all()[: max(0, options["count"])]:
             self.stdout.write(escaped(f"{run.batch} {run.queued_at:%Y-%m-%d %H:%M:%S} {_line(run)}"))
 
     def _cancel(self, options: dict[str, Any]) -> None:
-        if not starting.cancel(options["batch"]):
+        if not dashboards_runs.cancel(options["batch"]):
             raise CommandError(
                 f"No batch {options['batch']} waits or runs; `dashboards list` shows batches and their states."
             )

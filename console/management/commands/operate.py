@@ -9,9 +9,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from broker.client import ClientError
-from broker.loglines import escaped
+from broker.log_lines import escaped
 from broker.redisson import RedissonError
-from console.operations import desk
+from console.operations import workflow
 from console.operations.actor import PERMISSIONS, Actor
 from console.operations.errors import OperationError
 from console.operations.registry import KINDS
@@ -36,9 +36,9 @@ class Command(BaseCommand):
             parameters = json.loads(options["parameters"])
             if not isinstance(parameters, dict):
                 raise CommandError("PARAMETERS is a JSON object.")
-            row = desk.draft(options["kind"], parameters, actor)
+            row = workflow.draft(options["kind"], parameters, actor)
             if options["run"]:
-                row = desk.confirm(row.pk, actor, reason=options["reason"], is_typing_needed=False)
+                row = workflow.confirm(row.pk, actor, reason=options["reason"], is_typing_needed=False)
         except json.JSONDecodeError as error:
             raise CommandError(f"PARAMETERS is no JSON: {error}") from None
         except (OperationError, ClientError, RedissonError) as error:

@@ -9,9 +9,9 @@ from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from broker.client import InvalidArgument
-from broker.loglines import escaped
-from console import credentials
+from broker.log_lines import escaped
 from console.models import ApiToken
+from console.security import tokens as security_tokens
 
 
 class Command(BaseCommand):
@@ -57,7 +57,7 @@ class Command(BaseCommand):
 
     def _create(self, options: dict[str, Any]) -> None:
         try:
-            scopes = credentials.scope_rows(
+            scopes = security_tokens.scope_rows(
                 options["publish"], options["read"], options["admin"], options["consume"], options["configure"],
                 options["unmask"],
             )  # fmt: skip
@@ -77,7 +77,7 @@ class Command(BaseCommand):
                 raise CommandError(f"There is no user {options['user']!r}.")
         lasts = timedelta(days=options["days"]) if options["days"] else None
         try:
-            _, token = credentials.create(
+            _, token = security_tokens.create(
                 options["name"], scopes, created_by=user, lasts=lasts, access_user=options["access_user"]
             )
         except InvalidArgument as error:
@@ -100,5 +100,5 @@ class Command(BaseCommand):
         row = ApiToken.objects.filter(prefix=prefix).first()
         if row is None:
             raise CommandError(f"There is no token with prefix {prefix!r}; `token list` shows all.")
-        credentials.revoke(row)
+        security_tokens.revoke(row)
         self.stdout.write(escaped(f"revoked {row}"))

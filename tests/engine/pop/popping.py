@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from broker.engine.errors import HandleGone
-from broker.engine.message import Message, decode
 from broker.engine.pop.service import Handle
-from broker.engine.pop.taking import Popped, Wanted
+from broker.engine.pop.take import Popped, Wanted
 from broker.engine.testing import Driver, ManualClock, PowerLoss, SimulatedFiles, open_engine
+from broker.rocketmq.message import Message, decode
 
 TOPIC, GROUP = "orders", "payers"
 RETRY = f"%RETRY%{GROUP}_{TOPIC}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker.engine.errors import InvalidTopicName
-from broker.engine.pop.taking import Wanted
-from broker.engine.store.groups import Group
+from broker.engine.pop.take import Wanted
+from broker.engine.tables.groups import Group
 from broker.engine.testing import Driver, PowerLoss, SimulatedFiles
 from tests.engine.pop.popping import (
     DLQ,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from broker.engine.errors import InvalidTopicName
-from broker.engine.pop import taking
+from broker.engine.pop import take
 from broker.engine.pop.service import Handle
-from broker.engine.store.topics import POP_TOPIC
+from broker.engine.tables.topics import POP_TOPIC
 from tests.engine.pop.popping import (
     GROUP,
     INVISIBLE_MS,
@@ -145,7 +145,7 @@ def test_a_clock_set_back_makes_nobody_wait_longer() -> None:
 
 
 def test_too_much_that_is_out_stops_the_queue_until_some_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(taking, "MOST_IN_FLIGHT", 3)
+    monkeypatch.setattr(take, "MOST_IN_FLIGHT", 3)
     driver = popping(messages=6)
     held = pop(driver, most_messages=3)
     popped = ask(driver)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.engine.pop import taking
+from broker.engine.pop import take
 from tests.engine.pop.popping import (
     DLQ,
     GROUP,
@@ -203,8 +203,8 @@ def test_a_filter_hands_out_what_matches_and_passes_the_rest() -> None:
 
 
 def test_a_filter_that_finds_nothing_says_that_there_is_more_to_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.engine.store.reader._SCAN_ENTRIES", 2)
-    monkeypatch.setattr(taking, "_MOST_SCANS", 2)
+    monkeypatch.setattr("broker.engine.queues.reader._SCAN_ENTRIES", 2)
+    monkeypatch.setattr(take, "_MOST_SCANS", 2)
     driver = popping()
     for number in range(7):
         driver.append(TOPIC, b"m%d" % number, TAGS="a" if number == 6 else "b")

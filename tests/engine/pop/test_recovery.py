@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.engine.store.topics import POP_TOPIC
+from broker.engine.tables.topics import POP_TOPIC
 from broker.engine.testing import Driver, PowerLoss, SimulatedFiles
 from tests.engine.pop.popping import (
     DLQ,

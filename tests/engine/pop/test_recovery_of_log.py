@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.engine.store.facts import Facts
-from broker.engine.store.topics import POP_TOPIC
+from broker.engine.message_header import Facts
+from broker.engine.tables.topics import POP_TOPIC
 from broker.engine.testing import PowerLoss, SimulatedFiles
 from tests.engine.pop.popping import (
     GROUP,

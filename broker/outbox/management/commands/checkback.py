@@ -8,8 +8,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import Error, close_old_connections, connections
 
-from ....client.stopsignals import StopSignals
-from ....loglines import escaped
+from ....client.stop_signals import StopSignals
+from ....log_lines import escaped
 from ...configuration import producer_groups
 from ...errors import NotConfigured
 from ...producers import close_all, producer_of

@@ -8,13 +8,13 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DEFAULT_DB_ALIAS, Error, close_old_connections
 
-from ....client.stopsignals import StopSignals
-from ....loglines import escaped
+from ....client.stop_signals import StopSignals
+from ....log_lines import escaped
 from ...configuration import producer_group
 from ...errors import NotConfigured
 from ...producers import close_all, producer_of
 from ...stuck import send_again, stuck, waiting
-from ...working import Turn, Worker
+from ...worker import Turn, Worker
 
 logger = logging.getLogger(__name__)
 #: Pause after a turn that sent nothing, and the longest one while the database is away.

@@ -1,0 +1,211 @@
+"""What brokers say about transactions, and how operators steer them (requests 14010 to 14013, 37 and 323).
+
+All values are frozen and read straight from the answers' JSON, whose names are the same in camel case
+(docs/PROTOCOL.md). Moments are epoch ms. Apache RocketMQ knows 37 and 323 only; the others raise NotSupported there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeVar
+
+import msgspec
+from msgspec import Struct, field
+
+from ..rocketmq.codes import Request
+from .admin_base import Questions
+from .errors import BadAnswer, InvalidArgument
+from .leniency import read_object
+from .remoting import Response
+from .transaction import Decision
+
+State = Literal["open", "parked", "decided"]
+Action = Literal["commit", "rollback", "check", "resume"]
+#: Most targets of one request 14011, most rows of one answer to 14010.
+MOST_TARGETS = 10_000
+MOST_ROWS = 1_000
+#: steering thousands of transactions means thousands of records on disk
+_STEER_TIMEOUT_MS = 15_000
+
+Value = TypeVar("Value")
+
+
+class Transaction(Struct, frozen=True, rename="camel"):
+    """One transaction. `offset` and `position` are the half's, `topic` and `queue_id` the real ones.
+
+    `state`: open, due (to be asked about as soon as a producer of the group is there), ending (its decision is on its
+    way to the disk), parked, committed, rolled back, decided (an op record of Apache RocketMQ does not say how), or
+    replaced. What a half says of itself is missing where its record is gone or damaged. `producers`: client ids of
+    those that would be asked.
+    """
+
+    offset: int
+    state: str
+    position: int | None = None
+    group: str = ""
+    topic: str = ""
+    queue_id: int = 0
+    transaction_id: str | None = None
+    keys: list[str] = []
+    tags: str | None = None
+    store_ms: int | None = None
+    born_ms: int | None = None
+    born_host: str | None = None
+    body_bytes: int | None = None
+    delay_level: str | None = None
+    checks: int | None = None
+    next_check_ms: int | None = None
+    parked_ms: int | None = None
+    copy_position: int | None = None
+    decided_ms: int | None = None
+    by: str = ""
+    reason: str = ""
+    producers: list[str] = []
+
+
+class TransactionPage(Struct, frozen=True, rename="camel"):
+    """Transactions, oldest half first; decided ones, newest decision first. Go on with `following`, None at the end; a
+    page may be short or empty and yet have one: the broker looks at so many for one answer."""
+
+    now_ms: int
+    items: list[Transaction] = field(name="transactions")
+    following: int | None = field(name="next", default=None)
+
+
+class LifeEvent(Struct, frozen=True, rename="camel"):
+    """Something that happened to a transaction: half, check, parked, resumed, committed, rolled back, decided,
+    scheduled, delivered. `count`: how often its producer was asked by then."""
+
+    kind: str
+    at_ms: int
+    position: int | None = None
+    count: int | None = None
+    by: str = ""
+    reason: str = ""
+    topic: str | None = None
+    queue_id: int | None = None
+    queue_offset: int | None = None
+
+
+class TransactionLife(Transaction, frozen=True, rename="camel"):
+    """One transaction and what happened to it, oldest first."""
+
+    now_ms: int = 0
+    life: list[LifeEvent] = []
+
+
+class GroupTransactions(Struct, frozen=True):
+    """Open halves of one producer group: how many, how many of them are due, and how many producers are there."""
+
+    group: str
+    open: int
+    due: int = 0
+    producers: int = 0
+
+
+class TransactionStatus(Struct, frozen=True, rename="camel"):
+    """The transactions of one broker as a whole; totals since it started."""
+
+    now_ms: int
+    open: int
+    parked: int
+    oldest_store_ms: int | None
+    next_check_ms: int | None
+    timeout_ms: int
+    interval_ms: int
+    max_checks: int
+    half_total: int = 0
+    commit_total: int = 0
+    rollback_total: int = 0
+    check_total: int = 0
+    parked_total: int = 0
+    groups: list[GroupTransactions] = []
+
+
+class TransactionTarget(Struct, frozen=True):
+    """The half to steer."""
+
+    offset: int
+    position: int
+
+
+class SteeredTransaction(Struct, frozen=True):
+    """What became of one target: done, already (so it was before), or refused with the code and why."""
+
+    offset: int
+    position: int
+    outcome: Literal["done", "already", "refused"]
+    code: int = 0
+    error: str = ""
+
+
+class SteeredTransactions(Struct, frozen=True, rename="camel"):
+    """What became of all targets, in their order; what was done is durable."""
+
+    now_ms: int
+    results: list[SteeredTransaction]
+
+
+class TransactionQuestions(Questions):
+    """What an admin can ask about transactions, and do to them."""
+
+    async def transactions(
+        self, state: State = "open", *, after: int | None = None, count: int = 100, group: str = "", topic: str = "",
+        older_than_ms: int | None = None, address: str | None = None,
+    ) -> TransactionPage:  # fmt: skip
+        """A page of transactions; `after` is a page's `following`, `older_than_ms` the least age of a half."""
+        ext = {"state": state, "count": str(count), "group": group, "topic": topic}
+        ext |= {"after": str(after)} if after is not None else {}
+        ext |= {"olderThanMs": str(older_than_ms)} if older_than_ms is not None else {}
+        return _read(await self._ask(Request.LIST_TRANSACTIONS, ext, address=address), TransactionPage)
+
+    async def transaction(
+        self, transaction_id: str = "", *, offset: int | None = None, position: int | None = None,
+        address: str | None = None,
+    ) -> TransactionLife:  # fmt: skip
+        """One transaction by its id (the newest with it), its half's offset or position; raises BrokerRefused 22."""
+        ext = {"transactionId": transaction_id}
+        ext |= {name: str(text) for name, text in (("offset", offset), ("position", position)) if text is not None}
+        return _read(await self._ask(Request.GET_TRANSACTION, ext, address=address), TransactionLife)
+
+    async def transaction_status(self, *, address: str | None = None) -> TransactionStatus:
+        """The transactions of the broker as a whole."""
+        return _read(await self._ask(Request.GET_TRANSACTION_STATUS, address=address), TransactionStatus)
+
+    async def steer_transactions(
+        self, action: Action, targets: Sequence[TransactionTarget], *, who: str, reason: str = "",
+        address: str | None = None,
+    ) -> SteeredTransactions:  # fmt: skip
+        """Commit, roll back, check now, or resume checking up to 10,000 halves; each is answered on its own."""
+        if len(targets) > MOST_TARGETS:
+            raise InvalidArgument(f"{len(targets):,} targets; at most {MOST_TARGETS:,} at once.", field="targets")
+        if not who.strip():
+            raise InvalidArgument("Say who decides.", field="who")
+        body = msgspec.json.encode({"action": action, "targets": targets, "who": who, "reason": reason})
+        answer = await self._ask(Request.STEER_TRANSACTIONS, body=body, address=address, timeout_ms=_STEER_TIMEOUT_MS)
+        return _read(answer, SteeredTransactions)
+
+    async def end_transaction(
+        self, decision: Decision, *, group: str, offset: int, position: int, transaction_id: str = "", topic: str = "",
+        address: str | None = None,
+    ) -> None:  # fmt: skip
+        """Decide as a producer does (request 37), on Apache RocketMQ too; raises BrokerRefused (604: the opposite was
+        decided, or it comes too late)."""
+        ext = {
+            "producerGroup": group, "topic": topic, "tranStateTableOffset": str(offset),
+            "commitLogOffset": str(position), "commitOrRollback": str(int(decision)), "fromTransactionCheck": "true",
+            "msgId": transaction_id, "transactionId": transaction_id,
+        }  # fmt: skip
+        await self._ask(Request.END_TRANSACTION, ext, address=address)
+
+    async def resume_check(self, offset_message_id: str, *, topic: str = "", address: str | None = None) -> None:
+        """Resume checking a parked half (request 323), on Apache RocketMQ too; the id is that of the parked record."""
+        ext = {"topic": topic or "TRANS_CHECK_MAX_TIME_TOPIC", "msgId": offset_message_id}
+        await self._ask(Request.RESUME_CHECK_HALF_MESSAGE, ext, address=address)
+
+
+def _read(answer: Response, kind: type[Value]) -> Value:
+    try:
+        return msgspec.convert(read_object(answer.body), kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadAnswer(f"The broker's answer about transactions cannot be read: {error}") from None

@@ -1,0 +1,69 @@
+"""The one event-loop thread behind the synchronous API of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from .errors import Timeout
+from .forks import forks
+
+Result = TypeVar("Result")
+
+#: How much later than its own time-out a call gives up whose event loop does not come to it.
+GRACE_MS = 1_000
+
+
+class EventLoopThread:
+    """Runs coroutines for callers in other threads; started at first use, anew in a forked child."""
+
+    def __init__(self) -> None:
+        self._begin()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._begin)
+
+    def _begin(self) -> None:
+        # in a child the lock may be held by a thread that is not there
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def run(
+        self, work: Coroutine[Any, Any, Result], timeout_s: float | None = None, *, timeout_ms: int | None = None
+    ) -> Result:
+        """The result of `work`; raises what it raises, TimeoutError after `timeout_s`.
+
+        `timeout_ms`: the time-out that `work` keeps by itself. Should the loop be too busy for that, the caller gets
+        Timeout all the same.
+        """
+        loop = self._running()
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError("The synchronous API was called in its own event loop; use the asynchronous one there.")
+        future = asyncio.run_coroutine_threadsafe(work, loop)
+        if timeout_ms is not None:
+            timeout_s = (max(timeout_ms, 0) + GRACE_MS) / 1000
+        try:
+            return future.result(timeout_s)
+        except BaseException as error:
+            # the caller was interrupted or waited long enough: nobody is there for the result any more
+            is_late = isinstance(error, TimeoutError) and not future.done()
+            future.cancel()
+            if is_late and timeout_ms is not None:
+                busy = "the client's event loop, which is busy (does a coroutine handler block it?)"
+                raise Timeout("", timeout_ms, busy) from None
+            raise
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = forks.new_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="broker-client", daemon=True)
+                self._thread.start()
+            return self._loop
+
+
+event_loop_thread = EventLoopThread()

@@ -1,0 +1,1 @@
+"""The commit log: appending, syncing, recovering, and what of it may go."""

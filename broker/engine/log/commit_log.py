@@ -1,0 +1,258 @@
+"""The commit log: every message of every topic, one record after another.
+
+Appends collect in batches; one batch at a time is written and synced by a job that may run in another thread while
+appends go on. A record never crosses a segment: a BLANK closes a segment where the next record does not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from ...rocketmq.layout import BLANK_SIZE, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, PREFIX
+from ...rocketmq.message import blank, is_sound
+from ..disk.chain import Chain, make_segment
+from ..disk.files import NO_DESCRIPTOR, File, Files
+from ..errors import CorruptRecord, DiskFull, RecordNotFound, StoreBusy
+
+#: Bigger than any record that can be written: body 4 MiB, properties 32 KiB, topic, header.
+MAX_RECORD_SIZE = (4 << 20) + (1 << 18)
+#: Bytes read at once when walking the log.
+_WALK_BYTES = 1 << 20
+
+
+class Writes:
+    """What one batch puts into the log: (file, place in it, parts that follow one another), oldest first."""
+
+    __slots__ = ("_spans", "end_position", "size_bytes")
+
+    def __init__(self) -> None:
+        self._spans: list[tuple[File, int, list[bytes]]] = []
+        self.size_bytes = 0
+        self.end_position = 0
+
+    def start(self, file: File, at: int) -> list[bytes]:
+        """Begin a run of parts at a place in a file; the caller appends to the list."""
+        parts: list[bytes] = []
+        self._spans.append((file, at, parts))
+        return parts
+
+    def run(self, *, sync: bool) -> None:
+        """Write, and make durable if asked. Safe in any thread; raises OSError."""
+        touched: list[File] = []
+        for file, at, parts in self._spans:
+            if parts:
+                file.write_many(parts, at)
+                if file not in touched:
+                    touched.append(file)
+        if sync:
+            for file in touched:
+                file.sync()
+
+
+class CommitLog:
+    """The records of a store, addressed by position."""
+
+    def __init__(self, files: Files, directory: str, segment_size_bytes: int) -> None:
+        """Open the segments; ``end_position`` is set by recovery."""
+        self._files = files
+        self.chain = Chain(files, directory, segment_size_bytes)
+        self.end_position = self.chain.min_position
+        self.durable_position = self.end_position
+        self.batch = Writes()
+        self._parts: list[bytes] | None = None
+        self._segment_end = self.end_position
+        self._making: int | None = None
+
+    @property
+    def min_position(self) -> int:
+        """Position of the oldest byte still there."""
+        return self.chain.min_position
+
+    # appending
+
+    def place(self, size: int) -> int:
+        """Return the position where a record of ``size`` bytes will stand; ``push`` must follow.
+
+        Raises DiskFull or StoreBusy before anything is changed.
+        """
+        position = self.end_position
+        if self._parts is None or position + size + BLANK_SIZE > self._segment_end:
+            return self._open_room(size)
+        return position
+
+    @property
+    def room(self) -> int:
+        """Bytes left in the segment for which ``place`` was just asked."""
+        return self._segment_end - self.end_position
+
+    def push(self, record: bytes, size: int) -> None:
+        """Append the record of ``size`` bytes for which ``place`` was just asked."""
+        assert self._parts is not None
+        self._parts.append(record)
+        self.end_position += size
+        self.batch.size_bytes += size
+
+    def _open_room(self, size: int) -> int:
+        """Continue in the current segment, or close it with a BLANK and go to the next one."""
+        chain = self.chain
+        position = self.end_position
+        if size + BLANK_SIZE > chain.segment_size:
+            raise DiskFull(f"A record of {size:,} bytes does not fit a segment of {chain.segment_size:,} bytes.")
+        start = chain.segment_start(position)
+        left = start + chain.segment_size - position
+        if chain.has(position) and size + BLANK_SIZE <= left:
+            if self._parts is None:
+                self._parts = self.batch.start(*chain.file_at(position))
+                self._segment_end = start + chain.segment_size
+            return position
+        fresh = position if left == chain.segment_size else start + chain.segment_size
+        self._need_segment(fresh)
+        if fresh != position:
+            if self._parts is None:
+                self._parts = self.batch.start(*chain.file_at(position))
+            self._parts.append(blank(left))
+            self.batch.size_bytes += BLANK_SIZE
+        self.end_position = fresh
+        self._parts = self.batch.start(*chain.file_at(fresh))
+        self._segment_end = fresh + chain.segment_size
+        return fresh
+
+    def make_room(self, size: int) -> None:
+        """Make sure that records of ``size`` bytes in all will find a place. Raises DiskFull or StoreBusy."""
+        chain = self.chain
+        position, last = self.end_position, self.end_position + 2 * (size + BLANK_SIZE)
+        for start in range(chain.segment_start(position), last, chain.segment_size):
+            self._need_segment(start)
+
+    def _need_segment(self, position: int) -> None:
+        if self.chain.has(position):
+            return
+        if self._making is not None:
+            raise StoreBusy("The next segment of the log is being made; retry in a moment.")
+        try:
+            self.chain.add(position)
+        except OSError as error:
+            if error.errno in NO_DESCRIPTOR:
+                raise StoreBusy("No file can be opened for the next segment of the log; retry in a moment.") from None
+            raise DiskFull(f"The next segment of the log cannot be made: {error.strerror or error}.") from None
+
+    def take(self) -> Writes | None:
+        """Return what was appended since the last call, None if nothing."""
+        batch = self.batch
+        if not batch.size_bytes:
+            return None
+        batch.end_position = self.end_position
+        self.batch = Writes()
+        self._parts = None
+        return batch
+
+    # making the next segment before it is needed
+
+    def wanted_segment(self) -> int | None:
+        """Return the position of a segment worth making ahead, None if there is one."""
+        size = self.chain.segment_size
+        following = self.chain.segment_start(self.end_position) + size
+        if self._making is not None or size < (16 << 20) or self.chain.has(following):
+            return None
+        return following if self.chain.has(self.end_position) else None
+
+    def begin_segment(self, position: int) -> None:
+        """Note that a job makes this segment now."""
+        self._making = position
+
+    def make_segment(self, position: int) -> None:
+        """Make it. Safe in any thread; raises OSError."""
+        make_segment(self._files, self.chain.directory, position, self.chain.segment_size)
+
+    def end_segment(self, *, made: bool) -> None:
+        """Take in the segment that the job has made, or forget about it: what cannot be opened now is made again when
+        it is needed, nothing is in it."""
+        position, self._making = self._making, None
+        if made and position is not None:
+            with suppress(OSError):
+                self.chain.adopt(position)
+
+    def sync_all(self, positions: list[int]) -> None:
+        """Make the segments that hold these positions durable. Safe in any thread; raises OSError."""
+        for file in {id(f): f for f in (self.chain.file_at(p)[0] for p in positions if self.chain.has(p))}.values():
+            file.sync()
+
+    # reading
+
+    def record_at(self, position: int, size: int | None = None) -> bytes:
+        """Return one whole verified record. Raises RecordNotFound or CorruptRecord."""
+        if not self.min_position <= position < self.end_position:
+            raise RecordNotFound(position)
+        if size is None:
+            head = self.chain.read(position, PREFIX.size)
+            if len(head) < PREFIX.size:
+                raise RecordNotFound(position)
+            size, magic = PREFIX.unpack(head)
+            if magic not in (MAGIC_V1, MAGIC_V2) or size > MAX_RECORD_SIZE:
+                raise CorruptRecord(position, "no record starts here")
+        record = self.chain.read(position, size)
+        if why := is_sound(record, position):
+            raise CorruptRecord(position, why)
+        return record
+
+    def walk(self, position: int, end: int) -> Iterator[tuple[int, bytes | None]]:
+        """Yield (position, record) from ``position``; a None record ends the walk at the first bytes that are no
+        sound record (or at ``end``)."""
+        buffer, base = b"", position
+        while position < end and self.chain.has(position):
+            left = self.chain.segment_start(position) + self.chain.segment_size - position
+            at = position - base
+            if len(buffer) - at < min(left, PREFIX.size):
+                buffer, base, at = self.chain.read(position, _WALK_BYTES), position, 0
+            if left < PREFIX.size:
+                break
+            size, magic = PREFIX.unpack_from(buffer, at)
+            if magic == MAGIC_BLANK and size == left:
+                position += left
+                buffer, base = b"", position
+                continue
+            if magic not in (MAGIC_V1, MAGIC_V2) or not 0 < size <= min(left, MAX_RECORD_SIZE):
+                break
+            if len(buffer) - at < size:
+                buffer, base, at = self.chain.read(position, max(size, _WALK_BYTES)), position, 0
+            record = buffer[at : at + size]
+            if is_sound(record, position):
+                break
+            yield position, record
+            position += size
+        yield position, None
+
+    def next_sound(self, position: int, end: int) -> int | None:
+        """Return the position of the first sound record after ``position`` and below ``end``, None without."""
+        marks = (MAGIC_V1.to_bytes(4, "big"), MAGIC_V2.to_bytes(4, "big"))
+        at = position
+        while at < end and self.chain.has(at):
+            chunk = self.chain.read(at, min(_WALK_BYTES, end - at) + PREFIX.size)
+            if not chunk:
+                break
+            if chunk.count(0) != len(chunk):
+                found = min(
+                    (p for p in (self._sound_in(chunk, at, mark) for mark in marks) if p is not None), default=None
+                )
+                if found is not None:
+                    return found
+            left = self.chain.segment_start(at) + self.chain.segment_size - at
+            at += min(_WALK_BYTES, left)
+        return None
+
+    def _sound_in(self, chunk: bytes, base: int, mark: bytes) -> int | None:
+        at = chunk.find(mark)
+        while at >= 0:
+            candidate = base + at - 4
+            if at >= 4 or self.chain.has(candidate):
+                head = self.chain.read(candidate, PREFIX.size)
+                size = PREFIX.unpack(head)[0] if len(head) == PREFIX.size else 0
+                if 0 < size <= MAX_RECORD_SIZE and not is_sound(self.chain.read(candidate, size), candidate):
+                    return candidate
+            at = chunk.find(mark, at + 1)
+        return None
+
+    def close(self) -> None:
+        """Close all files; closing twice is fine."""
+        self.chain.close()

@@ -1,0 +1,225 @@
+"""Work beside the path of messages: making derived files and tables durable, the checkpoint, the next segment.
+
+One job at a time; it is put together and taken over by the engine, and runs in any thread. The order inside a job is
+the order of durability: log, then queues and index, then the checkpoint that vouches for them.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..derived import Derived, DerivedWrite
+from ..disk import atomic
+from ..disk.files import NO_DESCRIPTOR, Files
+from ..queues.consume_queue import QueueWrite, write_entries
+from ..queues.index_file import IndexWrite
+from ..store import Store
+from .checkpoint import Checkpoint
+
+#: The disk has no room; it may have again.
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+_DISK_CHECK_INTERVAL_MS = 1_000
+#: On a full disk the next segment is tried again after so long.
+_SEGMENT_RETRY_MS = 1_000
+
+
+@dataclass(slots=True)
+class UpkeepJob:
+    """One round. ``run`` may be called in any thread; everything else belongs to the engine."""
+
+    store: Store
+    files: Files
+    sync_positions: list[int] = field(default_factory=list)
+    durable_position: int = 0
+    queue_writes: list[QueueWrite] = field(default_factory=list)
+    index_writes: list[IndexWrite] = field(default_factory=list)
+    checkpoint: Checkpoint | None = None
+    derived_writes: list[DerivedWrite] = field(default_factory=list)
+    saves: list[tuple[str, bytes]] = field(default_factory=list)
+    offsets_version: int | None = None
+    segment: int | None = None
+    disk_ratio: float | None = None
+    made_segment: bool = False
+    checkpointed: bool = False
+
+    def run(self) -> None:
+        """Do the work. Raises OSError; what was done by then stays done."""
+        if self.sync_positions:
+            self.store.log.sync_all(self.sync_positions)
+        if self.checkpoint is not None:
+            self._write_derived()
+            for write in self.derived_writes:
+                write.run(self.files)
+            self.store.checkpoints.save(self.checkpoint)
+            self.checkpointed = True
+        for path, content in self.saves:
+            atomic.save(self.files, path, content)
+        self.disk_ratio = self.files.used_ratio(self.store.config.root)
+        if self.segment is not None:
+            self._make_segment(self.segment)
+
+    def _make_segment(self, position: int) -> None:
+        """Make the next segment ahead of its need; no room for it is no reason to refuse what still fits this one."""
+        try:
+            self.store.log.make_segment(position)
+        except OSError as error:
+            if error.errno not in NO_ROOM | NO_DESCRIPTOR:
+                raise
+        else:
+            self.made_segment = True
+
+    def _write_derived(self) -> None:
+        paths: dict[str, None] = {}
+        for write in self.queue_writes:
+            paths.update(dict.fromkeys(write_entries(self.files, write)))
+        for path in paths:
+            file = self.files.open(path)
+            try:
+                file.sync()
+            finally:
+                file.close()
+        fresh = [write for write in self.index_writes if not self.files.exists(write.file.path)]
+        for index_write in self.index_writes:
+            index_write.run(self.files)
+        if fresh:
+            self.files.sync_directory(self.store.index.directory)
+
+
+class Upkeep:
+    """Decides when what is done, and takes over the results."""
+
+    def __init__(self, store: Store, services: Sequence[Derived]) -> None:
+        self._store = store
+        self._services = services
+        self._out: UpkeepJob | None = None
+        self._checkpoint_ms = 0
+        self._checkpoint_position = store.visible_position
+        self._checkpoint_state: tuple[int, dict[str, Any]] | None = None
+        self._save_ms = 0
+        self._sync_ms = 0
+        self._disk_ms = 0
+        self._segment_ms = 0
+        self.disk_ratio = 0.0
+
+    @property
+    def is_out(self) -> bool:
+        """Tell whether a job was taken and is not done."""
+        return self._out is not None
+
+    def take(self, now_ms: int) -> UpkeepJob | None:
+        """Return the next job, None while one is out or nothing is to be done."""
+        store, config = self._store, self._store.config
+        if self._out is not None:
+            return None
+        job = UpkeepJob(store, store.files)
+        wanted = (
+            (
+                _passed(self._checkpoint_ms, config.checkpoint_interval_ms, now_ms)
+                or store.visible_position - self._checkpoint_position >= config.checkpoint_bytes
+            )
+            and self.may_checkpoint
+            and (store.visible_position, self._states()) != self._checkpoint_state
+        )
+        syncs = config.flush == "async" and store.log.durable_position < store.visible_position
+        if syncs and (wanted or _passed(self._sync_ms, config.flush_interval_ms, now_ms)):
+            self._add_sync(job)
+        if wanted:
+            self.add_checkpoint(job, clean=False)
+            self._checkpoint_ms = now_ms
+        if _passed(self._save_ms, config.save_interval_ms, now_ms):
+            self.add_saves(job)
+            self._save_ms = now_ms
+        if _passed(self._segment_ms, _SEGMENT_RETRY_MS, now_ms):
+            job.segment = store.log.wanted_segment()
+        checks_disk = _passed(self._disk_ms, _DISK_CHECK_INTERVAL_MS, now_ms)
+        if not (job.sync_positions or job.checkpoint or job.saves or job.segment is not None or checks_disk):
+            return None
+        if job.segment is not None:
+            store.log.begin_segment(job.segment)
+            self._segment_ms = now_ms
+        self._sync_ms = now_ms
+        self._disk_ms = now_ms
+        self._out = job
+        return job
+
+    @property
+    def may_checkpoint(self) -> bool:
+        """Tell whether every service can be told by a checkpoint what it did."""
+        return all(service.may_checkpoint for service in self._services)
+
+    def _states(self) -> dict[str, Any]:
+        return {service.name: service.state() for service in self._services}
+
+    def _add_sync(self, job: UpkeepJob) -> None:
+        log = self._store.log
+        start, size = log.chain.segment_start(log.durable_position), log.chain.segment_size
+        job.sync_positions = list(range(start, self._store.visible_position, size))
+        job.durable_position = self._store.visible_position
+
+    def add_checkpoint(self, job: UpkeepJob, *, clean: bool) -> None:
+        """Add everything derived, and the checkpoint that vouches for it."""
+        store = self._store
+        if store.config.flush == "async":
+            self._add_sync(job)
+        writes = [queue.unwritten() for queue in store.queues.all()]
+        job.queue_writes = [write for write in writes if write is not None]
+        job.index_writes = store.index.take()
+        index_name, index_number = store.visible_index_mark
+        count, total = store.queues.used()
+        writes_of_services = [service.writes(clean=clean) for service in self._services]
+        job.derived_writes = [write for write in writes_of_services if write is not None]
+        job.checkpoint = Checkpoint(
+            position=store.visible_position,
+            queue_count=count,
+            queue_total=total,
+            index_name=index_name,
+            index_number=index_number,
+            states=self._states(),
+            damaged=tuple((known.start, known.end) for known in store.damaged),
+            clean=clean,
+            segment_size=store.log.chain.segment_size,
+            queue_file_entries=store.queues.file_entries,
+            index_slots=store.config.index_slots,
+            index_entries=store.config.index_entries,
+            store_ms=store.visible_ms,
+        )
+
+    def add_saves(self, job: UpkeepJob) -> None:
+        """Add the tables that changed."""
+        taken = self._store.offsets.take()
+        if taken is not None:
+            job.offsets_version, content = taken
+            job.saves.append((self._store.offsets.path, content))
+
+    def done(self, job: UpkeepJob, now_ms: int, *, failed: bool) -> None:
+        """Take over what a job achieved."""
+        store = self._store
+        self._out = None
+        if job.segment is not None:
+            store.log.end_segment(made=job.made_segment)
+        if job.disk_ratio is not None:
+            self.disk_ratio = job.disk_ratio
+        if job.checkpointed and job.checkpoint is not None:
+            for write in job.queue_writes:
+                write.queue.wrote(write)
+            for index_write in job.index_writes:
+                store.index.wrote(index_write)
+            self._checkpoint_state = (job.checkpoint.position, job.checkpoint.states)
+            self._checkpoint_position = job.checkpoint.position
+        else:
+            for index_write in job.index_writes:
+                store.index.failed(index_write)
+        for derived_write in job.derived_writes:
+            derived_write.done(saved=job.checkpointed, now_ms=now_ms)
+        if job.sync_positions and (job.checkpointed or not failed):
+            store.log.durable_position = max(store.log.durable_position, job.durable_position)
+        if job.offsets_version is not None and not failed:
+            store.offsets.saved(job.offsets_version)
+
+
+def _passed(since_ms: int, interval_ms: int, now_ms: int) -> bool:
+    """Tell whether an interval is over; a clock that was set back does not stop upkeep."""
+    return not since_ms <= now_ms < since_ms + interval_ms

@@ -1,0 +1,210 @@
+"""Reading a store the way consumers and operators do: by queue, by time, by key."""
+
+from __future__ import annotations
+
+from ...rocketmq.integrity import all_stand_here, stands_here
+from ...rocketmq.sql92.expression import Filter
+from ..errors import RecordNotFound, TopicNotFound
+from ..log.commit_log import MAX_RECORD_SIZE
+from ..store import Store
+from .consume_queue import FILLER_SIZE, ConsumeQueue, QueueEntry
+from .filter_pull import sift
+from .pulled import Pulled, PullStatus, Selection
+from .repair import Mender
+
+__all__ = ["PullStatus", "Pulled", "Reader"]
+
+#: Entries looked at in one pull, however few of them match the filter.
+_SCAN_ENTRIES = 4096
+#: A run of records is read at once up to this size.
+_RUN_BYTES = 512 << 10
+#: Records of other queues in between are read, too, rather than stepped over by one more system call.
+_GAP_BYTES = 8 << 10
+
+
+class Reader:
+    """Answers questions about queues; changes nothing but the list of damage found."""
+
+    def __init__(self, store: Store, mender: Mender) -> None:
+        self._store = store
+        self._mender = mender
+
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Return (min, max) offset; (0, 0) for a queue that never held a message. Raises TopicNotFound."""
+        queue = self._queue(topic, queue_id)
+        return (queue.min_offset, queue.max_offset) if queue else (0, 0)
+
+    def entries(self, topic: str, queue_id: int, offset: int, count: int) -> list[QueueEntry]:
+        """Return entries as they stand in the queue. Raises TopicNotFound."""
+        queue = self._queue(topic, queue_id)
+        return queue.entries(offset, count) if queue else []
+
+    def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_count: int,
+        max_bytes: int,
+        tags_codes: Selection = None,
+    ) -> Pulled:
+        """Return the records from ``offset`` on whose tags code is wanted, or which a filter wants (None: all); at
+        least one if there is one among those that are looked at.
+
+        Damaged entries are put right, damaged records stepped over and reported in the store's health. Raises
+        TopicNotFound.
+        """
+        if isinstance(tags_codes, Filter):
+            return sift(lambda *asked: self.pull(topic, queue_id, *asked), offset, max_count, max_bytes, tags_codes)
+        queue = self._queue(topic, queue_id)
+        if queue is None or queue.max_offset == 0:
+            return Pulled(PullStatus.EMPTY_QUEUE, 0, 0, 0, [])
+        low, high = queue.min_offset, queue.max_offset
+        if offset < low:
+            return Pulled(PullStatus.OFFSET_TOO_SMALL, low, low, high, [])
+        if offset >= high:
+            status = PullStatus.NO_MESSAGE if offset == high else PullStatus.OFFSET_OVERFLOW
+            return Pulled(status, high, low, high, [])
+        if tags_codes is None and offset + 1 == high and (record := self._last(queue, max_bytes)):
+            return Pulled(PullStatus.FOUND, high, low, high, [record])
+        if tags_codes is None and (run := self._run(queue, offset, max_count, max_bytes)):
+            return Pulled(PullStatus.FOUND, offset + len(run), low, high, run)
+        first = offset
+        entries = queue.entries(offset, max_count if tags_codes is None else _SCAN_ENTRIES)
+        size = 0
+        wanted: list[QueueEntry] = []
+        offsets: list[int] = []
+        for entry in entries:
+            if entry.size != FILLER_SIZE and (tags_codes is None or entry.tags_code in tags_codes):
+                if len(wanted) >= max_count or (wanted and size + entry.size > max_bytes):
+                    break
+                wanted.append(entry)
+                offsets.append(offset)
+                size += entry.size
+            offset += 1
+        if not entries:
+            offset += 1
+        records, bad = self._records_of(wanted, offsets, queue_id)
+        if bad or not entries:
+            if self._mender.mend(queue, first, offset):
+                return self.pull(topic, queue_id, first, max_count, max_bytes, tags_codes)
+            for entry in bad:
+                if self._mender.may_be_meant(entry):
+                    self._store.note_damage(entry.position, entry.position + entry.size)
+        status = PullStatus.FOUND if records else PullStatus.NO_MATCH
+        return Pulled(status, offset, low, high, records)
+
+    def _last(self, queue: ConsumeQueue, max_bytes: int) -> bytes:
+        """Return a record that came just now, all that one who waited for it asks for; nothing unless it is sound and
+        not too much."""
+        entry = queue.last()
+        if entry is None or not 0 < entry.size <= max_bytes:
+            return b""
+        record = self._read(entry.position, entry.position + entry.size)
+        return record if stands_here(record, entry.position, queue.queue_id, queue.max_offset - 1) else b""
+
+    def _run(self, queue: ConsumeQueue, offset: int, count: int, max_bytes: int) -> list[bytes]:
+        """Return all that is asked for in the usual case: it lies near each other, is sound and not too much; nothing
+        in any other."""
+        columns = queue.columns(offset, count)
+        if columns is None:
+            return []
+        positions, sizes = columns
+        size_bytes = sum(sizes)
+        if not 0 < size_bytes <= max_bytes:
+            return []
+        start, end = positions[0], positions[-1] + sizes[-1]
+        chain = self._store.log.chain
+        most_bytes = min(_RUN_BYTES, size_bytes + len(sizes) * _GAP_BYTES)
+        if not start < end <= min(start + most_bytes, chain.segment_start(start) + chain.segment_size):
+            return []
+        data = self._read(start, end)
+        records = [data[at - start : at - start + size] for at, size in zip(positions, sizes, strict=True)]
+        return records if all_stand_here(records, positions, sizes, queue.queue_id, offset) else []
+
+    def _records_of(
+        self, entries: list[QueueEntry], offsets: list[int], queue_id: int
+    ) -> tuple[list[bytes], list[QueueEntry]]:
+        """Return the sound records of these entries, read together where they lie near, and the entries without one."""
+        records: list[bytes] = []
+        bad: list[QueueEntry] = []
+        at = 0
+        while at < len(entries):
+            stop = self._run_end(entries, at)
+            start = entries[at].position
+            data = self._read(start, entries[stop - 1].position + entries[stop - 1].size)
+            for number in range(at, stop):
+                position, size, _ = entries[number]
+                record = data[position - start : position - start + size]
+                if stands_here(record, position, queue_id, offsets[number]):
+                    records.append(record)
+                else:
+                    bad.append(entries[number])
+            at = stop
+        return records, bad
+
+    def _run_end(self, entries: list[QueueEntry], at: int) -> int:
+        """Return where the run that begins with entry ``at`` ends: entries near each other, in one segment."""
+        start, size, _ = entries[at]
+        end = start + size
+        # an entry that stands for a lost end of a segment leads up to the next one: a run stays in one segment
+        limit = min(start + _RUN_BYTES, self._store.log.chain.segment_start(start) + self._store.log.chain.segment_size)
+        for number in range(at + 1, len(entries)):
+            position, size, _ = entries[number]
+            if not end <= position <= end + _GAP_BYTES or position >= limit:
+                return number
+            end = position + size
+        return len(entries)
+
+    def _read(self, start: int, end: int) -> bytes:
+        """Return what stands in the log between two positions; nothing where that is no place."""
+        size = min(end - start, _RUN_BYTES + MAX_RECORD_SIZE)
+        try:
+            return self._store.log.chain.read(start, size) if size > 0 else b""
+        except RecordNotFound:
+            return b""
+
+    def offset_at_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """Return the offset of the first message stored at or after a moment, else the end. Raises TopicNotFound."""
+        queue = self._queue(topic, queue_id)
+        if queue is None:
+            return 0
+        low, high = queue.min_offset, queue.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            stored = self._stored_ms(queue, middle)
+            if stored is not None and stored < timestamp_ms:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def store_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
+        """Return when a message was stored, None if it is gone. Raises TopicNotFound."""
+        queue = self._queue(topic, queue_id)
+        return self._stored_ms(queue, offset) if queue else None
+
+    def _stored_ms(self, queue: ConsumeQueue, offset: int) -> int | None:
+        found = queue.entries(offset, 1)
+        if not found or not self._store.log.chain.has(found[0].position):
+            return None
+        head = self._store.log.chain.read(found[0].position, 76)
+        if len(head) < 76:
+            return None
+        at = 68 if int.from_bytes(head[36:40], "big") & 0x10 else 56
+        return int.from_bytes(head[at : at + 8], "big")
+
+    def find(self, topic: str, key: str, *, begin_ms: int, end_ms: int, max_count: int) -> list[int]:
+        """Return positions of messages with a key or unique id stored between two moments, newest first."""
+        store = self._store
+        found = []
+        for position in store.index.find(topic, key, max_count * 4, begin_ms, end_ms):
+            if store.log.min_position <= position < store.visible_position and position not in found:
+                found.append(position)
+        return found[:max_count]
+
+    def _queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        queue = self._store.queues.get(topic, queue_id)
+        if queue is None and self._store.topics.get(topic) is None:
+            raise TopicNotFound(topic)
+        return queue

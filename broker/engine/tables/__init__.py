@@ -1,0 +1,1 @@
+"""The small tables of a store, in RocketMQ's JSON files."""

@@ -1,0 +1,259 @@
+"""The consumer groups of a store: ``config/subscriptionGroup.json`` in RocketMQ's shape."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import starmap
+from typing import Any
+
+from ...rocketmq.values import INT_MAX, LONG_MAX, byte_count, check_json, check_table, check_whole
+from ..disk.files import Files
+from ..errors import GroupNotFound, InvalidGroupName, InvalidValue
+from . import json_file
+from .kept_table import Kept
+from .topics import MOST_QUEUES, READ, check_topic_name
+
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
+#: Groups of tools that every broker knows without keeping them (SubscriptionGroupManager.init of Apache RocketMQ).
+SYSTEM_GROUPS = frozenset(
+    {
+        "TOOLS_CONSUMER",
+        "FILTERSRV_CONSUMER",
+        "SELF_TEST_C_GROUP",
+        "CID_ONS-HTTP-PROXY",
+        "CID_ONSAPI_PULL",
+        "CID_ONSAPI_PERMISSION",
+        "CID_ONSAPI_OWNER",
+    }
+)
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+#: Fields unknown here that a group keeps for whoever reads them, and the longest text in them.
+MOST_EXTRA = 64
+LONGEST_EXTRA = 4096
+#: A group's configuration in RocketMQ's form.
+MOST_GROUP_BYTES = 65_536
+#: Topics that one group may be forbidden to read.
+MOST_FORBIDDEN = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The configuration of a consumer group (SubscriptionGroupConfig). ``extra`` keeps fields unknown here."""
+
+    name: str
+    retry_max_times: int = 16
+    retry_queues: int = 1
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    consume_message_orderly: bool = False
+    consume_timeout_minute: int = 15
+    broker_id: int = 0
+    which_broker_when_consume_slowly: int = 1
+    notify_consumer_ids_changed: bool = True
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return RocketMQ's form."""
+        known = {json_name: getattr(self, name) for json_name, name, _ in _FIELDS}
+        return {"attributes": {}, "groupRetryPolicy": {"type": "CUSTOMIZED"}, "groupSysFlag": 0, **self.extra, **known}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Group:
+        """Read RocketMQ's form; raises ValueError or KeyError."""
+        known = {name: kind(value[json_name]) for json_name, name, kind in _FIELDS if value.get(json_name) is not None}
+        names = {json_name for json_name, _, _ in _FIELDS}
+        return cls(**known, extra={k: v for k, v in value.items() if k not in names})
+
+
+_FIELDS: tuple[tuple[str, str, type], ...] = (
+    ("groupName", "name", str),
+    ("retryMaxTimes", "retry_max_times", int),
+    ("retryQueueNums", "retry_queues", int),
+    ("consumeEnable", "consume_enable", bool),
+    ("consumeFromMinEnable", "consume_from_min_enable", bool),
+    ("consumeBroadcastEnable", "consume_broadcast_enable", bool),
+    ("consumeMessageOrderly", "consume_message_orderly", bool),
+    ("consumeTimeoutMinute", "consume_timeout_minute", int),
+    ("brokerId", "broker_id", int),
+    ("whichBrokerWhenConsumeSlowly", "which_broker_when_consume_slowly", int),
+    ("notifyConsumerIdsChangedEnable", "notify_consumer_ids_changed", bool),
+)
+
+
+def check_group_name(name: str) -> None:
+    """Raise InvalidGroupName unless the name is allowed."""
+    if not _NAME.fullmatch(name):
+        raise InvalidGroupName(name)
+
+
+def is_of_tools(name: str) -> bool:
+    """Tell whether a group is one that every broker knows."""
+    return name in SYSTEM_GROUPS or name.startswith(SYSTEM_GROUP_PREFIX)
+
+
+#: Fields known here: RocketMQ's name, and what it is.
+FIELDS = tuple((json_name, kind) for json_name, _, kind in _FIELDS)
+
+_RANGES: tuple[tuple[str, str, int, int], ...] = (
+    ("retryMaxTimes", "retry_max_times", -1, INT_MAX),
+    ("retryQueueNums", "retry_queues", 0, MOST_QUEUES),
+    ("consumeTimeoutMinute", "consume_timeout_minute", 0, INT_MAX),
+    ("brokerId", "broker_id", 0, LONG_MAX),
+    ("whichBrokerWhenConsumeSlowly", "which_broker_when_consume_slowly", 0, LONG_MAX),
+)
+
+
+def check_group(group: Group, known: Group | None = None) -> None:
+    """Raise InvalidGroupName, InvalidValue unless the group may be so. What ``known``, the group as it is, has already
+    is not asked for again: another broker, or an older version of this one, may have allowed it."""
+    if known is None:
+        check_group_name(group.name)
+    for json_name, name, low, high in _RANGES:
+        value = getattr(group, name)
+        if known is None or value != getattr(known, name):
+            check_whole(f"The field {json_name!r}", value, low, high)
+    kept = known.extra if known is not None else {}
+    if len(group.extra) > max(MOST_EXTRA, len(kept)):
+        raise InvalidValue("The group", f"has {len(group.extra)} more fields; allowed are {MOST_EXTRA}")
+    changed = {name: value for name, value in group.extra.items() if name not in kept or kept[name] != value}
+    check_json("A field of the group", changed, most=LONGEST_EXTRA)
+    if changed and len(json_file.row(changed)) > MOST_GROUP_BYTES:
+        raise InvalidValue("The group", f"has more than {MOST_GROUP_BYTES:,} characters")
+
+
+def _size_of_forbidden(group: str, topics: Mapping[str, int]) -> int:
+    """Return how many bytes of the file say what a group may not read."""
+    rows = [byte_count(name) + len(f',\n   "": {bits}') for name, bits in topics.items()]
+    return byte_count(group) + len(',\n  "": {\n  }') + sum(rows) if rows else 0
+
+
+_TABLE = "The table of groups"
+
+
+class Groups(Kept):
+    """Owner of ``subscriptionGroup.json``. A change is durable when the call returns."""
+
+    _memory = ("_groups", "_forbidden", "_size", "data_version")
+
+    def __init__(self, files: Files, path: str, touched: Callable[[str], None]) -> None:
+        super().__init__(files, path)
+        self._touched = touched
+        self._groups: dict[str, Group] = {}
+        self._rows = json_file.Rows()
+        self._rest: dict[str, Any] = {}
+        self._forbidden: dict[str, dict[str, int]] = {}
+        #: bytes of all that in the file
+        self._size = 0
+        self.data_version = 0
+
+    def _read(self, value: dict[str, Any]) -> bool:
+        groups = [Group.from_json(entry) for entry in (value.pop("subscriptionGroupTable", None) or {}).values()]
+        self.data_version = int((value.pop("dataVersion", None) or {}).get("counter", 0))
+        self._groups = {group.name: group for group in groups}
+        self._forbidden = {
+            str(group): {str(topic): int(bits) for topic, bits in topics.items()}
+            for group, topics in (value.pop("forbiddenTable", None) or {}).items()
+        }
+        self._rest = value
+        self._rows.of(self._groups)
+        self._size = self._size_of(self._groups) + sum(starmap(_size_of_forbidden, self._forbidden.items()))
+        return True
+
+    def _size_of(self, names: Iterable[str]) -> int:
+        """Return how many bytes groups take now."""
+        groups = self._groups
+        return sum(self._rows.size_of(name, groups[name]) for name in names if name in groups)
+
+    def get(self, name: str) -> Group | None:
+        """Return a group or None."""
+        return self._groups.get(name)
+
+    def all(self) -> list[Group]:
+        """Return every group."""
+        return list(self._groups.values())
+
+    def put(self, group: Group) -> None:
+        """Make or change a group. Raises InvalidGroupName, InvalidValue, OSError; then nothing has changed."""
+        self.put_many([group])
+
+    def put_many(self, groups: list[Group]) -> None:
+        """Make or change groups with one save. Raises as ``put``."""
+        for group in groups:
+            check_group(group, self._groups.get(group.name))
+        made = {group.name: group for group in groups}
+        more = sum(self._rows.size_of(name, group) for name, group in made.items()) - self._size_of(made)
+        check_table(_TABLE, self._size, more, "delete groups that nobody needs")
+        with self._changing():
+            self._groups |= made
+            self._size += more
+        for group in groups:
+            self._touched(group.name)
+
+    def ensure(self, name: str) -> Group:
+        """Return the group, made now if need be."""
+        group = self._groups.get(name)
+        if group is None:
+            group = Group(name)
+            self.put(group)
+        return group
+
+    def find(self, name: str, *, may_make: bool) -> Group:
+        """Return the group that somebody consumes as. One that is not there is made, where that is allowed.
+
+        Those of tools are there without being kept. Raises GroupNotFound, InvalidGroupName, InvalidValue, OSError.
+        """
+        group = self._groups.get(name)
+        if group is not None:
+            return group
+        if is_of_tools(name):
+            check_group_name(name)
+            return Group(name)
+        if not may_make:
+            raise GroupNotFound(name)
+        return self.ensure(name)
+
+    def delete(self, name: str) -> None:
+        """Forget a group. Raises GroupNotFound, OSError."""
+        if name not in self._groups:
+            raise GroupNotFound(name)
+        with self._changing():
+            self._size -= self._size_of([name])
+            del self._groups[name]
+        self._touched(name)
+
+    def is_forbidden(self, group: str, topic: str) -> bool:
+        """Tell whether a group may not read a topic."""
+        return bool(self._forbidden) and bool(self._forbidden.get(group, {}).get(topic, 0) & READ)
+
+    def forbidden(self) -> dict[str, dict[str, int]]:
+        """Return what is forbidden: permission bits by group and topic."""
+        return self._forbidden
+
+    def forbid(self, group: str, topic: str, is_forbidden: bool) -> None:
+        """Forbid a group to read a topic, or allow it again. Raises InvalidTopicName, InvalidValue, OSError."""
+        known = self._forbidden.get(group, {})
+        bits = known.get(topic, 0)
+        if is_forbidden:
+            check_topic_name(topic)
+        topics = {**known, topic: bits | READ if is_forbidden else bits & ~READ}
+        topics = {name: bits for name, bits in topics.items() if bits}
+        if len(topics) > MOST_FORBIDDEN:
+            raise InvalidValue("The group", f"may not read {len(topics):,} topics; allowed are {MOST_FORBIDDEN:,}")
+        more = _size_of_forbidden(group, topics) - _size_of_forbidden(group, known)
+        check_table(_TABLE, self._size, more, "delete groups that nobody needs, or let groups read again")
+        with self._changing():
+            self._size += more
+            others = {name: kept for name, kept in self._forbidden.items() if name != group}
+            self._forbidden = {**others, group: topics} if topics else others
+
+    def _content(self) -> dict[str, Any]:
+        self.data_version += 1
+        return {
+            **self._rest,
+            "forbiddenTable": self._forbidden,
+            "dataVersion": {"counter": self.data_version, "stateVersion": 0, "timestamp": 0},
+            "subscriptionGroupTable": self._rows.of(self._groups),
+        }

@@ -1,0 +1,246 @@
+"""Checks: producers that said nothing are asked, and halves nobody could tell about are parked.
+
+    time-out or immunity over ──► due ──► a producer of the group is there: asked, counted, again after the interval
+                                  └──────► none is there: waits, counts nothing
+    asked as often as allowed, and the interval is over ──► parked in TRANS_CHECK_MAX_TIME_TOPIC
+
+The engine says whom to ask about what (``take``); whoever can reach producers asks, and says about which it did
+(``checked``). Only those count. Counts are written down together, with the next batch.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+
+from ...rocketmq.message import Message, pack_host
+from ...rocketmq.properties import CHECK_TIMES, KEYS, PARKED_HALF, TAGS, UNIQUE_KEY, format_properties
+from ..derived import Derived
+from ..errors import CorruptRecord, EngineError, StoreRefused
+from ..message_header import Facts
+from ..tables.topics import CHECKS_TOPIC, PARKED_HALF_TOPIC
+from .bulk_read import read_halves
+from .check_records import CHECK_TAG, NoteRecord, check_records
+from .chunk import equal
+from .halves import DUE, ENDING, PARKING
+from .offset_queue import Line
+from .parked import Parked
+from .questions import Checks, Kind, kind_of
+from .state import Book
+
+#: Calendar entries looked at in one tick, so that a million of them do not keep the broker from answering.
+LOOKED_AT_PER_TICK = 250
+#: Halves parked in one tick; each is an append.
+_PARKED_PER_TICK = 100
+#: Halves of a group without a producer that were decided meanwhile stay in its line, so many beside those that wait.
+_DECIDED_IN_LINE = 1_000
+#: Retry after the store refused.
+_REFUSED_PAUSE_MS = 1_000
+
+
+class Checker:
+    """Finds out what is due, and keeps count."""
+
+    def __init__(self, book: Book, service: Derived) -> None:
+        self._book = book
+        self._service = service
+        #: (half offsets, count of each) that are not written down yet
+        self._counts: list[tuple[Sequence[int], int]] = []
+
+    def tick(self, now_ms: int) -> int | None:
+        """Look at what the calendar has for now; return when it has more."""
+        book = self._book
+        taken = book.calendar.take(now_ms, LOOKED_AT_PER_TICK)
+        planned_ms = book.calendar.planned(now_ms)
+        over: list[int] = []
+        due: dict[int, array[int]] = {}
+        for chunk, begin, end in book.halves.runs(taken):
+            for part, number in equal(chunk.groups, slice(begin, end)):
+                offsets = due.setdefault(number, array("q"))
+                if (
+                    not any(chunk.flags[part])
+                    and max(chunk.next_ms[part]) <= planned_ms
+                    and max(chunk.checks[part]) < book.most_checks
+                ):
+                    chunk.flags[part] = bytes((DUE,)) * (part.stop - part.start)
+                    offsets += chunk.offsets[part]
+                    continue
+                for at in range(part.start, part.stop):
+                    if chunk.flags[at] or chunk.next_ms[at] > planned_ms:
+                        continue  # it is seen to already, or stands in the calendar once more
+                    if chunk.checks[at] < book.most_checks:
+                        chunk.flags[at] = DUE
+                        offsets.append(chunk.offsets[at])
+                    else:
+                        over.append(chunk.offsets[at])
+        for number, offsets in due.items():
+            if offsets:
+                self._wait(book.halves.groups.name(number), offsets)
+        if over:
+            self._park_all(over, now_ms)
+        return book.calendar.next_ms()
+
+    def _wait(self, group: str, offsets: Iterable[int]) -> None:
+        """Have due halves wait for a producer of their group."""
+        asking, halves = self._book.asking, self._book.halves
+        line = asking.get(group)
+        if line is None:
+            line = asking[group] = Line()
+        line.extend(offsets)
+        if len(line) > 2 * halves.groups.count(group) + _DECIDED_IN_LINE:
+            waiting = Line()
+            for chunk, begin, end in halves.runs(line.take(len(line))):
+                for part in chunk.stretches(begin, end, DUE):
+                    waiting.extend(chunk.offsets[part])
+            asking[group] = waiting
+
+    # asking
+
+    def take(self, now_ms: int, is_alive: Callable[[str], bool], count: int) -> list[Checks]:
+        """Return up to ``count`` questions for producers that are there; each must be given to ``checked``."""
+        book = self._book
+        taken: list[Checks] = []
+        past_ms = book.calendar.planned(now_ms) - book.interval_ms
+        for group in [group for group, (_, since_ms) in book.unasked.items() if since_ms <= past_ms]:
+            self.come(group)
+        for group in [group for group in book.asking if is_alive(group)]:
+            waiting = book.asking[group]
+            offsets = waiting.take(count)
+            if not len(waiting):
+                del book.asking[group]
+            for checks in self._questions(offsets, group, now_ms):
+                taken.append(checks)
+                count -= len(checks)
+            if count <= 0:
+                break
+        return taken
+
+    def _questions(self, offsets: array[int], group: str, now_ms: int) -> Iterator[Checks]:
+        book = self._book
+        number = book.halves.groups.number(group)
+        due, positions, counts = array("q"), array("q"), array("H")
+        for chunk, begin, end in book.halves.runs(offsets):
+            for stretch in chunk.stretches(begin, end, DUE):
+                for part, owner in equal(chunk.groups, stretch):
+                    if owner == number:
+                        due += chunk.offsets[part]
+                        positions += chunk.positions[part]
+                        counts += chunk.checks[part]
+        kinds: dict[Kind, list[tuple[array[int], array[int], bytes]]] = {}
+        for part, records in read_halves(book.store, due, positions):
+            if records is None:
+                # it cannot be asked about; those behind it can
+                book.store.note_damage(positions[part.start], positions[part.start] + 1)
+                book.plan(due[part.start], now_ms + book.interval_ms)
+                continue
+            size = len(records) // (part.stop - part.start)
+            for same, checks in equal(counts, part):
+                cut = records[(same.start - part.start) * size : (same.stop - part.start) * size]
+                kinds.setdefault(kind_of(checks, size, cut), []).append((due[same], positions[same], cut))
+        for (checks, _, _), alike in kinds.items():
+            if len(alike) == 1:
+                yield Checks(group, checks, *alike[0])
+            else:
+                offsets_of, positions_of, parts = zip(*alike, strict=True)
+                at = array("q", chain.from_iterable(offsets_of)), array("q", chain.from_iterable(positions_of))
+                yield Checks(group, checks, *at, b"".join(parts))
+
+    def come(self, group: str) -> None:
+        """Hear that other producers of a group are there: what the last ones might not see is due at once."""
+        line, _ = self._book.unasked.pop(group, (None, 0))
+        if line is not None:
+            self._wait(group, line.take(len(line)))
+
+    def checked(self, asked: Sequence[int], not_asked: Sequence[int], now_ms: int) -> None:
+        """Hear of which halves (by offset) a producer was really asked now. Those about which nobody was, because those
+        who are there may not see them, wait for others (``come``) or the interval; that counts nothing."""
+        book = self._book
+        planned_ms = book.calendar.planned(now_ms + book.interval_ms)
+        planned = array("q")
+        for chunk, begin, end in book.halves.runs(array("q", asked)):
+            for stretch in chunk.stretches(begin, end, DUE):
+                for part, count in equal(chunk.checks, stretch):
+                    chunk.count(part, count + 1, planned_ms)
+                    self._counts.append((chunk.offsets[part], count + 1))
+                    planned += chunk.offsets[part]
+        book.calendar.put_many(planned, planned_ms)
+        book.check_total += len(planned)
+        book.note_checks(len(planned))
+        for chunk, begin, end in book.halves.runs(array("q", not_asked)):
+            for stretch in chunk.stretches(begin, end, DUE):
+                for part, number in equal(chunk.groups, stretch):
+                    group = book.halves.groups.name(number)
+                    if group not in book.unasked:
+                        book.unasked[group] = Line(), book.calendar.planned(now_ms)
+                    book.unasked[group][0].extend(chunk.offsets[part])
+
+    def restart(self, offset: int, now_ms: int) -> None:
+        """Begin to count the checks of an open half anew."""
+        if (found := self._book.halves.place(offset)) is not None:
+            found[0].own()
+            found[0].checks[found[1]] = 0
+            self._counts.append(((offset,), 0))
+            self._book.plan(offset, now_ms)
+
+    def write(self, now_ms: int) -> None:
+        """Append what was counted since the last call. Raises StoreRefused; then it waits."""
+        if self._counts:
+            for record in check_records(self._counts):
+                self.append(record, CHECK_TAG, now_ms)
+            self._counts = []
+
+    def append(self, record: NoteRecord, tag: str, now_ms: int, owner: object = None) -> None:
+        """Append one note record. Raises StoreRefused."""
+        store = self._book.store
+        facts = Facts(format_properties(record.properties), None, tag, None)
+        store.append(
+            CHECKS_TOPIC, 0, record.body, facts, store.tags_code(tag), 0, 0, now_ms, store.store_host, now_ms,
+            owner=owner,
+        )  # fmt: skip
+
+    # parking
+
+    def _park_all(self, offsets: Sequence[int], now_ms: int) -> None:
+        """Park what nobody could tell about; what the store does not take now is looked at again."""
+        calendar = self._book.calendar
+        for number, offset in enumerate(offsets):
+            if number == _PARKED_PER_TICK:
+                calendar.put_many(offsets[number:], calendar.planned(now_ms))
+                return
+            if not self._park(offset, now_ms):
+                calendar.put_many(offsets[number:], calendar.planned(now_ms) + _REFUSED_PAUSE_MS)
+                return
+
+    def _park(self, offset: int, now_ms: int) -> bool:
+        """Append the copy for the parked ones, unless it stood in the calendar twice and one is on its way; False if
+        the store takes nothing now."""
+        book, row = self._book, self._book.halves.get(offset)
+        if row is None or row.flags & ENDING:
+            return True
+        try:
+            half = book.half_at(row.position)
+            if half is None:
+                raise CorruptRecord(row.position, "it is no half message any more")
+            ticket = self._append_parked(half, row.checks, now_ms)
+        except StoreRefused:
+            return False
+        except EngineError:
+            book.plan(offset, now_ms + book.interval_ms)
+            return True
+        book.halves.mark(offset, PARKING)
+        parked = Parked(offset, row.position, row.store_ms, ticket[0], ticket[1], now_ms)
+        book.store.note(self._service, ("parked", parked))
+        return True
+
+    def _append_parked(self, half: Message, checks: int, now_ms: int) -> tuple[int, int]:
+        store = self._book.store
+        properties = {**half.properties, CHECK_TIMES: str(checks), PARKED_HALF: str(half.position)}
+        facts = Facts(
+            format_properties(properties), properties.get(UNIQUE_KEY), properties.get(TAGS), properties.get(KEYS)
+        )
+        ticket = store.append(
+            PARKED_HALF_TOPIC, 0, half.body, facts, store.tags_code(facts.tags), half.flag, half.sys_flag,
+            half.born_ms, pack_host(*half.born_host), now_ms, half.reconsume_times,
+        )  # fmt: skip
+        return ticket.queue_offset, ticket.position

@@ -1,0 +1,199 @@
+"""Transactions as an operator sees them: plain values for JSON, camelCase, moments in ms of the wall clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...rocketmq.message import Message
+from ...rocketmq.properties import DELAY, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC
+from ..errors import CorruptRecord, TransactionNotFound
+from ..tables.topics import HALF_TOPIC, OP_TOPIC
+from .halves import DUE, ENDING, Half
+from .op_records import read_op
+from .parked import Parked
+from .state import Book, Settled, records_of
+
+#: Halves looked at for one page, however few of them match its filter.
+MOST_LOOKED_AT = 20_000
+#: Op records read for one page of decisions.
+_MOST_OPS = 500
+#: Groups named in a status, those with most open halves first.
+_MOST_GROUPS = 1_000
+
+Row = dict[str, Any]
+
+
+def status(book: Book, now_ms: int) -> Row:
+    """Return counts, settings and groups (body of request 14013)."""
+    first = book.halves.first()
+    counts = sorted(book.halves.groups.counts().items(), key=lambda pair: (-pair[1], pair[0]))
+    return {
+        "nowMs": now_ms,
+        "open": len(book.halves),
+        "parked": len(book.parked),
+        "oldestStoreMs": first.store_ms if first else None,
+        "nextCheckMs": book.calendar.next_ms(),
+        "timeoutMs": book.timeout_ms,
+        "intervalMs": book.interval_ms,
+        "maxChecks": book.most_checks,
+        "halfTotal": book.half_total,
+        "commitTotal": book.commit_total,
+        "rollbackTotal": book.rollback_total,
+        "checkTotal": book.check_total,
+        "parkedTotal": book.parked_total,
+        "groups": [
+            {"group": group, "open": count, "due": min(book.due(group), count)}
+            for group, count in counts[:_MOST_GROUPS]
+        ],
+    }
+
+
+def open_page(book: Book, *, after: int, count: int, group: str, topic: str, older_than_ms: int | None) -> Row:
+    """Return open halves with offsets above ``after`` and where to go on."""
+    rows: list[Row] = []
+    last = after
+    for looked_at, half in enumerate(book.halves.since(after + 1)):
+        if len(rows) >= count or looked_at >= MOST_LOOKED_AT:
+            return _page(rows, last)
+        if older_than_ms is not None and half.store_ms > older_than_ms:
+            break  # they stand in order of time
+        last = half.offset
+        if group and half.group != group:
+            continue
+        row = open_row(book, half)
+        if not topic or row.get("topic") == topic:
+            rows.append(row)
+    return _page(rows, None)
+
+
+def parked_page(book: Book, *, after: int, count: int, group: str, topic: str, older_than_ms: int | None) -> Row:
+    """Return parked halves with offsets above ``after`` and where to go on."""
+    rows: list[Row] = []
+    last = after
+    for looked_at, parked in enumerate(book.parked.since(after + 1)):
+        if len(rows) >= count or looked_at >= MOST_LOOKED_AT:
+            return _page(rows, last)
+        last = parked.offset
+        row = parked_row(book, parked)
+        if (
+            (not group or row.get("group") == group)
+            and (not topic or row.get("topic") == topic)
+            and (older_than_ms is None or parked.store_ms <= older_than_ms)
+        ):
+            rows.append(row)
+    return _page(rows, None)
+
+
+def decided_page(book: Book, *, before: int | None, count: int, group: str, topic: str) -> Row:
+    """Return decisions, newest first, of op records below ``before``; a record is never split."""
+    queue = book.store.queues.get(OP_TOPIC, 0)
+    rows: list[Row] = []
+    if queue is None:
+        return _page(rows, None)
+    at = queue.max_offset if before is None else min(before, queue.max_offset)
+    low = max(queue.min_offset, at - _MOST_OPS)
+    while at > low and len(rows) < count:
+        at -= 1
+        for record in records_of(book.store, queue, at, at + 1):
+            for decision in reversed(read_op(record.body, record.properties)):
+                row = decided_row(book, decision.offset, Settled(decision, record.store_ms))
+                if (not group or row.get("group") == group) and (not topic or row.get("topic") == topic):
+                    rows.append(row)
+    return _page(rows, at if at > queue.min_offset else None)
+
+
+def _page(rows: list[Row], following: int | None) -> Row:
+    return {"transactions": rows, "next": following}
+
+
+def open_row(book: Book, half: Half) -> Row:
+    """Return one open half."""
+    state = "ending" if half.flags & ENDING else "due" if half.flags == DUE else "open"
+    return {
+        "offset": half.offset,
+        "position": half.position,
+        "state": state,
+        "group": half.group,
+        "storeMs": half.store_ms,
+        "checks": half.checks,
+        "nextCheckMs": book.calendar.wall(half.next_ms),
+    } | _content(_readable(book, half.position))
+
+
+def parked_row(book: Book, parked: Parked) -> Row:
+    """Return one parked half."""
+    return {
+        "offset": parked.offset,
+        "position": parked.position,
+        "state": "parked",
+        "storeMs": parked.store_ms,
+        "parkedMs": parked.parked_ms,
+        "copyPosition": parked.copy_position,
+        "checks": book.most_checks,
+    } | _content(_readable(book, parked.position))
+
+
+def decided_row(book: Book, offset: int, settled: Settled) -> Row:
+    """Return one half that was decided; of one whose record is gone only the decision."""
+    decision, at_ms = settled
+    half = half_by_offset(book, offset)
+    row: Row = {"offset": offset, "state": decision.word, "decidedMs": at_ms, "by": decision.by}
+    row["reason"] = decision.reason
+    if half is not None:
+        row |= {"position": half.position, "storeMs": half.store_ms}
+    return row | _content(half)
+
+
+def half_by_offset(book: Book, offset: int) -> Message | None:
+    """Return a half message that can be read, or None."""
+    queue = book.store.queues.get(HALF_TOPIC, 0)
+    entries = queue.entries(offset, 1) if queue is not None else []
+    return _readable(book, entries[0].position) if entries else None
+
+
+def _readable(book: Book, position: int) -> Message | None:
+    try:
+        return book.half_at(position)
+    except CorruptRecord:
+        return None
+
+
+def _content(half: Message | None) -> Row:
+    """Return what a half says of itself; {} if it cannot be read."""
+    if half is None:
+        return {}
+    properties = half.properties
+    queue_id = properties.get(REAL_QUEUE_ID, "")
+    return {
+        "group": properties.get(PRODUCER_GROUP, ""),
+        "topic": properties.get(REAL_TOPIC, ""),
+        "queueId": int(queue_id) if queue_id.isdigit() else 0,
+        "transactionId": half.unique_key,
+        "keys": half.keys,
+        "tags": half.tags,
+        "bornMs": half.born_ms,
+        "bornHost": f"{half.born_host[0]}:{half.born_host[1]}",
+        "bodyBytes": len(half.body),
+        "delayLevel": properties.get(DELAY) or None,
+    }
+
+
+def rows_by_id(book: Book, transaction_id: str) -> Iterator[Message]:
+    """Yield the halves with a transaction id (unique key), newest first."""
+    store = book.store
+    for position in store.index.find(HALF_TOPIC, transaction_id, 64, 0, (1 << 62) - 1):
+        half = _readable(book, position) if store.log.min_position <= position else None
+        if half is not None and half.unique_key == transaction_id:
+            yield half
+
+
+def find_half(book: Book, *, transaction_id: str, offset: int, position: int) -> Message:
+    """Return the half with a transaction id (the newest of several), or at a place. Raises TransactionNotFound."""
+    if transaction_id:
+        half = next(rows_by_id(book, transaction_id), None)
+    else:
+        half = half_by_offset(book, offset) if offset >= 0 else _readable(book, position)
+    if half is None:
+        raise TransactionNotFound(offset, position)
+    return half

@@ -1,0 +1,198 @@
+"""What is known of all transactions now: shared by those who decide, ask, recover and tell."""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ...rocketmq.message import Message, decode
+from ...rocketmq.properties import CHECK_IMMUNITY_S
+from ..config import EngineConfig
+from ..errors import CorruptRecord, RecordNotFound
+from ..queues.consume_queue import ConsumeQueue
+from ..store import Store
+from ..tables.topics import HALF_TOPIC, OP_TOPIC
+from .check_times import Calendar
+from .half_record import immunity_of
+from .halves import Half, OpenHalves
+from .offset_queue import Line
+from .op_records import Decision, read_op
+from .parked import Parked, ParkedHalves
+from .recent import FreshHalves
+
+#: Decisions remembered by half offset; older ones are read from the op records.
+_REMEMBERED = 20_000
+#: Checks that a start makes good from the notes in the time of one other change.
+_CHECKS_PER_CHANGE = 32
+#: Op records read to find one decision.
+_LONGEST_SEARCH = 4_096
+
+
+class Settled(NamedTuple):
+    """A decision that stands, and when its op record was stored."""
+
+    decision: Decision
+    at_ms: int
+
+
+class Book:
+    """Open and parked halves, when each is due, and the latest decisions."""
+
+    def __init__(self, store: Store, config: EngineConfig) -> None:
+        self.store = store
+        self.timeout_ms = config.transaction_timeout_ms
+        self.interval_ms = config.transaction_interval_ms
+        self.most_checks = config.transaction_checks
+        self.halves = OpenHalves()
+        self.parked = ParkedHalves()
+        self.calendar = Calendar()
+        self.fresh = FreshHalves()
+        #: due halves of each producer group: to be asked about as soon as one of its producers is there
+        self.asking: dict[str, Line] = {}
+        #: due halves of each producer group that none of those who are there may see, and since when (calendar, ms):
+        #: looked at again after the interval, or when others have come
+        self.unasked: dict[str, tuple[Line, int]] = {}
+        self.settled: OrderedDict[int, Settled] = OrderedDict()
+        #: changes since the last snapshot
+        self.changes = 0
+        #: parked halves that were opened again since the start
+        self.reopened_total = 0
+        self.half_total = self.commit_total = self.rollback_total = self.check_total = self.parked_total = 0
+
+    def open(self, offset: int, position: int, store_ms: int, due_ms: int, group: str, checks: int = 0) -> None:
+        """Take in an open half that is to be looked at when ``due_ms`` (wall clock) has come."""
+        planned_ms = self.calendar.planned(due_ms)
+        self.halves.add(offset, position, store_ms, planned_ms, group, checks)
+        self.calendar.put(offset, planned_ms)
+        self.changes += 1
+
+    def open_all(self, begun: Sequence[tuple[int, int, int, int, str]]) -> None:
+        """Take in new halves: (offset, position, store ms, due ms, group) of each, newer than all that are known."""
+        self.half_total += len(begun)
+        if len(begun) == 1:
+            self.open(*begun[0])
+        elif begun:
+            offsets, positions, store_ms, due_ms, groups = zip(*begun, strict=True)
+            planned_ms = self.calendar.put_all(offsets, due_ms)
+            self.halves.extend(offsets, positions, store_ms, planned_ms, groups)
+            self.changes += len(begun)
+
+    def due(self, group: str) -> int:
+        """Return how many of a group's halves wait to be asked about; a few of them may be decided already."""
+        unasked = self.unasked.get(group)
+        return len(self.asking.get(group, ())) + (len(unasked[0]) if unasked else 0)
+
+    def plan(self, offset: int, due_ms: int) -> None:
+        """Have an open half looked at when ``due_ms`` (wall clock) has come, and not before."""
+        found = self.halves.place(offset)
+        if found is not None:
+            chunk, at = found
+            chunk.own()
+            chunk.flags[at] = 0
+            chunk.next_ms[at] = planned_ms = self.calendar.planned(due_ms)
+            self.calendar.put(offset, planned_ms)
+            self.changes += 1
+
+    def count(self, offsets: array[int], checks: int, due_ms: int) -> None:
+        """Note how often a producer was asked about these by now, and when (wall clock) to look at them again."""
+        planned_ms = self.calendar.planned(due_ms)
+        planned = array("q")
+        for chunk, begin, end in self.halves.runs(offsets):
+            chunk.count(slice(begin, end), checks, planned_ms)
+            planned += chunk.offsets[begin:end]
+        self.calendar.put_many(planned, planned_ms)
+        self.note_checks(len(planned))
+
+    def note_checks(self, count: int) -> None:
+        """Hear that so many were asked about: they are read again much quicker than other changes."""
+        self.changes += -(-count // _CHECKS_PER_CHANGE)
+
+    def close(self, offset: int) -> None:
+        """Forget a half that is open or parked no more."""
+        self.fresh.drop(offset)
+        self.halves.remove(offset)
+        if len(self.parked):
+            self.parked.remove(offset)
+        self.changes += 1
+
+    def settle(self, decision: Decision, at_ms: int) -> None:
+        """Note a decision that stands."""
+        self.close(decision.offset)
+        self.settled[decision.offset] = Settled(decision, at_ms)
+        if len(self.settled) > _REMEMBERED:
+            self.settled.popitem(last=False)
+
+    def settle_all(self, decisions: Sequence[Decision], at_ms: int) -> None:
+        """Note the decisions of one op record: they stand now."""
+        for decision in decisions:
+            self.fresh.drop(decision.offset)
+        self.halves.remove_all([decision.offset for decision in decisions])
+        if len(self.parked):
+            for decision in decisions:
+                self.parked.remove(decision.offset)
+        self.changes += len(decisions)
+        settled = self.settled
+        for decision in decisions:
+            settled[decision.offset] = Settled(decision, at_ms)
+        while len(settled) > _REMEMBERED:
+            settled.popitem(last=False)
+        commits = sum([1 for decision in decisions if decision.commit])
+        self.commit_total += commits
+        self.rollback_total += len(decisions) - commits
+
+    def undecided(self, offset: int) -> Half | Parked | None:
+        """Return a half that is open or parked."""
+        return self.halves.get(offset) or self.parked.get(offset)
+
+    def settled_at(self, offset: int, position: int) -> Settled | None:
+        """Return what was decided about a half, None if that cannot be found; ``position`` is the half's."""
+        known = self.settled.get(offset)
+        return known or find_decision(self.store, frozenset({offset}), position)
+
+    def first_due_ms(self, store_ms: int, properties: dict[str, str]) -> int:
+        """Return when the producer of a half may be asked first: after the time-out, or its own immunity."""
+        immunity_ms = immunity_of(properties.get(CHECK_IMMUNITY_S))
+        return store_ms + (self.timeout_ms if immunity_ms is None else immunity_ms)
+
+    def half_at(self, position: int) -> Message | None:
+        """Return the visible half message that stands at a position, None if none does. Raises CorruptRecord."""
+        return self.half_in_log(position) if position < self.store.visible_position else None
+
+    def half_in_log(self, position: int) -> Message | None:
+        """As ``half_at``, also while recovery has not made anything visible yet."""
+        try:
+            message = decode(self.store.log.record_at(position), verify=False)
+        except RecordNotFound:
+            return None
+        return message if message.topic == HALF_TOPIC else None
+
+
+def find_decision(store: Store, offsets: frozenset[int], position: int) -> Settled | None:
+    """Return the first decision about one of these halves in the op records behind a position, None if not found."""
+    queue = store.queues.get(OP_TOPIC, 0)
+    if queue is None:
+        return None
+    at = queue.search(queue.min_offset, queue.max_offset, position)
+    marks = [b",%d," % offset for offset in offsets]
+    for message in records_of(store, queue, at, min(queue.max_offset, at + _LONGEST_SEARCH)):
+        body = b"," + message.body
+        if any(mark in body for mark in marks):
+            for decision in read_op(message.body, message.properties):
+                if decision.offset in offsets:
+                    return Settled(decision, message.store_ms)
+    return None
+
+
+def records_of(store: Store, queue: ConsumeQueue, begin: int, end: int) -> list[Message]:
+    """Return the readable records of a stretch of a queue."""
+    found: list[Message] = []
+    for entry in queue.entries(begin, end - begin):
+        try:
+            message = decode(store.log.record_at(entry.position), verify=False)
+        except (RecordNotFound, CorruptRecord):
+            continue
+        if message.topic == queue.topic:
+            found.append(message)
+    return found

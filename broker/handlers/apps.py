@@ -1,0 +1,13 @@
+"""The app that other Django projects add: `escapement.handling` (here `broker.handlers`)."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class HandlingConfig(AppConfig):
+    """One command, no tables."""
+
+    name = __name__.rpartition(".")[0]
+    label = "escapement_handling"
+    verbose_name = "Escapement handlers"

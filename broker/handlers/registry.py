@@ -1,0 +1,117 @@
+"""Which handler gets which messages: filled by the decorator while `handlers.py` modules are imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypeVar
+
+from ..client.consumer_async import DEFAULT_HANDLERS, SUSPEND_BOUNDS_MS, Handler
+from ..client.names import check_group, check_topic
+from ..client.orderly import SUSPEND_MS
+from ..client.subscription import ALL, subscription
+from ..client.trace_writer import trace_topic
+
+Where = Literal["first", "last"]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class HandlingError(Exception):
+    """Handlers contradict each other, or there are none; the message says which and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """How a group consumes: the same for all its handlers. What each means is told at `consumer`."""
+
+    from_where: Where
+    threads: int
+    orderly: bool
+    max_reconsume_times: int | None
+    suspend_ms: int
+    trace: bool | str
+
+
+@dataclass(frozen=True, slots=True)
+class Handling:
+    """One handler: what it is called for, and how its group consumes."""
+
+    topic: str
+    group: str
+    expression: str
+    handler: Handler
+    habits: Habits
+
+    @property
+    def place(self) -> str:
+        """Where the handler is written: module and name."""
+        return f"{self.handler.__module__}.{getattr(self.handler, '__qualname__', repr(self.handler))}"
+
+
+_registered: dict[tuple[str, str], Handling] = {}
+
+
+def consumer(
+    topic: str, group: str, expression: str = ALL, *, from_where: Where = "last", threads: int = DEFAULT_HANDLERS,
+    orderly: bool = False, max_reconsume_times: int | None = None, suspend_ms: int = SUSPEND_MS,
+    trace: bool | str = False,
+) -> Callable[[Function], Function]:  # fmt: skip
+    """Have the decorated function called for messages of `topic` with these tags (``a || b``, ``*`` for all).
+
+    `from_where` is where a new group begins; `threads`: how many handlers of the group run at once in a process;
+    `orderly`: those of one queue one after the other. A message that failed is tried again `max_reconsume_times` times
+    (none given: 16, in order without end), in order after a rest of `suspend_ms`. `trace`: see broker.client. All these
+    belong to the group: its handlers must say the same. A coroutine function runs in the client's event loop.
+
+    Raises:
+        InvalidArgument: a name or an expression that no broker takes.
+        HandlingError: another handler has this topic in this group, or says otherwise about the group.
+    """
+    check_topic(topic)
+    check_group(group)
+    subscription(topic, expression)
+    trace_topic(trace)
+    _check(group, "threads", threads, 1)
+    _check(group, "max_reconsume_times", max_reconsume_times or 0, 0)
+    _check(group, "suspend_ms", suspend_ms, *SUSPEND_BOUNDS_MS)
+    habits = Habits(from_where, threads, orderly, max_reconsume_times, suspend_ms, trace)
+
+    def register(function: Function) -> Function:
+        _register(Handling(topic, group, expression, function, habits))
+        return function
+
+    return register
+
+
+def registered() -> tuple[Handling, ...]:
+    """All of them, by group and topic."""
+    return tuple(handling for _, handling in sorted(_registered.items()))
+
+
+def forget_all() -> None:
+    """Start anew."""
+    _registered.clear()
+
+
+def _check(group: str, name: str, value: int, least: int, most: int | None = None) -> None:
+    if value < least or (most is not None and value > most):
+        bounds = f"at least {least}" if most is None else f"{least} to {most}"
+        raise HandlingError(f"{name}={value} of group {group} is not valid: {bounds}.")
+
+
+def _register(new: Handling) -> None:
+    key = (new.group, new.topic)
+    if (other := _registered.get(key)) is not None and other.place != new.place:
+        raise HandlingError(
+            f"{new.place} and {other.place} both handle {new.topic} in group {new.group}: a message of a group goes to "
+            "one handler. Use another group for one of them, or call one from the other."
+        )
+    for other in _registered.values():
+        if other.group == new.group and other.habits != new.habits:
+            names = [each.name for each in fields(Habits)]
+            named = [name for name in names if getattr(other.habits, name) != getattr(new.habits, name)]
+            raise HandlingError(
+                f"{new.place} and {other.place} differ about group {new.group}: {', '.join(named)} belongs to the "
+                "group, give both handlers the same."
+            )
+    _registered[key] = new

@@ -1,0 +1,239 @@
+"""What one reading of the broker told, as rows not yet written: the body of request 14000, checked and named."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from .clock_file import ClockLine
+from .models import Broker, ConsumerGroup, ConsumerOffset, Queue, ScheduleLevel, Topic
+
+Row = TypeVar("Row")
+
+#: a name or a reason longer than this is cut where people read it
+LONGEST_SHOWN = 120
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
+
+#: kinds of rows, as announced to the pages
+KINDS = ("topics", "queues", "groups", "offsets", "levels")
+
+
+class UnreadableChangesError(ValueError):
+    """The broker's answer to request 14000 does not have the form of docs/PROTOCOL.md."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """What the rows have otherwise than the broker, or not at all. `kind` is one of KINDS; `name` is escaped."""
+
+    kind: str
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """One reading. `complete`: kinds that were listed whole, so that what is not in the list is gone."""
+
+    token: str
+    as_of_ms: int
+    broker: Broker
+    polling: bool = False
+    complete: frozenset[str] = frozenset()
+    topics: tuple[Topic, ...] = ()
+    queues: tuple[Queue, ...] = ()
+    groups: tuple[ConsumerGroup, ...] = ()
+    offsets: tuple[ConsumerOffset, ...] = ()
+    levels: tuple[ScheduleLevel, ...] = ()
+    deleted_topics: tuple[str, ...] = ()
+    deleted_groups: tuple[str, ...] = ()
+    #: (group, topic, queue id)
+    deleted_offsets: tuple[tuple[str, str, int], ...] = ()
+    #: connected consumers of every group that has any; None: the broker does not tell
+    members: Mapping[str, int] | None = None
+    #: how its clock is simulated; None: it is not
+    clock: ClockLine | None = None
+    #: rows that could not be read, or were changed to fit (fitting.py)
+    flaws: tuple[Flaw, ...] = ()
+
+
+def read_changes(body: Mapping[str, Any], broker: Broker, as_of_ms: int) -> Changes:
+    """The rows in the body of request 14000. `broker` gives name and address; raises UnreadableChangesError."""
+    try:
+        return _changes(body, broker, as_of_ms)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UnreadableChangesError(f"request 14000 was answered with something else: {error!r}") from error
+
+
+def _changes(body: Mapping[str, Any], broker: Broker, as_of_ms: int) -> Changes:
+    name = broker.name
+    facts = body.get("broker") or {}
+    as_of_ms = int(body.get("nowMs") or as_of_ms)
+    offsets = [row for row in body.get("offsets", ()) if row["offset"] is not None]
+    removed = [row for row in body.get("offsets", ()) if row["offset"] is None]
+    members = body.get("members")
+    flaws: list[Flaw] = []
+    return Changes(
+        token=str(body["token"]),
+        as_of_ms=as_of_ms,
+        broker=_broker(facts, broker, as_of_ms),
+        complete=frozenset(KINDS) if body["full"] else frozenset(),
+        topics=tuple(_each("topics", _topic, name, body.get("topics", ()), flaws)),
+        queues=tuple(_each("queues", _queue, name, body.get("queues", ()), flaws)),
+        groups=tuple(_each("groups", _group, name, body.get("groups", ()), flaws)),
+        offsets=tuple(_each("offsets", _offset, name, offsets, flaws)),
+        levels=tuple(_each("levels", _level, name, body.get("levels", ()), flaws)),
+        deleted_topics=tuple(map(str, body.get("deletedTopics", ()))),
+        deleted_groups=tuple(map(str, body.get("deletedGroups", ()))),
+        deleted_offsets=tuple((str(row["group"]), str(row["topic"]), int(row["queueId"])) for row in removed),
+        clock=ClockLine.read(facts.get("simulatedClock")),
+        members=None if members is None else {str(group): int(count) for group, count in members.items()},
+        flaws=tuple(flaws),
+    )
+
+
+def _each(
+    kind: str, read: Callable[[str, Mapping[str, Any]], Row], broker: str, told: Iterable[Any], flaws: list[Flaw]
+) -> Iterator[Row]:
+    """The rows of one kind; one that cannot be read is a flaw, and hides no other."""
+    for row in told:
+        try:
+            yield read(broker, row)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            named = row if isinstance(row, Mapping) else {}
+            parts = (named.get(name) for name in ("topicName", "groupName", "group", "topic", "queueId", "number"))
+            name = "/".join(str(part) for part in parts if part is not None)
+            flaws.append(Flaw(kind, shown(name or str(row)), shown(f"left out: {error!r}")))
+
+
+def shown(text: str) -> str:
+    """Any text on one line and not too long, what cannot be seen escaped."""
+    escaped = _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text[:LONGEST_SHOWN])
+    return escaped + ("…" if len(text) > LONGEST_SHOWN else "")
+
+
+def _broker(facts: Mapping[str, Any], known: Broker, as_of_ms: int) -> Broker:
+    return Broker(
+        name=known.name,
+        cluster=known.cluster,
+        address=known.address,
+        version=str(facts.get("version") or known.version),
+        state=str(facts.get("state", "UNKNOWN")),
+        reasons=[str(reason) for reason in facts.get("reasons", ())],
+        damaged=_ranges(facts.get("damaged", ())),
+        started_ms=facts.get("startedMs"),
+        log_min_position=facts.get("logMinPosition"),
+        log_end_position=facts.get("logEndPosition"),
+        disk_used_ratio=facts.get("diskUsedRatio"),
+        rss_bytes=facts.get("rssBytes"),
+        as_of_ms=as_of_ms,
+    )
+
+
+def _ranges(damaged: Sequence[Any]) -> list[Any]:
+    return [list(part.values()) if isinstance(part, Mapping) else part for part in damaged]
+
+
+def _topic(broker: str, row: Mapping[str, Any]) -> Topic:
+    """RocketMQ's TopicConfig."""
+    name = str(row["topicName"])
+    return Topic(
+        broker_id=broker,
+        name=name,
+        read_queues=int(row["readQueueNums"]),
+        write_queues=int(row["writeQueueNums"]),
+        permission=int(row["perm"]),
+        filter_type=str(row.get("topicFilterType", "SINGLE_TAG")),
+        system_flag=int(row.get("topicSysFlag", 0)),
+        order=bool(row.get("order", False)),
+        attributes=dict(row.get("attributes") or {}),
+        is_system=is_system_topic(name),
+    )
+
+
+def _queue(broker: str, row: Mapping[str, Any]) -> Queue:
+    last_ms = row.get("lastMs")
+    return Queue(
+        broker_id=broker,
+        topic=str(row["topic"]),
+        queue_id=int(row["queueId"]),
+        min_offset=int(row["min"]),
+        max_offset=int(row["max"]),
+        # RocketMQ says 0 for a queue that nothing was stored in
+        last_ms=int(last_ms) if last_ms and last_ms > 0 else None,
+    )
+
+
+def _group(broker: str, row: Mapping[str, Any]) -> ConsumerGroup:
+    """RocketMQ's SubscriptionGroupConfig."""
+    name = str(row["groupName"])
+    return ConsumerGroup(
+        broker_id=broker,
+        name=name,
+        retry_max_times=int(row.get("retryMaxTimes", 16)),
+        retry_queues=int(row.get("retryQueueNums", 1)),
+        consume_enable=bool(row.get("consumeEnable", True)),
+        consume_broadcast_enable=bool(row.get("consumeBroadcastEnable", True)),
+        consume_message_orderly=bool(row.get("consumeMessageOrderly", False)),
+        is_system=is_system_group(name),
+    )
+
+
+def _offset(broker: str, row: Mapping[str, Any]) -> ConsumerOffset:
+    return ConsumerOffset(
+        broker_id=broker,
+        group=str(row["group"]),
+        topic=str(row["topic"]),
+        queue_id=int(row["queueId"]),
+        offset=int(row["offset"]),
+    )
+
+
+def _level(broker: str, row: Mapping[str, Any]) -> ScheduleLevel:
+    return ScheduleLevel(
+        broker_id=broker,
+        level=int(row["number"]),
+        delay_ms=int(row["delayMs"]),
+        min_offset=row.get("minOffset"),
+        delay_offset=row.get("offset"),
+        max_offset=row.get("maxOffset"),
+        persisted_offset=row.get("persistedOffset"),
+        persisted_ms=row.get("persistedMs"),
+        next_due_ms=row.get("nextDueMs"),
+        oldest_store_ms=row.get("oldestStoreMs"),
+        released_total=row.get("releasedTotal"),
+        released_per_s=row.get("releasedPerS"),
+        lateness_p50_ms=row.get("latenessP50Ms"),
+        lateness_p99_ms=row.get("latenessP99Ms"),
+        early_total=row.get("earlyTotal"),
+    )
+
+
+#: RocketMQ's TopicValidator.SYSTEM_TOPIC_SET and prefix, and the topics that only the broker uses
+_SYSTEM_TOPICS = frozenset(
+    {
+        "TBW102",
+        "SCHEDULE_TOPIC_XXXX",
+        "BenchmarkTest",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+    }
+)
+#: MixAll.PREDEFINE_GROUP_SET: groups of RocketMQ's own tools
+_SYSTEM_GROUPS = frozenset(
+    {"DEFAULT_CONSUMER", "DEFAULT_PRODUCER", "TOOLS_CONSUMER", "SCHEDULE_CONSUMER", "FILTERSRV_CONSUMER",
+     "__MONITOR_CONSUMER", "CLIENT_INNER_PRODUCER", "SELF_TEST_P_GROUP", "SELF_TEST_C_GROUP"}
+)  # fmt: skip
+
+
+def is_system_topic(name: str) -> bool:
+    """A topic that RocketMQ keeps for itself."""
+    return name in _SYSTEM_TOPICS or name.lower().startswith("rmq_sys_")
+
+
+def is_system_group(name: str) -> bool:
+    """A group that RocketMQ keeps for itself."""
+    return name in _SYSTEM_GROUPS or name.startswith(("CID_ONS", "CID_RMQ_SYS_"))

@@ -1,0 +1,261 @@
+"""The mirror: the one writer of the mirror rows. It follows one broker through remoting, like any client: the first
+master by name, where a name service knows several.
+
+A round = ask for what changed since the token, write rows and token in one transaction, tell the pages. Whatever
+happens in between, the next round begins at the token that is in the database: a crash repeats, it never loses.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from django.db import DatabaseError, InterfaceError, connections, transaction
+
+from ..client import Admin
+from ..client.errors import ClientError, NotSupported
+from .analyze import Statistics
+from .announcer import Announcer
+from .changes import Changes, UnreadableChangesError, read_changes
+from .clock_file import broker_now_ms, clock_file
+from .due_samples import Mark
+from .fit import fit, storable
+from .flaws import Flaws
+from .halves import HalfFollower
+from .lock import MirrorBusyError, session, try_lock, unlock
+from .models import Broker, MirrorState
+from .poller import Poller
+from .source import SCHEDULE_TOPIC, Source
+from .watch import Range, Watch
+from .writer import KEYS, clear, write, write_state
+
+logger = logging.getLogger(__name__)
+
+#: pause between two rounds: our own broker, and one that is polled
+FOLLOW_INTERVAL_S = 0.2
+#: a round that writes much is followed by a pause of so many times its length
+PAUSE_RATIO = 3
+POLL_INTERVAL_S = 1.0
+#: pause after a failed round, and while another mirror has the lock
+RETRY_INTERVAL_S = 1.0
+#: entries of a lane read at once where its marks are missing, and probes where there are more
+SAMPLE_ENTRIES = 256
+SAMPLE_PROBES = 33
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one round did."""
+
+    sequence: int
+    as_of_ms: int
+    kinds: frozenset[str]
+    polling: bool
+    #: everything was read, not only changes
+    full: bool
+
+
+def follow(namesrv: str, stop: threading.Event) -> None:
+    """Mirror the broker of this name service, and tell the pages, until `stop`."""
+    announcer = Announcer()
+    try:
+        with Admin(namesrv) as admin:
+            Mirror(admin, announcer=announcer).run(stop)
+    finally:
+        announcer.close()
+        connections.close_all()
+
+
+class Mirror:
+    """Follows the broker that `source` speaks with. One thread uses it; `close` gives up the lock."""
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        announcer: Announcer | None = None,
+        database: str = "default",
+        clock: Callable[[], int] = broker_now_ms,
+    ) -> None:
+        self._source = source
+        self._announcer = announcer
+        self._database = database
+        self._clock = clock
+        #: the database session that holds the lock
+        self._locked_by: int | None = None
+        self._state: MirrorState | None = None
+        self._watch: Watch | None = None
+        self._flaws = Flaws()
+        self._poller: Poller | None = None
+        self._halves = HalfFollower(source, database)
+        self._statistics = Statistics(database)
+
+    def run(self, stop: threading.Event) -> None:
+        """Rounds until `stop`; errors of broker and database are recorded and tried again."""
+        try:
+            while not stop.is_set():
+                stop.wait(self._attempt())
+        finally:
+            self.close()
+
+    def run_once(self) -> Round:
+        """One round, or nothing changed: MirrorBusyError, ClientError, UnreadableChangesError, DatabaseError."""
+        self._hold()
+        try:
+            return self._round()
+        except BaseException:
+            # memory may be ahead of the rows: read them again next time
+            self._state = self._watch = self._poller = None
+            self._halves.forget()
+            raise
+
+    def rebuild(self) -> Round:
+        """Drop every mirror row and read everything again."""
+        self._hold()
+        with transaction.atomic(using=self._database):
+            clear()
+        self._state = self._watch = self._poller = None
+        self._halves.forget()
+        self._statistics.forget()
+        return self.run_once()
+
+    def close(self) -> None:
+        """Give up the lock and the connection; twice is fine."""
+        if self._locked_by is not None:
+            self._locked_by = None
+            try:
+                unlock(self._database)
+            except (DatabaseError, InterfaceError):
+                logger.info("The lock went with its connection")
+
+    def _hold(self) -> None:
+        if self._locked_by is None or self._locked_by != session(self._database):
+            if not try_lock(self._database):
+                raise MirrorBusyError
+            self._locked_by = session(self._database)
+
+    def _attempt(self) -> float:
+        """One round with its errors handled; the pause after it in seconds."""
+        begin_s = time.monotonic()
+        try:
+            done = self.run_once()
+        except MirrorBusyError:
+            return RETRY_INTERVAL_S
+        except (ClientError, UnreadableChangesError) as error:
+            self._record(error)
+            return RETRY_INTERVAL_S
+        except (DatabaseError, InterfaceError) as error:
+            logger.warning("The mirror cannot write: %s", error)
+            # the lock dies with the session
+            self._locked_by = None
+            connections[self._database].close()
+            return RETRY_INTERVAL_S
+        except Exception as error:
+            # whatever a broker told that nobody thought of: the next reading may be another, and pages say it
+            logger.exception("The mirror met something unexpected")
+            self._record(error)
+            return RETRY_INTERVAL_S
+        if done.polling:
+            return POLL_INTERVAL_S
+        return max(FOLLOW_INTERVAL_S, min(PAUSE_RATIO * (time.monotonic() - begin_s), POLL_INTERVAL_S))
+
+    def _round(self) -> Round:
+        begin_ms, begin_s = self._clock(), time.monotonic()
+        known, state, watch = self._resume(begin_ms)
+        changes = self._read(known, state, watch)
+        self._hear_clock(changes)
+        samples = {level: self._sample(level, missing) for level, missing in watch.unmarked(changes).items()}
+        with transaction.atomic(using=self._database):
+            with connections[self._database].cursor() as cursor:
+                # rows and token go together; losing the last of them in a power cut only repeats
+                cursor.execute("SET LOCAL synchronous_commit TO off")
+            histories = watch.observe(changes, samples)
+            self._advance(state, watch, changes, begin_s)
+            moved = watch.without_still_levels(changes)
+            kinds, left_out = write(moved, histories, watch.meet(moved))
+            if self._flaws.take(moved, left_out):
+                state.flaws = self._flaws.listed()
+                kinds.add("mirror")
+            write_state(state)
+        self._statistics.look(watch.rows())
+        if not changes.polling and self._halves.look(known.name, begin_ms):
+            kinds.add("transactions")
+        if kinds and self._announcer is not None:
+            self._announcer.announce(state.sequence, kinds)
+        return Round(state.sequence, changes.as_of_ms, frozenset(kinds), changes.polling, "queues" in changes.complete)
+
+    def _resume(self, now_ms: int) -> tuple[Broker, MirrorState, Watch]:
+        """The broker that answers, the position kept for it, and what is remembered."""
+        if self._state is not None and self._watch is not None:
+            return self._state.broker, self._state, self._watch
+        brokers = [broker for broker in self._source.brokers() if broker.broker_id == 0]
+        if not brokers:
+            raise UnreadableChangesError("the name service knows no broker")
+        first = min(brokers, key=lambda broker: broker.name)
+        known = Broker(name=first.name, cluster=first.cluster, address=first.address)
+        kept = MirrorState.objects.filter(broker=known.name).first()
+        self._state = kept or MirrorState(broker_id=known.name)
+        self._state.broker = known
+        self._flaws = Flaws(self._state.flaws)
+        self._watch = Watch.load(known.name, now_ms)
+        return known, self._state, self._watch
+
+    def _read(self, known: Broker, state: MirrorState, watch: Watch) -> Changes:
+        if self._poller is None:
+            try:
+                body = self._source.changes(state.token)
+                return watch.with_empty_queues(fit(read_changes(body, known, self._clock()), KEYS))
+            except NotSupported:
+                logger.info("%s has no request 14000: it is polled by standard requests", known.name)
+                self._poller = Poller(self._source)
+        return fit(self._poller.read(known, self._clock()), KEYS)
+
+    def _hear_clock(self, changes: Changes) -> None:
+        """Have every process here know how the broker's clock runs."""
+        try:
+            clock_file().write(changes.clock)
+        except OSError as error:
+            logger.warning("How the broker's clock runs cannot be written: %s", error)
+
+    def _sample(self, level: int, missing: Range) -> list[Mark]:
+        """Due times of some entries of a lane, from its queue."""
+        begin, end = missing
+        if end - begin <= SAMPLE_ENTRIES:
+            probes, count = [begin], end - begin
+        else:
+            probes, count = (
+                [begin + (end - 1 - begin) * step // (SAMPLE_PROBES - 1) for step in range(SAMPLE_PROBES)],
+                1,
+            )
+        read = (self._source.queue_entries(SCHEDULE_TOPIC, level - 1, probe, count) for probe in probes)
+        return [(entry.offset, entry.tags_code) for page in read for entry in page.entries]
+
+    def _advance(self, state: MirrorState, watch: Watch, changes: Changes, begin_s: float) -> None:
+        state.token = changes.token
+        state.sequence += 1
+        state.polling = changes.polling
+        state.as_of_ms = changes.as_of_ms
+        state.following_since_ms = watch.following_since_ms()
+        if "queues" in changes.complete:
+            state.full_ms = changes.as_of_ms
+        state.took_ms = (time.monotonic() - begin_s) * 1000
+        state.error = ""
+
+    def _record(self, error: Exception) -> None:
+        """Say in the rows that the broker could not be read, once for each new reason."""
+        reason = storable(str(error))
+        logger.warning("The mirror cannot read the broker: %r", reason)
+        try:
+            stale = list(MirrorState.objects.exclude(error=reason))
+            for state in stale:
+                state.error, state.sequence = reason, state.sequence + 1
+            with transaction.atomic(using=self._database):
+                MirrorState.upsert(stale, ("broker",))
+        except (DatabaseError, InterfaceError) as failure:
+            logger.warning("The mirror cannot write: %s", failure)
+            return
+        if stale and self._announcer is not None:
+            self._announcer.announce(stale[0].sequence, {"mirror"})

@@ -1,0 +1,241 @@
+"""What the mirror remembers between two readings to see what grew: ends, offsets, rates and the marks of lanes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from . import due_samples as lane_marks
+from .changes import Changes, Flaw, is_system_topic, shown
+from .due_samples import Mark
+from .models import (
+    SLOT_MS,
+    ConsumerGroup,
+    ConsumerOffset,
+    MirrorRow,
+    Queue,
+    RateHistory,
+    ScheduleLevel,
+    Topic,
+)
+from .rates import Rates
+from .source import SCHEDULE_TOPIC
+
+#: a longer silence between two readings is a gap: its growth belongs to no slot and its dues are sampled
+GAP_MS = 2 * SLOT_MS
+
+#: queues of all topics that get a row although nothing was ever stored in them; our brokers have fewer queues, others
+#: may have any number
+MOST_EMPTY_QUEUES = 100_000
+
+#: columns of a level that come from the broker
+_SHOWN = tuple(
+    column.attname
+    for column in ScheduleLevel._meta.concrete_fields
+    if column.name not in ("id", "broker", "level", "marks")
+)
+
+Range = tuple[int, int]
+
+
+def _width(topic: Topic) -> int:
+    return max(topic.read_queues, topic.write_queues)
+
+
+@dataclass(slots=True)
+class LaneMemory:
+    """The last known shape of one lane."""
+
+    delay_ms: int
+    delay_offset: int
+    end_offset: int
+    marks: tuple[Mark, ...]
+
+
+@dataclass(slots=True)
+class Watch:
+    """Built from the rows at the start; `observe` takes each reading further. Dropped when a transaction fails."""
+
+    broker: str
+    rates: Rates
+    #: epoch ms of the last reading; None: none yet in this life
+    as_of_ms: int | None = None
+    ends: dict[tuple[str, int], int] = field(default_factory=dict)
+    consumed: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    lanes: dict[int, LaneMemory] = field(default_factory=dict)
+    #: connected consumers by group, -1 where the row does not know
+    members: dict[str, int] = field(default_factory=dict)
+    #: what the level rows hold, marks left out
+    levels: dict[int, tuple[object, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, broker: str, now_ms: int) -> Watch:
+        """Remember what the rows say."""
+        kept = RateHistory.objects.filter(broker=broker).values_list("kind", "name", "slot", "counts")
+        watch = cls(broker, Rates.begin(now_ms, {(kind, name): (slot, counts) for kind, name, slot, counts in kept}))
+        queues = Queue.objects.filter(broker=broker, max_offset__isnull=False)
+        for topic, queue_id, end in queues.values_list("topic", "queue_id", "max_offset"):
+            watch.ends[topic, queue_id] = end or 0
+        offsets = ConsumerOffset.objects.filter(broker=broker)
+        for group, topic, queue_id, offset in offsets.values_list("group", "topic", "queue_id", "offset"):
+            watch.consumed[group, topic, queue_id] = offset
+        for row in ScheduleLevel.objects.filter(broker=broker):
+            if row.delay_offset is not None and row.max_offset is not None:
+                marks = lane_marks.paired(row.marks)
+                watch.lanes[row.level] = LaneMemory(row.delay_ms, row.delay_offset, row.max_offset, marks)
+        for name, members in ConsumerGroup.objects.filter(broker=broker).values_list("name", "members"):
+            watch.members[name] = -1 if members is None else members
+        return watch
+
+    def with_empty_queues(self, changes: Changes) -> Changes:
+        """A queue that nothing was ever stored in has no entry in request 14000, but a row: 0 to 0. Where they are too
+        many, the topics with the most of them have none, which is a flaw."""
+        topics = [topic for topic in changes.topics if not topic.is_system or topic.name == SCHEDULE_TOPIC]
+        if not topics:
+            return changes
+        known = self.ends if not changes.complete else {}
+        have = known.keys() | {(queue.topic, queue.queue_id) for queue in changes.queues}
+        counts = Counter(topic for topic, _ in have)
+        gone = frozenset(changes.deleted_topics)
+        room = MOST_EMPTY_QUEUES - sum(not end for (name, _), end in known.items() if name not in gone)
+        empty: list[Queue] = []
+        flaws = []
+        for topic in sorted(topics, key=_width):
+            # counted first: a topic may claim to have any number
+            missing = _width(topic) - counts[topic.name]
+            if missing > max(room - len(empty), 0):
+                why = f"shown without {missing:,} queues that hold nothing: {MOST_EMPTY_QUEUES:,} of these have rows"
+                flaws.append(Flaw("topics", shown(topic.name), why))
+                continue
+            empty += [
+                Queue(broker_id=self.broker, topic=topic.name, queue_id=queue_id, min_offset=0, max_offset=0)
+                for queue_id in range(_width(topic))
+                if (topic.name, queue_id) not in have
+            ]
+        return replace(changes, queues=(*changes.queues, *empty), flaws=(*changes.flaws, *flaws))
+
+    def without_still_levels(self, changes: Changes) -> Changes:
+        """Levels are told with every reading: keep those that moved. Marks of the others wait in memory."""
+        moved = []
+        for row in changes.levels:
+            shown = tuple(getattr(row, name) for name in _SHOWN)
+            if "levels" in changes.complete or self.levels.get(row.level) != shown:
+                self.levels[row.level] = shown
+                moved.append(row)
+        return replace(changes, levels=tuple(moved))
+
+    def meet(self, changes: Changes) -> dict[str, int]:
+        """Groups whose number of connected consumers is new; sets `members` of the group rows."""
+        if changes.members is None:
+            return {}
+        for row in changes.groups:
+            row.members = changes.members.get(row.name, 0)
+            self.members[row.name] = row.members
+        moved = {
+            name: changes.members.get(name, 0)
+            for name, count in self.members.items()
+            if changes.members.get(name, 0) != count
+        }
+        self.members.update(moved)
+        return moved
+
+    def unmarked(self, changes: Changes) -> dict[int, Range]:
+        """Lanes whose pending entries are not all between marks: level -> offsets to sample [from, to)."""
+        missing = {}
+        for row in changes.levels:
+            if row.delay_offset is None or row.max_offset is None or row.delay_offset >= row.max_offset:
+                continue
+            known = self.lanes.get(row.level)
+            if known is None or known.delay_ms != row.delay_ms or not lane_marks.covers(known.marks, row.delay_offset):
+                missing[row.level] = (row.delay_offset, row.max_offset)
+            elif self._gap(changes) and row.max_offset > known.marks[-1][0]:
+                missing[row.level] = (max(known.marks[-1][0], row.delay_offset), row.max_offset)
+        return missing
+
+    def observe(self, changes: Changes, samples: Mapping[int, Iterable[Mark]]) -> list[RateHistory]:
+        """Take in one reading; sets `marks` of its level rows and gives the histories that became whole."""
+        if self._gap(changes):
+            kept = self.rates.whole
+            self.rates = Rates.begin(changes.as_of_ms, kept)
+        changed = self.rates.roll(changes.as_of_ms)
+        counting = not self._gap(changes)
+        self._forget(changes)
+        self._queues(changes, counting)
+        self._offsets(changes, counting)
+        self._levels(changes, samples, counting)
+        self.as_of_ms = changes.as_of_ms
+        return [self.rates.row(self.broker, key) for key in changed]
+
+    def rows(self) -> dict[type[MirrorRow], int]:
+        """How many rows there are of what is remembered singly."""
+        return {
+            Queue: len(self.ends),
+            ConsumerOffset: len(self.consumed),
+            ConsumerGroup: len(self.members),
+            RateHistory: len(self.rates.whole),
+        }
+
+    def following_since_ms(self) -> int:
+        """From when on silence is 0."""
+        return self.rates.since_slot * SLOT_MS
+
+    def _gap(self, changes: Changes) -> bool:
+        return self.as_of_ms is None or not 0 <= changes.as_of_ms - self.as_of_ms <= GAP_MS
+
+    def _queues(self, changes: Changes, counting: bool) -> None:
+        for row in changes.queues:
+            end = row.max_offset or 0
+            grown = end - self.ends.get((row.topic, row.queue_id), 0)
+            self.ends[row.topic, row.queue_id] = end
+            if not counting or changes.polling or grown <= 0:
+                continue
+            self.rates.add("topic", row.topic, grown)
+            if row.topic == SCHEDULE_TOPIC or not is_system_topic(row.topic):
+                self.rates.add("flow", "accepted", grown)
+
+    def _offsets(self, changes: Changes, counting: bool) -> None:
+        for row in changes.offsets:
+            key = (row.group, row.topic, row.queue_id)
+            grown = row.offset - self.consumed.get(key, row.offset)
+            self.consumed[key] = row.offset
+            if counting and not changes.polling and grown > 0:
+                self.rates.add("group", row.group, grown)
+                self.rates.add("flow", "consumed", grown)
+
+    def _levels(self, changes: Changes, samples: Mapping[int, Iterable[Mark]], counting: bool) -> None:
+        seen = set()
+        for row in changes.levels:
+            if row.delay_offset is None or row.max_offset is None:
+                continue
+            seen.add(row.level)
+            known = self.lanes.get(row.level)
+            released = row.delay_offset - known.delay_offset if known else 0
+            if counting and released > 0:
+                self.rates.add("level", str(row.level), released)
+                self.rates.add("flow", "released", released)
+                if not changes.polling:
+                    # a release is stored again on its real topic, which counted it as accepted
+                    self.rates.add("flow", "accepted", -released)
+            marks = known.marks if known and known.delay_ms == row.delay_ms else ()
+            if row.level in samples:
+                reached = marks if lane_marks.covers(marks, row.delay_offset) else ()
+                marks = lane_marks.merged(samples[row.level], reached)
+            marks = lane_marks.appended(marks, row.max_offset, changes.as_of_ms + row.delay_ms)
+            marks = lane_marks.trimmed(marks, row.delay_offset)
+            self.lanes[row.level] = LaneMemory(row.delay_ms, row.delay_offset, row.max_offset, marks)
+            row.marks = lane_marks.flat(marks)
+        for level, lane in self.lanes.items():
+            if level not in seen:
+                lane.marks = lane_marks.appended(lane.marks, lane.end_offset, changes.as_of_ms + lane.delay_ms)
+
+    def _forget(self, changes: Changes) -> None:
+        for topic in changes.deleted_topics:
+            self.rates.forget("topic", topic)
+            self.ends = {key: end for key, end in self.ends.items() if key[0] != topic}
+        for group in changes.deleted_groups:
+            self.rates.forget("group", group)
+            self.members.pop(group, None)
+            self.consumed = {key: offset for key, offset in self.consumed.items() if key[0] != group}
+        for key in changes.deleted_offsets:
+            self.consumed.pop(key, None)

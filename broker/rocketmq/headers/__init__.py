@@ -1,0 +1,1 @@
+"""Headers of single requests, read without a table of all their fields."""

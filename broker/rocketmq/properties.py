@@ -1,0 +1,94 @@
+"""Properties of a message: a map of text to text, stored as ``name \\x01 value \\x02`` in UTF-8."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..engine.errors import InvalidProperties
+
+# property names (MessageConst)
+KEYS = "KEYS"
+TAGS = "TAGS"
+UNIQUE_KEY = "UNIQ_KEY"
+DELAY = "DELAY"
+REAL_TOPIC = "REAL_TOPIC"
+REAL_QUEUE_ID = "REAL_QID"
+RETRY_TOPIC = "RETRY_TOPIC"
+ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
+WAIT = "WAIT"
+PRODUCER_GROUP = "PGROUP"
+#: "true" on a half message, and still there on its copy once it is committed.
+TRANSACTION_PREPARED = "TRAN_MSG"
+TRANSACTION_ID = "__transactionId__"
+CHECK_IMMUNITY_S = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+#: On a half that Apache RocketMQ put back, and on one that was parked.
+CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
+PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
+#: Ours: position of the half message that this record of TRANS_CHECK_MAX_TIME_TOPIC is a copy of.
+PARKED_HALF = "ESC_PARKED"
+#: Ours: position of the parked record that this one releases, so that recovery knows it went out.
+SOURCE = "ESC_SOURCE"
+
+# timers (MessageConst): asked for by the sender
+TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
+TIMER_DELAY_MS = "TIMER_DELAY_MS"
+TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
+TIMER_DELETE = "TIMER_DEL_UNIQKEY"
+#: ... and written by the broker: start of the wheel's second, how often RocketMQ put it back, when it left
+TIMER_OUT_MS = "TIMER_OUT_MS"
+TIMER_ROLLS = "TIMER_ROLL_TIMES"
+TIMER_LEFT = "TIMER_DEQUEUE_MS"
+# ours, asked for by the sender: a business key, what to do where it is taken, whether the past is refused
+SCHEDULE_KEY = "ESC_SCHEDULE_KEY"
+ON_CONFLICT = "ESC_ON_CONFLICT"
+REJECT_PAST = "ESC_REJECT_PAST"
+#: Ours: the exact moment a timer is due, ms.
+DUE_MS = "ESC_DUE_MS"
+#: Ours: position of the timer that this one takes the place of; of the one that this record cancels, and why.
+REPLACES = "ESC_REPLACES"
+CANCELS = "ESC_CANCELS"
+REASON = "ESC_REASON"
+#: Ours, on a delete that a recall wrote: until when (ms) no message of that topic and unique key may come out.
+RECALLED = "ESC_RECALLED"
+#: Ours: position of a timer that is over already; the record tells only Apache RocketMQ so.
+ECHO = "ESC_ECHO"
+#: When a message was handed out first by a pop; which group a copy for another try is for (MessageConst).
+FIRST_POP_TIME = "1ST_POP_TIME"
+ORIGIN_GROUP = "ORIGIN_GROUP"
+#: The handle that a popped message has for its consumer: in copies that are made for it, never in the log.
+POP_HANDLE = "POP_CK"
+#: Ours: which popped message this record is the next try of, or the dead letter (pop/reviving.py).
+POPPED = "ESC_POPPED"
+#: Written by the broker alone: what a client sends under these names (it may pass on a message it received) is dropped,
+#: or it could make recovery believe that a parked message went out, or a consumer acknowledge another message.
+RESERVED = frozenset({SOURCE, DUE_MS, REPLACES, CANCELS, RECALLED, ECHO, POPPED, POP_HANDLE})
+
+
+def parse_properties(raw: bytes) -> dict[str, str]:
+    """Return properties as a dict; a missing final separator is fine. Raises InvalidProperties."""
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidProperties(f"The properties are not UTF-8 at byte {error.start}.") from None
+    properties: dict[str, str] = {}
+    for pair in text.split("\x02"):
+        name, separator, value = pair.partition("\x01")
+        if separator:
+            properties[name] = value
+        elif pair:
+            raise InvalidProperties(f"The property {pair[:60]!r} has no value separator (\\x01).")
+    return properties
+
+
+def format_properties(properties: Mapping[str, str]) -> bytes:
+    """Return properties in stored form, each ended by \\x02. Raises InvalidProperties for separators inside.
+
+    A value may hold \\x01: a reader splits at the first one, and RocketMQ's clients may send such a value.
+    """
+    for name, value in properties.items():
+        if "\x01" in name or "\x02" in name or "\x02" in value or not name:
+            raise InvalidProperties(f"The property {name[:60]!r} is empty or holds a separator (\\x01, \\x02).")
+    try:
+        return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()]).encode()
+    except UnicodeEncodeError:
+        raise InvalidProperties("A property holds half a surrogate pair, which is not text.") from None

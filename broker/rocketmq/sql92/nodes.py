@@ -1,0 +1,274 @@
+"""What each form of a filter expression means: three-valued logic, and what RocketMQ refuses when it reads them.
+
+A node is a function from a message's properties to a value (None is "unknown") and a kind, which says where it may
+stand. The rules are those of RocketMQ's expressions (its classes are named where a rule is easily taken for a mistake).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from .tokens import BadExpression
+from .values import (
+    INTEGER_RANGE,
+    LONG_RANGE,
+    EvaluationFailed,
+    Long,
+    Value,
+    are_equal,
+    compare,
+    order_of_texts,
+)
+
+Properties = Mapping[str, str]
+Evaluate = Callable[[Properties], Value]
+
+
+class Kind(Enum):
+    """Where a node may stand."""
+
+    CONSTANT = "constant"
+    TRUTH_CONSTANT = "TRUE, FALSE or NULL"
+    PROPERTY = "property"
+    TRUTH = "condition"
+    OTHER = "value"
+
+
+class Node(NamedTuple):
+    """One form; `constant` is its value if it is a constant, `name` the property's."""
+
+    evaluate: Evaluate
+    kind: Kind
+    constant: Value = None
+    name: str = ""
+
+    @property
+    def is_truth(self) -> bool:
+        """True for conditions, TRUE, FALSE and NULL."""
+        return self.kind in (Kind.TRUTH, Kind.TRUTH_CONSTANT)
+
+    @property
+    def is_constant(self) -> bool:
+        """True for what is written into the expression; a negative number is not: its minus is worked out."""
+        return self.kind in (Kind.CONSTANT, Kind.TRUTH_CONSTANT)
+
+
+def _truth(evaluate: Evaluate) -> Node:
+    return Node(evaluate, Kind.TRUTH)
+
+
+# what an expression is made of
+
+
+def constant(value: str | int | float) -> Node:
+    """A string or a number."""
+    return Node(lambda _: value, Kind.CONSTANT, value)
+
+
+def truth_constant(value: bool | None) -> Node:
+    """TRUE, FALSE and NULL."""
+    return Node(lambda _: value, Kind.TRUTH_CONSTANT, value)
+
+
+def property_named(name: str) -> Node:
+    """A property: its text, or unknown."""
+    return Node(lambda properties: properties.get(name), Kind.PROPERTY, name=name)
+
+
+def whole_number(text: str) -> Node:
+    """A whole number: 32 bits if it fits, else 64."""
+    digits = text.rstrip("lL")
+    number = int(digits) if len(digits) <= 19 else LONG_RANGE.stop
+    if number not in LONG_RANGE:
+        raise BadExpression(f"{text[:40]} does not fit into 64 bits.")
+    return constant(number if number in INTEGER_RANGE else Long(number))
+
+
+def floating_number(text: str) -> Node:
+    """A number with a point or an exponent. RocketMQ takes neither 0.0 nor what is infinite."""
+    number = float(text)
+    if not 0 < number <= sys.float_info.max:
+        raise BadExpression(f"{text[:40]} is not above 0, or too large; write 0 without a point.")
+    return constant(number)
+
+
+# logic
+
+
+def as_truth(node: Node) -> Node:
+    """A condition; a property alone is false if it is there (it is no Boolean), unknown if not (createBooleanCast)."""
+    if node.is_truth:
+        return node
+    if node.kind is not Kind.PROPERTY:
+        raise BadExpression(f"A {node.kind.value} stands where a condition is expected.")
+    return _truth(lambda properties: None if node.name not in properties else False)
+
+
+def negation(node: Node) -> Node:
+    """NOT: unknown stays unknown."""
+    inner = as_truth(node).evaluate
+
+    def evaluate(properties: Properties) -> Value:
+        value = inner(properties)
+        return None if value is None else not value
+
+    return _truth(evaluate)
+
+
+def all_of(parts: Sequence[Node]) -> Node:
+    """AND, from left to right: false as soon as one is, else unknown if one is."""
+    return _first_that_is(False, parts)
+
+
+def any_of(parts: Sequence[Node]) -> Node:
+    """OR, from left to right: true as soon as one is, else unknown if one is."""
+    return _first_that_is(True, parts)
+
+
+def _first_that_is(wanted: bool, parts: Sequence[Node]) -> Node:
+    if len(parts) == 1:
+        return parts[0]
+    conditions = tuple(as_truth(part).evaluate for part in parts)
+
+    def evaluate(properties: Properties) -> Value:
+        result: Value = not wanted
+        for condition in conditions:
+            value = condition(properties)
+            if value is wanted:
+                return wanted
+            if value is None:
+                result = None
+        return result
+
+    return _truth(evaluate)
+
+
+def minus(node: Node) -> Node:
+    """The negative of a number; of anything else unknown."""
+    inner = node.evaluate
+
+    def evaluate(properties: Properties) -> Value:
+        value = inner(properties)
+        if isinstance(value, (bool, str)) or value is None:
+            return None
+        return Long(-value) if isinstance(value, Long) else -value
+
+    return Node(evaluate, Kind.OTHER)
+
+
+# comparisons
+
+
+def equal(left: Node, right: Node) -> Node:
+    """`=`."""
+    for node in (left, right):
+        if node.is_constant and node.constant is None:
+            raise BadExpression("NULL cannot be compared; use IS NULL.")
+    if left.kind is Kind.TRUTH_CONSTANT and right.kind is Kind.CONSTANT:
+        raise BadExpression("TRUE or FALSE cannot be compared with a string or a number.")
+    return _equal(left, right)
+
+
+def _equal(left: Node, right: Node) -> Node:
+    """Unknown only if the left side is: what is there does not equal what is not (doCreateEqual)."""
+    first, second = left.evaluate, right.evaluate
+
+    def evaluate(properties: Properties) -> Value:
+        one, other = first(properties), second(properties)
+        if one is None:
+            return True if other is None else None
+        return False if other is None else are_equal(one, other)
+
+    return _truth(evaluate)
+
+
+def is_null(node: Node) -> Node:
+    """IS NULL."""
+    inner = node.evaluate
+    return _truth(lambda properties: inner(properties) is None)
+
+
+_ORDERS: Mapping[str, Callable[[int], bool]] = {
+    "<": lambda order: order < 0,
+    "<=": lambda order: order <= 0,
+    ">": lambda order: order > 0,
+    ">=": lambda order: order >= 0,
+}
+
+
+def ordered(left: Node, sign: str, right: Node) -> Node:
+    """`<`, `<=`, `>`, `>=`: of numbers, and of properties that can be read as numbers."""
+    for node in (left, right):
+        if node.is_truth or (node.is_constant and isinstance(node.constant, str)):
+            raise BadExpression(f"A {node.kind.value} that is no number cannot be compared by {sign}.")
+    first, second, holds = left.evaluate, right.evaluate, _ORDERS[sign]
+
+    def evaluate(properties: Properties) -> Value:
+        one = first(properties)
+        if one is None:
+            return None
+        other = second(properties)
+        if other is None:
+            return None
+        if isinstance(one, str) and isinstance(other, str):
+            return holds(order_of_texts(one, other))
+        return holds(compare(one, other))
+
+    return _truth(evaluate)
+
+
+def between(node: Node, low: Node, high: Node) -> Node:
+    """BETWEEN: both ends belong to it; ends that are constants must be in order."""
+    if low.is_constant and high.is_constant:
+        if low.constant is None or high.constant is None:
+            raise BadExpression("The ends of BETWEEN cannot be NULL.")
+        if _order_of_constants(high.constant, low.constant) < 0:
+            raise BadExpression("The first end of BETWEEN is above the second.")
+    return all_of((ordered(node, ">=", low), ordered(node, "<=", high)))
+
+
+def _order_of_constants(left: str | bool | int | float, right: str | bool | int | float) -> int:
+    try:
+        return compare(left, right)
+    except EvaluationFailed:
+        return -1
+
+
+def not_between(node: Node, low: Node, high: Node) -> Node:
+    """NOT BETWEEN."""
+    return any_of((ordered(node, "<", low), ordered(node, ">", high)))
+
+
+def one_of(node: Node, values: Sequence[str], *, is_not: bool) -> Node:
+    """IN and NOT IN: a property among strings."""
+    if node.kind is not Kind.PROPERTY:
+        raise BadExpression("Only a property can be IN a list.")
+    name, wanted = node.name, frozenset(values)
+
+    def evaluate(properties: Properties) -> Value:
+        value = properties.get(name)
+        return None if value is None else (value in wanted) is not is_not
+
+    return _truth(evaluate)
+
+
+_TEXTS: Mapping[str, Callable[[str, str], bool]] = {
+    "CONTAINS": str.__contains__,
+    "STARTSWITH": str.startswith,
+    "ENDSWITH": str.endswith,
+}
+
+
+def text_test(node: Node, word: str, wanted: str, *, is_not: bool) -> Node:
+    """CONTAINS, STARTSWITH, ENDSWITH, and each with NOT: false, not unknown, for what is not there or no text, and
+    false for an empty string, with NOT or without (ContainsExpression, NotContainsExpression ...)."""
+    inner, holds = node.evaluate, _TEXTS[word]
+
+    def evaluate(properties: Properties) -> Value:
+        value = inner(properties)
+        return bool(wanted) and isinstance(value, str) and holds(value, wanted) is not is_not
+
+    return _truth(evaluate)

@@ -1,0 +1,117 @@
+"""`python -m broker.server`: a bare broker without Django, for tests and measurements."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+
+import uvloop
+
+from .. import log_lines
+from ..engine.config import EngineConfig
+from ..engine.errors import EngineError
+from .access.config import AccessConfig
+from .access.users import User
+from .broker import BrokerService
+from .connection_limit import raise_descriptor_limit
+from .exposure import Listening, ListeningRefused, Remedies, refuse_exposed
+from .tls import TlsConfig
+
+#: what a store keeps as it was made
+SIZES = ("segment_size_bytes", "queue_file_entries", "index_slots", "index_entries")
+REMEDIES = Remedies(
+    access="Give --access-key and set ESCAPEMENT_SECRET_KEY",
+    host="--host",
+    advertise="give --advertise",
+    tls="Give --tls-cert and --tls-key",
+)
+TRANSACTIONS = ("transaction_timeout_ms", "transaction_interval_ms", "transaction_checks")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serves a store until SIGTERM or SIGINT; the exit code is 1 if it could not start, 2 if the store has FAILED."""
+    os.umask(0o077)
+    parser = argparse.ArgumentParser(prog="python -m broker.server", description=__doc__)
+    parser.add_argument("--root", required=True, help="store directory")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on; beyond loopback only with access control and TLS"
+    )
+    parser.add_argument("--advertise", help="address to tell clients, if it is another")
+    parser.add_argument("--port", type=int, default=10911, help="port of the broker (0: a free one)")
+    parser.add_argument("--namesrv-port", type=int, default=9876, help="port of the name service (0: a free one)")
+    parser.add_argument("--flush", choices=("sync", "async"), default="sync")
+    parser.add_argument("--delay-levels", default=None, help="messageDelayLevel, such as '1s 5s 10s'")
+    parser.add_argument("--no-auto-create", action="store_true", help="topics are not made by their first message")
+    parser.add_argument(
+        "--access-key", help="only signed requests; this user, its secret in ESCAPEMENT_SECRET_KEY, may all"
+    )
+    parser.add_argument("--no-vip", action="store_true", help="no second port, two below the broker's")
+    parser.add_argument("--open-routes", action="store_true", help="who asks where a topic is needs not sign")
+    parser.add_argument("--tls-cert", help="certificate chain (PEM): TLS is served beside plain connections")
+    parser.add_argument("--tls-key", help="its key, if it is in a file of its own")
+    for name in (*SIZES, *TRANSACTIONS):
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=None, help=f"{name} of EngineConfig")
+    options = parser.parse_args(arguments)
+    log_lines.begin()
+    raise_descriptor_limit()
+    names = (*SIZES, *TRANSACTIONS, "delay_levels")
+    chosen = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    try:
+        _refuse_exposed(options)
+        config = EngineConfig(
+            root=options.root, host=options.advertise or options.host, port=options.port, flush=options.flush,
+            auto_create_topics=not options.no_auto_create, **chosen,
+        )  # fmt: skip
+        return uvloop.run(_serve(config, options))
+    except (EngineError, OSError, ListeningRefused) as error:
+        sys.stderr.write(f"{log_lines.escaped(str(error))}\n")
+        return 1
+
+
+def _refuse_exposed(options: argparse.Namespace) -> None:
+    """Raise ListeningRefused for what the hosted broker (broker/hosting/security.py) refuses, too."""
+    if options.access_key and not os.environ.get("ESCAPEMENT_SECRET_KEY"):
+        raise ListeningRefused(f"{options.access_key} has no secret: set ESCAPEMENT_SECRET_KEY.")
+    listening = Listening(
+        options.host,
+        options.advertise or options.host,
+        has_access=bool(options.access_key),
+        has_tls=bool(options.tls_cert),
+        is_plaintext_allowed=os.environ.get("ESCAPEMENT_PLAINTEXT") == "1",
+    )
+    refuse_exposed(listening, REMEDIES)
+
+
+async def _serve(config: EngineConfig, options: argparse.Namespace) -> int:
+    ended = asyncio.Event()
+    failures: list[str] = []
+
+    def failed(reason: str) -> None:
+        failures.append(reason)
+        ended.set()
+
+    name = options.access_key
+    inner = User(name, os.environ["ESCAPEMENT_SECRET_KEY"], is_super=True) if name else None
+    service = BrokerService(
+        config, listen_host=options.host, broker_port=config.port, namesrv_port=options.namesrv_port, on_failed=failed,
+        access=AccessConfig(inner, options.open_routes) if inner else None,
+        tls=TlsConfig(options.tls_cert, options.tls_key) if options.tls_cert else None,
+        vip_channel=not options.no_vip,
+        metrics_token=os.environ.get("ESCAPEMENT_METRICS_TOKEN", ""),
+    )  # fmt: skip
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    await service.start()
+    sys.stdout.write(f"broker {service.address} name service {service.namesrv_address}\n")
+    sys.stdout.flush()
+    await ended.wait()
+    await service.stop()
+    return 2 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""The gate before every handler: a valid signature, and everything allowed that the request needs.
+
+All that is refused is answered with NO_PERMISSION (16), as RocketMQ does. Who has no valid signature is not told
+whether there is a user of that name. The first refusal of a connection is logged, further ones only in detail.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from functools import lru_cache
+
+from ...rocketmq.codes import Answer
+from ...rocketmq.errors import BadFrame, RequestRefused
+from ...rocketmq.frame import Command
+from ...rocketmq.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, content, is_signed
+from ..connection import Connection
+from .accounts import AccessBook
+from .demands import Demands
+from .policies import Action, Address, Demand, address_of, decide
+from .resources import Kind
+from .unauthenticated import Strangers
+from .users import User
+
+logger = logging.getLogger(__name__)
+
+MOST_DECISIONS = 20_000
+"""Decisions that are remembered until something changes."""
+
+_UNSIGNED = "This broker takes signed requests only: give the client an access key and a secret key."
+_WRONG = "check signature failed."
+
+
+class Gate:
+    """Lets requests through, or refuses them."""
+
+    def __init__(self, book: AccessBook, demands: Demands, *, open_to_all: Collection[int] = ()) -> None:
+        self.book = book
+        self._open_to_all = open_to_all
+        self.strangers = Strangers()
+        self._demands = demands
+        self._decisions: dict[tuple[str, str, Demand], bool] = {}
+        book.on_changed.append(self._forget)
+
+    def check(self, connection: Connection, request: Command) -> None:
+        """Return if the request may be carried out; raises RequestRefused."""
+        if request.code in self._open_to_all and ACCESS_KEY not in request.ext:
+            return
+        try:
+            user = self._user(connection, request)
+            if not user.is_super:
+                for demand in self._demands.of(request):
+                    self._require(connection, user, demand)
+        except RequestRefused as refusal:
+            level = logging.DEBUG if connection.is_noted else logging.WARNING
+            connection.is_noted = True
+            logger.log(level, "refused request %d of %s: %s", request.code, connection.address, refusal)
+            raise
+
+    def vouch(self, request: Command) -> bool:
+        """Tell whether a long request of one who has not signed yet, of which only the header is there, names a user
+        that is. Raises BadFrame if it carries no signature: it need not be read to be refused."""
+        name = request.ext.get(ACCESS_KEY)
+        if not name or not request.ext.get(SIGNATURE):
+            raise BadFrame("a long frame without a signature")
+        user = self.book.user(name)
+        # if there is none, he is told when all has come, as one whose signature is wrong (incoming.py)
+        return user is not None and user.is_enabled
+
+    def _user(self, connection: Connection, request: Command) -> User:
+        ext = request.ext
+        name = ext.get(ACCESS_KEY)
+        if not name:
+            raise RequestRefused(Answer.NO_PERMISSION, _UNSIGNED)
+        user = self.book.user(name)
+        # checked even where there is no user, so that the time taken does not tell
+        secret = user.secret if user is not None else "no such user"
+        signed = content(ext, request.body, request.version)
+        is_valid = is_signed(secret.encode("utf-8", "surrogateescape"), signed, ext.get(SIGNATURE, ""))
+        if user is None or not is_valid:
+            raise RequestRefused(Answer.NO_PERMISSION, _WRONG)
+        if not user.is_enabled:
+            raise RequestRefused(Answer.NO_PERMISSION, f"User:{name} is disabled.")
+        if connection.user != name:
+            connection.user = name
+            connection.is_known()
+            self.strangers.forget(connection)
+        for field in (ACCESS_KEY, SIGNATURE, SECURITY_TOKEN):
+            ext.pop(field, None)  # some requests are handed on to other clients
+        return user
+
+    def _require(self, connection: Connection, user: User, demand: Demand) -> None:
+        if not self.allows(user.name, connection.host, demand):
+            wanted = " or ".join(demand.actions)
+            raise RequestRefused(
+                Answer.NO_PERMISSION,
+                f"User:{user.name} has no permission to access {demand} ({wanted}) from {connection.host}.",
+            )
+
+    def may_send(self, connection: Connection, topic: str) -> bool:
+        """Tell whether who is at the other end may send to a topic: then he may see its half messages, too."""
+        user = self.book.user(connection.user)
+        if user is None or not user.is_enabled:
+            return False
+        return user.is_super or self.allows(user.name, connection.host, Demand(Kind.TOPIC, topic, (Action.PUB,)))
+
+    def allows(self, name: str, host: str, demand: Demand) -> bool:
+        """Tell whether a Normal user may do this from there."""
+        key = (name, host, demand)
+        known = self._decisions.get(key)
+        if known is None:
+            if len(self._decisions) >= MOST_DECISIONS:
+                self._decisions.clear()
+            known = self._decisions[key] = decide(self.book.policies(name) or {}, demand, _address(host)) is True
+        return known
+
+    def _forget(self, name: str, is_less: bool) -> None:
+        self._decisions.clear()
+
+
+@lru_cache(maxsize=4096)
+def _address(host: str) -> Address | None:
+    return address_of(host)

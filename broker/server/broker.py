@@ -1,0 +1,342 @@
+"""A whole broker in one event loop: engine, name service and broker doors, pump, upkeep."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+
+from ..engine.config import EngineConfig
+from ..engine.disk.files import Files, OsFiles
+from ..engine.engine import Engine
+from ..engine.log.ticket import Ticket
+from ..rocketmq.codes import Request
+from .access.config import AccessConfig
+from .access.gate import Gate
+from .access.guard import guard
+from .check_rounds import CheckRounds
+from .clock import Simulation, wall_clock_ms
+from .connection import Handler, Server
+from .http_health import Pages
+from .limits import Limits
+from .listener import bound, bound_pair, no_vip_channel
+from .long_polls import WaitingPulls
+from .long_pops import WaitingPops
+from .memory import WORTH_TRIMMING_BYTES, give_back
+from .metrics import BrokerMetrics
+from .processors.access import AccessProcessor
+from .processors.acks import AckProcessor
+from .processors.administration import Processor, administration
+from .processors.assignment import AssignmentProcessor
+from .processors.broker import BrokerProcessor
+from .processors.deletion import DeletionProcessor
+from .processors.groups import GroupProcessor
+from .processors.heartbeat import HeartbeatProcessor
+from .processors.locks import LockProcessor
+from .processors.namesrv import NameService
+from .processors.offsets import OffsetProcessor
+from .processors.pop import PopProcessor
+from .processors.pull import PullProcessor
+from .processors.query import QueryProcessor
+from .processors.replies import ReplyProcessor
+from .processors.schedule import ScheduleProcessor
+from .processors.send import SendProcessor
+from .processors.timers import TimerProcessor
+from .processors.topics import TopicProcessor
+from .processors.transactions import TransactionProcessor
+from .pump import Pump
+from .send_reply import SendReplies
+from .simulated_clock import Simulator
+from .sniffing import open_front
+from .state import BrokerState
+from .tls import Certificates, TlsConfig
+from .topic_sweep import sweep_all
+
+logger = logging.getLogger(__name__)
+
+_GC_THRESHOLDS = (50_000, 20, 50)
+"""Messages under way are acyclic: the collector finds nothing among them, so it looks seldom."""
+
+_SWITCH_INTERVAL_S = 0.0005
+"""How long a thread that writes may keep the loop waiting, and the loop one that has written: 5 ms are too much where
+a timer is to leave within one."""
+
+
+class BrokerService:
+    """Opens a store and serves it until it is stopped.
+
+    A port of 0 takes a free one; `address` and `namesrv_address` say which. `on_failed` is called with the reason
+    when the store has FAILED: the process is to end, recovery at the next start checks the end of the log. With
+    `access` there is access control: only signed requests are taken. Metrics are told to who brings the
+    `metrics_token`, or, if it is empty, to this machine. A `simulation` has the broker's clock simulated (clock.py);
+    `live_clock` is `clock` if it is not given. The `vip_channel` is the port two below the broker's, as at Apache
+    RocketMQ: if it is taken the broker serves without it.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        *,
+        listen_host: str = "127.0.0.1",
+        broker_port: int | None = None,
+        namesrv_port: int = 9876,
+        files: Files | None = None,
+        on_failed: Callable[[str], None] | None = None,
+        limits: Limits | None = None,
+        clock: Callable[[], int] = wall_clock_ms,
+        live_clock: Callable[[], int] | None = None,
+        simulation: Simulation | None = None,
+        access: AccessConfig | None = None,
+        tls: TlsConfig | None = None,
+        metrics_token: str = "",
+        vip_channel: bool = True,
+    ) -> None:
+        self.config = config
+        self._listen_host = listen_host
+        self._broker_port = config.port if broker_port is None else broker_port
+        self._namesrv_port = namesrv_port
+        self._files = files
+        self._on_failed = on_failed
+        self._limits = limits or Limits()
+        self._clock = clock
+        self._live_clock = live_clock or clock
+        self._simulation = simulation
+        self._simulator: Simulator | None = None
+        self._access = access
+        self._gate: Gate | None = None
+        self._tls = tls
+        self._metrics_token = metrics_token
+        self._is_vip_served = vip_channel
+        self._vip_port: int | None = None
+        self._replies = SendReplies(config.broker_name)
+        self._freed_bytes = 0
+        self._servers: list[Server] = []
+        self._state: BrokerState | None = None
+        self._pump: Pump | None = None
+        self._check_rounds: CheckRounds | None = None
+        self._waiting_pops: WaitingPops | None = None
+        self._sweep_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that is served; only to be used from the event loop."""
+        return self._running.engine
+
+    @property
+    def servers(self) -> tuple[Server, ...]:
+        """The two doors: broker and name service."""
+        return tuple(self._servers)
+
+    @property
+    def address(self) -> str:
+        """host:port of the broker, as clients are told."""
+        return self._running.address
+
+    @property
+    def namesrv_address(self) -> str:
+        """host:port of the name service."""
+        host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
+        return f"{host}:{self._namesrv_port}"
+
+    @property
+    def vip_port(self) -> int | None:
+        """The port of the VIP channel, which answers as the broker's; None if it is not served."""
+        return self._vip_port
+
+    @property
+    def waiting_pulls(self) -> int:
+        """Pulls that wait for a message now."""
+        return len(self._running.waiting)
+
+    @property
+    def waiting_pops(self) -> int:
+        """Pops, and questions about them, that wait for a message now."""
+        return 0 if self._waiting_pops is None else len(self._waiting_pops)
+
+    @property
+    def _running(self) -> BrokerState:
+        if self._state is None:
+            raise RuntimeError("The broker service is not running.")
+        return self._state
+
+    async def start(self) -> None:
+        """Opens the store (recovering it if need be) and begins to serve.
+
+        Raises OSError if a port is taken or certificates or users cannot be read, StoreLocked or StoreUnsupported if
+        the store cannot be opened.
+        """
+        certificates = None if self._tls is None else Certificates(self._tls, self._live_clock)
+        broker_socket, vip_socket, namesrv_socket = self._bind()
+        try:
+            if self._broker_port == 0:
+                self.config = replace(self.config, port=broker_socket.getsockname()[1])
+            self._namesrv_port = namesrv_socket.getsockname()[1]
+            engine = self._open()
+            try:
+                broker, namesrv = self._assemble(engine)
+            except OSError:
+                engine.close(self._clock())
+                raise
+        except BaseException:
+            for each in (broker_socket, vip_socket, namesrv_socket):
+                if each is not None:
+                    each.close()
+            raise
+        metrics = BrokerMetrics(self._running, lambda: self.servers, lambda: self.waiting_pops)
+        open_front(broker, certificates, Pages(lambda: engine.health().state, metrics.text, token=self._metrics_token))
+        open_front(namesrv, certificates)
+        self._tune_collector()
+        await namesrv.start(namesrv_socket)
+        await broker.start(broker_socket)
+        await self._start_vip(broker, vip_socket)
+        self._sweep()
+        sweep_all(self._running)
+        if self._simulator is not None:
+            self._simulator.keep()
+        logger.info("broker %s serves %s, name service %s", self.config.broker_name, self.address, self.namesrv_address)
+
+    def _bind(self) -> tuple[socket.socket, socket.socket | None, socket.socket]:
+        """The sockets of the broker, its VIP channel and the name service; raises OSError."""
+        namesrv = bound(self._listen_host, self._namesrv_port)
+        try:
+            if not self._is_vip_served:
+                return bound(self._listen_host, self._broker_port), None, namesrv
+            return *bound_pair(self._listen_host, self._broker_port, namesrv.getsockname()[1]), namesrv
+        except OSError:
+            namesrv.close()
+            raise
+
+    async def _start_vip(self, broker: Server, listening: socket.socket | None) -> None:
+        """Has the broker's door open on a second port; that another program was quicker ends nothing."""
+        if listening is None:
+            return
+        port: int = listening.getsockname()[1]
+        try:
+            await broker.start(listening)
+        except OSError as error:
+            listening.close()
+            no_vip_channel(port, error)
+        else:
+            self._vip_port = port
+
+    def _open(self) -> Engine:
+        files = self._files or OsFiles()
+        if self._simulation is not None:
+            self._simulator = Simulator(self._simulation, files, self.config.root, self._live_clock)
+            self._clock = self._simulator.clock
+            self.config = replace(self.config, is_simulated=True)
+        return Engine.open(self.config, files, self._clock())
+
+    def _assemble(self, engine: Engine) -> tuple[Server, Server]:
+        loop, live = asyncio.get_running_loop(), self._live_clock
+        speed = None if self._simulation is None else self._simulation.speed
+        waiting = WaitingPulls(loop, live)
+        state = self._state = BrokerState(engine, self.config, self._clock, live, waiting, self._clock(), speed)
+        state.statistics.begin(engine.topics.all(), engine.queue_growth)
+        send, transactions, pop = SendProcessor(state), TransactionProcessor(state), PopProcessor(state, loop)
+        send.instead[Request.END_TRANSACTION.to_bytes(2, "big")] = transactions.express
+        processors: tuple[Processor, ...] = (
+            send, PullProcessor(state), OffsetProcessor(state), HeartbeatProcessor(state), LockProcessor(state),
+            TopicProcessor(state), DeletionProcessor(state), GroupProcessor(state), QueryProcessor(state),
+            ScheduleProcessor(state), BrokerProcessor(state), transactions, TimerProcessor(state),
+            *administration(state), pop, AckProcessor(state), AssignmentProcessor(state), ReplyProcessor(state, send),
+        )  # fmt: skip
+        handlers: dict[int, Handler] = {}
+        for processor in processors:
+            handlers.update(processor.handlers())
+        # the short way takes the moment of the read, which is the live clock's, for the store's
+        express = send.express if self._simulation is None else None
+        broker = Server("broker", handlers, live, self._limits, express=express)
+        namesrv = Server("name service", NameService(state, self._namesrv_port).handlers(), live, self._limits)
+        namesrv.times, namesrv.budget, namesrv.places = broker.times, broker.budget, broker.places
+        if self._access is not None:
+            self._gate = guard(state, self._files or OsFiles(), self._access, (broker, namesrv))
+            handlers.update(AccessProcessor(self._gate.book).handlers())
+        broker.on_closed += (state.clients.remove_connection, state.calls.remove_connection)
+        broker.on_answer = state.calls.answer
+        self._servers = [broker, namesrv]
+        self._pump = Pump(
+            engine, self._clock, stored=self._stored, arrived=self._arrived, failed=self._failed,
+            is_inline=self.config.flush == "async", speed=speed or 1.0,
+        )  # fmt: skip
+        broker.after_read = self._pump.kick
+        state.hurry, state.kick, state.at_rest = self._pump.hurry, self._pump.kick, self._pump.at_rest
+        self._waiting_pops = pop.waiting
+        self._pump.start()
+        self._check_rounds = CheckRounds(state, self._pump.kick, self._pump.is_writing)
+        self._check_rounds.start()
+        return broker, namesrv
+
+    def _tune_collector(self) -> None:
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*_GC_THRESHOLDS)
+        sys.setswitchinterval(_SWITCH_INTERVAL_S)
+
+    def _stored(self, tickets: list[Ticket]) -> None:
+        self._running.put_total += sum([ticket.count for ticket in tickets])
+        self._running.sends.stored(tickets, self._clock())
+        self._replies.write(tickets)
+
+    def _arrived(self, arrivals: set[tuple[str, int]]) -> None:
+        state = self._running
+        state.statistics.arrived(arrivals, state.engine.queue_growth, self._clock())
+        state.waiting.wake(arrivals)
+        if self._waiting_pops is not None:
+            self._waiting_pops.wake(arrivals)
+
+    def _failed(self, reason: str, lost: list[Ticket]) -> None:
+        self._replies.refuse(lost, f"The message may be lost: {reason}.")
+        if self._on_failed is not None:
+            self._on_failed(reason)
+
+    def _sweep(self) -> None:
+        interval_ms = self._limits.sweep_interval_ms
+        self._sweep_timer = asyncio.get_running_loop().call_later(interval_ms / 1000, self._sweep)
+        for server in self._servers:
+            server.sweep(self._live_clock())
+        broker = self._servers[0]
+        broker.places.recount(self._live_clock())
+        if broker.budget.freed_bytes - self._freed_bytes >= WORTH_TRIMMING_BYTES:
+            self._freed_bytes = broker.budget.freed_bytes
+            give_back()
+        if self._gate is not None:
+            self._gate.strangers.sweep(self._live_clock())
+
+    async def stop(self, timeout_s: float = 10) -> None:
+        """Takes nothing new, answers what was asked, closes connections and store; stopping twice is fine."""
+        state, pump = self._state, self._pump
+        if state is None or pump is None:
+            return
+        self._pump = None
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        if self._check_rounds is not None:
+            self._check_rounds.stop()
+        for server in self._servers:
+            server.stop_accepting()
+            server.stop_reading()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await pump.drain()
+        except TimeoutError:
+            logger.error("stopping: the disk did not take the last messages within %g s", timeout_s)
+        state.waiting.release_all()
+        if self._waiting_pops is not None:
+            self._waiting_pops.release_all()
+        for server in self._servers:
+            server.close_connections()
+        pump.stop()
+        try:
+            now_ms = self._clock()
+            if self._simulator is not None:
+                self._simulator.stop(now_ms)
+            state.engine.close(now_ms)
+        finally:
+            for server in self._servers:
+                server.abort_connections()
+            self._servers = []

@@ -1,0 +1,209 @@
+"""Who is connected: producers and consumers by group, and what each consumer group subscribes to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from ..engine.queues.pulled import Selection
+from ..rocketmq.codes import ONEWAY_FLAG, Request
+from ..rocketmq.frame import LANGUAGES, Command
+from ..rocketmq.sql92.expression import Filter
+from .connection import Connection
+
+LONGEST_CLIENT_ID = 512
+SQL92 = "SQL92"
+
+
+@dataclass(slots=True)
+class Subscription:
+    """What a group wants of a topic; `tag_codes` is None for everything.
+
+    Of a heartbeat's the filter is read at its first use (subscription.understand): until then it has neither filter nor
+    flaw, and is not to be asked what it selects.
+    """
+
+    topic: str
+    expression: str
+    kind: str
+    version: int
+    tags: tuple[str, ...]
+    codes: tuple[int, ...]
+    filter: Filter | None = None
+    flaw: str = ""
+    """Why its expression cannot be understood; its pulls are refused with that."""
+
+    @property
+    def tag_codes(self) -> frozenset[int] | None:
+        """Hash codes of the wanted tags (their lower 32 bits stand in the queue entries); None for all."""
+        return frozenset(self.codes) if self.codes else None
+
+    @property
+    def selection(self) -> Selection:
+        """What of the topic is wanted."""
+        assert self.filter is not None or self.kind != SQL92
+        return self.filter or self.tag_codes
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One client of a group at the end of a connection."""
+
+    connection: Connection
+    client_id: str
+    language: str
+    version: int
+    seen_ms: int = 0
+    """When its last heartbeat came."""
+
+
+def language_of(said: str) -> str:
+    """The language of a client as it is shown; any text may stand there, and an unknown one refuses nobody."""
+    return said if said in LANGUAGES else "OTHER"
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """The consumers of a group that are connected now."""
+
+    name: str
+    consume_type: str = "CONSUME_PASSIVELY"
+    message_model: str = "CLUSTERING"
+    from_where: str = "CONSUME_FROM_LAST_OFFSET"
+    members: dict[Connection, Member] = field(default_factory=dict)
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+
+
+class Clients:
+    """The one owner of who is connected."""
+
+    def __init__(self) -> None:
+        self._producers: dict[str, dict[Connection, Member]] = {}
+        self._producer_ids: dict[str, Member] = {}
+        self._consumers: dict[str, ConsumerGroup] = {}
+        self._of_connection: dict[Connection, set[tuple[str, str]]] = {}
+        self._since_ms: dict[Connection, int] = {}
+        self.on_group_left: list[Callable[[str, str], None]] = []
+        """Called with (group, client id) when a consumer has left."""
+
+    def producers(self, group: str) -> list[Member]:
+        """Connected producers of a group."""
+        return list(self._producers.get(group, {}).values())
+
+    def producer(self, client_id: str) -> Member | None:
+        """The client of that name, if it has registered as a producer."""
+        return self._producer_ids.get(client_id)
+
+    def all_producers(self) -> dict[str, list[Member]]:
+        """Connected producers by group."""
+        return {group: list(members.values()) for group, members in self._producers.items()}
+
+    def consumers(self, group: str) -> ConsumerGroup | None:
+        """The group, if any of its consumers is connected."""
+        return self._consumers.get(group)
+
+    def consumer_counts(self) -> dict[str, int]:
+        """Group -> its connected consumers, of groups that have any."""
+        return {name: len(group.members) for name, group in self._consumers.items() if group.members}
+
+    def since_ms(self, connection: Connection) -> int | None:
+        """When the first heartbeat of those that this connection is known by now came."""
+        return self._since_ms.get(connection)
+
+    def groups_of_topic(self, topic: str) -> Iterator[str]:
+        """Connected groups that subscribe to a topic."""
+        return (name for name, group in self._consumers.items() if topic in group.subscriptions)
+
+    def add_producer(self, group: str, member: Member) -> None:
+        """Registers (or refreshes) a producer."""
+        self._producers.setdefault(group, {})[member.connection] = member
+        self._producer_ids[member.client_id] = member
+        self._note(member, ("producer", group))
+
+    def add_consumer(
+        self, group: ConsumerGroup, member: Member, subscriptions: list[Subscription], *, notify: bool
+    ) -> bool:
+        """Registers (or refreshes) a consumer with what its group subscribes to now; True if something changed."""
+        known = self._consumers.get(group.name)
+        if known is None:
+            known = self._consumers[group.name] = group
+        known.consume_type, known.message_model = group.consume_type, group.message_model
+        known.from_where = group.from_where
+        is_new = member.connection not in known.members
+        known.members[member.connection] = member
+        self._note(member, ("consumer", group.name))
+        changed = self._subscribe(known, subscriptions)
+        if notify and (is_new or changed):
+            # The newcomer too: its own first round may have come before the retry topic had a route.
+            self._notify(known, None)
+        return is_new or changed
+
+    def _note(self, member: Member, membership: tuple[str, str]) -> None:
+        self._of_connection.setdefault(member.connection, set()).add(membership)
+        self._since_ms.setdefault(member.connection, member.seen_ms)
+
+    def _subscribe(self, group: ConsumerGroup, subscriptions: list[Subscription]) -> bool:
+        wanted = {subscription.topic: subscription for subscription in subscriptions}
+        changed = False
+        for topic, subscription in wanted.items():
+            known = group.subscriptions.get(topic)
+            if known is None or known.version < subscription.version:
+                changed = changed or known is None or known.expression != subscription.expression
+                group.subscriptions[topic] = subscription
+        for topic in [topic for topic in group.subscriptions if topic not in wanted]:
+            del group.subscriptions[topic]
+            changed = True
+        return changed
+
+    def remove(self, connection: Connection, kind: str, group: str, *, notify: bool = True) -> None:
+        """Unregisters one client from a group."""
+        memberships = self._of_connection.get(connection)
+        if memberships is None or (kind, group) not in memberships:
+            return
+        memberships.discard((kind, group))
+        if not memberships:
+            del self._of_connection[connection]
+            del self._since_ms[connection]
+        if kind == "producer":
+            self._drop_producer(connection, group)
+        else:
+            self._drop_consumer(connection, group, notify)
+
+    def remove_connection(self, connection: Connection) -> None:
+        """Unregisters all that came over a connection that has ended."""
+        for kind, group in list(self._of_connection.get(connection, ())):
+            self.remove(connection, kind, group)
+
+    def _drop_producer(self, connection: Connection, group: str) -> None:
+        members = self._producers[group]
+        member = members.pop(connection, None)
+        if not members:
+            del self._producers[group]
+        is_left = any(kind == "producer" for kind, _ in self._of_connection.get(connection, ()))
+        if member is not None and not is_left:
+            named = self._producer_ids.get(member.client_id)
+            if named is not None and named.connection is connection:
+                del self._producer_ids[member.client_id]
+
+    def _drop_consumer(self, connection: Connection, name: str, notify: bool) -> None:
+        group = self._consumers[name]
+        member = group.members.pop(connection)
+        if not group.members:
+            del self._consumers[name]
+        for callback in self.on_group_left:
+            callback(name, member.client_id)
+        if notify:
+            self._notify(group, connection)
+
+    def _notify(self, group: ConsumerGroup, cause: Connection | None) -> None:
+        """Tells the group's members, but not the cause, that it has changed: they share out the queues anew."""
+        for member in group.members.values():
+            if member.connection is not cause:
+                member.connection.send(
+                    Command(
+                        Request.NOTIFY_CONSUMER_IDS_CHANGED,
+                        {"consumerGroup": group.name},
+                        flag=ONEWAY_FLAG,
+                        serialization=member.connection.serialization,
+                    )
+                )

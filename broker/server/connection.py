@@ -1,0 +1,465 @@
+"""The broker's end of remoting connections: frames in, handlers, answers out.
+
+All frames of one read are handled in one go, without a task or an await each; their answers leave in one write.
+A connection that does not read its answers is not read from; one that sends half a frame and stops, or nothing at
+all, is closed by sweep(); one that sends what is no frame is closed alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from typing import cast
+
+from msgspec.structs import replace
+
+from ..engine.disk.files import NO_DESCRIPTOR
+from ..engine.errors import EngineError
+from ..rocketmq.codes import RESPONSE_FLAG, Answer
+from ..rocketmq.errors import BadFrame, HeaderRefused, RequestRefused
+from ..rocketmq.frame import Command, decode, encode
+from ..rocketmq.message import pack_host
+from .connection_limit import Places
+from .incoming import Budget, Cut, Incoming
+from .latency import CallTimes
+from .limits import Limits
+from .listener import Listener
+from .refusals import refusal_code, refusal_fields
+
+logger = logging.getLogger(__name__)
+
+Handler = Callable[["Connection", Command], Command | None]
+"""Handles one request; None if it answers later, or never."""
+
+Express = Callable[["Connection", bytes, int], bool]
+"""Handles a frame without decoding it as a whole; False if it is not of the kind it knows. (connection, frame, now)"""
+
+LONGEST_REMARK = 4096
+
+MOST_FRAMES_A_TURN = 128
+"""Frames of one connection handled before others have their turn."""
+
+MOST_MS_A_TURN = 10
+"""... or as many as begin within this time: a few that take long are enough to keep others waiting."""
+
+MOST_WAITING_FRAMES = 8 * MOST_FRAMES_A_TURN
+"""With more frames of one connection waiting for their turn, no more of it is read."""
+
+STRANGER_WRITE_BYTES = 64 * 1024
+"""So much waits to be written to one who has shown no valid signature, where access is controlled."""
+
+MOST_CORKED_BYTES = 128 * 1024
+"""So much waits for the other answers of the same read; a peer that asks more is stopped by what it does not read."""
+
+#: What goes the short way and is no longer than this takes no longer than a look at the clock is worth.
+_SHORT_FRAME_BYTES = 4 * 1024
+
+
+class Server:
+    """One listening port: its connections, handlers and limits."""
+
+    def __init__(
+        self,
+        name: str,
+        handlers: Mapping[int, Handler],
+        clock: Callable[[], int],
+        limits: Limits,
+        *,
+        express: Express | None = None,
+    ) -> None:
+        self.name = name
+        self.limits = limits
+        self.clock = clock
+        self.express = express
+        self.times = CallTimes()
+        self.connections: set[Connection] = set()
+        self.on_closed: list[Callable[[Connection], None]] = []
+        self.on_answer: Callable[[Connection, Command], None] = lambda _connection, _command: None
+        self.after_read: Callable[[], None] = lambda: None
+        self.check: Callable[[Connection, Command], None] | None = None
+        """Called before the handler; raises RequestRefused if it may not be called."""
+        self.admit: Callable[[Connection], bool] | None = None
+        """Called for a new connection: whether it may stay."""
+        self.make: Callable[[Server], Connection] = Connection
+        self.codes: Collection[int] = handlers.keys()
+        """The requests that it answers, as of now."""
+        self.budget = Budget(limits.most_partial_bytes)
+        """For what is held of frames that are not whole; several doors may share one."""
+        self.places = Places()
+        """For its connections; several doors may share them."""
+        self.vouch: Callable[[Command], bool] = lambda _request: True
+        """Asked about a stranger's long frame, of which only the header is there: whether it names somebody whose
+        signature is to be looked at. Raises BadFrame if it names nobody."""
+        self._handlers = handlers
+        self._listeners: list[Listener] = []
+        self._connecting: set[asyncio.Task[None]] = set()
+
+    async def start(self, *listening: socket.socket) -> None:
+        """Begins to accept connections on bound sockets, maybe some more: it makes no difference where one comes.
+
+        Raises OSError if another program listens there.
+        """
+        wanting = self.places.make_room
+        self._listeners += [Listener(self.name, each, self._accepted, wanting) for each in listening]
+
+    def _accepted(self, connected: socket.socket) -> None:
+        connection = self.make(self)
+        if not self.places.enter(connection):
+            connected.close()
+            return
+        task = asyncio.get_running_loop().create_task(self._connect(connection, connected))
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
+
+    async def _connect(self, connection: Connection, connected: socket.socket) -> None:
+        try:
+            connected.setblocking(False)
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, connected)
+        except OSError as error:
+            logger.debug("%s: a connection was lost while it was made: %s", self.name, error)
+            connected.close()
+            self.places.leave(connection)
+
+    def stop_accepting(self) -> None:
+        """Takes no new connections; those there are live on."""
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
+
+    def stop_reading(self) -> None:
+        """Takes no new requests; what was asked is still answered."""
+        for connection in self.connections:
+            connection.stop_reading()
+
+    def close_connections(self) -> None:
+        """Ends all connections once what was written to them is sent."""
+        for connection in list(self.connections):
+            connection.close()
+
+    def abort_connections(self) -> None:
+        """Ends all connections at once."""
+        for connection in list(self.connections):
+            connection.abort()
+
+    def sweep(self, now_ms: int) -> None:
+        """Closes connections with a frame begun too long ago, and those that were silent for too long."""
+        for connection in list(self.connections):
+            connection.close_if_overdue(now_ms)
+
+    def respond(self, connection: Connection, request: Command) -> Command | None:
+        """The answer to one request: what its handler says, or the error that came of it."""
+        handler = self._handlers.get(request.code, self._not_supported)
+        try:
+            if self.check is not None:
+                self.check(connection, request)
+            return handler(connection, request)
+        except EngineError as error:
+            return request.answer(refusal_fields(error), code=refusal_code(error), remark=str(error)[:LONGEST_REMARK])
+        except RequestRefused as error:
+            return request.answer(code=error.code, remark=error.remark[:LONGEST_REMARK])
+        except OSError as error:
+            if error.errno in NO_DESCRIPTOR:
+                remark = "No more files can be opened now; nothing was changed, retry in a moment."
+                return request.answer(code=Answer.SYSTEM_BUSY, remark=remark)
+            logger.error("%s: request %d failed: %s", self.name, request.code, error)
+            return request.answer(code=Answer.SYSTEM_ERROR, remark=f"The disk failed: {error}; nothing was changed.")
+        except Exception:
+            # The last resort of a door open to strangers: a fault in one handler must not end other connections.
+            logger.exception("%s: request %d of %s failed", self.name, request.code, connection.address)
+            return request.answer(code=Answer.SYSTEM_ERROR, remark="The broker failed; its log says why.")
+
+    def _not_supported(self, connection: Connection, request: Command) -> Command:
+        code = request.code
+        logger.warning("%s: request code %d of %s is not supported", self.name, code, connection.address)
+        return request.answer(code=Answer.REQUEST_CODE_NOT_SUPPORTED, remark=f"request type {code} not supported")
+
+
+class Connection(asyncio.Protocol):
+    """One connected client."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.address = self.host = "?"
+        self.user = ""  # whose signature its requests carry, where they must carry one
+        self.is_noted = False  # whether it was logged that it asks for what it may not
+        self.born_host = b"\0" * 8
+        self.is_stranger = False  # where access is controlled: until its first valid signature
+        self.is_open = self.is_paused = self._is_stopped = False
+        self.serialization = 0
+        self._frames = Incoming(server.limits.max_frame_bytes)
+        self._is_silent = self._is_reading = True
+        self._goes_on = self._is_late = False
+        self._backlog: deque[bytes] = deque()
+        self._corked: list[bytes] | None = None
+        self._corked_bytes = 0
+        self._last_read_ms = self._frame_begun_ms = server.clock()
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Counts the connection, or ends it at once if there are too many."""
+        self._transport = cast(asyncio.Transport, transport)
+        host, port = (transport.get_extra_info("peername") or ("0.0.0.0", 0))[:2]  # noqa: S104 (gone already)
+        self.address, self.host = f"{host}:{port}", host
+        server = self.server
+        if len(server.connections) >= server.limits.max_connections:
+            logger.error("%s: refusing %s, %d connections there", server.name, self.address, len(server.connections))
+            self._transport.abort()
+            return
+        if server.admit is not None and not server.admit(self):
+            logger.warning("%s: refusing %s, too many from there have not signed yet", server.name, self.address)
+            self._transport.abort()
+            return
+        write_bytes = server.limits.write_pause_bytes
+        if server.admit is not None:
+            self.is_stranger = True
+            self._frames.be_short(lambda beginning: server.vouch(decode(beginning)))
+            write_bytes = min(write_bytes, STRANGER_WRITE_BYTES)
+        self.born_host = pack_host(host.partition("%")[0], port)
+        self.is_open = True
+        server.connections.add(self)
+        server.places.has_come(self)
+        self._transport.set_write_buffer_limits(high=write_bytes)
+
+    def is_known(self) -> None:
+        """Whoever is at the other end has signed: from now on he may say more."""
+        if self.is_stranger:
+            self.is_stranger = False
+            self._frames.be_usual()
+            self._has_spoken()
+            if self._transport is not None:
+                self._transport.set_write_buffer_limits(high=self.server.limits.write_pause_bytes)
+
+    def _has_spoken(self) -> None:
+        if not self.is_stranger:
+            self._is_silent = False
+            self.server.places.has_spoken(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forgets the connection and tells those who asked to know."""
+        self.is_open = False
+        self._backlog.clear()
+        self._frames.drop()
+        self.server.budget.release(self)
+        self.server.places.leave(self)
+        if self in self.server.connections:
+            self.server.connections.discard(self)
+            for callback in self.server.on_closed:
+                callback(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Handles all frames that are whole now."""
+        now_ms = self.server.clock()
+        self._last_read_ms = now_ms
+        buffer = self._frames
+        was_partial = buffer.is_partial
+        try:
+            frames = buffer.feed(data)
+            if not was_partial or frames:
+                self._frame_begun_ms = now_ms
+            if was_partial or buffer.is_partial:
+                self._note_partial(has_ended=was_partial and bool(frames))
+            if frames:
+                if self._is_silent:
+                    self._has_spoken()
+                if self._backlog:
+                    self._backlog.extend(frames)
+                    self._regulate()
+                else:
+                    self._handle(frames, now_ms)
+        except BadFrame as error:
+            self.close_because(str(error), is_gentle=True)
+        except Exception as error:
+            self._end_at(error)
+        self.server.after_read()
+
+    def _note_partial(self, *, has_ended: bool) -> None:
+        budget = self.server.budget
+        if has_ended:
+            budget.release(self)
+        if counted_bytes := self._frames.counted_bytes:
+            budget.hold(self, counted_bytes)
+
+    def give_up_partial(self, reason: str) -> None:
+        """Ends the connection: what it holds of an unfinished frame is needed for others."""
+        self._frames.drop()
+        self.close_because(reason)
+
+    def make_room(self) -> None:
+        """Ends the connection: its place is needed for one that says something."""
+        logger.debug("%s: closing the connection of %s, which says nothing", self.server.name, self.address)
+        self.abort()
+
+    def _handle(self, frames: list[bytes], now_ms: int) -> None:
+        express, clock = self.server.express, self.server.clock
+        self._is_late = False
+        self._corked = []
+        try:
+            for index, frame in enumerate(frames):
+                if self.is_paused or self._is_late or index >= MOST_FRAMES_A_TURN:
+                    self._backlog.extendleft(reversed(frames[index:]))
+                    return
+                if express is None or not express(self, frame, now_ms):
+                    self._take(frame, now_ms)
+                elif len(frame) <= _SHORT_FRAME_BYTES:
+                    continue
+                self._is_late = clock() - now_ms >= MOST_MS_A_TURN
+        finally:
+            self._uncork()
+            self._corked = None
+            if self._backlog:
+                self._regulate()
+                if not (self.is_paused or self._goes_on):
+                    self._goes_on = True
+                    asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _take(self, frame: bytes, now_ms: int) -> None:
+        try:
+            if type(frame) is Cut:
+                raise frame.refusal
+            command = decode(frame)
+        except HeaderRefused as refusal:
+            self._refuse(refusal)
+        else:
+            self._handle_one(command, now_ms)
+
+    def _refuse(self, refusal: HeaderRefused) -> None:
+        """Answers a header that is not taken; the frames after it are."""
+        if refusal.is_final or self.is_stranger:
+            raise refusal
+        level = logging.DEBUG if self.is_noted else logging.WARNING
+        self.is_noted = True
+        logger.log(level, "%s: a request of %s is refused: %s", self.server.name, self.address, refusal)
+        if refusal.opaque is not None:
+            remark = f"The request is refused: {refusal}."
+            self.send(Command(
+                Answer.INVALID_PARAMETER, remark=remark, flag=RESPONSE_FLAG, opaque=refusal.opaque,
+                serialization=refusal.serialization,
+            ))  # fmt: skip
+
+    def _go_on(self) -> None:
+        """The next slice of what was read: disk, answers and other clients had their turn in between."""
+        self._goes_on = False
+        if self._backlog and self.is_open and not self.is_paused:
+            self._handle_backlog()
+            self.server.after_read()
+
+    def _handle_backlog(self) -> None:
+        backlog = self._backlog
+        frames = [backlog.popleft() for _ in range(min(len(backlog), MOST_FRAMES_A_TURN))]
+        try:
+            self._handle(frames, self.server.clock())
+        except BadFrame as error:
+            self.close_because(str(error), is_gentle=True)
+        except Exception as error:
+            self._end_at(error)
+        self._regulate()
+
+    def _end_at(self, error: Exception) -> None:
+        """The last resort of those who read frames: what was answered before is told, and no other connection ends."""
+        logger.error("%s: what %s said could not be read", self.server.name, self.address, exc_info=error)
+        self.close_because("the broker failed at it", is_gentle=True)
+
+    def _handle_one(self, command: Command, now_ms: int) -> None:
+        if command.is_response:
+            self.server.on_answer(self, command)
+            return
+        command.asked_ms = now_ms
+        self.serialization = command.serialization
+        answer = self.server.respond(self, command)
+        if answer is not None and not command.is_oneway:
+            self.send(answer)
+
+    def send(self, command: Command) -> None:
+        """Writes an answer or a pushed request; for an answer that no frame can say, one that tells so."""
+        try:
+            frame = encode(command)
+        except BadFrame as error:
+            if not command.is_response:
+                raise
+            logger.error(
+                "%s: the answer to request %d cannot be written: %s", self.server.name, command.asked_code, error
+            )
+            command = replace(command, code=Answer.SYSTEM_ERROR, ext={}, body=b"", remark=f"No answer: {error}.")
+            frame = encode(command)
+        if command.asked_ms:
+            self.server.times.answered(command, self.server.clock(), is_later=self._corked is None)
+        if self._corked is None:
+            self.write(frame)
+        else:
+            self._corked.append(frame)
+            self._corked_bytes += len(frame)
+            if self._corked_bytes > MOST_CORKED_BYTES:
+                self._uncork()
+
+    def _uncork(self) -> None:
+        waiting, self._corked, self._corked_bytes = self._corked, [], 0
+        if waiting:
+            self.write(b"".join(waiting))
+
+    def write(self, data: bytes) -> None:
+        """Writes whole frames; what has nowhere to go is dropped, as its connection is."""
+        if self.is_open and self._transport is not None:
+            self._transport.write(data)
+
+    def _regulate(self) -> None:
+        """Reads on, or not, as far as what was read is handled and answers are taken."""
+        # frames that take long may be long, too: of those no more is taken than one read brings
+        most = 0 if self._is_late else MOST_WAITING_FRAMES
+        is_reading = not (self.is_paused or self._is_stopped or len(self._backlog) > most)
+        if is_reading is not self._is_reading and self._transport is not None and self.is_open:
+            self._is_reading = is_reading
+            if is_reading:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def pause_writing(self) -> None:
+        """The peer does not read: neither do we."""
+        self.is_paused = True
+        self._regulate()
+
+    def resume_writing(self) -> None:
+        """The peer reads again: first what it asked before."""
+        self.is_paused = False
+        if self._backlog:
+            self._handle_backlog()
+        self._regulate()
+        self.server.after_read()
+
+    def stop_reading(self) -> None:
+        """Takes no new requests from this client."""
+        self._is_stopped = True
+        self._regulate()
+
+    def close_if_overdue(self, now_ms: int) -> None:
+        """Ends this connection if a frame takes too long, or nobody speaks; silence is no news, clients come again."""
+        limits = self.server.limits
+        if self._frames.is_partial and now_ms - self._frame_begun_ms >= limits.frame_timeout_ms:
+            self.close_because(f"a frame was begun and not finished within {limits.frame_timeout_ms} ms")
+        elif now_ms - self._last_read_ms >= limits.idle_timeout_ms:
+            self.close_because(f"nothing was received for {limits.idle_timeout_ms} ms", logging.DEBUG)
+
+    def close_because(self, reason: str, level: int = logging.WARNING, *, is_gentle: bool = False) -> None:
+        """Logs the reason and ends this connection alone; gently: what was answered before is still sent."""
+        logger.log(level, "%s: closing the connection of %s: %s", self.server.name, self.address, reason)
+        self._backlog.clear()
+        self._frames.drop()
+        if is_gentle:
+            self.stop_reading()
+            self.close()
+        else:
+            self.abort()
+
+    def close(self) -> None:
+        """Ends the connection once what was written is sent."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Ends the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()

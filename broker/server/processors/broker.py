@@ -1,0 +1,163 @@
+"""The broker about itself: runtime (28), statistics (315), its state as one of several (907)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...engine.errors import CorruptRecord, RecordNotFound
+from ...rocketmq.codes import PROTOCOL_VERSION, Answer, Request
+from ...rocketmq.errors import RequestRefused
+from ...rocketmq.fields import text
+from ...rocketmq.frame import Command
+from ...rocketmq.json_body import json_body
+from ...rocketmq.message import decode
+from ..connection import Connection, Handler
+from ..state import BrokerState
+
+VERSION_NAME = "V5_5_0"
+"""The RocketMQ version whose protocol is spoken: clients compare it."""
+
+_ZEROES = (
+    "EndTransactionQueueSize", "ackThreadPoolQueueHeadWaitTimeMills", "ackThreadPoolQueueSize", "dispatchBehindBytes",
+    "dispatchMaxBuffer", "getMessageEntireTimeMax", "litePullThreadPoolQueueHeadWaitTimeMills",
+    "litePullThreadPoolQueueSize", "pageCacheLockTimeMills", "pullThreadPoolQueueHeadWaitTimeMills",
+    "pullThreadPoolQueueSize", "putMessageEntireTimeMax", "putMessageFailedTimes",
+    "queryThreadPoolQueueHeadWaitTimeMills", "queryThreadPoolQueueSize", "sendThreadPoolQueueHeadWaitTimeMills",
+    "sendThreadPoolQueueSize", "startAcceptSendRequestTimeStamp",
+)  # fmt: skip
+"""Figures of RocketMQ's thread pools that have no counterpart here, but that its tools read."""
+
+
+class BrokerProcessor:
+    """Describes the broker in RocketMQ's words."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self._engine = state.engine
+        self._began_position = state.engine.health().log_end_position
+        self._earliest = (-1, -1)
+        """Where the log began when it was last looked at, and when its first message was stored."""
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """Request code -> handler."""
+        return {
+            Request.GET_BROKER_RUNTIME_INFO: self._runtime,
+            Request.VIEW_BROKER_STATS_DATA: self._statistics,
+            Request.GET_BROKER_HA_STATUS: self._replication,
+        }
+
+    def _runtime(self, _: Connection, request: Command) -> Command:
+        state, health, now_ms = self._state, self._engine.health(), self._state.clock()
+        put = state.rates.per_second(("put",), state.put_total, now_ms)
+        got = state.rates.per_second(("get",), state.get_total, now_ms)
+        ratio = f"{health.disk_used_ratio:.2f}"
+        table: dict[str, object] = {
+            **dict.fromkeys(_ZEROES, 0),
+            "bootTimestamp": state.started_ms,
+            "brokerActive": health.state != "FAILED",
+            "brokerVersion": PROTOCOL_VERSION,
+            "brokerVersionDesc": VERSION_NAME,
+            "commitLogDiskRatio": ratio,
+            "commitLogMaxOffset": health.log_end_position,
+            "commitLogMinOffset": health.log_min_position,
+            "consumeQueueDiskRatio": ratio,
+            "earliestMessageTimeStamp": self._earliest_ms(health.log_min_position),
+            "getFoundTps": _three(got),
+            "getMissTps": _three(0),
+            "getTotalTps": _three(got),
+            "getTransferredTps": _three(got),
+            "healthReasons": "; ".join(health.reasons),
+            "healthState": health.state,
+            "putMessageAverageSize": self._average_bytes(health.log_end_position),
+            "putMessageTimesTotal": state.put_total,
+            "putTps": _three(put),
+            "remainHowManyDataToFlush": "0 B",
+            "runtime": _lasting(now_ms - state.started_ms),
+            **self._totals(now_ms),
+            **({} if state.speed is None else {"simulatedClockSpeed": state.speed, "simulatedClockMs": now_ms}),
+            **self._timers(now_ms),
+        }
+        for level in self._engine.schedule.status(now_ms):
+            if level.max_offset:
+                table[f"scheduleMessageOffset_{level.number}"] = f"{level.offset},{level.max_offset}"
+        return request.answer(body=json_body({"table": {name: _java(value) for name, value in table.items()}}))
+
+    def _earliest_ms(self, log_min_position: int) -> int:
+        """When the first message that is still there was stored; -1 if there is none."""
+        if self._earliest[0] != log_min_position or self._earliest[1] < 0:
+            try:
+                self._earliest = log_min_position, decode(self._engine.look_at(log_min_position)).store_ms
+            except (RecordNotFound, CorruptRecord):
+                self._earliest = log_min_position, -1
+        return self._earliest[1]
+
+    def _average_bytes(self, log_end_position: int) -> float:
+        """Of what was put since the start; what the broker wrote besides counts along."""
+        total = self._state.put_total
+        return round((log_end_position - self._began_position) / total, 1) if total else 0.0
+
+    def _totals(self, now_ms: int) -> dict[str, object]:
+        """Messages since the start, and how many they were at the last two midnights."""
+        statistics = self._state.statistics
+        totals: dict[str, object] = {}
+        for word, daily in (("Put", statistics.put), ("Get", statistics.get)):
+            daily.look(now_ms)
+            totals[f"msg{word}TotalTodayNow"] = daily.total
+            totals[f"msg{word}TotalTodayMorning"] = daily.today_morning
+            totals[f"msg{word}TotalYesterdayMorning"] = daily.yesterday_morning
+        return totals
+
+    def _timers(self, now_ms: int) -> dict[str, object]:
+        """RocketMQ's five figures of its timer wheel: how far behind, how many overdue, how fast."""
+        status = self._engine.timer_status(now_ms)
+        totals, rates = self._engine.timers.core.totals, self._state.rates
+        taken = status["pending"] + totals.released + totals.cancelled
+        return {
+            "timerCongestNum": status["backlog"],
+            "timerDequeueTps": rates.per_second(("timers released",), totals.released, now_ms),
+            "timerEnqueueTps": rates.per_second(("timers taken",), taken, now_ms),
+            "timerOffsetBehind": max(0, status["queueMaxOffset"] - status["enqueueOffset"]),
+            "timerReadBehind": max(0, now_ms - status["readMs"]),
+        }
+
+    def _statistics(self, _: Connection, request: Command) -> Command:
+        """What was counted under one name and key in the last minute, hour and day."""
+        name, key = text(request.ext, "statsName"), text(request.ext, "statsKey")
+        sums = self._state.statistics.sums(name, key, self._state.clock())
+        if sums is None:
+            raise RequestRefused(Answer.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist")
+        windows = zip(("statsMinute", "statsHour", "statsDay"), sums, strict=True)
+        body = {word: {"avgpt": 0.0, "sum": one.count, "tps": one.per_second} for word, one in windows}
+        return request.answer(body=json_body(body))
+
+    def _replication(self, _: Connection, request: Command) -> Command:
+        """A broker that stands alone: it is the master, and nobody copies it."""
+        end = self._engine.health().log_end_position
+        follower = {
+            "activated": False, "lastReadTimestamp": 0, "lastWriteTimestamp": 0, "masterFlushOffset": 0, "maxOffset": 0,
+            "transferredByteInSecond": 0,
+        }  # fmt: skip
+        body = {
+            "haClientRuntimeInfo": follower,
+            "haConnectionInfo": [],
+            "inSyncSlaveNums": 0,
+            "master": True,
+            "masterCommitLogMaxOffset": end,
+        }
+        return request.answer(body=json_body(body))
+
+
+def _java(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _three(rate: float) -> str:
+    """A rate in the place of RocketMQ's means over 10 s, 1 min and 10 min: only the first is kept here."""
+    return f"{rate} {rate} {rate}"
+
+
+def _lasting(duration_ms: int) -> str:
+    minutes, seconds = divmod(duration_ms // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"

@@ -1,0 +1,226 @@
+"""Sending: one message (10, 310), a batch (310 with `m`, 320), a message that its consumer gives back (36)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...engine.errors import BodyTooLarge, EngineError, TopicNotFound
+from ...engine.log.ticket import Ticket
+from ...rocketmq.batch import split_batch
+from ...rocketmq.codes import Answer, Request
+from ...rocketmq.errors import RequestRefused
+from ...rocketmq.fields import INT_MAX, text, whole
+from ...rocketmq.frame import BINARY, Command
+from ...rocketmq.frame import decode as decode_frame
+from ...rocketmq.headers.send import SendHeader, SendShortcut, read_send_header
+from ...rocketmq.headers.send_json import read_json_send
+from ...rocketmq.message import pack_host
+from ...rocketmq.properties import format_properties, parse_properties
+from ...rocketmq.unique_ids import UniqueKeys
+from ..connection import Connection, Express, Handler
+from ..durable_answers import AnsweredOwner
+from ..send_reply import TRACE_FIELDS, SendReplies, reply_command
+from ..state import BrokerState
+
+RETRY_PREFIX = "%RETRY%"
+DEAD_PREFIX = "%DLQ%"
+
+_SEND_V2 = Request.SEND_MESSAGE_V2.to_bytes(2, "big")
+
+
+class SendProcessor:
+    """Takes messages in; their answers leave when they are durable."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self._engine = state.engine
+        self._shortcut = SendShortcut()
+        self._replies = SendReplies(state.config.broker_name)
+        self._took = state.sends.took
+        self._keys = UniqueKeys(pack_host(state.config.host, state.config.port), state.clock())
+        self._added = {**TRACE_FIELDS, "CLUSTER": state.config.cluster_name}
+        self._added_bytes = format_properties(self._added)
+        #: who takes frames with another code the short way
+        self.instead: dict[bytes, Express] = {}
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """Request code -> handler."""
+        return {
+            Request.SEND_MESSAGE: self._send,
+            Request.SEND_MESSAGE_V2: self._send,
+            Request.SEND_BATCH_MESSAGE: self._send,
+            Request.CONSUMER_SEND_MSG_BACK: self._send_back,
+        }
+
+    def express(self, connection: Connection, frame: bytes, now_ms: int) -> bool:
+        """Takes a plain send the short way; False if it is to go the long one."""
+        serialization = frame[0] if frame else 0
+        if serialization == BINARY:
+            if frame[4:6] != _SEND_V2:
+                express = self.instead.get(frame[4:6])
+                return express is not None and express(connection, frame, now_ms)
+            send = self._shortcut.read(frame)
+            if send is None:
+                return self._first_of_its_kind(connection, frame)
+        else:
+            send = read_json_send(frame)
+            if send is None:
+                return False
+        opaque, frame_flag, topic, queue_id, sys_flag, born_ms, flag, properties, body = send
+        if (
+            (b"TRA" in properties and not _is_plain_half(properties))
+            or b"UNIQ_KEY\x01" not in properties
+            or b"CLUSTER" in properties
+            or b"MSG_REGION" in properties
+            or b"WAIT\x01false" in properties
+        ):
+            return False
+        if properties[-1] != 2:
+            properties += b"\x02"
+        try:
+            ticket = self._engine.append(
+                topic, queue_id, body, properties + self._added_bytes, flag=flag, sys_flag=sys_flag, born_ms=born_ms,
+                born_host=connection.born_host, now_ms=now_ms,
+                owner=None if frame_flag & 2 else (connection, opaque, serialization),
+            )  # fmt: skip
+        except EngineError:
+            return False  # nothing was written: the long way creates the topic, or refuses with the reason
+        connection.serialization = serialization
+        self._took(ticket.size)
+        if not ticket.waits:
+            self._replies.write([ticket])
+        return True
+
+    def _first_of_its_kind(self, connection: Connection, frame: bytes) -> bool:
+        """Reads a send in full and remembers its shape for the short way; the caller goes the long way."""
+        if len(frame) > 65536:
+            return False
+        command = decode_frame(frame)
+        try:
+            self._shortcut.learn(frame, command, read_send_header(command.ext))
+        except RequestRefused:
+            return False
+        return False
+
+    def _send(self, connection: Connection, request: Command) -> Command | None:
+        header = read_send_header(request.ext, is_v1=request.code == Request.SEND_MESSAGE and "b" not in request.ext)
+        self.take(connection, request, header)
+        return None
+
+    def take(self, connection: Connection, request: Command, header: SendHeader) -> None:
+        """Takes in what a request holds; its answer leaves when that is durable. Raises what refuses it."""
+        self._ensure_topic(header)
+        if header.is_batch or request.code == Request.SEND_BATCH_MESSAGE:
+            self._append_batch(connection, request, header)
+        else:
+            self._append(connection, request, header)
+
+    def _ensure_topic(self, header: SendHeader) -> None:
+        """Creates a topic at its first message, if that is allowed."""
+        topics, config = self._engine.topics, self._state.config
+        if topics.get(header.topic) is not None:
+            return
+        if header.topic.startswith(RETRY_PREFIX):
+            self._state.group(header.topic[len(RETRY_PREFIX) :])
+            topics.ensure(header.topic, 1)
+        elif config.auto_create_topics:
+            topics.ensure(
+                header.topic, min(header.default_queues or config.default_topic_queues, config.default_topic_queues)
+            )
+        else:
+            raise TopicNotFound(header.topic)
+
+    def _append(self, connection: Connection, request: Command, header: SendHeader) -> None:
+        properties = parse_properties(header.properties)
+        topic, queue_id = header.topic, header.queue_id
+        now_ms = self._state.clock()
+        if topic.startswith(RETRY_PREFIX) and self._is_dead(header):
+            topic, queue_id = DEAD_PREFIX + topic[len(RETRY_PREFIX) :], 0
+            self._engine.topics.ensure(topic, 1)
+            properties["DELAY"] = "0"
+        if not properties.get("UNIQ_KEY"):
+            properties["UNIQ_KEY"] = self._keys.make(now_ms)
+        properties.update(self._added)
+        if properties.get("TRAN_MSG", "").lower() == "true":
+            properties.setdefault("PGROUP", header.group)
+        owner, waits = _owner(connection, request), properties.get("WAIT") != "false"
+        ticket = self._engine.append(
+            topic, queue_id, request.body, format_properties(properties), flag=header.flag, sys_flag=header.sys_flag,
+            born_ms=header.born_ms, born_host=connection.born_host, reconsume_times=header.reconsume_times,
+            now_ms=now_ms, owner=owner if waits else None,
+        )  # fmt: skip
+        self._took(ticket.size)
+        if not waits or not ticket.waits:
+            # the sender chose not to wait for the disk, or there is nothing new on it: it is answered now, the message
+            # goes its way all the same
+            self._replies.write([ticket.answered_to(owner)])
+
+    def _is_dead(self, header: SendHeader) -> bool:
+        """True if a consumer gives back what it may not try any more (SendMessageProcessor.handleRetryAndDLQ)."""
+        name = header.topic[len(RETRY_PREFIX) :]
+        group = self._engine.groups.get(name)
+        most = header.most_reconsume_times
+        if most is None:
+            most = group.retry_max_times if group is not None else 16
+        return header.reconsume_times > most or self._state.locks.has_live_locks(name, self._state.live_clock())
+
+    def _append_batch(self, connection: Connection, request: Command, header: SendHeader) -> None:
+        if header.topic.startswith(RETRY_PREFIX):
+            raise RequestRefused(
+                Answer.MESSAGE_ILLEGAL, "A batch cannot go to a retry topic; send its messages one by one."
+            )
+        if len(request.body) > (most := self._state.config.max_body_bytes):
+            raise BodyTooLarge(len(request.body), most)
+        parts = split_batch(request.body)
+        now_ms = self._state.clock()
+        outer = parse_properties(header.properties)
+        owner = None if request.is_oneway else _BatchOwner(connection, request, outer.get("UNIQ_KEY", ""))
+        ticket = self._engine.append_batch(
+            header.topic, header.queue_id, parts, sys_flag=header.sys_flag, born_ms=header.born_ms,
+            born_host=connection.born_host, now_ms=now_ms, owner=owner,
+        )  # fmt: skip
+        self._state.sends.took_all(ticket.sizes)
+
+    def _send_back(self, connection: Connection, request: Command) -> Command | None:
+        ext = request.ext
+        name = text(ext, "group")
+        group = self._state.group(name)
+        most = whole(ext, "maxReconsumeTimes", -1, low=-1, high=INT_MAX)
+        self._engine.send_back(
+            whole(ext, "offset", low=0),
+            name,
+            whole(ext, "delayLevel", 0, low=-1, high=INT_MAX),
+            group.retry_max_times if most < 0 else most,
+            self._state.clock(),
+            None if request.is_oneway else AnsweredOwner(connection, request),
+        )
+        return None
+
+
+class _BatchOwner:
+    """Answers a batch once it is durable."""
+
+    __slots__ = ("_connection", "_request", "_unique_key")
+
+    def __init__(self, connection: Connection, request: Command, unique_key: str) -> None:
+        self._connection = connection
+        self._request = request
+        self._unique_key = unique_key
+
+    def stored(self, ticket: Ticket) -> None:
+        request = self._request
+        answer = reply_command([ticket], request.opaque, request.serialization, self._unique_key)
+        answer.asked_code, answer.asked_ms = Request.SEND_BATCH_MESSAGE, request.asked_ms
+        self._connection.send(answer)
+
+    def refused(self, code: int, remark: str) -> None:
+        self._connection.send(self._request.answer(code=code, remark=remark))
+
+
+def _owner(connection: Connection, request: Command) -> object:
+    return None if request.is_oneway else (connection, request.opaque, request.serialization)
+
+
+def _is_plain_half(properties: bytes) -> bool:
+    """Tell whether this is a half message that says all it must, and nothing that the broker says."""
+    return b"TRACE" not in properties and b"TRAN_MSG\x01true\x02" in properties and b"PGROUP\x01" in properties

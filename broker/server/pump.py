@@ -1,0 +1,228 @@
+"""The engine's heart beat: what was appended is written and synced, answered, and what is due is released.
+
+append ── kick ──► take_sync ──► job.run (thread; inline when nothing is synced) ──► synced ──► answers
+                       ▲                                                              │
+                       └──────────────── whatever came meanwhile ◄────────────────────┤
+                                                                take_arrivals ──► long polls
+tick at the ms that the engine names ──► appends what is due ──► kick
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from ..engine.disk.files import NO_DESCRIPTOR
+from ..engine.engine import Engine
+from ..engine.log.ticket import SyncJob, Ticket
+from ..engine.log.upkeep import UpkeepJob
+from .job_thread import JobThread, run_job
+
+logger = logging.getLogger(__name__)
+
+UPKEEP_INTERVAL_MS = 100
+"""How often the engine is asked whether something is to be saved or tidied; it keeps its own intervals."""
+
+RETRY_MS = 1_000
+"""A tick that failed is tried again after this time."""
+
+LONGEST_SLEEP_MS = 1_000
+"""A tick at least this often: the clock may be set forward, and what is due then must not wait for long."""
+
+
+LEAST_SLEEP_S = 0.001
+"""Others have their turn between two ticks, however quick the broker's clock is."""
+
+
+class Pump:
+    """Drives one engine from the event loop, by the broker's clock, which runs `speed` times as fast as time."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Callable[[], int],
+        *,
+        stored: Callable[[list[Ticket]], None],
+        arrived: Callable[[set[tuple[str, int]]], None],
+        failed: Callable[[str, list[Ticket]], None],
+        is_inline: bool,
+        speed: float = 1.0,
+    ) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._stored = stored
+        self._arrived = arrived
+        self._failed = failed
+        self._is_inline = is_inline
+        self._per_s = 1000 * speed
+        #: a clock for which the next tick would always be due already
+        self._is_fast = speed > 1
+        self._loop = asyncio.get_running_loop()
+        self._syncs: JobThread[SyncJob] = JobThread("sync", self._loop, self._synced)
+        self._upkeeps: JobThread[UpkeepJob] = JobThread("upkeep", self._loop, self._upkept)
+        self._is_kicked = False
+        self._is_syncing = False
+        self._is_upkeeping = False
+        self._is_stopped = False
+        self._has_failed = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._tick_timer: asyncio.TimerHandle | None = None
+        self._tick_ms = 0
+        self._upkeep_timer: asyncio.TimerHandle | None = None
+        self._upkeep_trouble = ""
+        self._at_rest: list[Callable[[], None]] = []
+        self._tick_wants = False
+
+    @property
+    def has_failed(self) -> bool:
+        """True once the store failed to write: nothing is acknowledged any more."""
+        return self._has_failed
+
+    def is_writing(self) -> bool:
+        """True while something waits to be written, or the other thread writes it."""
+        return self._is_syncing or self._is_kicked
+
+    def at_rest(self, call: Callable[[], None]) -> None:
+        """Calls when the upkeep that is under way has ended, before the next one begins."""
+        self._at_rest.append(call)
+
+    def start(self) -> None:
+        """Begins to tick and to keep up."""
+        self._tick()
+        self._upkeep()
+
+    def kick(self) -> None:
+        """Says that something may have been appended; costs nothing if that is known already."""
+        if not self._is_kicked and not self._is_syncing:
+            self._is_kicked = True
+            self._loop.call_soon(self._next_sync)
+
+    def hurry(self) -> None:
+        """Says that something may be due at once, and that something may have been appended."""
+        self._loop.call_soon(self._tick)
+
+    async def drain(self) -> None:
+        """Waits until all that was appended is durable and answered (or the store has failed)."""
+        self.kick()
+        while self._is_kicked or not self._idle.is_set():
+            if self._is_kicked:
+                self._is_kicked = False
+                self._next_sync()
+            await self._idle.wait()
+
+    def stop(self) -> None:
+        """Ends ticks, upkeep and threads; a job that runs is waited for, and its outcome handed to the engine."""
+        self._is_stopped = True
+        for timer in (self._tick_timer, self._upkeep_timer):
+            if timer is not None:
+                timer.cancel()
+        self._syncs.stop()
+        self._upkeeps.stop()
+
+    def _next_sync(self) -> None:
+        self._is_kicked = False
+        if self._is_syncing or self._has_failed or self._is_stopped:
+            return
+        now_ms = self._clock()
+        if self._tick_timer is not None and now_ms >= self._tick_ms and not self._is_fast:
+            self._tick()  # what is due goes with the sync that begins now, not with the one after it
+        job = self._engine.take_sync(now_ms)
+        if job is None:
+            self._idle.set()
+            return
+        self._is_syncing = True
+        self._idle.clear()
+        if self._is_inline:
+            self._synced(job, run_job(job))
+        else:
+            self._syncs.submit(job)
+
+    def _synced(self, job: SyncJob, error: OSError | None) -> None:
+        self._is_syncing = False
+        now_ms = self._clock()
+        # where a thread writes, the disk is to work on while answers are written
+        tickets = self._engine.synced(job, error, now_ms, self._stored if self._is_inline else None)
+        if error is not None:
+            self._fail(f"writing the log failed: {error}", [*job.tickets, *self._engine.abandoned()])
+            return
+        if self._has_failed:
+            self._failed("the store failed while it was written", job.tickets)
+            return
+        if self._is_inline:
+            self._idle.set()
+            self.kick()
+        else:
+            self._next_sync()
+            if tickets:
+                self._stored(tickets)
+        arrivals = self._engine.take_arrivals()
+        if arrivals:
+            self._arrived(arrivals)
+        soonest_ms = min((ticket.due_ms for ticket in tickets if ticket.due_ms is not None), default=None)
+        if soonest_ms is not None and soonest_ms < self._tick_ms:
+            self._tick_at(soonest_ms)
+
+    def _tick(self) -> None:
+        if self._is_stopped or self._has_failed:
+            return
+        if self._tick_timer is not None:
+            self._tick_timer.cancel()
+        now_ms = self._clock()
+        next_ms: int | None = now_ms + RETRY_MS
+        try:
+            next_ms = self._engine.tick(now_ms)
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTOR:
+                raise
+            if not self._tick_wants:
+                logger.error("what is due waits until a file can be opened (said once): %s", error)
+            self._tick_wants = True
+        else:
+            self._tick_wants = False
+        finally:
+            self._tick_at(now_ms + LONGEST_SLEEP_MS if next_ms is None else next_ms)
+            self.kick()
+
+    def _tick_at(self, moment_ms: int) -> None:
+        """Makes sure that the next tick comes then, or sooner, but not at once: others have their turn first."""
+        if self._tick_timer is not None:
+            self._tick_timer.cancel()
+        now_ms = self._clock()
+        wait_ms = min(max(moment_ms - now_ms, 1), LONGEST_SLEEP_MS)
+        self._tick_ms = now_ms + wait_ms
+        self._tick_timer = self._loop.call_later(max(wait_ms / self._per_s, LEAST_SLEEP_S), self._tick)
+
+    def _upkeep(self) -> None:
+        if self._is_stopped:
+            return
+        self._upkeep_timer = self._loop.call_later(UPKEEP_INTERVAL_MS / 1000, self._upkeep)
+        if not self._is_upkeeping:
+            job = self._engine.take_upkeep(self._clock())
+            if job is not None:
+                self._is_upkeeping = True
+                self._upkeeps.submit(job)
+
+    def _upkept(self, job: UpkeepJob, error: OSError | None) -> None:
+        self._is_upkeeping = False
+        self._engine.upkept(job, error, self._clock())
+        if error is not None:
+            self._note_trouble(error)
+        calls, self._at_rest = self._at_rest, []
+        for call in calls:
+            call()
+
+    def _note_trouble(self, error: OSError) -> None:
+        if str(error) != self._upkeep_trouble:
+            self._upkeep_trouble = str(error)
+            logger.error("upkeep failed (said once, until it fails otherwise): %s", error)
+        if self._engine.health().state == "FAILED":
+            self._fail(f"saving the store's state failed: {error}", self._engine.abandoned())
+
+    def _fail(self, reason: str, lost: list[Ticket]) -> None:
+        self._idle.set()
+        if not self._has_failed:
+            self._has_failed = True
+            logger.critical("the store has FAILED, nothing is acknowledged any more: %s", reason)
+            self._failed(reason, lost)

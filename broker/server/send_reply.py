@@ -1,0 +1,191 @@
+"""Answers to sends, made when their messages are durable: constant parts kept, one write a connection."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from struct import Struct
+from typing import Protocol, cast
+
+from ..engine.log.ticket import Ticket
+from ..rocketmq.codes import PROTOCOL_VERSION, RESPONSE_FLAG, Answer
+from ..rocketmq.frame import BINARY, LANGUAGES, Command, encode, encode_fields
+from ..rocketmq.recall_handle import handle_of
+from .connection import Connection
+
+REGION = "DefaultRegion"
+"""Value of MSG_REGION in messages and answers (BrokerConfig.regionId)."""
+
+TRACE_FIELDS = {"MSG_REGION": REGION, "TRACE_ON": "true"}
+
+SendOwner = tuple[Connection, int, int]
+"""Who waits for a message to be durable: connection, opaque, serialisation."""
+
+#: frame length, serialisation and header length, code, language, version, opaque, flag, remark length, ext length
+_START = Struct(">IIhbhiiii").pack
+_LANGUAGE = LANGUAGES.index("PYTHON")
+_TAIL = encode_fields(TRACE_FIELDS)
+_ID, _QUEUE, _OFFSET, _TRANSACTION = (
+    len(name).to_bytes(2, "big") + name + b"\0\0\0"
+    for name in (b"msgId", b"queueId", b"queueOffset", b"transactionId")
+)  # fmt: skip
+_DUE = b"\0\x08escDueMs\0\0\0%c%b"
+_DUE_AND_HANDLE = _DUE + b"\0\x0crecallHandle%b%b"
+#: what an answer without remark looks like, and values that stand in it as they are
+_JSON_HEADER = (
+    b'{"code":0,"extFields":{"msgId":"%%b%%016X","queueId":"%%d","queueOffset":"%%d","transactionId":"%%b",%b%%b},'
+    b'"flag":%d,"language":"PYTHON","opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}'
+    % (json.dumps(TRACE_FIELDS, separators=(",", ":"))[1:-1].encode(), RESPONSE_FLAG, PROTOCOL_VERSION)
+)
+_JSON_START = Struct(">II").pack
+_NEEDS_NO_ESCAPE = re.compile("[0-9A-Za-z_.:-]*+").fullmatch
+_HEADER_OWN_BYTES = 21
+_OPAQUE_AT = 13
+_CONSTANT_BYTES = sum(len(part) + 1 for part in (_ID, _QUEUE, _OFFSET, _TRANSACTION)) + len(_TAIL)
+
+_templates: dict[tuple[bytes, int, int, int, int], bytes] = {}
+"""Bounded by the lengths: a queue id and an offset have at most 19 digits, a unique key at most 255 bytes here, what a
+timer adds some hundred."""
+
+
+class StoredOwner(Protocol):
+    """Owner of tickets that is to be told about each (a batch, a message sent back)."""
+
+    def stored(self, ticket: Ticket) -> None:
+        """The ticket's message is durable."""
+
+    def refused(self, code: int, remark: str) -> None:
+        """The ticket's message could not be made durable; may be called once for each message of a batch."""
+
+
+class SendReplies:
+    """Builds and writes the answers for the tickets of one sync."""
+
+    def __init__(self, broker_name: str) -> None:
+        self._broker_name = broker_name
+
+    def write(self, tickets: Iterable[Ticket]) -> None:
+        """Answers all that waited for these tickets."""
+        written: dict[Connection, list[bytes]] = {}
+        for ticket in tickets:
+            owner = ticket.owner
+            if owner is None:
+                continue
+            if isinstance(owner, tuple):
+                connection, opaque, serialization = owner
+                handle = None
+                if ticket.is_timer and ticket.due_ms is not None and ticket.unique_key:
+                    handle = handle_of(ticket.topic, self._broker_name, ticket.due_ms, ticket.unique_key)
+                if serialization == BINARY:
+                    frame = binary_reply(ticket, opaque, handle)
+                else:
+                    frame = json_reply(ticket, opaque, handle)
+                parts = written.get(connection)
+                if parts is None:
+                    written[connection] = [frame]
+                else:
+                    parts.append(frame)
+            else:
+                cast(StoredOwner, owner).stored(ticket)
+        for connection, parts in written.items():
+            connection.write(b"".join(parts))
+
+    def refuse(self, tickets: Iterable[Ticket], remark: str) -> None:
+        """Answers an error to all that waited for these tickets: writing them failed."""
+        for ticket in tickets:
+            owner = ticket.owner
+            if isinstance(owner, tuple):
+                connection, opaque, serialization = owner
+                answer = Command(Answer.SYSTEM_ERROR, TRACE_FIELDS, b"", remark, RESPONSE_FLAG, opaque)
+                answer.serialization = serialization
+                connection.send(answer)
+            elif owner is not None:
+                cast(StoredOwner, owner).refused(Answer.SYSTEM_ERROR, remark)
+
+
+def binary_reply(ticket: Ticket, opaque: int, handle: bytes | None = None) -> bytes:
+    """The answer to one send, with a binary header; `handle` is a timer's."""
+    if ticket.conflict is not None:
+        return encode(_command(ticket, opaque, BINARY, handle))
+    more = b"" if ticket.due_ms is None else _waiting(ticket.due_ms, handle)
+    unique_key = (ticket.unique_key or "").encode()
+    queue_id = b"%d" % ticket.queue_id
+    queue_offset = b"%d" % ticket.queue_offset
+    shape = (ticket.store_host, len(queue_id), len(queue_offset), len(unique_key), len(more))
+    template = _templates.get(shape)
+    if template is None:
+        if len(unique_key) > 255:
+            return encode(_command(ticket, opaque, BINARY, handle))
+        template = _templates[shape] = _template(*shape)
+    key = opaque.to_bytes(4, "big", signed=True)
+    return template % (key, ticket.position, queue_id, queue_offset, unique_key, more)
+
+
+def _waiting(due_ms: int, handle: bytes | None) -> bytes:
+    """The fields that a message which waits adds to its answer."""
+    due = b"%d" % due_ms
+    if handle is None:
+        return _DUE % (len(due), due)
+    return _DUE_AND_HANDLE % (len(due), due, len(handle).to_bytes(4, "big"), handle)
+
+
+def _template(store_host: bytes, queue_digits: int, offset_digits: int, key_length: int, more_length: int) -> bytes:
+    """An answer with places for opaque, position, queue id, queue offset, unique key and more, of these lengths."""
+    host = store_host.hex().upper().encode()
+    id_length = len(host) + 16
+    ext_length = _CONSTANT_BYTES + id_length + queue_digits + offset_digits + key_length + more_length
+    header_length = _HEADER_OWN_BYTES + ext_length
+    start = _START(
+        4 + header_length, header_length | BINARY << 24, 0, _LANGUAGE, PROTOCOL_VERSION, 0, RESPONSE_FLAG, 0, ext_length
+    )
+    constants = (
+        start[:_OPAQUE_AT],
+        start[_OPAQUE_AT + 4 :] + _ID + bytes((id_length,)) + host,
+        _QUEUE + bytes((queue_digits,)),
+        _OFFSET + bytes((offset_digits,)),
+        _TRANSACTION + bytes((key_length,)),
+        _TAIL,
+    )
+    opaque, *rest = (constant.replace(b"%", b"%%") for constant in constants)
+    places = (b"%b", b"%016X", b"%b", b"%b", b"%b")
+    return opaque + b"".join(place + constant for place, constant in zip(places, rest, strict=True)) + b"%b"
+
+
+def json_reply(ticket: Ticket, opaque: int, handle: bytes | None = None) -> bytes:
+    """The answer to one send, with a JSON header; `handle` is a timer's."""
+    unique_key = ticket.unique_key or ""
+    if ticket.conflict is not None or _NEEDS_NO_ESCAPE(unique_key) is None:
+        return encode(_command(ticket, opaque, 0, handle))
+    more = b"" if ticket.due_ms is None else b',"escDueMs":"%d"' % ticket.due_ms
+    if handle is not None:
+        more += b',"recallHandle":"%b"' % handle
+    header = _JSON_HEADER % (
+        ticket.store_host.hex().upper().encode(), ticket.position, ticket.queue_id, ticket.queue_offset,
+        unique_key.encode(), more, opaque,
+    )  # fmt: skip
+    return _JSON_START(4 + len(header), len(header)) + header
+
+
+def _command(ticket: Ticket, opaque: int, serialization: int, handle: bytes | None) -> Command:
+    command = reply_command([ticket], opaque, serialization, ticket.unique_key or "")
+    if handle is not None:
+        command.ext["recallHandle"] = handle.decode()
+    if ticket.conflict is not None:
+        command.ext["escConflict"] = ticket.conflict
+    return command
+
+
+def reply_command(tickets: list[Ticket], opaque: int, serialization: int, unique_key: str) -> Command:
+    """The answer to a send of one or more messages: ids joined by commas, the first one's offset."""
+    first = tickets[0]
+    ext = {
+        "msgId": ",".join([ticket.offset_message_id for ticket in tickets]),
+        "queueId": str(first.queue_id),
+        "queueOffset": str(first.queue_offset),
+        "transactionId": unique_key,
+        **TRACE_FIELDS,
+    }
+    if first.due_ms is not None:
+        ext["escDueMs"] = str(first.due_ms)
+    return Command(0, ext, flag=RESPONSE_FLAG, opaque=opaque, serialization=serialization)

@@ -1,0 +1,194 @@
+"""How many messages came and went in the last minute, hour and day, by RocketMQ's names of statistics.
+
+A counter notes what it was when a stretch of time began in which it moved, so that what does not move costs nothing:
+
+    window   stretch   stretches kept
+    minute   10 s       6
+    hour     10 min     6
+    day       1 h      24
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+
+from ..engine.errors import TopicNotFound
+from ..engine.tables.topics import SYSTEM_PREFIX, SYSTEM_TOPICS, Topic
+
+TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
+TOPIC_PUT_SIZE = "TOPIC_PUT_SIZE"
+GROUP_GET_NUMS = "GROUP_GET_NUMS"
+GROUP_GET_SIZE = "GROUP_GET_SIZE"
+SENT_BACK_NUMS = "SNDBCK_PUT_NUMS"
+BROKER_PUT_NUMS = "BROKER_PUT_NUMS"
+BROKER_GET_NUMS = "BROKER_GET_NUMS"
+
+MOST_COUNTERS = 50_000
+"""Pairs of topics and groups, and topics; one more has the oldest forgotten."""
+
+Growth = Callable[[str, int], tuple[int, int]]
+"""Of a queue of a topic: its end, and the bytes of all records that it took (both only grow)."""
+
+_QUARTER_MS = 900_000
+#: length of a stretch in ms, stretches in the window
+_WINDOWS = ((10_000, 6), (600_000, 6), (3_600_000, 24))
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """What was counted in one window."""
+
+    count: int
+    per_second: float
+
+
+class Counter:
+    """One number that only grows."""
+
+    __slots__ = ("_began_ms", "_shortest", "_stretches", "total")
+
+    def __init__(self, now_ms: int) -> None:
+        self.total = 0
+        self._began_ms = now_ms
+        self._shortest = range(0)
+        self._stretches: tuple[deque[tuple[int, int]], ...] = tuple(deque(maxlen=size + 1) for _, size in _WINDOWS)
+
+    def add(self, count: int, now_ms: int) -> None:
+        """Counts some more."""
+        if now_ms not in self._shortest:
+            self._begin(now_ms)
+        self.total += count
+
+    def _begin(self, now_ms: int) -> None:
+        """A stretch of the shortest window begins (or the clock was set), and one of others with it, maybe."""
+        for (length_ms, _), stretches in zip(_WINDOWS, self._stretches, strict=True):
+            stretch = now_ms // length_ms
+            if not stretches or stretches[-1][0] != stretch:
+                stretches.append((stretch, self.total))
+        length_ms = _WINDOWS[0][0]
+        start_ms = now_ms - now_ms % length_ms
+        self._shortest = range(start_ms, start_ms + length_ms)
+
+    def sums(self, now_ms: int) -> tuple[Sum, Sum, Sum]:
+        """What was counted in the last minute, hour and day (the stretch that runs included)."""
+        return tuple(self._sum(window, now_ms) for window in range(3))  # type: ignore[return-value]  # three of them
+
+    def _sum(self, window: int, now_ms: int) -> Sum:
+        length_ms, size = _WINDOWS[window]
+        oldest = now_ms // length_ms - size
+        counted = next((self.total - total for stretch, total in self._stretches[window] if stretch >= oldest), 0)
+        span_ms = min(now_ms - self._began_ms, now_ms - oldest * length_ms)
+        return Sum(counted, counted * 1000 / max(span_ms, 1_000))
+
+
+class Statistics:
+    """All counters of one broker, by name of the statistic and key (a topic, or `topic@group`)."""
+
+    def __init__(self, cluster_name: str, now_ms: int) -> None:
+        self._cluster_name = cluster_name
+        self._counters: dict[tuple[str, str], Counter] = {}
+        self._known: dict[tuple[str, int], tuple[int, int]] = {}
+        self.put = _Daily(now_ms)
+        self.get = _Daily(now_ms)
+
+    def begin(self, topics: Iterable[Topic], growth_of: Growth) -> None:
+        """How far the queues have come by now: what comes from here on is counted."""
+        for topic in topics:
+            for queue_id in range(max(topic.read_queues, topic.write_queues)):
+                self._known[topic.name, queue_id] = growth_of(topic.name, queue_id)
+
+    def arrived(self, queues: Iterable[tuple[str, int]], growth_of: Growth, now_ms: int) -> None:
+        """These queues became longer; the broker's own are no messages of its senders."""
+        total = 0
+        grown: dict[str, tuple[int, int]] = {}
+        for key in queues:
+            try:
+                end, taken_bytes = growth_of(*key)
+            except TopicNotFound:
+                continue
+            known_end, known_bytes = self._known.get(key, (0, 0))
+            self._known[key] = end, taken_bytes
+            if end > known_end:
+                count, size_bytes = grown.get(key[0], (0, 0))
+                grown[key[0]] = count + end - known_end, size_bytes + taken_bytes - known_bytes
+        for topic, (count, size_bytes) in grown.items():
+            self._add(TOPIC_PUT_NUMS, topic, count, now_ms)
+            self._add(TOPIC_PUT_SIZE, topic, size_bytes, now_ms)
+            total += 0 if topic.startswith(SYSTEM_PREFIX) or topic in SYSTEM_TOPICS else count
+        if total:
+            self._add(BROKER_PUT_NUMS, self._cluster_name, total, now_ms)
+            self.put.add(total, now_ms)
+
+    def given(self, group: str, topic: str, count: int, size_bytes: int, now_ms: int) -> None:
+        """Messages were given to a group, so many bytes of records in all."""
+        key = f"{topic}@{group}"
+        self._add(GROUP_GET_NUMS, key, count, now_ms)
+        self._add(GROUP_GET_SIZE, key, size_bytes, now_ms)
+        self._add(BROKER_GET_NUMS, self._cluster_name, count, now_ms)
+        self.get.add(count, now_ms)
+
+    def sent_back(self, group: str, topic: str, now_ms: int) -> None:
+        """A consumer gave a message back."""
+        self._add(SENT_BACK_NUMS, f"{topic}@{group}", 1, now_ms)
+
+    def forget_topic(self, topic: str) -> None:
+        """A topic is gone; one of its name begins anew."""
+        self._known = {key: known for key, known in self._known.items() if key[0] != topic}
+        self._counters = {key: counter for key, counter in self._counters.items() if key[1].partition("@")[0] != topic}
+
+    def sums(self, name: str, key: str, now_ms: int) -> tuple[Sum, Sum, Sum] | None:
+        """Last minute, hour and day of one counter; None if nothing was ever counted."""
+        counter = self._counters.get((name, key))
+        return counter.sums(now_ms) if counter is not None else None
+
+    def totals(self, name: str) -> Iterator[tuple[str, int]]:
+        """Key and total of all counters of one statistic, since the start (or since one was forgotten)."""
+        return ((key, counter.total) for (known, key), counter in list(self._counters.items()) if known == name)
+
+    def per_second(self, name: str, key: str, now_ms: int) -> float:
+        """Rate of the last minute."""
+        sums = self.sums(name, key, now_ms)
+        return sums[0].per_second if sums is not None else 0.0
+
+    def _add(self, name: str, key: str, count: int, now_ms: int) -> None:
+        counter = self._counters.get((name, key))
+        if counter is None:
+            if len(self._counters) >= MOST_COUNTERS:
+                del self._counters[next(key for key in self._counters if key[1] != self._cluster_name)]
+            counter = self._counters[name, key] = Counter(now_ms)
+        counter.add(count, now_ms)
+
+
+class _Daily:
+    """A total since the start, and what it was at the last two midnights (BrokerStats)."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.total = self.yesterday_morning = self.today_morning = 0
+        self._day = _day(now_ms)
+
+    def add(self, count: int, now_ms: int) -> None:
+        """Counts some more."""
+        self.look(now_ms)
+        self.total += count
+
+    def look(self, now_ms: int) -> None:
+        """Has a new day begun?"""
+        day = _day(now_ms)
+        if day != self._day:
+            self.yesterday_morning, self.today_morning, self._day = self.today_morning, self.total, day
+
+
+def _day(now_ms: int) -> int:
+    """Days since year 1, in the time zone of the machine."""
+    return _day_of_quarter(now_ms // _QUARTER_MS)
+
+
+@lru_cache(maxsize=4)
+def _day_of_quarter(quarter: int) -> int:
+    """No time zone begins a day, or changes, within a quarter of an hour."""
+    now_ms = quarter * _QUARTER_MS
+    return datetime.fromtimestamp(now_ms / 1000, UTC).astimezone().toordinal()

@@ -1,0 +1,1 @@
+"""What the console shows and does, one folder a feature."""

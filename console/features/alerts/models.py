@@ -1,0 +1,148 @@
+"""Rows of alerts: the rules, what they raised, and what is silenced."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.core.exceptions import ValidationError
+from django.core.validators import EmailValidator
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from console.features.alerts.webhooks import check_webhook
+from console.features.checkback.allowed import AddressRefused
+from console.features.checkback.signature import new_salt
+
+
+class AlertRule(models.Model):
+    """One thing that is watched: raised when the value of a subject has been above the limit for `for_s`."""
+
+    class What(models.TextChoices):
+        """What is read; the unit of the limit stands behind it."""
+
+        BROKER_DOWN = "broker-down", _("broker not reached for, s")
+        BACKLOG = "backlog", _("lag of a group, messages")
+        STILL = "still", _("a group with lag takes nothing for, s")
+        DEAD_LETTERS = "dead-letters", _("messages given up by a group within 5 min")
+        LATENESS = "lateness", _("lateness of timers p99, ms")
+        LANE_LATE = "lane-late", _("a lane behind its due times, ms")
+        HALF_AGE = "half-age", _("age of the oldest undecided half, s")
+        STUCK_QUEUE = "stuck-queue", _("a due value of a Redisson queue not moved for, s")
+
+    #: empty: it is called by what it watches
+    name = models.CharField(_("name"), max_length=80, blank=True, default="")
+    what = models.CharField(_("what"), max_length=16, choices=What.choices)
+    #: `*` stands for any characters
+    subject = models.CharField(_("of which (name, * for any)"), max_length=255, default="*")
+    limit = models.FloatField(_("above"))
+    for_s = models.PositiveIntegerField(_("for at least, s"), default=60)
+    emails = models.TextField(_("e-mail to, one address a line"), blank=True)
+    webhook = models.CharField(_("webhook"), max_length=500, blank=True)
+    salt = models.CharField(max_length=32, default=new_salt, editable=False)
+    is_on = models.BooleanField(_("on"), default=True)
+
+    class Meta:
+        verbose_name = _("alert rule")
+        verbose_name_plural = _("alert rules")
+        ordering = ["what", "subject", "limit"]
+
+    def __str__(self) -> str:
+        watched = f"{self.get_what_display()} {self.subject} > {self.limit:g}"
+        return f"{self.name}: {watched}" if self.name else watched
+
+    def clean(self) -> None:
+        """Addresses that can be used; what is missing is said before anybody relies on it."""
+        for address in self.addresses:
+            EmailValidator()(address)
+        if self.webhook:
+            try:
+                check_webhook(self.webhook)
+            except AddressRefused as error:
+                raise ValidationError({"webhook": str(error)}) from None
+
+    @property
+    def addresses(self) -> list[str]:
+        """Who gets mail."""
+        return self.emails.split()
+
+
+class Alert(models.Model):
+    """A subject that is, or was, above the limit of a rule."""
+
+    class State(models.TextChoices):
+        """How far it is."""
+
+        PENDING = "pending", _("above its limit, not for long yet")
+        FIRING = "firing", _("raised")
+        ENDED = "ended", _("over")
+
+    rule = models.ForeignKey(AlertRule, models.CASCADE, related_name="alerts", verbose_name=_("rule"))
+    subject = models.CharField(_("subject"), max_length=255)
+    state = models.CharField(_("state"), max_length=8, choices=State.choices, default=State.PENDING)
+    #: the newest and the highest that was read
+    value = models.FloatField(_("value"))
+    highest = models.FloatField(_("highest"))
+    since = models.DateTimeField(_("since"))
+    raised_at = models.DateTimeField(_("raised"), null=True)
+    ended_at = models.DateTimeField(_("over"), null=True)
+    was_silenced = models.BooleanField(_("silenced"), default=False)
+    #: what became of telling: empty until somebody was told
+    told = models.TextField(_("told"), blank=True)
+
+    class Meta:
+        verbose_name = _("alert")
+        verbose_name_plural = _("alerts")
+        ordering = ["-since", "-id"]
+        default_permissions = ("view",)
+        permissions = [("silence_alerts", _("Can silence alerts"))]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["rule", "subject"], condition=~models.Q(state="ended"), name="one_open_alert"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.rule}"
+
+
+class Delivery(models.Model):
+    """One thing that a webhook is told, however often it is tried."""
+
+    #: known to the receiver, the same with each try
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    alert = models.ForeignKey(Alert, models.CASCADE, related_name="deliveries")
+    #: JSON, the same with each try
+    body = models.TextField()
+    tries = models.PositiveSmallIntegerField(default=0)
+    created_at = models.DateTimeField()
+    #: NULL: it was told, or is given up
+    next_at = models.DateTimeField(null=True, db_index=True)
+    told_at = models.DateTimeField(null=True)
+
+    class Meta:
+        verbose_name = _("delivery")
+        verbose_name_plural = _("deliveries")
+        ordering = ["created_at"]
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.alert}: {self.tries}"
+
+
+class Silence(models.Model):
+    """Nobody is told of alerts of these subjects until then; they are raised and kept all the same."""
+
+    rule = models.ForeignKey(AlertRule, models.CASCADE, null=True, blank=True, verbose_name=_("rule, none for all"))
+    subject = models.CharField(_("subject (* for any)"), max_length=255, default="*")
+    until = models.DateTimeField(_("until"))
+    reason = models.CharField(_("reason"), max_length=500)
+    actor = models.CharField(_("by"), max_length=150)
+    created_at = models.DateTimeField(_("created"), auto_now_add=True)
+
+    class Meta:
+        verbose_name = _("silence")
+        verbose_name_plural = _("silences")
+        ordering = ["-until"]
+
+    def __str__(self) -> str:
+        return f"{self.subject} until {self.until:%Y-%m-%d %H:%M}"

@@ -1,0 +1,135 @@
+"""The settings of a rule as forms and REST give them: each in its one form, or why it is refused, by its name."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.utils.translation import gettext as _
+
+from console.features.alerts.models import AlertRule
+from console.features.alerts.webhooks import check_webhook
+from console.features.checkback.allowed import AddressRefused
+from console.operations.errors import InvalidParameter
+
+Value = str | float | int | bool
+#: a day for what is counted in seconds is usual, a week is enough
+LONGEST_FOR_S = 604_800
+HIGHEST_LIMIT = 1e15
+MOST_ADDRESSES = 20
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+#: what a rule has where nothing is said
+DEFAULTS: Mapping[str, Value] = {
+    "name": "", "what": "", "subject": "*", "limit": "", "for_s": 60, "emails": "", "webhook": "", "is_on": True,
+}  # fmt: skip
+
+
+class _Refused(ValueError):
+    """A value that no rule may have; the message says what it may be."""
+
+
+def read(given: Mapping[str, Any]) -> tuple[dict[str, Value], dict[str, str]]:
+    """What was given in its one form, and what is wrong of it, by name."""
+    values: dict[str, Value] = {}
+    faults: dict[str, str] = {}
+    for name, value in given.items():
+        if name not in _READERS:
+            faults["settings"] = f"There is no setting {str(name)[:60]!r}; there are: {', '.join(_READERS)}."
+            continue
+        try:
+            values[name] = _READERS[name](value)
+        except _Refused as error:
+            faults[name] = str(error)
+    return values, faults
+
+
+def checked(given: Any) -> dict[str, Value]:
+    """The same; raises InvalidParameter for the first that is wrong."""
+    if not isinstance(given, Mapping):
+        raise InvalidParameter("settings", "settings are names with values.")
+    values, faults = read(given)
+    for name, fault in faults.items():
+        raise InvalidParameter(name, fault)
+    return values
+
+
+def shown(rule: AlertRule) -> dict[str, Value]:
+    """A rule's settings."""
+    return {name: getattr(rule, name) for name in _READERS}
+
+
+def _text(longest: int) -> Callable[[Any], Value]:
+    def read_text(value: Any) -> Value:
+        text = value.strip() if isinstance(value, str) else None
+        if text is None or len(text) > longest or _CONTROL.search(text):
+            raise _Refused(_("At most %(count)s characters, and no line breaks.") % {"count": longest})
+        return text
+
+    return read_text
+
+
+def _subject(value: Any) -> Value:
+    return _text(255)(value) or "*"
+
+
+def _what(value: Any) -> Value:
+    if not isinstance(value, str) or value not in AlertRule.What.values:
+        raise _Refused(_("Choose what is watched: %(codes)s.") % {"codes": ", ".join(AlertRule.What.values)})
+    return value
+
+
+def _limit(value: Any) -> Value:
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not 0 <= number <= HIGHEST_LIMIT:
+        raise _Refused(_("A number from 0, such as 100 or 2.5."))
+    return number
+
+
+def _for_s(value: Any) -> Value:
+    if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
+        value = int(value.strip()[:10])
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LONGEST_FOR_S:
+        raise _Refused(_("A whole number of seconds from 0 to %(most)s.") % {"most": f"{LONGEST_FOR_S:,}"})
+    return value
+
+
+def _emails(value: Any) -> Value:
+    found = re.split(r"[\s,;]+", value.strip()) if isinstance(value, str) and value.strip() else []
+    if not isinstance(value, str) or len(found) > MOST_ADDRESSES:
+        raise _Refused(_("At most %(count)s addresses, one a line.") % {"count": MOST_ADDRESSES})
+    for address in found:
+        try:
+            validate_email(address)
+        except ValidationError:
+            raise _Refused(_("“%(text)s” is no e-mail address.") % {"text": address[:100]}) from None
+    return "\n".join(dict.fromkeys(found))
+
+
+def _webhook(value: Any) -> Value:
+    text = value.strip() if isinstance(value, str) else "-"
+    try:
+        if text:
+            check_webhook(text)
+    except AddressRefused as error:
+        raise _Refused(str(error)) from None
+    return text
+
+
+def _is_on(value: Any) -> Value:
+    found = {"yes": True, "no": False}.get(value, value) if isinstance(value, str) else value
+    if not isinstance(found, bool):
+        raise _Refused(_("Yes or no."))
+    return found
+
+
+_READERS: Mapping[str, Callable[[Any], Value]] = {
+    "name": _text(80), "what": _what, "subject": _subject, "limit": _limit, "for_s": _for_s, "emails": _emails,
+    "webhook": _webhook, "is_on": _is_on,
+}  # fmt: skip

@@ -1,0 +1,142 @@
+"""Where a check-back may lead: a strict reading of addresses, and the allow-list of origins and networks.
+
+An address is read by one grammar that has one meaning: what browsers, resolvers and libraries are known to understand
+in two ways (user names, numbers as hosts, trailing dots, backslashes, capital letters) is not an address here.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from .special_networks import IPAddress, IPNetwork, special_network
+
+LONGEST_ADDRESS = 500
+_PORTS = {"https": 443, "http": 80}
+_ORIGIN = r"(?P<scheme>https?)://(?P<host>\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::(?P<port>[1-9][0-9]{0,4}))?"
+_PATH = r"(?P<path>/(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})*)?"
+_QUERY = r"(?P<query>\?(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*)?"
+_address = re.compile(_ORIGIN + _PATH + _QUERY, re.ASCII).fullmatch
+_origin = re.compile(_ORIGIN, re.ASCII).fullmatch
+_label = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII).fullmatch
+#: what some readers take for an IPv4 address: the last part of the host is a number, decimal or hexadecimal
+_ends_in_number = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)", re.ASCII).fullmatch
+
+
+class AddressRefused(ValueError):
+    """This address is not asked; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Scheme, host and port of an address; `host` is a name, or an IP address without brackets."""
+
+    scheme: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}" + ("" if self.port == _PORTS[self.scheme] else f":{self.port}")
+
+    @property
+    def authority(self) -> str:
+        """What the header Host says."""
+        return str(self).partition("://")[2]
+
+    @property
+    def literal(self) -> IPAddress | None:
+        """The host where it is an IP address."""
+        try:
+            return ipaddress.ip_address(self.host)
+        except ValueError:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """An address that can be asked: its origin, and path with query as they are sent."""
+
+    origin: Origin
+    target: str
+
+    def __str__(self) -> str:
+        return f"{self.origin}{self.target}"
+
+
+def read_address(text: str) -> Address:
+    """Read an address such as ``https://shop.example/checks``; raises AddressRefused."""
+    found = _address(text) if len(text) <= LONGEST_ADDRESS else None
+    if found is None:
+        raise AddressRefused(
+            f"Write it as https://host/path: at most {LONGEST_ADDRESS} characters, scheme and host in small letters, "
+            "no user name, no fragment, other characters as %XX, an international name in its xn-- form."
+        )
+    return Address(_origin_of(found), (found["path"] or "/") + (found["query"] or ""))
+
+
+def read_origin(text: str) -> Origin:
+    """Read an origin such as ``https://shop.example:8443``; raises AddressRefused."""
+    found = _origin(text)
+    if found is None:
+        raise AddressRefused(f"{text[:100]!r} is no origin; write it as https://host or https://host:port.")
+    return _origin_of(found)
+
+
+def _origin_of(found: re.Match[str]) -> Origin:
+    scheme, port = found["scheme"], int(found["port"] or _PORTS[found["scheme"]])
+    if port > 65535:
+        raise AddressRefused(f"{port} is no port; the last one is 65535.")
+    return Origin(scheme, _host(found["host"]), port)
+
+
+def _host(text: str) -> str:
+    try:
+        if text.startswith("["):
+            return str(ipaddress.IPv6Address(text[1:-1]))
+        if _ends_in_number(text):
+            return str(ipaddress.IPv4Address(text))
+    except ValueError:
+        raise AddressRefused(f"{text} is no IP address as it is written in one way only.") from None
+    if len(text) > 253 or not all(_label(part) for part in text.split(".")):
+        raise AddressRefused(f"{text[:100]!r} is no host name.")
+    return text
+
+
+class AllowList:
+    """Origins that may be asked, and special networks (private ones, say) that their names may lead to."""
+
+    def __init__(
+        self, origins: Iterable[str], networks: Iterable[str] = (), *, listed_in: str = "ESCAPEMENT_CHECKBACK_ORIGINS"
+    ) -> None:
+        """`listed_in`: the setting that a refusal names. Raises AddressRefused for an entry that cannot be read."""
+        self._listed_in = listed_in
+        self._origins = frozenset(read_origin(text) for text in origins)
+        try:
+            self._networks: tuple[IPNetwork, ...] = tuple(ipaddress.ip_network(text) for text in networks)
+        except ValueError as error:
+            raise AddressRefused(f"This is no network such as 10.1.0.0/16: {error}") from None
+
+    def check_origin(self, address: Address) -> None:
+        """Raise AddressRefused unless its origin is listed, scheme and port included."""
+        if address.origin not in self._origins:
+            listed = ", ".join(sorted(map(str, self._origins))) or "none"
+            raise AddressRefused(
+                f"{address.origin} is not allowed; operators list origins in {self._listed_in} ({listed})."
+            )
+
+    def check_resolved(self, found: Sequence[IPAddress]) -> None:
+        """Raise AddressRefused unless each of them may be connected to: one bad apple spoils all."""
+        for each in found:
+            special = special_network(each)
+            if special is not None and not any(_opens(network, each, special) for network in self._networks):
+                raise AddressRefused(f"{each} is in {special}, which ESCAPEMENT_CHECKBACK_NETWORKS does not list.")
+
+
+def _opens(listed: IPNetwork, address: IPAddress, special: IPNetwork) -> bool:
+    """Whether the listed network means this one: a wide one, such as 0.0.0.0/0, opens nothing special by the way."""
+    if listed.version != address.version or address not in listed:
+        return False
+    return listed.prefixlen >= special.prefixlen

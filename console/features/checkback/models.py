@@ -1,0 +1,49 @@
+"""The address at which producers of one group are asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from console.features.checkback.allowed import LONGEST_ADDRESS
+
+
+class CheckAddress(models.Model):
+    """Where the producers of one group are asked what became of a half. Its secret is not here (see `signing`)."""
+
+    group = models.CharField(_("producer group"), max_length=127, unique=True)
+    url = models.CharField(_("address"), max_length=LONGEST_ADDRESS)
+    #: what the secret is made from, together with SECRET_KEY
+    salt = models.CharField(max_length=32, editable=False)
+    #: SHA-256 of the secret: differs once SECRET_KEY is another one
+    digest = models.CharField(max_length=64, editable=False)
+    is_enabled = models.BooleanField(_("asked"), default=True)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, editable=False, related_name="+"
+    )
+    #: kept when the user is deleted; a token has a name only
+    actor = models.CharField(_("by"), max_length=150, editable=False)
+    created_at = models.DateTimeField(_("created"), auto_now_add=True)
+    changed_at = models.DateTimeField(_("changed"), auto_now=True)
+    # what the worker found, written by it alone
+    asked_at = models.DateTimeField(_("last asked"), null=True, editable=False)
+    outcome = models.CharField(_("last answer"), max_length=200, blank=True, editable=False)
+    #: in a row
+    failures = models.IntegerField(_("failures"), default=0, editable=False)
+    #: not asked before, because it failed so often
+    resting_until = models.DateTimeField(_("not asked until"), null=True, editable=False)
+
+    class Meta:
+        verbose_name = _("check-back address")
+        verbose_name_plural = _("check-back addresses")
+        ordering = ["group"]
+
+    def __str__(self) -> str:
+        return self.group
+
+    def shown(self) -> dict[str, Any]:
+        """What the audit keeps of it."""
+        return {"group": self.group, "url": self.url, "is_enabled": self.is_enabled}

@@ -1,0 +1,133 @@
+"""Registering, changing and removing check-back addresses: checked, and each step in the audit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+
+from broker.client.errors import InvalidArgument
+from broker.client.names import check_group
+from console.features.checkback import signature as checkback_signature
+from console.features.checkback.allowed import AddressRefused, AllowList, read_address
+from console.features.checkback.models import CheckAddress
+from console.features.checkback.request import HttpLimits
+from console.operations.actor import Actor
+from console.operations.errors import InvalidParameter, ReasonMissing
+from console.operations.models import AuditEntry
+
+#: Each may have some connections open at a time.
+MOST_ADDRESSES = 100
+REASON_LENGTH = 500
+
+
+class GroupTaken(InvalidParameter):
+    """The group has an address already."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__("producer_group", f"Group {group} has an address already; change or remove that.")
+
+
+def allow_list() -> AllowList:
+    """What the settings allow; raises AddressRefused for one that cannot be read."""
+    return AllowList(settings.CHECKBACK_ORIGINS, settings.CHECKBACK_NETWORKS)
+
+
+def http_limits() -> HttpLimits:
+    """The limits of the settings."""
+    return HttpLimits(settings.CHECKBACK_TIMEOUT_S, settings.CHECKBACK_ANSWER_BYTES)
+
+
+def register(group: str, url: str, actor: Actor, *, reason: str, is_enabled: bool = True) -> tuple[CheckAddress, str]:
+    """The new row, and its secret, which is shown once; raises InvalidParameter (GroupTaken), ReasonMissing."""
+    check_reason(reason)
+    check(group, url, is_new=True)
+    row = CheckAddress(
+        group=group, url=url, is_enabled=is_enabled, created_by_id=actor.user_id, actor=actor.name
+    )  # fmt: skip
+    secret = _new_secret(row)
+    try:
+        with transaction.atomic():
+            row.save(force_insert=True)
+            audit("register", actor, reason, {"new": row.shown()})
+    except IntegrityError:
+        raise GroupTaken(group) from None
+    return row, secret
+
+
+def change(
+    group: str, actor: Actor, *, reason: str, url: str | None = None, is_enabled: bool | None = None,
+    is_new_secret_wanted: bool = False,
+) -> tuple[CheckAddress, str | None]:  # fmt: skip
+    """The row as it is now, and its new secret if one was wanted; raises CheckAddress.DoesNotExist and as register."""
+    check_reason(reason)
+    with transaction.atomic():
+        row = CheckAddress.objects.select_for_update().get(group=group)
+        before = row.shown()
+        row.url = row.url if url is None else url
+        row.is_enabled = row.is_enabled if is_enabled is None else is_enabled
+        check(group, row.url)
+        secret = _new_secret(row) if is_new_secret_wanted else None
+        row.save(update_fields=["url", "is_enabled", "salt", "digest", "changed_at"])
+        done = {"old": before, "new": row.shown(), "is_secret_new": is_new_secret_wanted}
+        audit("change", actor, reason, done)
+    return row, secret
+
+
+def remove(group: str, actor: Actor, *, reason: str) -> CheckAddress:
+    """The row that is gone; raises CheckAddress.DoesNotExist, ReasonMissing."""
+    check_reason(reason)
+    with transaction.atomic():
+        row = CheckAddress.objects.select_for_update().get(group=group)
+        audit("remove", actor, reason, {"old": row.shown()})
+        row.delete()
+    return row
+
+
+def secret_of(row: CheckAddress) -> str | None:
+    """The secret of an address; None if SECRET_KEY is another one than when it was made."""
+    secret = checkback_signature.secret_of(row.group, row.salt)
+    return secret if checkback_signature.digest(secret) == row.digest else None
+
+
+def check(group: str, url: str, *, is_new: bool = False) -> None:
+    """Raise InvalidParameter unless the group is one, the address is allowed, and there is room for a new one."""
+    if is_new and CheckAddress.objects.count() >= MOST_ADDRESSES:
+        raise InvalidParameter("producer_group", f"There are {MOST_ADDRESSES} addresses already, which is the limit.")
+    try:
+        check_group(group)
+    except InvalidArgument as error:
+        raise InvalidParameter("producer_group", str(error)) from None
+    if group in settings.ESCAPEMENT_PRODUCER_GROUPS:
+        raise InvalidParameter(
+            "producer_group",
+            f"Group {group} is in ESCAPEMENT_PRODUCER_GROUPS: its halves are answered by the database.",
+        )
+    try:
+        allow_list().check_origin(read_address(url))
+    except AddressRefused as error:
+        raise InvalidParameter("url", str(error)) from None
+
+
+def check_reason(reason: str) -> None:
+    """Raise ReasonMissing or InvalidParameter."""
+    if not reason.strip():
+        raise ReasonMissing
+    if len(reason) > REASON_LENGTH:
+        raise InvalidParameter("reason", f"At most {REASON_LENGTH} characters are kept.")
+
+
+def audit(step: str, actor: Actor, reason: str, result: dict[str, Any]) -> None:
+    """One more entry."""
+    AuditEntry.objects.create(
+        user_id=actor.user_id, actor=actor.name, what=AuditEntry.What.FINISHED, kind=f"check_addresses.{step}",
+        reason=reason.strip(), result=result,
+    )  # fmt: skip
+
+
+def _new_secret(row: CheckAddress) -> str:
+    row.salt = checkback_signature.new_salt()
+    secret = checkback_signature.secret_of(row.group, row.salt)
+    row.digest = checkback_signature.digest(secret)
+    return secret

@@ -1,0 +1,125 @@
+"""Reads who is connected: producers by 328, consumers by 203 for each group that has any, one of them by 307."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from broker.client import Admin, BrokerRefused, NotSupported
+from broker.client.admin_clients import ConnectedClient
+from broker.mirror.models import ConsumerGroup
+from console.features.clients.shapes import ClientPage, ClientRole, ClientRow, Clients, Running
+from console.security.topic_scope import Eyes
+from console.site.broker import ask
+from console.site.evidence import StaleReason
+from console.site.mirrored import Mirrored, mirrored
+
+CLIENT_REQUESTS = (328, 203)
+RUNNING_REQUESTS = (307,)
+MAX_COUNT = 200
+#: groups that a page asks for their consumers; Escapement's mirror knows which have any
+GROUPS_ASKED = 500
+
+
+def clients(*, search: str = "", role: str = "", offset: int = 0, count: int = 50, eyes: Eyes | None = None) -> Clients:
+    """Clients that `eyes` see and whose id, group, address or language contains `search`, a row for each group."""
+    here = mirrored()
+    count, offset = min(max(count, 1), MAX_COUNT), max(offset, 0)
+    groups = _groups(here, eyes)
+    found, evidence = ask(
+        lambda admin: _connected(admin, groups[:GROUPS_ASKED]), source=here.name, requests=CLIENT_REQUESTS
+    )
+    producers, consumers = found if found is not None else (None, ())
+    rows = [_row(each) for each in (*consumers, *(producers or ())) if _is_seen(each, eyes)]
+    wanted = [row for row in rows if row.role == role or role not in ClientRole.values]
+    wanted = sorted((row for row in wanted if _matches(row, search)), key=_order)
+    return Clients(
+        evidence=evidence,
+        now_ms=here.now_ms,
+        rows=tuple(wanted[offset : offset + count]),
+        total=len(wanted),
+        producers=None if producers is None else sum(row.role is ClientRole.PRODUCER for row in rows),
+        consumers=sum(row.role is ClientRole.CONSUMER for row in rows),
+        clients=len({row.client_id for row in rows}),
+        offset=offset,
+        count=count,
+        search=search,
+        role=role,
+        is_apache=here.polling,
+        groups_left=max(0, len(groups) - GROUPS_ASKED),
+    )
+
+
+def client(client_id: str, eyes: Eyes | None = None) -> ClientPage:
+    """One client in all its groups that `eyes` see."""
+    here = mirrored()
+    groups = _groups(here, eyes)[:GROUPS_ASKED]
+    found, evidence = ask(lambda admin: _connected(admin, groups), source=here.name, requests=CLIENT_REQUESTS)
+    producers, consumers = found if found is not None else (None, ())
+    found_all = (each for each in (*consumers, *(producers or ())) if each.client_id == client_id)
+    rows = [_row(each) for each in found_all if _is_seen(each, eyes)]
+    if not rows and not evidence.stale:
+        evidence = replace(evidence, stale_reason=StaleReason.NOT_THERE)
+    return ClientPage(evidence, here.now_ms, client_id, tuple(sorted(rows, key=_order)), here.polling)
+
+
+def running(group: str, client_id: str, *, with_stack: bool = False) -> Running:
+    """What the consumer says of itself."""
+    info, evidence = ask(
+        lambda admin: admin.running_info(group, client_id, with_stack=with_stack), source=client_id[:60],
+        requests=RUNNING_REQUESTS,
+    )  # fmt: skip
+    return Running(group, evidence, info)
+
+
+def _is_seen(each: ConnectedClient, eyes: Eyes | None) -> bool:
+    """Nobody tells which topics a producer sends to: it is seen by who sees all."""
+    if eyes is None or eyes.see_all:
+        return True
+    return each.role == "consumer" and eyes.group(each.group) and all(map(eyes.topic, each.subscriptions))
+
+
+def _groups(here: Mirrored, eyes: Eyes | None) -> list[str]:
+    """Groups that `eyes` see and that may have consumers: where the broker does not tell in bulk how many, all."""
+    found = ConsumerGroup.objects.filter(broker=here.name)
+    if not here.polling:
+        found = found.filter(members__gt=0)
+    names = found.order_by("name").values_list("name", flat=True)
+    return [name for name in names if eyes is None or eyes.group(name)]
+
+
+def _connected(
+    admin: Admin, groups: Sequence[str]
+) -> tuple[tuple[ConnectedClient, ...] | None, tuple[ConnectedClient, ...]]:
+    """Producers (None: the broker cannot list them) and consumers."""
+    try:
+        producers = admin.producers()
+    except (NotSupported, BrokerRefused):
+        return None, admin.consumers(groups)
+    return producers, admin.consumers(groups)
+
+
+def _row(each: ConnectedClient) -> ClientRow:
+    return ClientRow(
+        role=ClientRole(each.role),
+        group=each.group,
+        client_id=each.client_id,
+        address=each.address,
+        language=each.language,
+        version=each.version or None,
+        since_ms=each.since_ms,
+        seen_ms=each.seen_ms,
+        consume_type=each.consume_type,
+        message_model=each.message_model,
+        subscriptions=tuple(sorted(each.subscriptions.items())),
+        locked=tuple((queue.topic, queue.queue_id) for queue in each.locked),
+    )
+
+
+def _matches(row: ClientRow, search: str) -> bool:
+    text = search.lower()
+    return any(text in said.lower() for said in (row.client_id, row.group, row.address, row.language))
+
+
+def _order(row: ClientRow) -> tuple[str, str, str]:
+    return row.group, row.role, row.client_id

@@ -1,0 +1,165 @@
+"""Dashboards: nine pages of figures from the log, their data, and the runs that compute them."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.contrib.auth.decorators import login_required, permission_required
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.shortcuts import redirect, render
+from django.utils.http import urlencode
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_safe
+
+from console.features.dashboards import read as reads
+from console.features.dashboards import runs as dashboards_runs
+from console.features.dashboards.panels import ABOUT, PANELS, TITLES
+from console.features.dashboards.shapes import Asked, Bar
+from console.operations.errors import InvalidParameter
+from console.operations.typed_moments import is_shift, moment_ms, shift_ms
+from console.security.topic_scope import visible_topics
+from console.site.clock import now_ms
+from console.tasks import run_dashboards
+from console.ui.export import FORMS, exported
+from console.ui.form_addresses import form_of
+
+SEE, RUN = "console.view_dashboardrun", "console.run_dashboards"
+WINDOWS = ("all", "7d", "24h", dashboards_runs.LIVE)
+_COLUMNS = ("series", "topic", "label", "part", "at_ms", "value", "positions")
+
+
+@require_safe
+@login_required
+@permission_required(SEE, raise_exception=True)
+def dashboards(request: HttpRequest) -> HttpResponse:
+    """The first of them."""
+    return redirect("dashboard", next(iter(PANELS)))
+
+
+@require_safe
+@login_required
+@permission_required(SEE, raise_exception=True)
+def dashboard(request: HttpRequest, name: str) -> HttpResponse:
+    """One dashboard for a window, a topic and a range of moments, all in the address."""
+    if name not in PANELS:
+        raise Http404(_("There is no such dashboard."))
+    asked, errors = _asked(request)
+    given = {key: request.GET.get(key, "")[:255] for key in ("window", "topic", "from", "to")}
+    context = {
+        "data": reads.dashboard(name, asked, visible_topics(request.user)),
+        "here": "dashboards",
+        "title": TITLES[name],
+        "about": ABOUT[name],
+        "titles": TITLES.items(),
+        "windows": WINDOWS,
+        "given": given,
+        "errors": errors,
+        "query": urlencode({key: value for key, value in given.items() if value}),
+        "may_run": request.user.has_perm(RUN),
+    }
+    return render(request, "dashboards/page.html", context, status=422 if errors else 200)
+
+
+@require_safe
+@login_required
+@permission_required(SEE, raise_exception=True)
+def data(request: HttpRequest, name: str, form: str) -> HttpResponse | StreamingHttpResponse:
+    """All points of a dashboard as CSV or JSON, with what they cover."""
+    asked, errors = _asked(request)
+    run = reads.current_run(name, asked.window)
+    if run is None or form not in FORMS:
+        raise Http404(_("There is no such dashboard."))
+    if errors:
+        return HttpResponse("\n".join(errors.values()), status=422, content_type="text/plain; charset=utf-8")
+    rows = reads.exported(run, asked, visible_topics(request.user))
+    about: dict[str, object] = {
+        "dashboard": name, "run": str(run.id), "broker": run.broker, "source": run.source, "window": run.window,
+        "as_of_ms": run.as_of_ms, "start_position": run.start_position, "end_position": run.end_position,
+        "rows_read": run.rows_read, "damaged_rows": run.damaged_rows,
+    }  # fmt: skip
+    return exported(name, form, _COLUMNS, rows, about)
+
+
+@require_safe
+@login_required
+@permission_required(SEE, raise_exception=True)
+def series(request: HttpRequest, name: str, series: str) -> HttpResponse:
+    """One series over time in columns, as a plot reads it."""
+    asked, errors = _asked(request)
+    run = reads.current_run(name, asked.window)
+    if run is None or errors or series not in {spec.series for spec in PANELS[name] if spec.kind == "time"}:
+        raise Http404(_("There is no such dashboard."))
+    found = reads.lines(run, series, asked, visible_topics(request.user))
+    columns = {"step_ms": found.step_ms, "at_s": found.at_s, "names": found.names, "values": found.values}
+    return JsonResponse({"run": str(run.id), "as_of_ms": run.as_of_ms, **columns})
+
+
+@login_required
+@permission_required((SEE, RUN), raise_exception=True)
+@form_of("dashboards")
+def run(request: HttpRequest) -> HttpResponse:
+    """Have one dashboard, or all of them, computed anew."""
+    name, window = request.POST.get("name", ""), request.POST.get("window", "all")
+    if name not in PANELS:
+        raise Http404(_("There is no such dashboard."))
+    if dashboards_runs.missing() is None:
+        try:
+            batch = dashboards_runs.queue(tuple(PANELS), window, actor=request.user.get_username())
+        except ValueError:
+            raise Http404(_("There is no such window.")) from None
+        run_dashboards.delay(str(batch))
+    return redirect(_address(name, window))
+
+
+@login_required
+@permission_required((SEE, RUN), raise_exception=True)
+@form_of("dashboards")
+def cancel(request: HttpRequest) -> HttpResponse:
+    """End a batch."""
+    try:
+        dashboards_runs.cancel(uuid.UUID(request.POST.get("batch", "")))
+    except ValueError:
+        raise Http404(_("There is no such run.")) from None
+    name = request.POST.get("name", "")
+    return redirect(_address(name if name in PANELS else next(iter(PANELS)), request.POST.get("window", "all")))
+
+
+def _address(name: str, window: str) -> str:
+    return f"/dashboards/{name}/" + ("?" + urlencode({"window": window}) if window != "all" else "")
+
+
+def _asked(request: HttpRequest) -> tuple[Asked, dict[str, str]]:
+    errors: dict[str, str] = {}
+    bounds: dict[str, int | None] = {"from": None, "to": None}
+    for name in bounds:
+        text = request.GET.get(name, "").strip()[:64]
+        if text:
+            try:
+                bounds[name] = now_ms() + shift_ms(text, name) if is_shift(text) else moment_ms(text, name)
+            except InvalidParameter as error:
+                errors[name] = str(error)
+    window = request.GET.get("window", "all")
+    if window != dashboards_runs.LIVE and not dashboards_runs.WINDOW.fullmatch(window):
+        errors["window"] = _("%(text)s is no window: all, or hours or days such as 24h, 7d.") % {"text": window[:16]}
+        window = "all"
+    return Asked(window, _text(request, "topic").strip()[:255], bounds["from"], bounds["to"], _bar(request)), errors
+
+
+def _bar(request: HttpRequest) -> Bar | None:
+    """The bar whose messages are wanted; what is no number is no bar."""
+    asked = request.GET
+    if not asked.get("series"):
+        return None
+    moments = {key: asked[key] for key in ("at", "step") if key in asked}
+    if not all(text.isascii() and text.isdecimal() and len(text) < 16 for text in moments.values()):
+        return None
+    at_ms = int(moments["at"]) if "at" in moments else None
+    return Bar(
+        _text(request, "series")[:32], _text(request, "name")[:1024] if "name" in asked else None, at_ms,
+        int(moments.get("step", 0)),
+    )  # fmt: skip
+
+
+def _text(request: HttpRequest, name: str) -> str:
+    """A text of the address; the database knows no NUL, so none of its texts has one."""
+    return request.GET.get(name, "").replace("\0", "\ufffd")

@@ -1,0 +1,215 @@
+"""Reads for the pages of dashboards: points of the current run, drawn and listed."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from typing import Any
+
+from django.conf import settings
+from django.db.models import BigIntegerField, ExpressionWrapper, F, Max, Min, Q, QuerySet, Sum
+from django.urls import reverse
+from django.utils.http import urlencode
+
+from broker.mirror.models import Broker
+from console.features.dashboards import runs as dashboards_runs
+from console.features.dashboards.models import DashboardPoint, DashboardRun
+from console.features.dashboards.panels import PANELS, PanelSpec
+from console.features.dashboards.shapes import Asked, Bar, Behind, DashboardPage, Lines, Panel, Quantiles, Row
+from console.security.topic_scope import Eyes, VisibleTopics
+from console.site.clock import now_ms
+
+#: Bars of a drawing, rows of a table, lines of the history at most.
+MOST_BARS, MOST_ROWS, MOST_RUNS = 24, 100, 12
+#: Buckets that a drawing has room for; finer ones are put together.
+MOST_MOMENTS = 120
+#: Moments and lines of a plot; further lines are put together.
+MOST_POINTS, MOST_LINES = 3_000, 5
+#: Messages named behind a bar.
+MOST_MESSAGES = 20
+_STEPS_MS = tuple(minutes * 60_000 for minutes in (1, 5, 15, 60, 360, 1_440, 10_080, 43_200, 525_600))
+
+
+def dashboard(name: str, asked: Asked, topics: VisibleTopics) -> DashboardPage:
+    """One dashboard, of the topics that may be seen; raises KeyError if there is no such."""
+    specs = PANELS[name]
+    run = current_run(name, asked.window)
+    found = points(run, asked, topics) if run is not None else DashboardPoint.objects.none()
+    ids = _MessageIds(run.broker if run is not None else "")
+    runs = DashboardRun.objects.filter(broker=settings.BROKER_NAME)
+    names: tuple[str, ...] = ()
+    if run is not None:
+        every = points(run, Asked(), topics).exclude(topic="").values_list("topic", flat=True)
+        names = tuple(every.distinct().order_by("topic")[:500])
+    return DashboardPage(
+        name=name,
+        asked=asked,
+        run=run,
+        panels=tuple(_panel(spec, number, found, ids) for number, spec in enumerate(specs)),
+        topics=names,
+        active=tuple(runs.filter(state__in=("queued", "running"), dashboard=name)),
+        history=tuple(runs.filter(dashboard=name)[:MOST_RUNS]),
+        missing=dashboards_runs.missing(),
+        now_ms=now_ms(),
+        behind=_behind(specs, asked.bar, found, ids) if asked.bar is not None else None,
+    )
+
+
+def current_run(name: str, window: str) -> DashboardRun | None:
+    """The run whose points are shown; there is none of what is no dashboard."""
+    if name not in PANELS:
+        return None
+    return DashboardRun.objects.filter(
+        broker=settings.BROKER_NAME, dashboard=name, window=window, is_current=True
+    ).first()
+
+
+def points(run: DashboardRun, asked: Asked, topics: VisibleTopics) -> QuerySet[DashboardPoint]:
+    """The points of a run that were asked for and may be seen: no other way leads to them."""
+    found = run.points.filter(topics.among("topic")).exclude(_of_groups_unseen(run, topics))
+    if asked.topic:
+        found = found.filter(topic=asked.topic)
+    # what has no moment is about the whole window
+    if asked.from_ms is not None:
+        found = found.exclude(at_ms__lt=asked.from_ms)
+    if asked.to_ms is not None:
+        found = found.exclude(at_ms__gte=asked.to_ms)
+    return found
+
+
+def _of_groups_unseen(run: DashboardRun, topics: VisibleTopics) -> Q:
+    """Return the condition on points that name a consumer group which reads what may not be seen."""
+    if topics.is_all or run.dashboard != "flow":
+        return Q(pk__in=())
+    seen = Eyes(topics)
+    groups = run.points.filter(series="consumed").values_list("label", flat=True).distinct()
+    return Q(series="consumed", label__in=[group for group in groups if not seen.group(group)])
+
+
+def exported(run: DashboardRun, asked: Asked, topics: VisibleTopics) -> Iterator[dict[str, Any]]:
+    """All points that were asked for and may be seen, as plain values, in a stable order."""
+    names = ("series", "topic", "label", "part", "at_ms", "value", "positions")
+    ordered = points(run, asked, topics).order_by(*names[:4], F("at_ms").asc(nulls_first=True), "id")
+    yield from ordered.values(*names).iterator(chunk_size=2_000)
+
+
+def lines(run: DashboardRun, series: str, asked: Asked, topics: VisibleTopics) -> Lines:
+    """One series over time, a line a topic; the smaller ones together, without a name."""
+    mine = points(run, asked, topics).filter(series=series).exclude(at_ms=None)
+    ends = mine.aggregate(first=Min("at_ms"), last=Max("at_ms"))
+    if ends["first"] is None:
+        return Lines(_STEPS_MS[0], (), (), ())
+    length_ms = ends["last"] - ends["first"]
+    step_ms = next((step for step in _STEPS_MS if length_ms / step < MOST_POINTS), _STEPS_MS[-1])
+    largest = mine.values("topic").annotate(total=Sum("value")).order_by("-total", "topic")[:MOST_LINES]
+    names = [line["topic"] for line in largest]
+    first_ms = ends["first"] // step_ms * step_ms
+    count = (ends["last"] - first_ms) // step_ms + 1
+    columns: dict[str, list[float | None]] = {name: [None] * count for name in names}
+    number = ExpressionWrapper(F("at_ms") / step_ms, BigIntegerField())
+    buckets = mine.values("topic", number=number).annotate(total=Sum("value"))
+    for line in buckets.order_by().iterator(chunk_size=2_000):
+        column = columns.setdefault(line["topic"] if line["topic"] in names else "", [None] * count)
+        place = line["number"] - first_ms // step_ms
+        column[place] = (column[place] or 0) + line["total"]
+    at_s = tuple((first_ms + number * step_ms) // 1_000 for number in range(count))
+    return Lines(step_ms, at_s, tuple(columns), tuple(map(tuple, columns.values())))
+
+
+def _behind(specs: tuple[PanelSpec, ...], bar: Bar, found: QuerySet[DashboardPoint], ids: _MessageIds) -> Behind | None:
+    """What is behind a bar; None if there is no such."""
+    spec = next((spec for spec in specs if spec.series == bar.series and spec.kind in ("bars", "time", "heat")), None)
+    if spec is None:
+        return None
+    mine = found.filter(series=bar.series)
+    if bar.name is not None:
+        mine = mine.filter(**{spec.by: bar.name})
+    if bar.at_ms is not None:
+        mine = mine.filter(at_ms__gte=bar.at_ms, at_ms__lt=bar.at_ms + max(1, bar.step_ms))
+    rows = tuple(_row(point, ids) for point in mine.order_by("-value", "topic", "label", "part")[:MOST_MESSAGES])
+    positions = sorted({position for row in rows for position in row.positions})[:MOST_MESSAGES]
+    return Behind(
+        spec, bar, mine.count(), mine.aggregate(total=Sum("value"))["total"] or 0.0, rows,
+        tuple((position, ids.address(position)) for position in positions),
+    )  # fmt: skip
+
+
+def _panel(spec: PanelSpec, number: int, found: QuerySet[DashboardPoint], ids: _MessageIds) -> Panel:
+    if spec.kind == "quantiles":
+        return _quantiles(spec, number, found)
+    mine = found.filter(series=spec.series)
+    total = mine.count()
+    order = F("at_ms").desc(nulls_last=True) if spec.kind in ("time", "heat") else F("value").desc()
+    rows = tuple(_row(point, ids) for point in mine.order_by(order, "topic", "label", "part")[:MOST_ROWS])
+    bars: tuple[tuple[str, float], ...] = ()
+    moments: tuple[tuple[int, float], ...] = ()
+    step_ms, is_dense = 0, False
+    if spec.kind == "bars":
+        summed = mine.values(spec.by).annotate(total=Sum("value")).order_by("-total", spec.by)[:MOST_BARS]
+        bars = tuple((line[spec.by], line["total"]) for line in summed)
+    elif spec.kind in ("time", "heat"):
+        how = Max("value") if spec.kind == "heat" else Sum("value")
+        counted = mine.exclude(at_ms=None).values("at_ms").annotate(total=how).order_by("at_ms")
+        listed = [(line["at_ms"] or 0, line["total"]) for line in counted]
+        moments, step_ms = _fitted(listed, is_heat=spec.kind == "heat")
+        is_dense = spec.kind == "time" and len(listed) > len(moments)
+    return Panel(spec, number, bars, moments, step_ms, (), rows, total, is_dense)
+
+
+def _quantiles(spec: PanelSpec, number: int, found: QuerySet[DashboardPoint]) -> Panel:
+    names = ("count", "p50", "p95", "p99", "max")
+    lines: dict[tuple[str, str], dict[str, float]] = {}
+    for point in found.filter(series__in=[spec.series + name for name in names], at_ms=None):
+        lines.setdefault((point.topic, point.label), {})[point.series.removeprefix(spec.series)] = point.value
+    ordered = sorted(lines.items(), key=lambda line: -line[1].get("count", 0))
+    shown = tuple(Quantiles(topic, label, figures) for (topic, label), figures in ordered[:MOST_ROWS])
+    return Panel(spec, number, quantiles=shown, total=len(lines))
+
+
+def _fitted(moments: list[tuple[int, float]], *, is_heat: bool) -> tuple[tuple[tuple[int, float], ...], int]:
+    """Put buckets together until they fit into a drawing; a heat map keeps its hours, the latest four weeks."""
+    if is_heat:
+        return tuple(moments[-24 * 28 :]), 3_600_000
+    if not moments:
+        return (), _STEPS_MS[0]
+    length_ms = moments[-1][0] - moments[0][0]
+    step_ms = next((step for step in _STEPS_MS if length_ms / step < MOST_MOMENTS), _STEPS_MS[-1])
+    sums: dict[int, float] = {}
+    for at_ms, value in moments:
+        bucket = at_ms // step_ms * step_ms
+        sums[bucket] = sums.get(bucket, 0) + value
+    return tuple(sums.items()), step_ms
+
+
+def _row(point: DashboardPoint, ids: _MessageIds) -> Row:
+    positions = tuple(point.positions or ())
+    link = ids.address(positions[0]) if positions else ""
+    if point.run.dashboard == "pending" and point.series in _AHEAD_MS and point.at_ms is not None:
+        until_ms = point.at_ms + _AHEAD_MS[point.series]
+        bounds: dict[str, str | int] = {"topic": point.topic, "from": point.at_ms, "to": until_ms}
+        link = reverse("timer_list") + "?" + urlencode(bounds)
+    return Row(
+        point.series, point.topic, point.label, point.part, point.at_ms, point.value, positions,
+        link or (reverse("topic", args=[point.topic]) if point.topic and "/" not in point.topic else ""),
+    )  # fmt: skip
+
+
+_AHEAD_MS = {"minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
+
+
+class _MessageIds:
+    """Turns positions into the addresses of messages: an offset message id is store host, port and position in hex."""
+
+    def __init__(self, broker: str) -> None:
+        row = Broker.objects.filter(name=broker).first() if broker else None
+        self._host = ""
+        if row is not None and row.address:
+            address, _, port = row.address.rpartition(":")
+            try:
+                self._host = ipaddress.ip_address(address.strip("[]")).packed.hex() + f"{int(port):08x}"
+            except ValueError:
+                return
+
+    def address(self, position: int) -> str:
+        """The address of the page of a message, empty where the broker's own address is not known."""
+        return reverse("message", args=[f"{self._host}{position:016x}".upper()]) if self._host else ""

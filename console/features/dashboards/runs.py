@@ -1,0 +1,222 @@
+"""Starting runs: rows first, then the process that fills them. The console itself never loads Spark."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from os import environ
+from pathlib import Path
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from broker.mirror.clock_file import broker_now_ms
+from broker.mirror.models import Broker
+from console.features.dashboards.broker_settings import told
+from console.features.dashboards.models import DashboardRun
+
+#: The dashboards in the order of the page; the jobs of the same name are in spark/jobs.
+DASHBOARDS = (
+    "flow", "lateness", "pending", "cancellations", "transactions", "retries", "keys", "storage", "ledger",
+)  # fmt: skip
+WINDOW = re.compile(r"all|[1-9][0-9]{0,3}[hd]")
+#: The window of the run that follows the log.
+LIVE = "live"
+#: A run whose process said nothing for so long is dead.
+SILENT_S = 60
+_WITHOUT_A_WORD = "Its process ended without a word."
+
+
+class DashboardsUnavailable(Exception):
+    """Dashboards cannot be computed here; the message says what is missing and how to get it."""
+
+
+def missing() -> str | None:
+    """What is missing on this machine, None if dashboards can be computed."""
+    if importlib.util.find_spec("pyspark") is None:
+        return _("PySpark is not installed. `make dashboards` installs it; everything else works without it.")
+    home = environ.get("JAVA_HOME")
+    if not (Path(home, "bin", "java").exists() if home else shutil.which("java")):
+        return _(
+            "Java 17 or newer is not installed. `make dashboards` installs it where apt-get can; or install "
+            "openjdk-17-jre-headless, or set JAVA_HOME. Everything else works without it."
+        )
+    return None
+
+
+def queue(names: Sequence[str], window: str, *, actor: str = "", store: str = "", broker: str = "") -> uuid.UUID:
+    """Make the rows of a batch; raises ValueError for a dashboard or window that does not exist.
+
+    While a batch of the same dashboards and window is under way, that one is returned: two would do the same work.
+    """
+    unknown = set(names) - set(DASHBOARDS)
+    if unknown:
+        raise ValueError(f"{', '.join(sorted(unknown))}: the dashboards are {', '.join(DASHBOARDS)}.")
+    if not WINDOW.fullmatch(window):
+        raise ValueError(f"{window!r} is no window: 'all', or hours or days such as 24h, 7d.")
+    broker, source = broker or settings.BROKER_NAME, store or str(settings.BROKER_STORE)
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('escapement-dashboards', 0))")
+        bury()
+        active = DashboardRun.objects.filter(
+            broker=broker, window=window, source=source, state__in=("queued", "running"), is_abort_wanted=False
+        )
+        for batch in active.values_list("batch", flat=True).distinct():
+            if set(active.filter(batch=batch).values_list("dashboard", flat=True)) >= set(names):
+                return batch
+        batch = uuid.uuid4()
+        DashboardRun.objects.bulk_create(
+            DashboardRun(batch=batch, broker=broker, dashboard=name, window=window, actor=actor, source=source)
+            for name in DASHBOARDS
+            if name in names
+        )
+    return batch
+
+
+def bury() -> int:
+    """Mark runs whose process is gone as failed; return how many there were."""
+    silent = timezone.now() - timedelta(seconds=SILENT_S)
+    running = DashboardRun.objects.filter(state="running")
+    gone = {"state": "failed", "finished_at": timezone.now(), "error": _WITHOUT_A_WORD}
+    count = running.filter(beat_at__lt=silent).update(**gone)
+    # who computes a batch holds its lock, and goes with what it started
+    for batch in running.exclude(window=LIVE).values_list("batch", flat=True).order_by().distinct():
+        with _alone(_lock_of(batch)) as is_alone:
+            count += running.filter(batch=batch).update(**gone) if is_alone else 0
+    return count
+
+
+def run_batch(batch: uuid.UUID) -> None:
+    """Compute a batch in a process of its own and wait for it; nothing, while somebody else computes it.
+
+    Raises DashboardsUnavailable, CalledProcessError.
+    """
+    with _alone(_lock_of(batch)) as is_alone:
+        rows = list(DashboardRun.objects.filter(batch=batch, state="queued")) if is_alone else []
+        if rows:
+            _run("spark.run", rows)
+
+
+def _lock_of(batch: uuid.UUID) -> str:
+    return f"escapement-batch/{batch}"
+
+
+def follow(*, store: str = "", broker: str = "") -> None:
+    """Follow the log in a process of its own until it is stopped; goes on where the last one was.
+
+    Raises DashboardsUnavailable, CalledProcessError; ValueError while another process follows it.
+    """
+    source, owner = store or str(settings.BROKER_STORE), broker or settings.BROKER_NAME
+    with _alone(f"escapement-follow/{owner}/{source}") as is_alone:
+        if not is_alone:
+            raise ValueError(f"Another process follows {source} already; end that one first.")
+        _follow(source, owner)
+
+
+@contextmanager
+def _alone(what: str) -> Iterator[bool]:
+    """Tell whether nobody else does this, and keep it so; the word goes with the process, however it ends."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", (what,))
+        is_alone = bool(cursor.fetchone()[0])
+    try:
+        yield is_alone
+    finally:
+        if is_alone:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", (what,))
+
+
+def _follow(source: str, owner: str) -> None:
+    found = {"broker": owner, "dashboard": "flow", "window": LIVE, "source": source}
+    with transaction.atomic():
+        run = DashboardRun.objects.select_for_update().filter(**found).order_by("-queued_at").first()
+        # the points are those of the checkpoint: without it all begins anew
+        if run is None or not _checkpoint(run).is_dir():
+            DashboardRun.objects.filter(**found).delete()
+            run = DashboardRun(**found)
+        run.state, run.is_abort_wanted, run.error, run.finished_at = run.State.QUEUED, False, "", None
+        run.save()
+    _checkpoint(run).mkdir(parents=True, exist_ok=True)
+    _run("spark.follow", [run], checkpoint=str(_checkpoint(run)))
+
+
+def _checkpoint(run: DashboardRun) -> Path:
+    return settings.VAR / "dashboards" / str(run.id)
+
+
+def _run(module: str, rows: Sequence[DashboardRun], **more: object) -> None:
+    """Have a module of Spark's compute these rows, and wait for it."""
+    first, numbers = rows[0], [row.id for row in rows]
+    mine = DashboardRun.objects.filter(id__in=numbers, state__in=("queued", "running"))
+    why = missing()
+    if why is not None:
+        mine.update(state="failed", error=why, finished_at=timezone.now())
+        raise DashboardsUnavailable(why)
+    order = {
+        "store": first.source,
+        "database_url": database_url(),
+        "broker": first.broker,
+        "runs": {row.dashboard: str(row.id) for row in rows},
+        "as_of_ms": broker_now_ms(),  # what is stored is compared with it
+        "window": first.window,
+        "cores": settings.DASHBOARDS_CORES,
+        "memory_mb": settings.DASHBOARDS_MEMORY_MB,
+        "scratch": settings.DASHBOARDS_SCRATCH,
+        "disk": str(settings.VAR / "spark"),
+        "broker_address": broker_address(first),
+        **told(first.broker),
+    }
+    try:
+        subprocess.run(
+            [sys.executable, "-m", module], input=json.dumps(order | more), text=True, check=True, cwd=settings.ROOT,
+            stdout=subprocess.PIPE,
+        )  # fmt: skip
+    except subprocess.CalledProcessError:
+        mine.update(state="failed", error=_WITHOUT_A_WORD, finished_at=timezone.now())
+        raise
+    except (KeyboardInterrupt, SystemExit):  # whoever waits was told to end, and what it started ended with it
+        mine.update(state="cancelled", finished_at=timezone.now())
+        raise
+
+
+def renew() -> None:
+    """Compute all dashboards of everything, unless nothing can be computed here or nothing reads a log here."""
+    if missing() is None and Path(settings.BROKER_STORE, "commitlog").is_dir():
+        run_batch(queue(DASHBOARDS, "all"))
+
+
+def cancel(batch: uuid.UUID) -> int:
+    """Ask a batch to end: one that waits ends at once, one that runs within seconds. Return how many runs end."""
+    rows = DashboardRun.objects.filter(batch=batch)
+    waiting = rows.filter(state="queued").update(state="cancelled", finished_at=timezone.now())
+    return waiting + rows.filter(state="running").update(is_abort_wanted=True)
+
+
+def broker_address(run: DashboardRun) -> str:
+    """Who is asked where the log ends; empty: nobody, the checkpoint in the store has to do."""
+    if run.source != str(settings.BROKER_STORE):
+        return ""
+    row = Broker.objects.filter(name=run.broker).first()
+    return row.address if row is not None else ""
+
+
+def database_url() -> str:
+    """The address of Django's database, for a process without Django (libpq's key=value form)."""
+    parameters = connection.get_connection_params()
+    names = {"dbname": "dbname", "user": "user", "password": "password", "host": "host", "port": "port"}
+    given = {key: str(parameters[name]) for key, name in names.items() if parameters.get(name)}
+    return " ".join(
+        "{}='{}'".format(key, value.replace("\\", r"\\").replace("'", r"\'")) for key, value in given.items()
+    )

@@ -1,0 +1,1 @@
+"""Messages that their groups gave up."""

@@ -1,0 +1,1 @@
+"""Consumer groups: lag, members, offsets, and receiving in their name by REST."""

@@ -1,0 +1,179 @@
+"""A group set back or forward in one topic: to a moment, to the first message, to the end, or to offsets it had before.
+
+    {"group": "billing", "topic": "orders", "to": "time", "at_ms": 1795247527000}
+    {"group": "billing", "topic": "orders", "to": "first" | "last"}
+    {"group": "billing", "topic": "orders", "to": "offsets", "offsets": [[0, 120], [1, 118]]}
+
+One item is one queue; each keeps where the group was, so that it can be put back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument
+from broker.client.names import check_group, check_topic
+from console.features.groups.catch_up import catch_up_ms, pace
+from console.operations.actor import RESET_OFFSETS
+from console.operations.errors import InvalidParameter, NotPossible
+from console.operations.kind import ItemResult, Kind, Target
+from console.operations.preview import Preview
+from console.site import broker as site_broker
+from console.site.clock import now_ms
+
+WAYS = ("time", "first", "last", "offsets")
+MOST_QUEUES = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class QueueMove:
+    """One queue: where the group is (None: it has no offset there) and where it is to go on."""
+
+    queue_id: int
+    low: int
+    high: int
+    before: int | None
+    after: int
+
+    @property
+    def lag_before(self) -> int | None:
+        """Messages behind now."""
+        return None if self.before is None else max(0, self.high - self.before)
+
+    @property
+    def lag_after(self) -> int:
+        """Messages behind afterwards."""
+        return max(0, self.high - self.after)
+
+
+class ResetOffsets(Kind):
+    """The group gets messages again, or never gets those that are skipped."""
+
+    name = "groups.reset_offsets"
+    permission = RESET_OFFSETS
+    page = "groups"
+
+    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Group, topic and one way to say where."""
+        group, topic, way = (parameters.get(name) for name in ("group", "topic", "to"))
+        try:
+            check_group(group if isinstance(group, str) else "")
+            check_topic(topic if isinstance(topic, str) else "")
+        except InvalidArgument as error:
+            raise InvalidParameter(error.field or "topic", str(error)) from None
+        if way not in WAYS:
+            raise InvalidParameter("to", f"to is one of {', '.join(WAYS)}.")
+        checked: dict[str, Any] = {"group": group, "topic": topic, "to": way}
+        if way == "time":
+            if not _is_whole(parameters.get("at_ms")):
+                raise InvalidParameter("at_ms", "at_ms is a moment in epoch milliseconds.")
+            checked["at_ms"] = parameters["at_ms"]
+        if way == "offsets":
+            checked["offsets"] = _offsets(parameters.get("offsets"))
+        return checked
+
+    def preview(self, parameters: Mapping[str, Any]) -> Preview:
+        """Each queue with where the group is and would be; lag before and after of them all."""
+        admin = site_broker.admin()
+        moves = _moves(admin, parameters)
+        behind = sum(move.lag_after for move in moves)
+        rate = pace(admin, parameters["group"])
+        known = [move.lag_before for move in moves if move.lag_before is not None]
+        return Preview(
+            at_ms=now_ms(),
+            count=len(moves),
+            examples=[
+                {"queue_id": move.queue_id, "before": move.before, "after": move.after, "high": move.high}
+                for move in moves
+            ],
+            lag_before=sum(known) if len(known) == len(moves) else None,
+            lag_after=behind,
+            consumed_per_s=rate,
+            catch_up_ms=catch_up_ms(behind, rate),
+            replayed=sum(max(0, move.before - move.after) for move in moves if move.before is not None),
+            skipped=sum(max(0, move.after - move.before) for move in moves if move.before is not None),
+        )
+
+    def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
+        """Every queue that changes, looked for again now."""
+        return [
+            Target(
+                {"queueId": move.queue_id, "offset": move.after},
+                {
+                    "topic": parameters["topic"], "queue_id": move.queue_id, "before": move.before,
+                    "name": f"{move.queue_id}: {'-' if move.before is None else f'{move.before:,}'} → {move.after:,}",
+                },
+            )
+            for move in _moves(site_broker.admin(), parameters)
+        ]  # fmt: skip
+
+    def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
+        """One request a queue; the broker tells consumers that are at work."""
+        admin = site_broker.admin()
+        return [_moved(admin, parameters, target["queueId"], target["offset"]) for target in targets]
+
+
+def undo_parameters(parameters: Mapping[str, Any], labels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What puts a group back where it was before an operation with these items; raises NotPossible."""
+    offsets = [[label["queue_id"], label["before"]] for label in labels if label.get("before") is not None]
+    if not offsets:
+        raise NotPossible("The group had no offsets before: there is nothing to go back to.")
+    return {"group": parameters["group"], "topic": parameters["topic"], "to": "offsets", "offsets": offsets}
+
+
+def _moved(admin: Admin, parameters: Mapping[str, Any], queue_id: int, offset: int) -> ItemResult:
+    try:
+        admin.move_group(parameters["group"], parameters["topic"], queue_id, offset)
+    except BrokerRefused as error:
+        return ItemResult("refused", {"error": str(error)})
+    except ClientError as error:
+        return ItemResult("unknown", {"error": str(error)})
+    return ItemResult("offset_moved", {"topic": parameters["topic"], "offset": offset})
+
+
+def _moves(admin: Admin, parameters: Mapping[str, Any]) -> list[QueueMove]:
+    """The queues that change; raises ClientError."""
+    group, topic = parameters["group"], parameters["topic"]
+    committed = {
+        progress.queue.queue_id: progress.consumer_offset
+        for progress in _progress(admin, group)
+        if progress.queue.topic == topic and progress.consumer_offset >= 0
+    }
+    given = dict(parameters.get("offsets", []))
+    moves = []
+    for part in admin.topic_stats(topic).queues:
+        queue_id, low, high = part.queue.queue_id, part.min_offset, part.max_offset
+        if parameters["to"] == "offsets":
+            if queue_id not in given:
+                continue
+            after = min(max(given[queue_id], low), high)
+        elif parameters["to"] == "time":
+            after = min(max(admin.offset_at(topic, queue_id, parameters["at_ms"]), low), high)
+        else:
+            after = low if parameters["to"] == "first" else high
+        if committed.get(queue_id) != after:
+            moves.append(QueueMove(queue_id, low, high, committed.get(queue_id), after))
+    return moves
+
+
+def _progress(admin: Admin, group: str) -> Sequence[Any]:
+    """Where the group is; nothing for one that has never consumed."""
+    try:
+        return admin.consume_stats(group).queues
+    except BrokerRefused:
+        return ()
+
+
+def _offsets(given: Any) -> list[list[int]]:
+    if not isinstance(given, list) or not 0 < len(given) <= MOST_QUEUES:
+        raise InvalidParameter("offsets", f"offsets are 1 to {MOST_QUEUES:,} pairs of queue and offset.")
+    for pair in given:
+        if not isinstance(pair, list | tuple) or len(pair) != 2 or not all(map(_is_whole, pair)):
+            raise InvalidParameter("offsets", "offsets are pairs of queue and offset, both whole numbers.")
+    return [list(pair) for pair in given]
+
+
+def _is_whole(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 2**63

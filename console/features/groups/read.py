@@ -1,0 +1,214 @@
+"""Reads consumer groups: progress from the mirror, members from the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from broker.client import Admin, BrokerRefused
+from broker.client.types import ConsumeStats, GroupConnections
+from broker.mirror.models import ConsumerGroup, ConsumerOffset, Queue
+from console.features.groups.lags import GroupLag, lags_by_group
+from console.features.groups.shapes import GroupPage, GroupQueue, GroupRow, Groups, GroupState, Member
+from console.security.topic_scope import Eyes
+from console.site.broker import ask
+from console.site.history import History
+from console.site.mirrored import Mirrored, mirrored
+
+#: group configuration and consume stats, on an Apache RocketMQ broker
+GROUP_REQUESTS = (201, 208)
+#: connections of a group, consume stats
+MEMBER_REQUESTS = (203, 208)
+MAX_COUNT = 200
+RETRY_PREFIX = "%RETRY%"
+#: ResponseCode.CONSUMER_NOT_ONLINE: nobody consumes for the group now
+NOT_ONLINE = 206
+_UNKNOWN = History()
+
+
+class _Line(NamedTuple):
+    """A group out of thousands, without the cost of a model."""
+
+    name: str
+    members: int | None
+    consume_enable: bool
+    retry_max_times: int
+    is_system: bool
+
+
+#: groups with how far they are behind
+Listed = list[tuple[_Line, GroupLag | None]]
+
+
+def groups(*, search: str = "", offset: int = 0, count: int = 100, eyes: Eyes | None = None) -> Groups:
+    """Consumer groups that `eyes` see, but RocketMQ's own, the one furthest behind first."""
+    here = mirrored()
+    count, offset = min(max(count, 1), MAX_COUNT), max(offset, 0)
+    listed = _listed(here, search, eyes)
+    listed.sort(key=_furthest)
+    return Groups(
+        evidence=here.evidence(polled_by=GROUP_REQUESTS),
+        now_ms=here.now_ms,
+        rows=tuple(_rows(here, listed[offset : offset + count])),
+        total=len(listed),
+        offset=offset,
+        count=count,
+        search=search,
+    )
+
+
+def group_rows(
+    here: Mirrored, search: str = "", eyes: Eyes | None = None, *, watched: Callable[[Listed], Listed] | None = None
+) -> list[GroupRow]:
+    """Every group that `eyes` see and whose name contains `search`; of those that `watched` leaves out it is not told
+    how fast they are and for how long they took nothing: a thousand histories are most of what a thousand groups cost.
+    """
+    return _rows(here, _listed(here, search, eyes), watched)
+
+
+def left_behind(most: int) -> Callable[[Listed], Listed]:
+    """For `group_rows`: groups with something to take and somebody to take it, and so many others, furthest behind."""
+
+    def watched(listed: Listed) -> Listed:
+        waiting = [pair for pair in listed if pair[1] is not None and pair[1].lag]
+        others = sorted((pair for pair in waiting if not pair[0].members), key=_furthest)
+        return [pair for pair in waiting if pair[0].members] + others[:most]
+
+    return watched
+
+
+def unwatched(_: Listed) -> Listed:
+    """For `group_rows`: no histories at all."""
+    return []
+
+
+def _listed(here: Mirrored, search: str, eyes: Eyes | None) -> Listed:
+    groups = ConsumerGroup.objects.filter(broker=here.name, is_system=False, name__icontains=search).order_by("name")
+    lags = {lag.group: lag for lag in lags_by_group(here.name)}
+    lines = map(_Line._make, groups.values_list(*_Line._fields))
+    return [(row, lags.get(row.name)) for row in lines if eyes is None or eyes.group(row.name)]
+
+
+def _furthest(pair: tuple[_Line, GroupLag | None]) -> tuple[int, str]:
+    """Sorts those furthest behind first."""
+    row, lag = pair
+    return -((lag.lag if lag else None) or 0), row.name
+
+
+def _rows(here: Mirrored, listed: Listed, watched: Callable[[Listed], Listed] | None = None) -> list[GroupRow]:
+    histories = here.histories("group", [row.name for row, _ in (watched(listed) if watched else listed)])
+    dead = _dead_letters(here)
+    given_up = here.histories("topic", [f"%DLQ%{name}" for name in dead])
+    return [
+        _row(row, lag, histories.get(row.name, _UNKNOWN), dead, given_up.get(f"%DLQ%{row.name}", _UNKNOWN))
+        for row, lag in listed
+    ]
+
+
+def group(name: str) -> GroupPage:
+    """One group: its queues from the mirror, its members from the broker."""
+    here = mirrored()
+    line = ConsumerGroup.objects.filter(broker=here.name, name=name).values_list(*_Line._fields).first()
+    lag = next(iter(lags_by_group(here.name, group=name)), None)
+    history = here.histories("group", [name])[name]
+    told, members_evidence = ask(lambda admin: _ask(admin, name), source=here.name, requests=MEMBER_REQUESTS)
+    connections, stats = told if told is not None else (None, None)
+    row = _row(_Line._make(line), lag, history, _dead_letters(here)) if line else None
+    return GroupPage(
+        evidence=here.evidence(polled_by=GROUP_REQUESTS),
+        now_ms=here.now_ms,
+        name=name,
+        broker=here.name,
+        group=row,
+        queues=_queues(here, name, stats),
+        members=None if told is None else _members(connections),
+        members_evidence=members_evidence,
+        consume_type=connections.consume_type if connections else None,
+        message_model=connections.message_model if connections else None,
+        subscriptions=tuple(sorted(connections.subscriptions.items())) if connections else (),
+    )
+
+
+def _ask(admin: Admin, name: str) -> tuple[GroupConnections | None, ConsumeStats | None]:
+    """Who consumes now (None: nobody) and what was consumed last (None: nothing yet)."""
+    try:
+        connections = admin.connections(name)
+    except BrokerRefused as refusal:
+        if refusal.code != NOT_ONLINE:
+            raise
+        connections = None
+    try:
+        return connections, admin.consume_stats(name)
+    except BrokerRefused:
+        return connections, None
+
+
+def _members(connections: GroupConnections | None) -> tuple[Member, ...]:
+    if connections is None:
+        return ()
+    return tuple(Member(each.client_id, each.address, each.language, each.version) for each in connections.connections)
+
+
+def _queues(here: Mirrored, name: str, stats: ConsumeStats | None) -> tuple[GroupQueue, ...]:
+    last = {(part.queue.topic, part.queue.queue_id): part.last_ms for part in stats.queues} if stats else {}
+    committed = {
+        (row.topic, row.queue_id): row.offset for row in ConsumerOffset.objects.filter(broker=here.name, group=name)
+    }
+    # what was given back to it is there for it alone, though it may never have read that topic
+    own = RETRY_PREFIX + name
+    topics = {topic for topic, _ in committed} | {own}
+    ends: dict[tuple[str, int], int | None] = {}
+    for row in Queue.objects.filter(broker=here.name, topic__in=topics):
+        place, low = (row.topic, row.queue_id), row.min_offset or 0
+        if row.topic == own and place not in committed:
+            if (row.max_offset or 0) <= low:
+                continue
+            committed[place] = low
+        ends[place] = row.max_offset
+    return tuple(
+        GroupQueue(topic, queue_id, committed.get((topic, queue_id)), ends.get((topic, queue_id)),
+                   last.get((topic, queue_id)) or None)
+        for topic, queue_id in sorted({*committed, *ends})
+    )  # fmt: skip
+
+
+def _dead_letters(here: Mirrored) -> Mapping[str, int]:
+    """Messages in each %DLQ% topic, by group."""
+    rows = Queue.objects.filter(broker=here.name, topic__startswith="%DLQ%").values_list(
+        "topic", "min_offset", "max_offset"
+    )
+    held: dict[str, int] = {}
+    for topic, low, high in rows:
+        group = topic.removeprefix("%DLQ%")
+        held[group] = held.get(group, 0) + (high or 0) - (low or 0)
+    return held
+
+
+def _row(
+    row: _Line, lag: GroupLag | None, history: History, dead: Mapping[str, int], given_up: History | None = None
+) -> GroupRow:
+    return GroupRow(
+        name=row.name,
+        state=_state(row, lag),
+        members=row.members,
+        topics=lag.topics if lag else 0,
+        lag=lag.lag if lag else None,
+        retry=lag.retry if lag else None,
+        dead=dead.get(row.name),
+        consumed_per_s=history.latest,
+        consume_enable=row.consume_enable,
+        retry_max_times=row.retry_max_times,
+        is_system=row.is_system,
+        quiet_ms=history.quiet_ms if lag and lag.lag else None,
+        newly_dead=given_up.total if given_up else 0,
+    )
+
+
+def _state(row: _Line, lag: GroupLag | None) -> GroupState:
+    if lag is None:
+        return GroupState.NEVER_USED if not row.members else GroupState.CURRENT
+    if row.members == 0:
+        return GroupState.NO_CONSUMER
+    if lag.lag is None:
+        return GroupState.UNKNOWN
+    return GroupState.BEHIND if lag.lag > 0 else GroupState.CURRENT

@@ -1,0 +1,1 @@
+"""Single messages: found, shown with all their records, sent, sent again."""

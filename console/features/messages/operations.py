@@ -1,0 +1,125 @@
+"""One stored message once more: as a new message of its topic, or to one group that gets it as another try.
+
+    {"message_id": "7F0000010000...", "topic": "orders", "group": ""}          a new message, for every group
+    {"message_id": "7F0000010000...", "topic": "orders", "group": "billing"}   back to that group alone
+
+`message_id` is the record's offset id. Only what stands in the topic itself is sent again: what waits, and halves, are
+decided on otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message
+from broker.client.errors import Answer
+from broker.client.names import check_group, check_writable_topic
+from console.features.dead_letters.operations import send_back
+from console.features.groups.catch_up import behind_after, group_behind_after
+from console.features.messages.copies import NotReadable, send_copy
+from console.operations.actor import RESEND_DEAD_LETTERS
+from console.operations.errors import InvalidParameter, NotPossible
+from console.operations.kind import ItemResult, Kind, Target
+from console.operations.models import OperationItem
+from console.operations.preview import Preview
+from console.site import broker as site_broker
+from console.site.clock import now_ms
+
+SENT_AGAIN = ("sent_back", "sent_as_new")
+#: codes with which brokers say that nothing begins at a position (ours; Apache RocketMQ answers SYSTEM_ERROR)
+_NOT_THERE = (Answer.QUERY_NOT_FOUND, Answer.SYSTEM_ERROR)
+
+
+class ResendMessage(Kind):
+    """One message."""
+
+    name = "messages.resend"
+    permission = RESEND_DEAD_LETTERS
+    page = "messages"
+    is_final = True
+
+    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """The record, its topic, and the group if one is meant."""
+        given = {name: parameters.get(name) or "" for name in ("message_id", "topic", "group")}
+        for name, text in given.items():
+            if not isinstance(text, str):
+                raise InvalidParameter(name, f"{name} is a text.")
+        if not given["message_id"]:
+            raise InvalidParameter("message_id", "Name the message by its offset id.")
+        try:
+            check_writable_topic(given["topic"])
+            if given["topic"].startswith("%"):
+                raise InvalidArgument(f"Topic {given['topic']} belongs to the broker.", field="topic")
+            if given["group"]:
+                check_group(given["group"])
+        except InvalidArgument as error:
+            raise InvalidParameter(error.field or "topic", str(error)) from None
+        return given
+
+    def preview(self, parameters: Mapping[str, Any]) -> Preview:
+        """The one, whether it was sent again before, and how far those who get it would be behind."""
+        admin, begun_ms, topic = site_broker.admin(), now_ms(), parameters["topic"]
+        message = _record(admin, parameters)
+        if message is None:
+            raise NotPossible("The message is not there any more.")
+        group = parameters["group"]
+        behind = group_behind_after(admin, group, 1) if group else behind_after(admin, {topic: 1})
+        return Preview(
+            at_ms=begun_ms, count=1, examples=[_label(message, topic)], topics=[[topic, 1]],
+            met_count=_sent_before(parameters["message_id"]), **(behind.as_fields() if behind else {}),
+        )  # fmt: skip
+
+    def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
+        """The one, whatever became of it."""
+        label = preview.examples[0] if preview.examples else {"topic": parameters["topic"]}
+        return [Target({"message_id": parameters["message_id"]}, label)]
+
+    def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
+        """Send it; once, also when no answer comes."""
+        return [self._act(parameters) for _target in targets]
+
+    def _act(self, parameters: Mapping[str, Any]) -> ItemResult:
+        admin, topic, group = site_broker.admin(), parameters["topic"], parameters["group"]
+        try:
+            message = _record(admin, parameters)
+            if message is None:
+                return ItemResult("gone")
+            if group:
+                return send_back(admin, group, message, topic)
+            sent = send_copy(message, topic)
+        except (BrokerRefused, InvalidArgument, NotReadable, NotPossible) as error:
+            return ItemResult("refused", {"error": str(error)})
+        except ClientError as error:
+            # it is not known whether the broker has it: said as it is, so that nobody sends it twice unknowingly
+            return ItemResult("unknown", {"error": str(error)})
+        result = {"topic": topic, "message_id": sent.offset_message_id, "unique_key": sent.message_id}
+        return ItemResult("sent_as_new", {**result, "broker": sent.broker})
+
+
+def _record(admin: Admin, parameters: Mapping[str, Any]) -> Message | None:
+    """None: it is not there any more. Raises NotPossible where it is none of the topic's own."""
+    try:
+        found = admin.message_by_offset_id(parameters["message_id"])
+    except BrokerRefused as error:
+        if error.code in _NOT_THERE:
+            return None
+        raise
+    if found.topic != parameters["topic"]:
+        raise NotPossible(f"The record is none that stands in {parameters['topic']} itself.")
+    return found
+
+
+def _label(message: Message, topic: str) -> dict[str, Any]:
+    name = next(iter(message.keys), None) or message.unique_key or message.offset_message_id
+    return {
+        "topic": topic, "name": name[:200], "message_id": message.offset_message_id, "stored_ms": message.store_ms,
+        "attempts": message.reconsume_times,
+    }  # fmt: skip
+
+
+def _sent_before(message_id: str) -> int:
+    """How often it was sent again here."""
+    return OperationItem.objects.filter(
+        operation__kind=ResendMessage.name, target__message_id=message_id, outcome__in=SENT_AGAIN
+    ).count()  # fmt: skip

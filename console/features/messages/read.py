@@ -1,0 +1,278 @@
+"""Reads one message with all its physical records, and searches by key; all of it from the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.client import (
+    Admin,
+    BrokerRefused,
+    ClientError,
+    InvalidArgument,
+    Message,
+    RouteNotFound,
+)
+from broker.mirror.models import ConsumerOffset, Topic
+from console.features.messages.bodies import body_of
+from console.features.messages.hops import (
+    DEAD,
+    RETRY,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    Trail,
+    hops_of,
+    real_topic_of,
+)
+from console.features.messages.life import steps_of
+from console.features.messages.shapes import Found, MessagePage, MessageSearch
+from console.features.messages.traces import TOLD_LIMIT, Told, told_of
+from console.features.topics.read import topics
+from console.security.topic_scope import Eyes
+from console.site.broker import ask
+from console.site.evidence import Evidence, StaleReason
+from console.site.mirrored import mirrored
+
+#: by offset id, by key, queue entries, delay offsets
+MESSAGE_REQUESTS = (33, 12, 321, 45)
+SEARCH_REQUESTS = (12, 45)
+#: records of one message that are looked for: far more than retries make
+RECORDS_LIMIT = 32
+#: groups whose tries and dead letters are looked through for one message
+GROUPS_LIMIT = 64
+#: records on lanes with a key that are looked through for those of the topics that are sought
+LOOKED = 256
+#: topics that one search without a topic asks
+EVERYWHERE = 64
+#: response codes that mean "no such record", not "no": SYSTEM_ERROR with 33, QUERY_NOT_FOUND, TOPIC_NOT_EXIST
+ABSENT_CODES = frozenset({1, 17, 22})
+
+
+def message(message_id: str, topic: str | None = None, eyes: Eyes | None = None) -> MessagePage:
+    """With a topic, `message_id` is the unique id; without, the offset id (both have 32 hex digits).
+
+    A unique id is what its producer says: records and lines of a trace that have the same one belong here as far as
+    `eyes` see whose they are.
+    """
+    here, seen = mirrored(), eyes or Eyes()
+    trail, evidence = ask(
+        lambda admin: _trail(admin, message_id.strip(), topic, seen), source=here.name, requests=MESSAGE_REQUESTS
+    )
+    if trail is None:
+        return _absent(evidence, here.now_ms, message_id, here.name, topic)
+    opened = trail.opened
+    hops = hops_of(trail)
+    host, port = opened.born_host
+    return MessagePage(
+        evidence=evidence,
+        now_ms=here.now_ms,
+        message_id=message_id,
+        broker=here.name,
+        found=True,
+        topic=trail.real_topic,
+        queue_id=trail.real_queue_id,
+        unique_key=opened.unique_key,
+        tag=opened.tags,
+        keys=tuple(opened.keys),
+        born_ms=opened.born_ms,
+        born_host=f"{host}:{port}",
+        store_host=":".join(map(str, opened.store_host)),
+        reconsume_times=opened.reconsume_times,
+        flag=opened.flag,
+        sys_flag=opened.sys_flag,
+        due_ms=trail.due_ms,
+        pending=trail.pending,
+        delay_level=trail.delay_level,
+        hops=hops,
+        properties=tuple(sorted(opened.properties.items())),
+        properties_bytes=sum(len(name.encode()) + len(text.encode()) + 2 for name, text in opened.properties.items()),
+        body=body_of(opened.body, opened.sys_flag),
+        steps=steps_of(opened, hops, (trail.told or ())[:TOLD_LIMIT]),
+        told=None if trail.told is None else len(trail.told),
+    )
+
+
+def raw_body(message_id: str, topic: str | None = None) -> tuple[str, bytes] | None:
+    """Real topic and body as stored, None when there is no such message or the broker does not answer."""
+    opened, _ = ask(
+        lambda admin: _open(admin, message_id.strip(), topic), source=mirrored().name, requests=MESSAGE_REQUESTS
+    )
+    return (Trail(opened).real_topic, opened.body) if opened is not None else None
+
+
+def messages(topic: str, key: str, limit: int = 64) -> MessageSearch:
+    """Messages of `topic` that carry `key` (or have this unique id), newest first; parked ones of that topic too."""
+    here = mirrored()
+    found, evidence = ask(lambda admin: _search(admin, topic, key, limit), source=here.name, requests=SEARCH_REQUESTS)
+    return MessageSearch(evidence, here.now_ms, topic, key, tuple(found or ()), limit)
+
+
+def messages_everywhere(key: str, limit: int = 64, eyes: Eyes | None = None) -> MessageSearch:
+    """The same in those EVERYWHERE topics that `eyes` see and were written to last; `topic` is empty."""
+    here, seen = mirrored(), eyes or Eyes()
+    names = [row.name for row in topics(order="-last", count=EVERYWHERE, eyes=seen).rows]
+
+    def search(admin: Admin) -> list[Found]:
+        waiting = _waiting(admin, key, limit, seen.topic)
+        hits = [_hit(record, _real_topic(record), pending=True) for record in waiting]
+        for name in names:
+            try:
+                hits += [_hit(record, name, pending=False) for record in admin.messages_by_key(name, key, limit)]
+            except RouteNotFound:
+                # deleted since the mirror looked
+                continue
+        return sorted(hits, key=lambda hit: hit.store_ms, reverse=True)[:limit]
+
+    found, evidence = ask(search, source=here.name, requests=SEARCH_REQUESTS)
+    return MessageSearch(evidence, here.now_ms, "", key, tuple(found or ()), limit, len(names))
+
+
+def _real_topic(parked: Message) -> str:
+    return parked.properties.get("REAL_TOPIC", SCHEDULE_TOPIC)
+
+
+def _waiting(admin: Admin, key: str, limit: int, is_wanted: Callable[[str], bool]) -> list[Message]:
+    """Parked on lanes and not released yet, of topics that are wanted: others' come first, too, in the same index."""
+    found = admin.messages_by_key(SCHEDULE_TOPIC, key, max(limit, LOOKED))
+    parked = [record for record in found if is_wanted(_real_topic(record))]
+    released = admin.delay_offsets() if parked else {}
+    return [record for record in parked if record.queue_offset >= released.get(record.queue_id + 1, 0)][:limit]
+
+
+def _search(admin: Admin, topic: str, key: str, limit: int) -> list[Found]:
+    waiting = _waiting(admin, key, limit, topic.__eq__)
+    try:
+        stored = admin.messages_by_key(topic, key, limit)
+    except RouteNotFound:
+        if not waiting:
+            raise
+        stored = []
+    hits = [_hit(record, topic, pending=True) for record in waiting]
+    hits += [_hit(record, topic, pending=False) for record in stored]
+    return sorted(hits, key=lambda hit: hit.store_ms, reverse=True)[:limit]
+
+
+def _hit(record: Message, topic: str, *, pending: bool) -> Found:
+    return Found(
+        topic=topic,
+        unique_key=record.unique_key,
+        offset_message_id=record.offset_message_id,
+        keys=tuple(record.keys),
+        tag=record.tags,
+        store_ms=record.store_ms,
+        size_bytes=record.size,
+        pending=pending,
+        due_ms=None,
+    )
+
+
+def _trail(admin: Admin, message_id: str, topic: str | None, seen: Eyes) -> Trail | None:
+    opened = _open(admin, message_id, topic)
+    if opened is None:
+        return None
+    told = _told(admin, opened.unique_key)
+    trail = Trail(opened, told=None if told is None else tuple(line for line in told if _is_seen(line, seen)))
+    for record in _kin(admin, trail, seen):
+        if seen.topic(real_topic_of(record)):
+            trail.add(record)
+    released = admin.delay_offsets() if trail.parked else {}
+    for parked in trail.parked:
+        entries = admin.queue_entries(SCHEDULE_TOPIC, parked.queue_id, parked.queue_offset, 1).entries
+        if entries and entries[0].offset == parked.queue_offset:
+            trail.dues_ms[parked.position] = entries[0].tags_code
+    trail.delay_offsets = released
+    return trail
+
+
+def _open(admin: Admin, message_id: str, topic: str | None) -> Message | None:
+    """The record that the id means; None when the broker has none."""
+    if topic:
+        found = _by_unique_id(admin, topic, message_id) or _by_unique_id(admin, SCHEDULE_TOPIC, message_id)
+        if found is not None:
+            return found
+    try:
+        return admin.message_by_offset_id(message_id)
+    except InvalidArgument:
+        if not topic:
+            raise
+        return None
+    except BrokerRefused as refusal:
+        if refusal.code not in ABSENT_CODES:
+            raise
+        return None
+
+
+def _by_unique_id(admin: Admin, topic: str, unique_id: str) -> Message | None:
+    try:
+        return admin.message_by_unique_id(topic, unique_id)
+    except RouteNotFound:
+        return None
+
+
+def _kin(admin: Admin, trail: Trail, seen: Eyes) -> list[Message]:
+    """Other records of the same message: by its unique id, and by the position that a release came from."""
+    found: list[Message] = []
+    for topic in (*trail.topics, *_topics_of_groups(trail, seen)):
+        if trail.opened.unique_key:
+            try:
+                found += admin.records_by_unique_id(topic, trail.opened.unique_key, RECORDS_LIMIT)
+            except RouteNotFound:
+                continue
+    if trail.opened.unique_key:
+        # a group's policy may let a try wait for any time
+        timers = admin.records_by_unique_id(TIMER_TOPIC, trail.opened.unique_key, RECORDS_LIMIT)
+        found += [record for record in timers if real_topic_of(record).startswith(RETRY)]
+    source = trail.opened.properties.get("ESC_SOURCE", "")
+    if source.isdigit():
+        try:
+            found.append(admin.message_at(int(source), topic=SCHEDULE_TOPIC))
+        except ClientError:
+            # retention may have taken the parked record; the release stands by itself
+            return found
+    return found
+
+
+def _topics_of_groups(trail: Trail, seen: Eyes) -> list[str]:
+    """Topics of tries and dead letters of the groups that had the message, or read its topic, that there are.
+
+    Of readers those that are seen: others' take no place from them.
+    """
+    broker = mirrored().name
+    readers = ConsumerOffset.objects.filter(broker=broker, topic=trail.sent_to).values_list("group", flat=True)
+    mine = [name for name in readers.distinct().order_by("group") if seen.group(name)][:GROUPS_LIMIT]
+    groups = dict.fromkeys((*mine, *trail.groups))
+    names = [name for group in groups for name in topics_of_group(group, trail.sent_to)]
+    found = Topic.objects.filter(broker=broker, name__in=names).exclude(name__in=trail.topics)
+    return list(found.order_by("name").values_list("name", flat=True))
+
+
+def topics_of_group(group: str, topic: str) -> tuple[str, ...]:
+    """Where a group's tries and dead letters of a topic are: of consumers that pull, of those that pop, of both."""
+    return RETRY + group, f"{RETRY}{group}_{topic}", f"{RETRY}{group}+{topic}", DEAD + group
+
+
+def _is_seen(line: Told, seen: Eyes) -> bool:
+    """Consumers name their group, all others the topic; what names neither is nobody's."""
+    return seen.group(line.group) if line.what == "consumed" else seen.topic(line.topic)
+
+
+def _told(admin: Admin, unique_id: str | None) -> tuple[Told, ...] | None:
+    if not unique_id:
+        return ()
+    try:
+        return told_of(admin.traces(unique_id))
+    except ClientError:
+        # the page is worth showing without what clients told, and says so
+        return None
+
+
+def _absent(evidence: Evidence, now_ms: int, message_id: str, broker: str, topic: str | None) -> MessagePage:
+    if evidence.stale_reason is None:
+        evidence = Evidence(
+            evidence.source, evidence.as_of_ms, True, StaleReason.NOT_THERE, evidence.requests, evidence.detail
+        )
+    return MessagePage(
+        evidence=evidence, now_ms=now_ms, message_id=message_id, broker=broker, found=False, topic=topic,
+        queue_id=None, unique_key=None, tag=None, keys=(), born_ms=None, born_host=None, store_host=None,
+        reconsume_times=None, flag=None, sys_flag=None, due_ms=None, pending=False, delay_level=None, hops=(),
+        properties=(), properties_bytes=0, body=None,
+    )  # fmt: skip

@@ -1,0 +1,93 @@
+"""Messages of a topic by when they were stored, tag and property: read from the newest on, as far as time allows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from broker.client import Admin, Message
+from console.features.messages.shapes import Found, MessageFilter, MessageSearch
+from console.site.broker import ask
+from console.site.mirrored import mirrored
+from console.site.queue_contents import pull_all
+
+#: topic stats, offset by time, pull
+REQUESTS = (202, 29, 11)
+#: hits of a page, records that are read for them, and for how long
+SHOWN, READ, PATIENCE_S = 64, 4_000, 1.5
+STEP = 32
+
+
+@dataclass(slots=True)
+class _Part:
+    """What is left of one queue: from `low` to before `high`."""
+
+    queue_id: int
+    low: int
+    high: int
+
+
+def messages_through(topic: str, wanted: MessageFilter) -> MessageSearch:
+    """The newest that match; `read` and `left` say how much was looked at."""
+    here = mirrored()
+    found, evidence = ask(lambda admin: _through(admin, topic, wanted), source=here.name, requests=REQUESTS)
+    hits, read, left = found or ([], 0, 0)
+    return MessageSearch(evidence, here.now_ms, topic, "", tuple(hits), SHOWN, 1, read, left)
+
+
+def _through(admin: Admin, topic: str, wanted: MessageFilter) -> tuple[list[Found], int, int]:
+    parts = _parts(admin, topic, wanted)
+    hits: list[Found] = []
+    read, until_s = 0, time.monotonic() + PATIENCE_S
+    for part in _in_turn(parts):
+        first = max(part.low, part.high - STEP)
+        messages = pull_all(admin, topic, part.queue_id, first, part.high - first)
+        read += part.high - first
+        part.high = first
+        hits += [_hit(message) for message in messages if _matches(message, wanted)]
+        if read >= READ or len(hits) >= SHOWN or time.monotonic() > until_s:
+            break
+    hits.sort(key=lambda hit: hit.store_ms, reverse=True)
+    return hits[:SHOWN], read, sum(part.high - part.low for part in parts)
+
+
+def _parts(admin: Admin, topic: str, wanted: MessageFilter) -> list[_Part]:
+    """Each queue's stretch of the range; its ends by the broker's own index of time."""
+    parts = []
+    for queue in admin.topic_stats(topic).queues:
+        queue_id, low, high = queue.queue.queue_id, queue.min_offset, queue.max_offset
+        if wanted.from_ms is not None and low < high:
+            low = max(low, admin.offset_at(topic, queue_id, wanted.from_ms))
+        if wanted.to_ms is not None and low < high:
+            high = min(high, admin.offset_at(topic, queue_id, wanted.to_ms) + 1)
+        parts.append(_Part(queue_id, low, max(low, high)))
+    return parts
+
+
+def _in_turn(parts: list[_Part]) -> Iterator[_Part]:
+    """One step of each queue after another, until all are read."""
+    while any(part.high > part.low for part in parts):
+        yield from (part for part in parts if part.high > part.low)
+
+
+def _matches(message: Message, wanted: MessageFilter) -> bool:
+    if wanted.from_ms is not None and message.store_ms < wanted.from_ms:
+        return False
+    if wanted.to_ms is not None and message.store_ms >= wanted.to_ms:
+        return False
+    if wanted.tag and message.tags != wanted.tag:
+        return False
+    return not wanted.name or _has(message.properties.get(wanted.name), wanted.value)
+
+
+def _has(text: str | None, value: str) -> bool:
+    return text is not None and (not value or text == value)
+
+
+def _hit(message: Message) -> Found:
+    return Found(
+        topic=message.topic, unique_key=message.unique_key, offset_message_id=message.offset_message_id,
+        keys=tuple(message.keys), tag=message.tags, store_ms=message.store_ms, size_bytes=message.size,
+        pending=False, due_ms=None,
+    )  # fmt: skip

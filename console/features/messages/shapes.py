@@ -1,0 +1,210 @@
+"""One message with every physical record of it: parked, released, retried; its properties and its body."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db.models import TextChoices
+from django.utils.translation import gettext_lazy as _
+
+from console.features.messages.life_shapes import LifeStep
+from console.site.evidence import Evidence
+
+
+class HopKind(TextChoices):
+    """What a physical record of the message stands for."""
+
+    STORED = "stored", _("stored")
+    PARKED = "parked", _("parked on a lane")
+    TIMER = "timer", _("parked as a timer")
+    RELEASED = "released", _("released")
+    RETRY = "retry", _("sent back for another try")
+    DEAD_LETTER = "dead-letter", _("dead letter")
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One physical record, oldest first in `MessagePage.hops`."""
+
+    kind: HopKind
+    topic: str
+    queue_id: int
+    queue_offset: int
+    #: byte address in the commit log
+    position: int
+    size_bytes: int
+    store_ms: int
+    #: since the hop before; None for the first
+    after_ms: int | None
+    offset_message_id: str
+    #: parked records: the level and the moment of release
+    delay_level: int | None
+    due_ms: int | None
+    #: released records: store time minus due (negative would be early)
+    late_ms: int | None
+    #: the record this page was opened on
+    current: bool
+    #: tries before this record was given out (reconsumeTimes)
+    tries: int = 0
+    #: where consumers see it, or will: the real topic of what is parked
+    real_topic: str = ""
+    #: whose another try, or dead letter, it is
+    group: str | None = None
+    #: parked, and not released yet
+    waits: bool = False
+
+
+class BodyForm(TextChoices):
+    """How a body is shown."""
+
+    EMPTY = "empty", _("empty")
+    JSON = "json", _("JSON, shown as text")
+    TEXT = "text", _("text")
+    HEX = "hex", _("bytes")
+    UNREADABLE = "unreadable", _("cannot be decompressed here")
+    MASKED = "masked", _("masked")
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The body, decoded within stated limits. `text` is hostile: escape it."""
+
+    form: BodyForm
+    text: str
+    #: the first bytes as hex, 16 a row with offset and ASCII
+    hex: str
+    #: bytes as stored, and after decompression (None when that was not possible or stopped at the limit)
+    stored_bytes: int
+    full_bytes: int | None
+    #: bytes of the (decompressed) body that are shown
+    shown_bytes: int
+    truncated: bool
+    #: "zlib", "lz4", "zstd" or None
+    compression: str | None
+
+
+class ReaderState(TextChoices):
+    """What is known of a message and a group that reads its topic."""
+
+    HAD = "had", _("had it")
+    OUT = "out", _("given out, not acknowledged")
+    AGAIN = "again", _("waits for another try")
+    SENT_BACK = "sent-back", _("sent back, waits")
+    DEAD = "dead", _("in the dead letters")
+    NOT_YET = "not-yet", _("not yet")
+    UNKNOWN = "unknown", _("cannot be told")
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A group that reads the queue of a message."""
+
+    group: str
+    state: ReaderState
+    #: messages that the group gets first
+    before: int
+    #: consumers that are connected; None: not told
+    members: int | None
+    is_enabled: bool
+    #: times that it was given out to this group, and refused or not acknowledged in time
+    refused: int = 0
+    #: when the next try leaves its lane or timer; None: it waits for none
+    next_ms: int | None = None
+    #: its client told so in a trace; the offsets do not (yet)
+    is_told: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """It stands in a queue that the group is to read."""
+        return self.next_ms is None and self.state in (ReaderState.NOT_YET, ReaderState.AGAIN, ReaderState.SENT_BACK)
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePage:
+    """A message. `found` False: evidence tells whether it is absent or the broker did not answer."""
+
+    evidence: Evidence
+    now_ms: int
+    message_id: str
+    broker: str
+    found: bool
+    #: the real topic (REAL_TOPIC of a parked record)
+    topic: str | None
+    queue_id: int | None
+    unique_key: str | None
+    tag: str | None
+    keys: tuple[str, ...]
+    born_ms: int | None
+    born_host: str | None
+    store_host: str | None
+    reconsume_times: int | None
+    flag: int | None
+    sys_flag: int | None
+    #: when it is or was due; None when it was not delayed
+    due_ms: int | None
+    #: True while it waits on a lane
+    pending: bool
+    delay_level: int | None
+    hops: tuple[Hop, ...]
+    #: name and value, sorted by name; values are hostile
+    properties: tuple[tuple[str, str], ...]
+    properties_bytes: int
+    body: Body | None
+    #: records and what clients told, in order of time
+    steps: tuple[LifeStep, ...] = ()
+    #: things that clients with tracing told, the first TOLD_LIMIT are among the steps; None: could not be asked
+    told: int | None = None
+    #: a rule masks its body or some of its properties
+    is_masked: bool = False
+    #: groups that read its queue
+    readers: tuple[Reader, ...] = ()
+
+    @property
+    def overdue_ms(self) -> int | None:
+        """How long it should have left its lane already; None: it is in time, or gone."""
+        late_ms = self.now_ms - self.due_ms if self.pending and self.due_ms is not None else 0
+        return late_ms if late_ms > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One hit of a search."""
+
+    topic: str
+    unique_key: str | None
+    offset_message_id: str
+    keys: tuple[str, ...]
+    tag: str | None
+    store_ms: int
+    size_bytes: int
+    pending: bool
+    due_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFilter:
+    """Which messages of a topic; `to_ms` is not included, a property without a value is any that is there."""
+
+    from_ms: int | None = None
+    to_ms: int | None = None
+    tag: str = ""
+    name: str = ""
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSearch:
+    """Messages of a topic that carry a key, newest first (request 12), also those still parked."""
+
+    evidence: Evidence
+    now_ms: int
+    topic: str
+    key: str
+    hits: tuple[Found, ...]
+    #: the most that was asked for: as many hits may mean that there are more
+    limit: int
+    #: topics that were asked; 1 with a topic
+    topics: int = 1
+    #: records that were looked at, and those of the range that were not; None: found by an index
+    read: int | None = None
+    left: int = 0

@@ -1,0 +1,167 @@
+"""What is worth a look on the first page, the gravest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import islice
+
+from django.db.models import Count, Min, Q
+
+from broker.mirror.models import HalfMessage
+from console.features.groups.shapes import GroupRow, GroupState
+from console.features.overview.overview_facts import Afar
+from console.features.overview.shapes import BrokerRow, Finding, FindingCode, MirrorRow
+from console.features.schedule.shapes import Lane
+from console.operations.models import Operation
+from console.operations.scope import Reach, reach_of
+from console.security.topic_scope import eyes, sight
+from console.site.evidence import StaleReason
+from console.site.mirrored import Mirrored
+
+#: a disk fuller than this deserves a look; the broker refuses sends at 0.90
+DISK_LIMIT = 0.80
+#: a group that takes nothing for so long although something waits stands still
+QUIET_MS = 120_000
+#: halves that are undecided for so long: checks should have settled them
+AGED_MS = 600_000
+#: timers later than this are behind: what is being released now is not
+LATE_MS = 2_000
+#: findings of one kind that are listed
+LIMIT = 10
+#: rows that the mirror could not keep as they are, named in the finding
+FLAWS_NAMED = 3
+
+#: states in which nobody has decided yet and somebody is still asked
+UNDECIDED = (HalfMessage.State.OPEN, HalfMessage.State.DUE, HalfMessage.State.ENDING)
+_STATES = {
+    "FAILED": (FindingCode.STORE_FAILED, "ruby"),
+    "READONLY": (FindingCode.BROKER_READ_ONLY, "ruby"),
+    "DEGRADED": (FindingCode.BROKER_DEGRADED, "brass"),
+}
+
+
+def findings_of(
+    here: Mirrored,
+    brokers: Sequence[BrokerRow],
+    mirror: MirrorRow,
+    lanes: Sequence[Lane],
+    groups: Sequence[GroupRow],
+    known: Afar,
+) -> tuple[Finding, ...]:
+    """All of them, ordered as FindingCode is."""
+    found = [
+        *_of_mirror(here, mirror), *_of_brokers(here, brokers), *_of_lanes(here, lanes), *_of_transactions(here),
+        *_of_groups(groups), *_of_timers(here, known), *_of_delayed_queues(known),
+        *_of_operations(here),
+    ]  # fmt: skip
+    order = {code: place for place, code in enumerate(FindingCode)}
+    return tuple(sorted(found, key=lambda finding: (order[finding.code], -(finding.value or 0))))
+
+
+def _of_mirror(here: Mirrored, mirror: MirrorRow) -> Iterator[Finding]:
+    evidence = here.evidence(polled_by=())
+    if evidence.stale_reason is StaleReason.BROKER_UNREACHABLE:
+        yield Finding(FindingCode.BROKER_UNREACHABLE, "ruby", here.name, mirror.lag_ms, evidence.detail)
+    elif evidence.stale:
+        yield Finding(FindingCode.MIRROR_STALE, "brass", here.name, mirror.lag_ms, evidence.detail)
+    if here.state is not None and here.state.flaws:
+        flaws = [flaw for flaw in here.state.flaws if "name" in flaw]
+        count = len(flaws) + sum(flaw.get("more", 0) for flaw in here.state.flaws)
+        # names of rows are not for everybody, their number is
+        first = [f"{flaw['name']}: {flaw['why']}" for flaw in flaws[:FLAWS_NAMED]] if eyes().see_all else []
+        yield Finding(FindingCode.MIRROR_FLAWED, "brass", here.name, count, "; ".join(first))
+
+
+def _of_brokers(here: Mirrored, brokers: Sequence[BrokerRow]) -> Iterator[Finding]:
+    for broker in brokers:
+        if broker.state in _STATES:
+            code, severity = _STATES[broker.state]
+            yield Finding(code, severity, broker.name, None, "; ".join(broker.reasons))
+        if broker.disk_used_ratio is not None and broker.disk_used_ratio > DISK_LIMIT:
+            yield Finding(FindingCode.DISK_FILLING, "brass", broker.name, round(broker.disk_used_ratio * 100))
+    if here.broker is not None and here.broker.damaged:
+        yield Finding(FindingCode.RECORDS_DAMAGED, "ruby", here.name, len(here.broker.damaged))
+
+
+def _of_lanes(here: Mirrored, lanes: Sequence[Lane]) -> Iterator[Finding]:
+    as_of_ms = here.as_of_ms or here.now_ms
+    for lane in lanes:
+        if lane.early_total:
+            yield Finding(FindingCode.RELEASED_EARLY, "ruby", str(lane.level), lane.early_total)
+        if "late" in lane.warnings and lane.next_due_ms is not None:
+            yield Finding(FindingCode.LANE_LATE, "brass", str(lane.level), as_of_ms - lane.next_due_ms)
+        if "persisted" in lane.warnings and lane.persisted_ms is not None:
+            yield Finding(FindingCode.PROGRESS_UNSAVED, "brass", str(lane.level), as_of_ms - lane.persisted_ms)
+
+
+def _of_transactions(here: Mirrored) -> Iterator[Finding]:
+    """Parked ones; of many only so many are mirrored, so it is the least number."""
+    aged = Q(state__in=UNDECIDED, store_ms__lt=here.now_ms - AGED_MS)
+    known = HalfMessage.objects.filter(sight().among("topic"), broker=here.name).aggregate(
+        parked=Count("pk", filter=Q(state=HalfMessage.State.PARKED)),
+        aged=Count("pk", filter=aged),
+        first=Min("store_ms", filter=aged),
+    )
+    if known["parked"]:
+        yield Finding(FindingCode.TRANSACTIONS_PARKED, "brass", here.name, known["parked"])
+    if known["aged"]:
+        span_ms = here.now_ms - known["first"]
+        yield Finding(FindingCode.TRANSACTIONS_AGEING, "brass", here.name, known["aged"], span_ms=span_ms)
+
+
+def _of_operations(here: Mirrored) -> Iterator[Finding]:
+    """What somebody asked for that another one has to approve, the next to be forgotten first."""
+    rows = Operation.objects.filter(
+        state=Operation.State.WAITING, waits_until__gt=datetime.fromtimestamp(here.now_ms / 1000, UTC)
+    )
+    seen = eyes()
+    mine = (row for row in rows.order_by("waits_until").iterator(100) if _reach(row).is_seen(seen))
+    for row in islice(mine, LIMIT):
+        until_ms = round(row.waits_until.timestamp() * 1000) if row.waits_until else None
+        yield Finding(
+            FindingCode.OPERATION_WAITS, "brass", row.kind, row.preview.get("count"), f"{row.actor}: {row.reason}",
+            at_ms=until_ms, operation=str(row.pk),
+        )  # fmt: skip
+
+
+def _reach(row: Operation) -> Reach:
+    return reach_of(row.kind, row.parameters, row.preview)
+
+
+def _of_groups(groups: Sequence[GroupRow]) -> Iterator[Finding]:
+    left = [row for row in groups if row.state is GroupState.NO_CONSUMER and row.lag]
+    for row in sorted(left, key=lambda row: -(row.lag or 0))[:LIMIT]:
+        yield Finding(FindingCode.GROUP_WITHOUT_CONSUMER, "brass", row.name, row.lag, span_ms=row.quiet_ms or None)
+    still = [row for row in groups if row.members and row.lag and (row.quiet_ms or 0) >= QUIET_MS]
+    for row in sorted(still, key=lambda row: -(row.lag or 0))[:LIMIT]:
+        yield Finding(FindingCode.GROUP_STANDS_STILL, "brass", row.name, row.lag, span_ms=row.quiet_ms)
+    dead = [row for row in groups if row.dead]
+    for row in sorted(dead, key=lambda row: (-row.newly_dead, -(row.dead or 0)))[:LIMIT]:
+        if row.newly_dead:
+            yield Finding(FindingCode.DEAD_LETTERS_GROWING, "brass", row.name, row.newly_dead)
+        else:
+            yield Finding(FindingCode.DEAD_LETTERS, "brass", row.name, row.dead)
+
+
+def _of_timers(here: Mirrored, known: Afar) -> Iterator[Finding]:
+    for herd in known.herds[:LIMIT]:
+        topics = ", ".join(each.topic for each in herd.topics[:3])
+        yield Finding(
+            FindingCode.HERD_AHEAD, "brass", topics or here.name, herd.count,
+            span_ms=herd.last_late_ms, at_ms=herd.due_ms,
+        )  # fmt: skip
+    status = known.timers
+    if status is not None and status.backlog and not status.paused and status.next_due_ms:
+        late_ms = here.now_ms - status.next_due_ms
+        if late_ms > LATE_MS:
+            yield Finding(FindingCode.TIMERS_LATE, "brass", here.name, status.backlog, span_ms=late_ms)
+
+
+def _of_delayed_queues(known: Afar) -> Iterator[Finding]:
+    for row in (known.queues or ())[:LIMIT]:
+        found = row.survey
+        if found is not None and row.is_stuck:
+            yield Finding(FindingCode.DELAYED_STUCK, "ruby", row.name, found.overdue, span_ms=round(found.stuck_ms))
+        else:
+            yield Finding(FindingCode.DELAYED_DAMAGED, "brass", row.name, None, row.problem)

@@ -1,0 +1,1 @@
+"""Redisson's delayed queues."""

@@ -1,0 +1,230 @@
+"""What is done to a whole delayed queue: offer to it, repair it, and where its due values go."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from broker.client import InvalidArgument
+from broker.client.names import check_writable_topic
+from broker.redisson import Codec, RedissonError, codec_named
+from broker.redisson.errors import ValueUnreadable
+from broker.redisson.import_queue import begin_import, pause_import, preview_import
+from broker.redisson.modes import make_reliable, read_mode, stop
+from broker.redisson.repair import plan_repair, repair
+from broker.redisson.survey import survey
+from broker.redisson.values import Damaged
+from console.features.redisson.operations import QueueKind
+from console.features.redisson.selection import checked_queue, in_redis
+from console.features.redisson.server import queue_named
+from console.operations.errors import InvalidParameter
+from console.operations.kind import ItemResult, Target
+from console.operations.preview import Preview
+from console.site.broker import ask
+from console.site.clock import now_ms
+
+#: codecs that can be written here
+CODECS = ("StringCodec", "JsonJacksonCodec", "TypedJsonJacksonCodec")
+MOST_VALUE_CHARACTERS = 65_536
+MOST_DELAY_MS = 10 * 366 * 86_400_000
+#: damaged members that one repair looks for, of each kind
+MOST_DAMAGED = 1_000
+
+
+class OfferValue(QueueKind):
+    """One value more waits: written with a codec that Java reads too."""
+
+    name = "redisson.offer"
+
+    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Queue, value, codec and delay."""
+        text, codec, delay_ms = parameters.get("value"), parameters.get("codec"), parameters.get("delay_ms")
+        if not isinstance(text, str) or len(text) > MOST_VALUE_CHARACTERS:
+            raise InvalidParameter("value", f"A value is a text of at most {MOST_VALUE_CHARACTERS:,} characters.")
+        if not isinstance(delay_ms, int) or isinstance(delay_ms, bool) or not 0 <= delay_ms <= MOST_DELAY_MS:
+            raise InvalidParameter("delay", "A delay is 0 ms to ten years.")
+        checked_value(str(codec), text)
+        return {"queue": checked_queue(parameters), "value": text, "codec": codec, "delay_ms": delay_ms}
+
+    def preview(self, parameters: Mapping[str, Any]) -> Preview:
+        """The value as it would wait."""
+        at_ms = in_redis(lambda: queue_named(parameters["queue"]).server.now_ms()[0])
+        due_ms = at_ms + parameters["delay_ms"]
+        label = {"topic": parameters["queue"], "name": parameters["value"][:200], "due_ms": due_ms}
+        return Preview(at_ms=at_ms, count=1, examples=[label], first_due_ms=due_ms)
+
+    def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
+        """The value."""
+        return [Target({"queue": parameters["queue"]}, preview.examples[0])]
+
+    def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
+        """One script."""
+        queue = queue_named(parameters["queue"], codec=parameters["codec"], to_write=True)
+        value = checked_value(parameters["codec"], parameters["value"])
+        receipt = in_redis(lambda: queue.offer(value, parameters["delay_ms"]))
+        return [ItemResult("offered", {"due_ms": receipt.due_ms, "packing": receipt.packing.value})]
+
+
+class RepairQueue(QueueKind):
+    """List and set agree again: what is in the list only is due now, what is in the set only is listed again."""
+
+    name = "redisson.repair"
+
+    def preview(self, parameters: Mapping[str, Any]) -> Preview:
+        """What a full comparison finds."""
+        plan = in_redis(lambda: plan_repair(self.queue(parameters), limit=MOST_DAMAGED))
+        found = [*plan.list_only, *plan.set_only]
+        return Preview(
+            at_ms=now_ms(),
+            count=len(found),
+            examples=[_label(parameters["queue"], each) for each in found[:10]],
+            topics=[["in_list", len(plan.list_only)], ["in_set", len(plan.set_only)]],
+            missing=[] if plan.is_complete else ["count"],
+        )
+
+    def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
+        """What is damaged now."""
+        plan = in_redis(lambda: plan_repair(self.queue(parameters), limit=MOST_DAMAGED))
+        return [
+            Target(
+                {
+                    "kind": each.kind, "place": each.place, "score": each.score, "identity": each.identity.hex(),
+                    "size_bytes": each.size_bytes,
+                },
+                _label(parameters["queue"], each),
+            )
+            for each in (*plan.list_only, *plan.set_only)
+        ]  # fmt: skip
+
+    def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
+        """One script each, which looks again before it writes."""
+        queue = self.queue(parameters)
+        counts = [in_redis(partial(repair, queue, [_damaged(target)])) for target in targets]
+        return [ItemResult("repaired" if count else "gone") for count in counts]
+
+
+class _Handing(QueueKind):
+    """Where the due values go."""
+
+    def preview(self, parameters: Mapping[str, Any]) -> Preview:
+        """What waits."""
+        queue = queue_named(parameters["queue"])
+        found = in_redis(lambda: survey(queue))
+        return Preview(
+            at_ms=found.now_ms,
+            count=1,
+            first_due_ms=found.next_due_ms,
+            met_count=found.set_size,
+            missing=["listeners"] if found.listeners else [],
+        )
+
+    def targets(self, parameters: Mapping[str, Any], preview: Preview) -> Sequence[Target]:
+        """The queue."""
+        return [Target({"queue": parameters["queue"]}, {"topic": parameters["queue"]})]
+
+
+class _ToTopic(_Handing):
+    """It needs a topic."""
+
+    def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Queue and topic."""
+        topic = parameters.get("topic")
+        try:
+            check_writable_topic(str(topic or ""))
+        except InvalidArgument as error:
+            raise InvalidParameter("topic", str(error)) from None
+        return {"queue": checked_queue(parameters), "topic": topic}
+
+
+class MakeReliable(_ToTopic):
+    """Due values go to a topic: ack, retry, dead letters, trace."""
+
+    name = "redisson.make_reliable"
+
+    def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
+        """Noted beside the queue; the transfer service does the rest."""
+        in_redis(lambda: make_reliable(self.queue(parameters), parameters["topic"]))
+        return [ItemResult("made_reliable")]
+
+
+class ImportQueue(_ToTopic):
+    """Every waiting value becomes a timer of a topic, and what Java offers meanwhile too; resumed if it was stopped."""
+
+    name = "redisson.import"
+
+    def preview(self, parameters: Mapping[str, Any]) -> Preview:
+        """What would be moved."""
+        shown = super().preview(parameters)
+        furthest_ms = _furthest_ms()
+        found = in_redis(lambda: preview_import(queue_named(parameters["queue"]), max_delay_ms=furthest_ms))
+        counts = {"overdue": found.overdue, "never_due": found.never_due, "too_far": found.too_far}
+        counts["unreadable"] = found.sampled_poison
+        return Preview.of_row(
+            {
+                **shown.as_row(),
+                "met_count": found.waiting,
+                "last_due_ms": found.last_due_ms,
+                "topics": [[code, count] for code, count in counts.items() if count],
+                "missing": [*shown.missing, *(["too_far"] if furthest_ms is None else [])],
+            }
+        )
+
+    def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
+        """Noted beside the queue; the transfer service does the rest."""
+        in_redis(lambda: begin_import(self.queue(parameters), parameters["topic"]))
+        return [ItemResult("import_begun")]
+
+
+class MakePlain(_Handing):
+    """Due values go to the plain list again; what was taken already is still sent."""
+
+    name = "redisson.make_plain"
+
+    def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
+        """Reliable mode ends, or the import stops where it is."""
+        queue = self.queue(parameters)
+        mode = in_redis(lambda: read_mode(queue))
+        in_redis(lambda: pause_import(queue) if mode.kind == "import" else stop(queue))
+        return [ItemResult("made_plain")]
+
+
+def _furthest_ms() -> int | None:
+    """How far ahead the broker takes timers; None when it does not say."""
+    status, _ = ask(lambda admin: admin.timer_status(), source="", requests=())
+    return status.limits.max_delay_ms if status is not None and status.limits is not None else None
+
+
+def checked_value(codec: str, text: str) -> object:
+    """The value of a text, of JSON as its Java types say, where there are any; raises InvalidParameter."""
+    if codec not in CODECS:
+        raise InvalidParameter("codec", f"Codecs that can be written here: {', '.join(CODECS)}.")
+    writer = codec_named(codec)
+    try:
+        value = text if codec == "StringCodec" else _of_json(writer, text)
+        writer.encode(value)
+    except (ValueError, RecursionError) as error:
+        raise InvalidParameter("value", f"This is no JSON: {error}.") from None
+    except RedissonError as error:
+        raise InvalidParameter("value", str(error)) from None
+    return value
+
+
+def _of_json(codec: Codec, text: str) -> object:
+    try:
+        return codec.decode(text.encode())
+    except ValueUnreadable:
+        return json.loads(text)
+
+
+def _label(queue: str, damaged: Damaged) -> dict[str, Any]:
+    name = f"{damaged.kind} only: {damaged.first_bytes[:40].hex()}"
+    score = float(damaged.score or 0)
+    return {"topic": queue, "name": name, "due_ms": int(score) if damaged.kind == "set" and score > 0 else None}
+
+
+def _damaged(target: Mapping[str, Any]) -> Damaged:
+    return Damaged(
+        target["kind"], target["place"], target["score"], bytes.fromhex(target["identity"]), target["size_bytes"], b""
+    )

@@ -1,0 +1,171 @@
+"""Reads the pages of Redisson's delayed queues from Redis itself; what moves them, from what the services publish."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from redis.exceptions import RedisError
+
+from broker.redisson import Codec, Packing, RedissonError
+from broker.redisson.modes import Mode, read_mode
+from broker.redisson.pages import page
+from broker.redisson.repair import plan_repair
+from broker.redisson.survey import queue_names, survey
+from broker.redisson.transfer_status import TransferStatus, running_services
+from broker.redisson.values import Page, RepairPlan, Waiting
+from console.features.redisson.server import address, ask_redis, queue_named, server, status_server, why_locked
+from console.features.redisson.shapes import (
+    QUEUES_SHOWN,
+    UPCOMING,
+    VALUES_SHOWN,
+    Handing,
+    QueuePage,
+    QueueRow,
+    QueuesPage,
+    Service,
+    ValueRow,
+)
+from console.site.clock import now_ms
+
+#: what one value shows in a list
+SHOWN_BYTES = 600
+#: a repair plan of a page looks for so many of each kind
+PLANNED = 200
+
+
+def delayed_queues(search: str = "", offset: int = 0, is_seen: Callable[[str], bool] | None = None) -> QueuesPage:
+    """Queues that are seen and whose name contains `search`, from the `offset`-th on."""
+    services = _services()
+    found, evidence = ask_redis(lambda: _queues(search, offset, services, is_seen))
+    rows, total, server_ms = found or ((), 0, None)
+    return QueuesPage(
+        evidence=evidence,
+        now_ms=server_ms or now_ms(),
+        server=address(),
+        rows=rows,
+        services=tuple(_service(each) for each in services),
+        total=total,
+        search=search,
+        offset=offset,
+        read_only=why_locked("") == "read-only",
+    )
+
+
+def delayed_queue(
+    name: str,
+    *,
+    cursor: str | None = None,
+    from_ms: int | None = None,
+    to_ms: int | None = None,
+    aside: bool = False,
+    codec: str = "",
+    with_plan: bool = False,
+) -> QueuePage:
+    """One queue and a page of its values; `codec` reads them (else the one that fits each)."""
+    row = _row(name, _services())
+
+    def values() -> tuple[Page, Page, Mode]:
+        queue = queue_named(name, codec=codec)
+        found = page(
+            queue,
+            from_ms=-math.inf if from_ms is None else from_ms,
+            to_ms=math.inf if to_ms is None else to_ms,
+            limit=VALUES_SHOWN,
+            cursor=cursor,
+            shown_bytes=SHOWN_BYTES,
+            aside=aside,
+        )
+        return found, page(queue, from_ms=0, limit=UPCOMING, shown_bytes=SHOWN_BYTES), read_mode(queue)
+
+    found, evidence = ask_redis(values)
+    reader = queue_named(name, codec=codec).codec if codec else None
+    written = row.survey.written if row.survey is not None else None
+    return QueuePage(
+        evidence=evidence,
+        now_ms=found[0].now_ms if found else now_ms(),
+        name=name,
+        row=row,
+        values=tuple(value_row(each, reader, written) for each in found[0].items) if found else (),
+        cursor=found[0].cursor if found and len(found[0].items) == VALUES_SHOWN else None,
+        aside=aside,
+        from_ms=from_ms,
+        to_ms=to_ms,
+        codec=codec,
+        handing=_handing(found[2]) if found else None,
+        plan=_plan(name) if with_plan else None,
+        locked=why_locked(name),
+        upcoming=tuple(value_row(each, reader, written) for each in found[1].items) if found else (),
+    )
+
+
+def value_row(waiting: Waiting, codec: Codec | None = None, written: Packing | None = None) -> ValueRow:
+    """A value as a row; poison shows the member itself, what no codec reads is hex. `written`: what clients write."""
+    shown = waiting.shown(codec)
+    return ValueRow(
+        handle=str(waiting.handle),
+        due_ms=int(waiting.due_ms) if math.isfinite(waiting.due_ms) else None,
+        text=shown.text,
+        codec=shown.codec,
+        packing=waiting.packing.value if waiting.packing else "",
+        size_bytes=waiting.value_bytes,
+        is_hex=shown.is_hex,
+        is_whole=waiting.is_whole,
+        is_poison=waiting.is_poison,
+        is_foreign=written is not None and waiting.packing is not None and waiting.packing is not written,
+    )
+
+
+def _queues(
+    search: str, offset: int, services: Sequence[TransferStatus], is_seen: Callable[[str], bool] | None
+) -> tuple[tuple[QueueRow, ...], int, int]:
+    watched = {each.name for service in services for each in service.queues}
+    names = [name for name in queue_names(server(), watched) if search.casefold() in name.casefold()]
+    names = [name for name in names if is_seen is None or is_seen(name)]
+    rows = tuple(_row(name, services) for name in names[offset : offset + QUEUES_SHOWN])
+    server_ms, _ = server().now_ms()
+    return rows, len(names), server_ms
+
+
+def _row(name: str, services: Sequence[TransferStatus]) -> QueueRow:
+    """A key of the wrong type spoils the row of its queue only. Of several services the one that moved last speaks."""
+    said = [(each, service.listening) for service in services for each in service.queues if each.name == name]
+    moved = max((each for each, _ in said), key=lambda each: each.last_moved_ms or 0, default=None)
+    ours = sum(listening for _, listening in said)
+    try:
+        return QueueRow(name, survey(queue_named(name)), moved, ours=ours)
+    except (RedissonError, RedisError, OSError) as error:
+        return QueueRow(name, None, moved, str(error), ours)
+
+
+def _services() -> list[TransferStatus]:
+    """What the transfer services say of themselves; none where their own server is away."""
+    found, _ = ask_redis(lambda: list(running_services(status_server())))
+    return found or []
+
+
+def _service(status: TransferStatus) -> Service:
+    return Service(
+        instance=status.instance,
+        started_ms=status.started_ms,
+        now_ms=status.now_ms,
+        state=status.state,
+        skew_ms=status.skew_ms,
+        problem=status.problem,
+        waiting_since_ms=status.waiting_since_ms,
+        outages=status.outages,
+        listening=status.listening,
+    )
+
+
+def _handing(mode: Mode) -> Handing | None:
+    if mode.kind == "plain":
+        return None
+    return Handing(
+        mode.kind, mode.is_on, mode.topic, mode.since_ms, mode.sent, mode.refused, mode.taken_over, mode.sending
+    )
+
+
+def _plan(name: str) -> RepairPlan | None:
+    plan, _ = ask_redis(lambda: plan_repair(queue_named(name, to_write=True), limit=PLANNED))
+    return plan

@@ -1,0 +1,1 @@
+"""The lanes of SCHEDULE_TOPIC_XXXX."""

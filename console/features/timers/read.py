@@ -1,0 +1,212 @@
+"""Reads the Timers pages from the broker; on an Apache RocketMQ broker, what can be pulled there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from broker.client import Admin
+from broker.client.timers import TimerStatus, TopicLateness
+from console.features.timers import apache_pages
+from console.features.timers.rows import one_timer, timers_between
+from console.features.timers.shapes import (
+    FIRST_COUNT,
+    PAGE_COUNT,
+    ClockSteps,
+    Forecast,
+    Lateness,
+    TimerFigures,
+    TimerFilter,
+    TimerLife,
+    TimerList,
+    TimerRow,
+    TimersPage,
+    TopicTimers,
+    Wheel,
+)
+from console.features.timers.wheel import forecast_of, wheel_of, within
+from console.features.timers.zoom import Window, window_of
+from console.site.broker import Answer, ask
+from console.site.evidence import Evidence, StaleReason
+from console.site.mirrored import Mirrored, mirrored
+
+LIST, WHEEL, STATUS, LIFE, FORECAST = 14_002, 14_003, 14_004, 14_007, 14_008
+TOPICS = 16
+#: requests for one page of a filtered list: a broker that is out of time gives what it has and a cursor
+MOST_ASKED = 3
+
+
+def timers(
+    zoom: str = "", at_ms: int | None = None, is_seen: Callable[[str], bool] = lambda topic: True
+) -> TimersPage:  # fmt: skip
+    """The page at a zoom (timer_zoom.ZOOMS) that begins at `at_ms`, None: now; of topics that are seen."""
+    here = mirrored()
+    window = window_of(zoom, at_ms, here.now_ms)
+    status, evidence = _ask(lambda admin: admin.timer_status(), here, STATUS)
+    if _lacks(evidence):
+        return apache_pages.timers(here, window, is_seen)
+    topics = [row for row in _topics(status) if is_seen(row.topic)]
+    wheel, wheel_evidence = _ask(lambda admin: wheel_of(admin, window, here.now_ms), here, WHEEL, FORECAST)
+    forecast, forecast_evidence = _ask(lambda admin: forecast_of(admin, window), here, FORECAST)
+    figures, first = timer_figures(status), timer_list(_first(window), count=FIRST_COUNT)
+    if window.following and first.rows:
+        # a broker that has not read the next second yet says its end; its list is exact
+        figures = replace(figures, next_due_ms=first.rows[0].due_ms)
+    return TimersPage(
+        evidence=evidence,
+        now_ms=here.now_ms,
+        broker=here.name,
+        zoom=window.zoom.name,
+        at_ms=None if window.following else window.start_ms,
+        figures=figures,
+        topics=tuple(topics[:TOPICS]),
+        topics_left=len(topics[TOPICS:]),
+        lateness=_together(status),
+        first=first,
+        wheel=wheel and replace(wheel, evidence=wheel_evidence),
+        forecast=_clear(replace(forecast, evidence=forecast_evidence), wheel, status) if forecast else None,
+    )
+
+
+def timer_sums() -> TimersPage:
+    """The page's figures and topics, without anything that stands in the wheel."""
+    here = mirrored()
+    status, evidence = _ask(lambda admin: admin.timer_status(), here, STATUS)
+    if _lacks(evidence):
+        return apache_pages.timers(here, window_of("", None, here.now_ms))
+    topics, nothing = _topics(status), TimerList(evidence, here.now_ms, TimerFilter(), ())
+    return TimersPage(
+        evidence, here.now_ms, here.name, window_of("", None, here.now_ms).zoom.name, None, timer_figures(status),
+        topics[:TOPICS], len(topics[TOPICS:]), _together(status), nothing, None, None,
+    )  # fmt: skip
+
+
+def timer_list(wanted: TimerFilter, cursor: str | None = None, count: int = PAGE_COUNT) -> TimerList:
+    """A page of pending timers, in the order in which they fire."""
+    here = mirrored()
+    found, evidence = _ask(lambda admin: _page(admin, wanted, cursor, count), here, LIST)
+    if _lacks(evidence):
+        return apache_pages.timer_list(here, wanted, cursor, count)
+    rows, following, complete = found or ([], None, True)
+    return TimerList(evidence, here.now_ms, wanted, tuple(rows), following, complete)
+
+
+def timer_life(position: int) -> TimerLife:
+    """One timer by the position of its parked record."""
+    here = mirrored()
+    found, evidence = _ask(lambda admin: one_timer(admin, {"position": position}), here, LIFE)
+    if _lacks(evidence):
+        return apache_pages.timer_life(here, position)
+    state, timer, events = found or ("unknown", None, ())
+    return TimerLife(evidence, here.now_ms, state, timer, events, position)
+
+
+def _ask(question: Callable[[Admin], Answer], here: Mirrored, *requests: int) -> tuple[Answer | None, Evidence]:
+    return ask(question, source=here.name, requests=requests)
+
+
+def _lacks(evidence: Evidence) -> bool:
+    """The broker has no timers of ours; any other trouble is told as it is."""
+    return evidence.stale_reason is StaleReason.NOT_SUPPORTED
+
+
+def _page(
+    admin: Admin, wanted: TimerFilter, cursor: str | None, count: int
+) -> tuple[list[TimerRow], str | None, bool]:  # fmt: skip
+    rows, following, complete = timers_between(admin, wanted, limit=count, cursor=cursor)
+    for _ in range(MOST_ASKED - 1):
+        if len(rows) >= count or following is None:
+            break
+        more, following, complete = timers_between(admin, wanted, limit=count - len(rows), cursor=following)
+        rows += more
+    return rows, following, complete or following is None or len(rows) >= count
+
+
+def _first(window: Window) -> TimerFilter:
+    """What fires next; in a stretch that was chosen, what fires in it."""
+    return TimerFilter() if window.following else within(window.start_ms, window.end_ms, window.zoom.step_ms)
+
+
+def timer_figures(status: TimerStatus | None) -> TimerFigures:
+    """The strip of figures; all unknown without a status."""
+    if status is None:
+        return TimerFigures()
+    together = _together(status)
+    limits = status.limits
+    return TimerFigures(
+        paused=status.paused,
+        pending=status.pending,
+        next_due_ms=status.next_due_ms,
+        read_ms=status.read_ms or None,
+        overdue=status.backlog,
+        released_per_s=status.released_per_s,
+        capacity_per_s=status.capacity_per_s,
+        released_total=status.released_total,
+        cancelled_total=status.cancelled_total,
+        rescheduled_total=status.rescheduled_total,
+        rolled_total=status.rolled_total,
+        early_total=status.early_total,
+        lateness_p50_ms=together.p50_ms if together else None,
+        lateness_p99_ms=together.p99_ms if together else None,
+        lateness_count=together.count if together else None,
+        log_bytes=status.log_size_bytes,
+        indexed_offset=status.enqueue_offset,
+        end_offset=status.queue_max_offset,
+        max_delay_ms=limits.max_delay_ms if limits else None,
+        max_pending=limits.max_pending or None if limits else None,
+        max_per_slot=limits.max_per_slot or None if limits else None,
+        clock=ClockSteps(abs(status.clock_back_ms), abs(status.clock_forward_ms), status.clock_step_at_ms),
+    )
+
+
+def _topics(status: TimerStatus | None) -> tuple[TopicTimers, ...]:
+    """By what waits, then by what was released."""
+    if status is None:
+        return ()
+    late = {row.topic: _lateness(row) for row in status.lateness_by_topic}
+    pending = {row.topic: row.pending for row in status.by_topic}
+    rows = [TopicTimers(topic, pending.get(topic, 0), late.get(topic)) for topic in {*pending, *late}]
+    rows.sort(key=lambda row: (-(row.pending or 0), -(row.lateness.count if row.lateness else 0), row.topic))
+    return tuple(rows)
+
+
+def _lateness(row: TopicLateness) -> Lateness:
+    buckets = tuple((float(bucket.up_to_ms), bucket.count) for bucket in row.histogram)
+    return Lateness(row.topic, row.count, row.p50_ms, row.p99_ms, row.max_ms, buckets)
+
+
+def _together(status: TimerStatus | None) -> Lateness | None:
+    """All topics; shares of a whole are read from the buckets, whose upper edges are what is known."""
+    if status is None or not status.lateness_by_topic:
+        return None
+    counts: dict[int, int] = {}
+    for row in status.lateness_by_topic:
+        for bucket in row.histogram:
+            counts[bucket.up_to_ms] = counts.get(bucket.up_to_ms, 0) + bucket.count
+    total = sum(row.count for row in status.lateness_by_topic)
+    if len(status.lateness_by_topic) == 1:
+        return _lateness(status.lateness_by_topic[0])
+    edges = sorted(counts)
+    return Lateness(
+        "",
+        total,
+        _edge_of(0.50, edges, counts),
+        _edge_of(0.99, edges, counts),
+        max((row.max_ms for row in status.lateness_by_topic if row.max_ms is not None), default=None),
+        tuple((float(edge), counts[edge]) for edge in edges),
+    )
+
+
+def _edge_of(share: float, edges: list[int], counts: dict[int, int]) -> float | None:
+    wanted, passed = share * sum(counts.values()), 0
+    for edge in edges:
+        passed += counts[edge]
+        if passed >= wanted:
+            return float(edge)
+    return None
+
+
+def _clear(forecast: Forecast, wheel: Wheel | None, status: TimerStatus | None) -> Forecast:
+    """The same slots as the strip's; the measured rate is the same wherever it is told."""
+    known = forecast.capacity_per_s or (status.capacity_per_s if status else None)
+    return replace(forecast, capacity_per_s=known, stretch=wheel.strip if wheel else forecast.stretch)

@@ -1,0 +1,1 @@
+"""Topics, their queues, and the settings of topics and groups."""

@@ -1,0 +1,141 @@
+"""Topics, a topic with its queues and readers, and the messages of a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from django.db.models import TextChoices
+from django.utils.translation import gettext_lazy as _
+
+from console.site.evidence import Evidence
+from console.site.history import History
+
+
+class TopicKind(TextChoices):
+    """What a topic is for, from its name and RocketMQ's conventions."""
+
+    NORMAL = "normal", _("normal")
+    RETRY = "retry", _("retry")
+    DEAD_LETTER = "dead-letter", _("dead letter")
+    SYSTEM = "system", _("system")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """One topic in the list."""
+
+    name: str
+    kind: TopicKind
+    read_queues: int
+    write_queues: int
+    #: 4 read, 2 write, 6 both (RocketMQ's perm)
+    permission: int
+    #: messages its queues hold now (sum of max - min)
+    messages: int | None
+    #: messages ever stored (sum of max)
+    stored_total: int | None
+    #: epoch ms of the newest message
+    last_ms: int | None
+    sends_per_s: float | None
+    sends: History
+    #: consumer groups with an offset on it
+    groups: int
+
+    @property
+    def never_used(self) -> bool:
+        """Nothing was ever stored (known, not unknown)."""
+        return self.stored_total == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """A page of the list, filtered and ordered by the database."""
+
+    evidence: Evidence
+    now_ms: int
+    rows: tuple[TopicRow, ...]
+    #: rows that match, and of all kinds how many there are
+    total: int
+    counts: Mapping[str, int]
+    offset: int
+    count: int
+    search: str
+    kind: str
+    order: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """One queue. Offsets are indices; None is unknown."""
+
+    queue_id: int
+    min_offset: int | None
+    max_offset: int | None
+    last_ms: int | None
+
+    @property
+    def messages(self) -> int | None:
+        """Held now."""
+        return None if self.max_offset is None or self.min_offset is None else self.max_offset - self.min_offset
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReader:
+    """A consumer group that has offsets on the topic."""
+
+    group: str
+    #: messages behind the queues' ends; None when a queue's end is unknown
+    lag: int | None
+    queues: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPage:
+    """One topic. `topic` None: not known to the mirror."""
+
+    evidence: Evidence
+    now_ms: int
+    name: str
+    broker: str
+    topic: TopicRow | None
+    order: bool
+    filter_type: str
+    attributes: Mapping[str, str]
+    queues: tuple[QueueRow, ...]
+    readers: tuple[TopicReader, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRow:
+    """A message in a queue's list."""
+
+    offset: int
+    position: int
+    size_bytes: int
+    store_ms: int
+    born_ms: int
+    tag: str | None
+    keys: tuple[str, ...]
+    unique_key: str | None
+    offset_message_id: str
+    reconsume_times: int
+    #: first characters of the body when it is text, else None
+    preview: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueMessages:
+    """A page of one queue, read from the broker."""
+
+    evidence: Evidence
+    now_ms: int
+    topic: str
+    queue_id: int
+    offset: int
+    count: int
+    min_offset: int | None
+    max_offset: int | None
+    messages: tuple[MessageRow, ...]
+    previous_offset: int | None
+    next_offset: int | None

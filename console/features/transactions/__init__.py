@@ -1,0 +1,1 @@
+"""Transactions: half and op messages, decisions, checks."""

@@ -1,0 +1,172 @@
+"""Transactions of an Apache RocketMQ broker: the newest records of its half, op and parked topics, by pulling.
+
+What they say, and what they do not, stands in broker.client.half_records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from broker.client import Admin, BrokerRefused, Message
+from broker.client.half_records import HALF_TOPIC, OP_TOPIC, PARKED_TOPIC, op_records, transactions_of
+from console.features.checkback.read import address_rows
+from console.features.transactions.board import HALVES, board_of
+from console.features.transactions.board import Pulled as Records
+from console.features.transactions.rows import newest, offset_id, row_of, row_of_half
+from console.features.transactions.shapes import (
+    FIRST_COUNT,
+    LifeEvent,
+    TransactionEvent,
+    TransactionFigures,
+    TransactionFilter,
+    TransactionLife,
+    TransactionList,
+    TransactionRow,
+    TransactionsPage,
+    TransactionState,
+)
+from console.site.broker import ask
+from console.site.evidence import Evidence
+from console.site.mirrored import Mirrored
+
+#: topic stats, pull
+REQUESTS = (202, 11)
+#: newest records that are read of each topic: eight pulls of 32, as much as such a broker gives from memory at once
+NEWEST = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """What the newest records say; `halves` and `ops` are the records themselves."""
+
+    rows: tuple[TransactionRow, ...]
+    halves: tuple[Message, ...]
+    halves_total: int
+    ops: tuple[Message, ...]
+    ops_total: int
+
+
+def read_newest(admin: Admin) -> Pulled:
+    """Read all three topics; raises ClientError."""
+    # what is decided meanwhile is in the op records: halves first would leave it open for longer, never the opposite
+    parked, _ = newest(admin, PARKED_TOPIC, NEWEST)
+    halves, halves_total = newest(admin, HALF_TOPIC, NEWEST)
+    ops, ops_total = newest(admin, OP_TOPIC, NEWEST)
+    return Pulled(rows_of(halves, parked, ops), tuple(halves), halves_total, tuple(ops), ops_total)
+
+
+def rows_of(
+    halves: Sequence[Message], parked: Sequence[Message], ops: Sequence[Message]
+) -> tuple[TransactionRow, ...]:  # fmt: skip
+    """One row for each transaction, by the offset of its newest half."""
+    found = transactions_of(halves, parked, op_records(ops))
+    return tuple(replace(row_of(each), producers=None) for each in found)  # which producers are there is not told
+
+
+def transactions(here: Mirrored) -> TransactionsPage:
+    """The page from what was pulled."""
+    found, evidence = _read(here)
+    rows = found.rows if found else ()
+    states = [row.state for row in rows]
+    oldest = next((row.store_ms for row in rows if row.state is TransactionState.OPEN), None)
+    figures = TransactionFigures(
+        open=states.count(TransactionState.OPEN) if found else None,
+        parked=states.count(TransactionState.PARKED) if found else None,
+        oldest_store_ms=oldest,
+    )
+    board = None
+    if found is not None:
+        parts = Records(found.halves[-HALVES:], found.halves_total, found.ops, found.ops_total)
+        board = board_of(evidence, parts, rows)
+    lists = [
+        _listed(here, evidence, found, TransactionFilter(state), None, FIRST_COUNT)
+        for state in ("open", "parked", "decided")
+    ]
+    return TransactionsPage(
+        evidence,
+        here.now_ms,
+        here.name,
+        figures,
+        (),
+        lists[0],
+        lists[1],
+        lists[2],
+        board,
+        polled=True,
+        addresses=address_rows(),
+    )
+
+
+def transaction_list(here: Mirrored, wanted: TransactionFilter, after: int | None, count: int) -> TransactionList:
+    """A page of what was pulled; `after` is a number of rows."""
+    found, evidence = _read(here)
+    return _listed(here, evidence, found, wanted, after, count)
+
+
+def transaction_life(here: Mirrored, position: int) -> TransactionLife:
+    """A half by its position, and what the newest records say of it."""
+
+    def look(admin: Admin) -> tuple[Message | None, Pulled]:
+        try:
+            record = admin.message_at(position, topic=HALF_TOPIC)
+        except BrokerRefused:
+            return None, read_newest(admin)
+        return record if record.topic == HALF_TOPIC else None, read_newest(admin)
+
+    answer, evidence = ask(look, source=here.name, requests=(33, *REQUESTS))
+    record, found = answer or (None, None)
+    if record is None or found is None:
+        return TransactionLife(evidence, here.now_ms, position, None, (), polled=True)
+    row = next((row for row in found.rows if row.transaction_id == (record.unique_key or "")), None)
+    shown = row or row_of_half(record, TransactionState.UNKNOWN)
+    return TransactionLife(evidence, here.now_ms, position, shown, _events(record, found, shown), polled=True)
+
+
+def matches(row: TransactionRow, wanted: TransactionFilter) -> bool:
+    """Whether the filter takes the row."""
+    state = TransactionState.DECIDED if wanted.state == "decided" else TransactionState(wanted.state)
+    return (
+        wanted.takes(row) and row.state is state and wanted.group in ("", row.group) and wanted.topic in ("", row.topic)
+    )
+
+
+def copy_id(row: TransactionRow, store_address: str) -> str:
+    """The offset id of a parked half's copy, which request 323 names it by; empty if it has none."""
+    return offset_id(store_address, row.copy_position)
+
+
+def _key(record: Message) -> str:
+    return record.unique_key or str(record.position)
+
+
+def _read(here: Mirrored) -> tuple[Pulled | None, Evidence]:
+    return ask(read_newest, source=here.name, requests=REQUESTS)
+
+
+def _listed(
+    here: Mirrored, evidence: Evidence, found: Pulled | None, wanted: TransactionFilter, after: int | None, count: int
+) -> TransactionList:
+    rows = [row for row in found.rows if matches(row, wanted)] if found else []
+    if wanted.state == "decided":
+        rows.sort(key=lambda row: -(row.decided_ms or 0))
+    start = after or 0
+    return TransactionList(
+        evidence, here.now_ms, wanted, tuple(rows[start : start + count]),
+        start + count if start + count < len(rows) else None,
+        read=len(found.halves) if found else 0, total=found.halves_total if found else 0,
+    )  # fmt: skip
+
+
+def _events(record: Message, found: Pulled, row: TransactionRow) -> tuple[LifeEvent, ...]:
+    same = [each for each in found.halves if _key(each) == _key(record)] or [record]
+    events = [LifeEvent(TransactionEvent.HALF, same[0].store_ms, same[0].position)]
+    for each in same[1:]:
+        times = each.properties.get("TRANSACTION_CHECK_TIMES", "")
+        count = int(times) if times.isdigit() else None
+        events.append(LifeEvent(TransactionEvent.CHECK, each.store_ms, each.position, count=count))
+    if row.parked_ms is not None:
+        events.append(LifeEvent(TransactionEvent.PARKED, row.parked_ms, row.copy_position))
+    if row.decided_ms is not None:
+        events.append(LifeEvent(TransactionEvent.DECIDED, row.decided_ms))
+    return tuple(sorted(events, key=lambda event: event.ms))

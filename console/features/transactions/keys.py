@@ -1,0 +1,34 @@
+"""Transactions by a key of their message, from the broker's index of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.client import Admin, RouteNotFound
+from console.features.transactions.find import find_named
+from console.features.transactions.shapes import TransactionRow
+from console.site.broker import ask
+from console.site.mirrored import mirrored
+
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+#: by key, transaction by position
+REQUESTS = (12, 14_011)
+#: of one key; records that are looked through for them
+MOST, LOOKED = 64, 256
+
+
+def halves_named(key: str, is_seen: Callable[[str], bool] = lambda topic: True) -> tuple[TransactionRow, ...]:
+    """Those of topics that are seen with this key or unique id as they are now, the newest first; none if the broker
+    does not answer."""
+    found, _evidence = ask(lambda admin: _named(admin, key, is_seen), source=mirrored().name, requests=REQUESTS)
+    return tuple(found or ())
+
+
+def _named(admin: Admin, key: str, is_seen: Callable[[str], bool]) -> list[TransactionRow]:
+    try:
+        records = admin.messages_by_key(HALF_TOPIC, key, LOOKED)
+    except RouteNotFound:
+        return []
+    records = [record for record in records if is_seen(record.properties.get("REAL_TOPIC", ""))][:MOST]
+    targets = [{"offset": record.queue_offset, "position": record.position} for record in records]
+    return [row for row in find_named(admin, targets).named if row is not None]

@@ -1,0 +1,168 @@
+"""The broker's transactions in the shapes of the pages: the one place that knows the client's types."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from broker.client import Admin, Message
+from broker.client.admin_transactions import Transaction
+from broker.client.half_records import ends_of, op_records
+from console.features.transactions.shapes import (
+    LifeEvent,
+    OpRow,
+    TransactionEvent,
+    TransactionFilter,
+    TransactionRow,
+    TransactionState,
+)
+from console.site.queue_contents import pull_all
+
+#: rows of one request, the broker's own limit
+PAGE = 1_000
+#: how far the broker's clock may be behind the console's
+_CLOCKS_APART_MS = 10_000
+_WORDS = {True: TransactionState.COMMITTED, False: TransactionState.ROLLED_BACK, None: TransactionState.DECIDED}
+
+
+def row_of(found: Transaction) -> TransactionRow:
+    """A transaction of the client as a row."""
+    return TransactionRow(
+        offset=found.offset,
+        state=_state(found.state),
+        position=found.position,
+        group=found.group,
+        topic=found.topic,
+        queue_id=found.queue_id,
+        transaction_id=found.transaction_id or "",
+        keys=tuple(found.keys),
+        tag=found.tags or "",
+        store_ms=found.store_ms,
+        born_ms=found.born_ms,
+        born_host=found.born_host or "",
+        body_bytes=found.body_bytes,
+        delay_level=found.delay_level or "",
+        checks=found.checks,
+        next_check_ms=found.next_check_ms,
+        parked_ms=found.parked_ms,
+        copy_position=found.copy_position,
+        decided_ms=found.decided_ms,
+        by=found.by,
+        reason=found.reason,
+        producers=tuple(found.producers),
+    )
+
+
+def page_of(
+    admin: Admin, wanted: TransactionFilter, *, now_ms: int, after: int | None, count: int
+) -> tuple[list[TransactionRow], int | None]:  # fmt: skip
+    """A page of one state, and where the next begins; it may be short and yet have a next.
+
+    The broker is asked by age, and its clock is another one: asked for a little more, what is too new is left out here.
+    """
+    found = admin.transactions(
+        _asked(wanted.state),
+        after=after,
+        count=min(count, PAGE),
+        group=wanted.group,
+        topic=wanted.topic,
+        older_than_ms=None if wanted.before_ms is None else max(0, now_ms - wanted.before_ms - _CLOCKS_APART_MS),
+    )
+    rows = [row_of(each) for each in found.items]
+    return [row for row in rows if wanted.takes(row)], found.following
+
+
+def pages_of(admin: Admin, wanted: TransactionFilter, *, now_ms: int) -> Iterator[list[TransactionRow]]:
+    """Yield all pages of one state."""
+    after: int | None = None
+    while True:
+        rows, after = page_of(admin, wanted, now_ms=now_ms, after=after, count=PAGE)
+        yield rows
+        if after is None:
+            return
+
+
+def life_of(admin: Admin, position: int, store_address: str) -> tuple[TransactionRow, tuple[LifeEvent, ...]]:
+    """One transaction by its half's position, and its events; raises BrokerRefused (22: no such half)."""
+    found = admin.transaction(position=position)
+    events = tuple(
+        LifeEvent(
+            kind=TransactionEvent(event.kind),
+            ms=event.at_ms,
+            position=event.position,
+            count=event.count,
+            by=event.by,
+            reason=event.reason,
+            topic=event.topic or "",
+            queue_id=event.queue_id,
+            queue_offset=event.queue_offset,
+            message_id=offset_id(store_address, event.position) if event.kind in ("delivered", "scheduled") else "",
+        )
+        for event in found.life
+    )
+    return row_of(found), events
+
+
+def offset_id(store_address: str, position: int | None) -> str:
+    """RocketMQ's offset message id: address, port and position in hexadecimal; empty if the address has no numbers."""
+    host, _, port = store_address.rpartition(":")
+    try:
+        packed = ipaddress.ip_address(host.strip("[]")).packed
+    except ValueError:
+        return ""
+    if position is None or not port.isdigit():
+        return ""
+    return f"{packed.hex()}{int(port):08x}{position:016x}".upper()
+
+
+def newest(admin: Admin, topic: str, count: int) -> tuple[list[Message], int]:
+    """The newest records of queue 0 of a topic that transactions use, oldest first, and how many the queue holds.
+
+    Nothing where the topic is not there yet; raises ClientError.
+    """
+    ends = ends_of(admin.topic_stats, topic)
+    if ends is None or ends[1] <= ends[0]:
+        return [], 0
+    start = max(ends[0], ends[1] - count)
+    return pull_all(admin, topic, 0, start, ends[1] - start), ends[1] - ends[0]
+
+
+def ops_of(records: Iterable[Message]) -> tuple[OpRow, ...]:
+    """Op records in their order; one of Apache RocketMQ says that halves were decided, not how."""
+    return tuple(
+        OpRow(each.offset, each.position, each.store_ms, each.halves, tuple(_WORDS[commit] for commit in each.commits))
+        for each in op_records(records)
+    )
+
+
+def row_of_half(record: Message, state: TransactionState) -> TransactionRow:
+    """A half record as a row, with what it says of itself."""
+    properties: Mapping[str, Any] = record.properties
+    queue_id, checks = properties.get("REAL_QID", ""), properties.get("TRANSACTION_CHECK_TIMES", "")
+    host, port = record.born_host
+    return TransactionRow(
+        offset=record.queue_offset,
+        state=state,
+        position=record.position,
+        group=properties.get("PGROUP", ""),
+        topic=properties.get("REAL_TOPIC", ""),
+        queue_id=int(queue_id) if queue_id.isdigit() else None,
+        transaction_id=record.unique_key or "",
+        keys=tuple(record.keys),
+        tag=record.tags or "",
+        store_ms=record.store_ms,
+        born_ms=record.born_ms,
+        born_host=f"{host}:{port}",
+        body_bytes=len(record.body),
+        delay_level=properties.get("DELAY", ""),
+        checks=int(checks) if checks.isdigit() and len(checks) < 6 else None,
+    )
+
+
+def _asked(state: str) -> Any:
+    return state if state in ("open", "parked", "decided") else "open"
+
+
+def _state(word: str) -> TransactionState:
+    return TransactionState(word) if word in TransactionState.values else TransactionState.UNKNOWN

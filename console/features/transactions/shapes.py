@@ -1,0 +1,281 @@
+"""Transactions as the pages show them: halves, op records, the board that joins them, and the life of one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db.models import TextChoices
+from django.utils.translation import gettext_lazy as _
+
+from console.site.evidence import Evidence
+
+#: rows of each table on the first page, and on a page of the list
+FIRST_COUNT = 12
+PAGE_COUNT = 100
+#: a half that is open for longer deserves a look, in periods of grace (transactionTimeOut)
+LOOK_AFTER_PERIODS = 2
+
+
+class TransactionState(TextChoices):
+    """What a half is; the value is the broker's word."""
+
+    OPEN = "open", _("undecided")
+    DUE = "due", _("to be asked about")
+    ENDING = "ending", _("being decided")
+    PARKED = "parked", _("parked")
+    COMMITTED = "committed", _("committed")
+    ROLLED_BACK = "rolled back", _("rolled back")
+    DECIDED = "decided", _("decided")
+    REPLACED = "replaced", _("put back as another half")
+    UNKNOWN = "unknown", _("not known")
+
+
+#: states in which somebody may still decide
+UNDECIDED = frozenset({TransactionState.OPEN, TransactionState.DUE, TransactionState.PARKED})
+
+
+class TransactionEvent(TextChoices):
+    """What happens to a transaction."""
+
+    HALF = "half", _("half accepted by the broker")
+    CHECK = "check", _("producer asked")
+    PARKED = "parked", _("parked")
+    RESUMED = "resumed", _("checks resumed")
+    COMMITTED = "committed", _("committed")
+    ROLLED_BACK = "rolled back", _("rolled back")
+    DECIDED = "decided", _("decided")
+    SCHEDULED = "scheduled", _("waits for its moment")
+    DELIVERED = "delivered", _("in its topic")
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionRow:
+    """One half and what is known of it; None is not known. Names, keys, reasons are hostile."""
+
+    #: index in queue 0 of the half topic
+    offset: int
+    state: TransactionState
+    #: byte address of the half's record; None where it is gone
+    position: int | None = None
+    group: str = ""
+    topic: str = ""
+    queue_id: int | None = None
+    transaction_id: str = ""
+    keys: tuple[str, ...] = ()
+    tag: str = ""
+    store_ms: int | None = None
+    born_ms: int | None = None
+    born_host: str = ""
+    body_bytes: int | None = None
+    delay_level: str = ""
+    checks: int | None = None
+    next_check_ms: int | None = None
+    parked_ms: int | None = None
+    #: byte address of the parked copy
+    copy_position: int | None = None
+    decided_ms: int | None = None
+    by: str = ""
+    reason: str = ""
+    #: client ids that would be asked; None: the broker does not tell
+    producers: tuple[str, ...] | None = None
+
+    @property
+    def name(self) -> str:
+        """What people call it: its first key, else its transaction id, else its offset."""
+        return next(iter(self.keys), "") or self.transaction_id or str(self.offset)
+
+    @property
+    def is_undecided(self) -> bool:
+        """Somebody may still decide."""
+        return self.state in UNDECIDED
+
+    @property
+    def is_parked(self) -> bool:
+        """Nobody is asked any more."""
+        return self.state == TransactionState.PARKED
+
+    @property
+    def is_alone(self) -> bool:
+        """It waits for a producer of its group, and none is there."""
+        return self.state in (TransactionState.OPEN, TransactionState.DUE) and self.producers == ()
+
+    @property
+    def took_ms(self) -> int | None:
+        """From half to decision."""
+        return None if self.decided_ms is None or self.store_ms is None else max(0, self.decided_ms - self.store_ms)
+
+    @property
+    def choice(self) -> str:
+        """Its name in a form; empty where it cannot be acted on."""
+        return "" if self.position is None else f"{self.offset}-{self.position}"
+
+
+@dataclass(frozen=True, slots=True)
+class OpRow:
+    """One record of the op topic: which halves it decides. `words` has one word for each offset."""
+
+    offset: int
+    position: int
+    store_ms: int
+    halves: tuple[int, ...]
+    words: tuple[TransactionState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """The newest halves in order of their offsets and the op records that decide them."""
+
+    evidence: Evidence
+    halves: tuple[TransactionRow, ...]
+    ops: tuple[OpRow, ...]
+    #: op records read, and how many there are
+    ops_read: int
+    ops_total: int
+    halves_total: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """Open halves of a producer group; `producers`: how many are connected now."""
+
+    group: str
+    open: int
+    due: int
+    producers: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddressRow:
+    """Where a group is asked by HTTP; `outcome`: the last decision, or why there was none (hostile)."""
+
+    group: str
+    origin: str
+    #: False: switched off
+    is_asked: bool
+    outcome: str
+    #: in a row
+    failures: int
+    asked_ms: int | None
+    #: left alone until then, because it failed so often
+    resting_until_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionFigures:
+    """The transactions as a whole; None is not told. Totals count since the broker's start."""
+
+    open: int | None = None
+    parked: int | None = None
+    oldest_store_ms: int | None = None
+    next_check_ms: int | None = None
+    timeout_ms: int | None = None
+    interval_ms: int | None = None
+    max_checks: int | None = None
+    half_total: int | None = None
+    commit_total: int | None = None
+    rollback_total: int | None = None
+    check_total: int | None = None
+    #: of the decisions that are listed
+    took_p50_ms: int | None = None
+    took_p99_ms: int | None = None
+    took_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionFilter:
+    """Which transactions; `before_ms`: halves that were stored at this moment or before."""
+
+    state: str = "open"
+    group: str = ""
+    topic: str = ""
+    before_ms: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Everything in this state."""
+        return not (self.group or self.topic) and self.before_ms is None
+
+    def takes(self, row: TransactionRow) -> bool:
+        """Whether the row is old enough."""
+        return self.before_ms is None or (row.store_ms is not None and row.store_ms <= self.before_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionList:
+    """One page of a list."""
+
+    evidence: Evidence
+    now_ms: int
+    wanted: TransactionFilter
+    rows: tuple[TransactionRow, ...]
+    #: `after` of the next page; None: this was the last
+    following: int | None
+    #: checks before a half is parked; None: not told
+    max_checks: int | None = None
+    #: on an Apache RocketMQ broker: half records read, and how many there are
+    read: int | None = None
+    total: int | None = None
+    #: so many were looked through where the look ended before the page was full; 0: it did not
+    looked: int = 0
+
+    @property
+    def polled(self) -> bool:
+        """Made from what was pulled."""
+        return self.read is not None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionsPage:
+    """The first page."""
+
+    evidence: Evidence
+    now_ms: int
+    broker: str
+    figures: TransactionFigures
+    groups: tuple[GroupRow, ...]
+    open: TransactionList
+    parked: TransactionList
+    decided: TransactionList
+    board: Board | None
+    polled: bool = False
+    addresses: tuple[AddressRow, ...] = ()
+
+    @property
+    def lonely(self) -> tuple[GroupRow, ...]:
+        """Groups with open halves of which no producer is connected."""
+        return tuple(row for row in self.groups if row.open and not row.producers)
+
+
+@dataclass(frozen=True, slots=True)
+class LifeEvent:
+    """Something that happened; `count`: how often its producer had been asked by then."""
+
+    kind: TransactionEvent
+    ms: int
+    position: int | None = None
+    count: int | None = None
+    by: str = ""
+    reason: str = ""
+    topic: str = ""
+    queue_id: int | None = None
+    queue_offset: int | None = None
+    #: offset id of the record, where it can be opened
+    message_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionLife:
+    """One transaction and what happened to it, oldest first."""
+
+    evidence: Evidence
+    now_ms: int
+    position: int
+    row: TransactionRow | None
+    events: tuple[LifeEvent, ...]
+    max_checks: int | None = None
+    polled: bool = False
+
+    @property
+    def delivered(self) -> LifeEvent | None:
+        """Where consumers find it."""
+        return next((event for event in self.events if event.kind is TransactionEvent.DELIVERED), None)

@@ -1,0 +1,81 @@
+"""Moments and spans as people type them: RFC 3339 with a zone, epoch milliseconds, "+90 min", "-1 h"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from console.operations.errors import InvalidParameter
+from console.site.clock import now_ms
+from console.site.moments import NoMoment, read_moment, read_span, span_meant
+
+#: ten years and a leap day or three, as the broker's furthest moment
+_FURTHEST_MS = 2**53
+
+
+def moment_ms(text: str, field: str = "moment") -> int:
+    """Epoch ms of a moment; raises InvalidParameter naming what is missing."""
+    text = text.strip()
+    if not text:
+        raise InvalidParameter(field, _("Give a moment such as 2026-11-21T15:00:00+08:00, or a span such as +1h."))
+    if text.isascii() and text.isdigit() and len(text) <= 16:
+        found = int(text)
+    else:
+        try:
+            found = read_moment(text, is_typed=True)
+        except NoMoment as error:
+            raise InvalidParameter(field, _why_not(text, error)) from None
+    if not 0 < found < _FURTHEST_MS:
+        raise InvalidParameter(field, _("The moment is beyond what a timer can hold."))
+    return found
+
+
+def _why_not(text: str, error: NoMoment) -> str:
+    """What is missing, and what would do."""
+    if error.why == "zone":
+        return _("The moment has no time zone; end it with Z or +08:00.")
+    if error.why == "early":
+        return _("The moment is beyond what a timer can hold.")
+    meant = span_meant(text)
+    if meant is not None:
+        return _("“%(text)s” has no sign: a span from now is written %(meant)s.") % {"text": text[:60], "meant": meant}
+    return _("“%(text)s” is no moment; write it like 2026-11-21T15:00:00+08:00, or as a span such as +1h.") % {
+        "text": text[:60]
+    }
+
+
+def shift_ms(text: str, field: str = "moment") -> int:
+    """Milliseconds of a span with its sign."""
+    found = read_span(text.strip())
+    if found is None:
+        raise InvalidParameter(field, _("“%(text)s” is no span; write it like +90 min or -1 h.") % {"text": text[:60]})
+    return found
+
+
+def is_shift(text: str) -> bool:
+    """It begins with a sign: a span, not a moment."""
+    return text.strip()[:1] in ("+", "-")
+
+
+def bound_ms(text: str, name: str, errors: dict[str, str]) -> int | None:
+    """An end of a range: a moment, or a span from now; what is neither is said beside its field, in `errors`."""
+    if not text:
+        return None
+    try:
+        return now_ms() + shift_ms(text, name) if is_shift(text) else moment_ms(text, name)
+    except InvalidParameter as error:
+        errors[name] = str(error)
+        return None
+
+
+def checked_move(parameters: Mapping[str, Any]) -> dict[str, int]:
+    """`due_ms` or `shift_ms`, whichever is given, or neither; raises InvalidParameter."""
+    given = {name: parameters[name] for name in ("due_ms", "shift_ms") if parameters.get(name) is not None}
+    if len(given) > 1:
+        raise InvalidParameter("moment", "Give a moment or a span, not both.")
+    for name, number in given.items():
+        if not isinstance(number, int) or isinstance(number, bool) or abs(number) >= _FURTHEST_MS:
+            raise InvalidParameter("moment", f"{name} is a whole number of milliseconds.")
+    return given

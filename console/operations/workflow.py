@@ -1,0 +1,282 @@
+"""Where operations are made and confirmed: draft, look again, confirm, stop, go on. Every step checks who may."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from console.operations import runner, second_person
+from console.operations.actor import Actor
+from console.operations.errors import (
+    InvalidParameter,
+    NameNotTyped,
+    NotPossible,
+    NotTyped,
+    PreviewStale,
+    ReasonMissing,
+)
+from console.operations.kind import BATCH, TYPED_ABOVE, Kind
+from console.operations.models import AuditEntry, Operation
+from console.operations.preview import Preview
+from console.operations.registry import kind_of
+from console.operations.scope import reach_of
+from console.tasks import run_operation
+
+logger = logging.getLogger(__name__)
+
+#: a preview older than this is counted again before it can be confirmed
+PREVIEW_LASTS = timedelta(minutes=10)
+REASON_LENGTH = 500
+#: drafts that nobody confirmed are forgotten
+DRAFT_LASTS = timedelta(days=1)
+
+
+def draft(kind_name: str, parameters: Mapping[str, Any], actor: Actor, *, number: uuid.UUID | None = None) -> Operation:
+    """A new operation with its preview, nothing done yet; with a `number` that is known, that operation.
+
+    Raises NotAllowed, InvalidParameter, TooMany, ClientError.
+    """
+    kind = kind_of(kind_name)
+    actor.require(kind.permission, kind.name)
+    if number is not None:
+        known = Operation.objects.filter(pk=number).first()
+        if known is not None:
+            if known.created_by_id != actor.user_id or known.kind != kind_name:
+                raise NotPossible("This number belongs to another operation; load the page again.")
+            return known
+    Operation.objects.filter(
+        state=Operation.State.DRAFT, created_at__lt=timezone.now() - DRAFT_LASTS
+    ).delete()  # fmt: skip
+    checked = kind.checked(parameters)
+    shown = kind.preview(checked)
+    actor.require_reach(reach_of(kind.name, checked, shown.as_row()), kind.name)
+    row, _ = Operation.objects.get_or_create(
+        id=number or uuid.uuid4(),
+        defaults={
+            "kind": kind.name, "parameters": checked, "preview": shown.as_row(), "previewed_at": timezone.now(),
+            "created_by_id": actor.user_id, "actor": actor.name,
+        },
+    )  # fmt: skip
+    return row
+
+
+def look_again(row: Operation, actor: Actor, changes: Mapping[str, Any] | None = None) -> Operation:
+    """Count again, with other parameters if there are any; raises as draft does."""
+    kind = kind_of(row.kind)
+    actor.require(kind.permission, kind.name)
+    if row.state != Operation.State.DRAFT:
+        raise NotPossible("It was confirmed already; make a new one.")
+    checked = kind.checked({**row.parameters, **(changes or {})})
+    shown = kind.preview(checked)
+    actor.require_reach(reach_of(kind.name, checked, shown.as_row()), kind.name)
+    row.parameters, row.preview, row.previewed_at = checked, shown.as_row(), timezone.now()
+    row.save(update_fields=["parameters", "preview", "previewed_at"])
+    return row
+
+
+def choose(number: uuid.UUID, actor: Actor, choice: Mapping[str, Any]) -> Operation:
+    """Add what the preview asked to choose; what was shown stays shown. Raises NotAllowed, InvalidParameter."""
+    kind = _allowed(number, actor)
+    with transaction.atomic():
+        row = _locked(number)
+        if row.state == Operation.State.DRAFT:
+            row.parameters = kind.checked({**row.parameters, **choice})
+            row.save(update_fields=["parameters"])
+    return row
+
+
+def confirm(
+    number: uuid.UUID, actor: Actor, *, reason: str, typed: str = "", is_typing_needed: bool = True
+) -> Operation:
+    """Run it: at once if it is small, else by the jobs worker; above a limit it waits for a second person first.
+
+    Confirmed twice, it still runs once.
+
+    Raises NotAllowed, ReasonMissing, NotTyped, PreviewStale, NotPossible.
+    """
+    kind = _allowed(number, actor)
+    with transaction.atomic():
+        row = _locked(number)
+        if row.state != Operation.State.DRAFT:
+            return row
+        _check(row, kind, reason, typed, is_typing_needed)
+        row.state, row.reason, row.actor, row.created_by_id = (
+            Operation.State.QUEUED, reason.strip(), actor.name, actor.user_id
+        )  # fmt: skip
+        is_waiting = second_person.is_needed(row.kind, row.preview)
+        if is_waiting:
+            row.state, row.waits_until = Operation.State.WAITING, second_person.until()
+        row.save(update_fields=["state", "reason", "actor", "created_by", "waits_until"])
+        audit(row, actor, AuditEntry.What.CONFIRMED, {"parameters": row.parameters, "count": row.preview["count"]})
+    if not is_waiting:
+        _begin(row)
+    row.refresh_from_db()
+    return row
+
+
+def approve(number: uuid.UUID, actor: Actor, *, reason: str) -> Operation:
+    """The second person's yes: it is counted again and runs. Approved twice, it runs once.
+
+    Raises NotAllowed, SamePerson, ReasonMissing, PreviewChanged, NotPossible, ClientError.
+    """
+    kind = _allowed(number, actor)
+    second_person.forget_old()
+    row = Operation.objects.get(pk=number)
+    if row.second_by_id == actor.user_id is not None and row.state != Operation.State.DECLINED:
+        return row
+    second_person.check_other(row, actor)
+    _check_reason(reason)
+    _check_waiting(row)
+    second_person.check_same(row, kind)
+    row = _answer(number, actor, reason, Operation.State.QUEUED, AuditEntry.What.APPROVED)
+    if row.state == Operation.State.QUEUED:
+        _begin(row)
+        row.refresh_from_db()
+    return row
+
+
+def decline(number: uuid.UUID, actor: Actor, *, reason: str) -> Operation:
+    """The second person's no: nothing is done. Raises NotAllowed, SamePerson, ReasonMissing, NotPossible."""
+    _allowed(number, actor)
+    second_person.forget_old()
+    row = Operation.objects.get(pk=number)
+    second_person.check_other(row, actor)
+    _check_reason(reason)
+    if row.state == Operation.State.DECLINED:
+        return row
+    _check_waiting(row)
+    return _answer(number, actor, reason, Operation.State.DECLINED, AuditEntry.What.DECLINED)
+
+
+def start(kind_name: str, parameters: Mapping[str, Any], actor: Actor, *, reason: str) -> Operation:
+    """Draft and confirm in one, for REST: who calls knows the number already."""
+    row = draft(kind_name, parameters, actor)
+    return confirm(row.pk, actor, reason=reason, is_typing_needed=False)
+
+
+def abort(number: uuid.UUID, actor: Actor) -> Operation:
+    """Stop after the batch that is under way; what is done stays done. Raises NotAllowed."""
+    _allowed(number, actor)
+    with transaction.atomic():
+        row = _locked(number)
+        if row.state == Operation.State.WAITING and row.actor != actor.name:
+            raise NotPossible("Decline it, with a reason; who asked for it can withdraw it.")
+        if not (row.is_under_way or row.state == Operation.State.WAITING) or row.is_abort_wanted:
+            return row
+        row.is_abort_wanted = True
+        if row.state in (Operation.State.QUEUED, Operation.State.WAITING):
+            row.state, row.finished_at = Operation.State.ABORTED, timezone.now()
+        row.save(update_fields=["is_abort_wanted", "state", "finished_at"])
+        audit(row, actor, AuditEntry.What.ABORTED, {"done": row.done, "total": row.total})
+    return row
+
+
+def go_on(number: uuid.UUID, actor: Actor) -> Operation:
+    """Touch what was left when it stopped or failed; raises NotAllowed, NotPossible."""
+    _allowed(number, actor)
+    with transaction.atomic():
+        row = _locked(number)
+        if row.is_under_way and not runner.is_lost(row):
+            return row
+        if row.state == Operation.State.DONE or row.state == Operation.State.DRAFT:
+            raise NotPossible("Nothing is left to do.")
+        if row.is_unapproved:
+            raise NotPossible("No second person has approved it.")
+        row.state, row.is_abort_wanted, row.error, row.finished_at = Operation.State.QUEUED, False, "", None
+        row.save(update_fields=["state", "is_abort_wanted", "error", "finished_at"])
+        audit(row, actor, AuditEntry.What.CONTINUED, {"done": row.done, "total": row.total})
+    _begin(row)
+    row.refresh_from_db()
+    return row
+
+
+def audit(row: Operation, actor: Actor, what: AuditEntry.What, result: Mapping[str, Any]) -> None:
+    """One more entry."""
+    AuditEntry.objects.create(
+        user_id=actor.user_id, actor=actor.name, what=what, kind=row.kind, operation=row.pk, reason=row.reason,
+        result=dict(result),
+    )  # fmt: skip
+
+
+def _allowed(number: uuid.UUID, actor: Actor) -> Kind:
+    """Outside of any transaction: a refusal stays in the audit."""
+    found = Operation.objects.filter(pk=number).first()
+    if found is None:
+        raise NotPossible("There is no such operation; it may have been forgotten: make a new one.")
+    kind = kind_of(found.kind)
+    actor.require(kind.permission, kind.name)
+    actor.require_reach(reach_of(kind.name, found.parameters, found.preview), kind.name)
+    return kind
+
+
+def _answer(number: uuid.UUID, actor: Actor, reason: str, state: Operation.State, what: AuditEntry.What) -> Operation:
+    """What the second person decided, once."""
+    with transaction.atomic():
+        row = _locked(number)
+        if row.second_by_id == actor.user_id is not None:
+            return row
+        _check_waiting(row)
+        row.state, row.second_by_id, row.second_actor, row.second_reason = (
+            state, actor.user_id, actor.name, reason.strip()
+        )  # fmt: skip
+        if row.is_over:
+            row.finished_at = timezone.now()
+        row.save(update_fields=["state", "second_by", "second_actor", "second_reason", "finished_at"])
+        AuditEntry.objects.create(
+            user_id=actor.user_id, actor=actor.name, what=what, kind=row.kind, operation=row.pk,
+            reason=row.second_reason, result={"count": row.preview["count"]},
+        )  # fmt: skip
+    return row
+
+
+def _check_waiting(row: Operation) -> None:
+    if row.state != Operation.State.WAITING:
+        raise NotPossible("It does not wait for a second person.")
+
+
+def _locked(number: uuid.UUID) -> Operation:
+    return Operation.objects.select_for_update().get(pk=number)
+
+
+def _check(row: Operation, kind: Kind, reason: str, typed: str, is_typing_needed: bool) -> None:
+    count = row.preview["count"]
+    if count is None:
+        raise InvalidParameter("moment", "Say when they shall be due.")
+    _check_reason(reason)
+    if count == 0:
+        raise NotPossible("Nothing matches any more.")
+    if row.previewed_at is None or timezone.now() - row.previewed_at > PREVIEW_LASTS:
+        raise PreviewStale
+    undecided = kind.undecided(row.parameters, Preview.of_row(row.preview))
+    if undecided is not None:
+        raise undecided
+    word = kind.typed_word(row.parameters)
+    if is_typing_needed and word and typed.strip() != word:
+        raise NameNotTyped
+    if is_typing_needed and count > TYPED_ABOVE and "".join(c for c in typed if c.isdigit()) != str(count):
+        raise NotTyped
+
+
+def _check_reason(reason: str) -> None:
+    if not reason.strip():
+        raise ReasonMissing
+    if len(reason) > REASON_LENGTH:
+        raise InvalidParameter("reason", f"At most {REASON_LENGTH} characters are kept.")
+
+
+def _begin(row: Operation) -> None:
+    """Small ones run here; big ones on the jobs worker."""
+    if row.preview["count"] <= BATCH:
+        runner.run(row.pk)
+        return
+    try:
+        run_operation.delay(str(row.pk))
+    except Exception as error:  # whatever the task broker's client raises: the row must say so
+        logger.warning("operation %s could not be handed to the jobs worker: %s", row.pk, error)
+        runner.fail(row.pk, f"The jobs worker could not be reached: {error}")

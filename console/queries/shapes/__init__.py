@@ -1,1 +1,0 @@
-"""What the pages are given: frozen values, one module a page family."""

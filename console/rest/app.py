@@ -1,0 +1,122 @@
+"""The REST application: Starlette with one route per address, one place for tokens and for errors."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from django.conf import settings
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from broker.client import ClientError
+
+from . import documentation
+from .errors import AddressNotFound, MethodNotAllowed, RequestError
+from .grants import require_needs
+from .hosts import OwnHosts
+from .responses import problem_answer
+from .routes import OPERATIONS, Operation
+from .state import Room
+
+logger = logging.getLogger(__name__)
+
+ROOT = "/api/v1"
+GC_THRESHOLDS = (50_000, 20, 50)
+
+
+class Rooms:
+    """The one Room of this application, made when the first request needs it (in the loop that serves it)."""
+
+    def __init__(self, namesrv: str) -> None:
+        self._namesrv = namesrv
+        self._room: Room | None = None
+
+    def get(self) -> Room:
+        """The room."""
+        if self._room is None:
+            self._room = Room(self._namesrv)
+        return self._room
+
+    async def close(self) -> None:
+        """Close the room, if there is one; idempotent."""
+        room, self._room = self._room, None
+        if room is not None:
+            await room.close()
+
+
+class Address:
+    """All operations of one address, as an ASGI application: who may, which method, what became of it."""
+
+    def __init__(self, rooms: Rooms, operations: tuple[Operation, ...]) -> None:
+        self._rooms = rooms
+        self._by_method = {each.method: (each.needed, each.handler) for each in operations}
+        self._allow = ", ".join(sorted(self._by_method))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI: answer one request."""
+        response = await self._answer(Request(scope, receive))
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        try:
+            room = self._rooms.get()
+            grant = await room.grants.of(request)
+            found = self._by_method.get(request.method)
+            if found is None:
+                return problem_answer(MethodNotAllowed(), allow=self._allow)
+            needed, handler = found
+            require_needs(grant, needed, request.path_params)
+            return await handler(request, grant, room)
+        except (RequestError, ClientError) as error:
+            return problem_answer(error)
+        except Exception as error:  # the last line: whatever failed, the answer is a problem, the log has the rest
+            logger.exception("%s %s failed", request.method, request.url.path)
+            return problem_answer(error)
+
+
+def create_application(namesrv: str) -> Starlette:
+    """The REST application for the brokers of one name server."""
+    rooms = Rooms(namesrv)
+    paths = dict.fromkeys(operation.path for operation in OPERATIONS)
+    # a schedule key and the name of a delayed queue are the caller's own words: they may hold a slash
+    routes: list[BaseRoute] = [
+        Route(
+            ROOT + path.replace("{schedule_key}", "{schedule_key:path}").replace("{queue}", "{queue:path}"),
+            Address(rooms, tuple(each for each in OPERATIONS if each.path == path)),
+        )
+        for path in paths
+    ]
+    routes += documentation.routes(rooms.get)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        # requests make many objects and no circles: the collector would look in vain, and at all of Django each time
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        yield
+        await rooms.close()
+
+    application = Starlette(
+        routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _no_such_address},
+        middleware=[Middleware(OwnHosts)],
+    )  # fmt: skip
+    application.router.redirect_slashes = False
+    application.state.rooms = rooms
+    return application
+
+
+async def _no_such_address(request: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException) and error.status_code == 405:
+        return problem_answer(MethodNotAllowed(), allow=(error.headers or {}).get("Allow"))
+    return problem_answer(AddressNotFound())
+
+
+application = create_application(settings.ESCAPEMENT_NAMESRV)

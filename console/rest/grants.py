@@ -1,0 +1,209 @@
+"""Who may do what: bearer tokens, checked against the database at most a second ago, and the policies of their users.
+
+Everything that an answer or a change depends on is asked for here, or by `Grant.allows` for lists.
+
+The check runs in one thread of its own with one database connection; requests with the same token share one check.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from django.contrib.auth import get_user
+from django.contrib.sessions.backends.db import SessionStore
+from django.db import DatabaseError
+from django.http import HttpRequest
+from starlette.requests import Request
+
+from broker.client import AsyncAdmin
+from broker.client.names import check_topic
+from console.security import tokens as security_tokens
+from console.security.masking import Masks, masks
+from console.security.policies import PoliciesOfUser
+from console.security.tokens import PUBLISH, READ, Grant
+from console.security.topic_scope import ALL, Eyes, VisibleTopics
+
+from .bound_users import BoundUsers
+from .database import close_connection, with_database
+from .errors import (
+    PolicyDenies,
+    ScopeMissing,
+    TokenInvalid,
+    TokenMissing,
+    TokensUnreadable,
+    TooManyRequests,
+)
+from .masking import Hiding
+from .needs import EVERYWHERE, OVERVIEW, SOMEWHERE, Need
+
+logger = logging.getLogger(__name__)
+
+#: A revoked token works at most this long (design: within a second; the check itself takes some milliseconds).
+CACHE_S = 0.8
+MAX_CACHED = 10_000
+MAX_CHECKS_WAITING = 256
+
+Result = TypeVar("Result")
+
+
+class Grants:
+    """Tokens that were seen lately, and what they allow."""
+
+    def __init__(self, admin: AsyncAdmin) -> None:
+        self._users = BoundUsers(admin)
+        self._known: dict[bytes, tuple[float, Grant | None]] = {}
+        self._checking: dict[bytes, asyncio.Task[Grant | None]] = {}
+        self._masks: tuple[float, Masks] | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="api-grants")
+
+    async def of(self, request: Request) -> Grant:
+        """What the request's token allows; raises TokenMissing, TokenInvalid, TokensUnreadable, PoliciesUnreadable."""
+        grant = await self.known(request)
+        if not grant.access_user:
+            return grant
+        of_brokers = await self._users.access_of(grant.access_user)
+        if not of_brokers:
+            return grant
+        source = request.client.host if request.client is not None else None
+        return replace(grant, policies=PoliciesOfUser(grant.access_user, of_brokers, source))
+
+    async def known(self, request: Request) -> Grant:
+        """The request's token by itself, for what is told to everybody who has one; raises as `of`."""
+        kind, _, token = dict(request.scope["headers"]).get(b"authorization", b"").partition(b" ")
+        if kind.lower() != b"bearer" or not token:
+            raise TokenMissing
+        key = hashlib.sha256(token).digest()
+        known = self._known.get(key)
+        if known is None or known[0] <= time.monotonic():
+            grant = await self._check(key, token.strip().decode("latin-1"))
+        else:
+            grant = known[1]
+        if grant is None:
+            raise TokenInvalid
+        return grant
+
+    async def _check(self, key: bytes, token: str) -> Grant | None:
+        if security_tokens.prefix_of(token) is None:
+            return None
+        task = self._checking.get(key)
+        if task is None:
+            if len(self._checking) >= MAX_CHECKS_WAITING:
+                raise TooManyRequests("Too many tokens are being checked.")
+            task = asyncio.get_running_loop().create_task(self._load(key, token))
+            self._checking[key] = task
+            task.add_done_callback(lambda done: self._checked(key, done))
+        return await asyncio.shield(task)
+
+    def _checked(self, key: bytes, task: asyncio.Task[Grant | None]) -> None:
+        self._checking.pop(key, None)
+        if not task.cancelled():
+            task.exception()
+
+    async def _load(self, key: bytes, token: str) -> Grant | None:
+        asked = time.monotonic()
+        grant = await self._in_thread(lambda: security_tokens.grant_of(token))
+        if len(self._known) >= MAX_CACHED:
+            self._known.clear()
+        self._known[key] = (asked + CACHE_S, grant)
+        return grant
+
+    async def hiding(self, grant: Grant) -> Hiding:
+        """What the rules of masks hide from the token; raises TokensUnreadable where they cannot be read."""
+        known = self._masks
+        if known is None or known[0] <= time.monotonic():
+            asked = time.monotonic()
+            known = self._masks = (asked + CACHE_S, await self._in_thread(masks))
+        return Hiding(known[1], grant)
+
+    async def signed_in(self, request: Request, cookie: str) -> bool:
+        """Whether the request comes with the session of somebody who is signed in to the console."""
+        session_key = request.cookies.get(cookie)
+        if not session_key or len(session_key) > 64:
+            return False
+        return await self._in_thread(lambda: _is_signed_in(session_key))
+
+    async def _in_thread(self, work: Callable[[], Result]) -> Result:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, with_database, work)
+        except DatabaseError as error:
+            logger.warning("tokens cannot be checked: %s", error)
+            raise TokensUnreadable from None
+
+    def close(self) -> None:
+        """End the thread and its database connection."""
+        self._thread.submit(close_connection)
+        self._thread.shutdown(wait=True)
+
+
+def require_needs(grant: Grant, needs: Iterable[Need], named: Mapping[str, str]) -> None:
+    """Raise ScopeMissing or PolicyDenies unless all of it is allowed; `named` has the names of the address."""
+    for need in needs:
+        action = next(filter(grant.scopes_allow_somewhere, need.actions), need.actions[0])
+        if need.of == SOMEWHERE:
+            require_somewhere(grant, action)
+        elif need.of == OVERVIEW:
+            require_overview(grant, action)
+        elif need.of == EVERYWHERE:
+            require_everywhere(grant, action)
+        else:
+            require(grant, action, named[need.of], need.kind)
+
+
+def require(grant: Grant, action: str, name: str, kind: str = "topic") -> None:
+    """Raise ScopeMissing or PolicyDenies unless the action is allowed on the topic (or what else `kind` says)."""
+    if not grant.scopes_allow(action, name):
+        raise ScopeMissing(f"The token {grant.name!r} does not allow {action!r} on {kind} {name!r}.")
+    if not grant.allows(action, name, kind) and grant.policies is not None:
+        raise PolicyDenies(grant.policies.refusal(f"{action!r} on {kind} {name!r}"))
+
+
+def require_somewhere(grant: Grant, action: str) -> None:
+    """Raise ScopeMissing unless the action is allowed on some topic; for lists of which each row is asked for."""
+    if not grant.scopes_allow_somewhere(action):
+        raise ScopeMissing(f"The token {grant.name!r} does not allow {action!r} on any topic.")
+
+
+def require_overview(grant: Grant, action: str) -> None:
+    """As require_somewhere, for figures of the whole cluster, which name no topic; raises PolicyDenies, too."""
+    require_somewhere(grant, action)
+    if grant.policies is not None and not grant.policies.allows_overview():
+        raise PolicyDenies(grant.policies.refusal("figures of the whole cluster (Get on it)"))
+
+
+def require_everywhere(grant: Grant, action: str = PUBLISH) -> None:
+    """Raise ScopeMissing or PolicyDenies unless the token allows the action on every topic."""
+    if not grant.scopes_allow(action, ""):
+        raise ScopeMissing(f"The token {grant.name!r} does not allow {action!r} on every topic.")
+    if grant.policies is not None and not grant.policies.allows_everything():
+        raise PolicyDenies(grant.policies.refusal("what concerns every topic (Update on the cluster)"))
+
+
+def eyes_of(grant: Grant, action: str = READ) -> Eyes:
+    """What the token's own prefixes see, by the rule of the console's pages; with none of its own policies decide."""
+    if not grant.scopes and grant.policies is not None:
+        return Eyes(ALL)
+    prefixes = tuple(sorted({scope.prefix for scope in grant.scopes if action in scope.actions}))
+    return Eyes(ALL if "" in prefixes else VisibleTopics(prefixes))
+
+
+def require_where(grant: Grant, topic: str | None) -> None:
+    """Raise ScopeMissing or PolicyDenies unless the token may act on this topic, on every one if none is named; raises
+    InvalidArgument for what is no topic's name."""
+    if topic is None:
+        require_everywhere(grant)
+    else:
+        check_topic(topic)
+        require(grant, PUBLISH, topic)
+
+
+def _is_signed_in(session_key: str) -> bool:
+    request: Any = HttpRequest()
+    request.session = SessionStore(session_key)
+    return get_user(request).is_authenticated

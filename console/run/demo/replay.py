@@ -1,0 +1,209 @@
+"""The replay: a clock that runs faster than ours, and messages that leave when their minute has come."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker.client import (
+    AsyncAdmin,
+    AsyncConsumer,
+    AsyncProducer,
+    ClientError,
+    Outgoing,
+    prepare,
+)
+from console.site.clock import real_now_ms, shown_ms
+
+from . import consumers as demo_consumers
+from .flights import flights_of
+from .plan import TOPICS, Announcement, Reminder, clock
+from .progress import Progress, load, save
+from .reminders import STEPS, Reminders
+from .schedule import Departure, Schedule
+
+logger = logging.getLogger(__name__)
+
+#: By default a day takes half an hour.
+DEFAULT_SPEED = 48.0
+#: The first morning, when the first flights have left.
+DEFAULT_START = 6 * 60
+TICK_S = 0.25
+RETRY_S = 1.0
+SAVE_S = 5.0
+REPORT_S = 15.0
+MOST_AT_ONCE = 200
+PRODUCER_GROUP = "airport"
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`start` None: go on where the last run stopped."""
+
+    namesrv: str
+    directory: Path
+    speed: float = DEFAULT_SPEED
+    start: float | None = None
+
+
+class Replay:
+    """One run of the demonstration; `tell` gets a line now and then."""
+
+    def __init__(self, options: Options, days: Path, tell: Callable[[str], None]) -> None:
+        self._options = options
+        self._days = days
+        self._tell = tell
+        self._path = options.directory / "progress.json"
+        self._producer = AsyncProducer(PRODUCER_GROUP, options.namesrv)
+        self._admin = AsyncAdmin(options.namesrv)
+        self._reminders = Reminders(self._producer, self._admin)
+        self._waiting: deque[Departure] = deque()
+        self._sent = 0
+        self._ended = asyncio.Event()
+
+    def end(self) -> None:
+        """Stop soon."""
+        self._ended.set()
+
+    async def run(self) -> None:
+        """Replay until end() is called."""
+        consumers: list[AsyncConsumer] = []
+        try:
+            if not await self._prepare():
+                return
+            consumers = await demo_consumers.start(self._options.namesrv)
+            await self._replay(await self._schedule())
+        finally:
+            await asyncio.gather(*(consumer.stop(1.0) for consumer in consumers))
+            await self._producer.close()
+            await self._admin.close()
+
+    async def _prepare(self) -> bool:
+        """Wait for the broker and make the topics; False when the end came first."""
+        while not self._ended.is_set():
+            try:
+                known = {each.name for each in await self._admin.topics()}
+                for topic in TOPICS:
+                    if topic not in known:
+                        await self._admin.create_topic(topic, queues=4)
+                self._delays_ms = await self._admin.delay_levels()
+                lanes = await self._admin.topic_stats(SCHEDULE_TOPIC)
+                self._lanes_are_new = not any(lane.max_offset for lane in lanes.queues)
+                return True
+            except ClientError as error:
+                self._tell(f"waiting for the broker: {error}")
+                await self._pause(RETRY_S)
+        return False
+
+    async def _schedule(self) -> Schedule:
+        before = load(self._path) if self._options.start is None else None
+        self._sent = before.sent if before is not None else 0
+        fresh = self._options.start if self._options.start is not None else float(DEFAULT_START)
+        self._start = before.minute if before is not None else fresh
+        self._began_s = time.monotonic()
+        self._tell(f"{'goes on' if before else 'begins'} at {self._when(self._start)}, {self._options.speed:g}x")
+        return Schedule(
+            lambda index: flights_of(self._days, index), self._delays_ms, self._options.speed, self._start,
+            warm=before is None or self._lanes_are_new,
+        )  # fmt: skip
+
+    def _minute(self) -> float:
+        return self._start + (time.monotonic() - self._began_s) / 60 * self._options.speed
+
+    async def _replay(self, schedule: Schedule) -> None:
+        saved = reported = time.monotonic()
+        while not self._ended.is_set():
+            minute = self._minute()
+            self._waiting.extend(await asyncio.to_thread(schedule.take_until, minute))
+            await self._send_waiting()
+            now = time.monotonic()
+            if now - saved >= SAVE_S:
+                self._save()
+                saved = now
+            if now - reported >= REPORT_S:
+                self._tell(
+                    f"{self._when(minute)}: {self._sent:,} messages sent, {len(self._waiting)} held back; "
+                    f"{self._reminders.said}"
+                )
+                reported = now
+            await self._pause(TICK_S)
+        self._save()
+
+    async def _send_waiting(self) -> None:
+        while self._waiting and not self._ended.is_set():
+            several = [self._waiting.popleft() for _ in range(min(MOST_AT_ONCE, len(self._waiting)))]
+            failed = await self._send(several)
+            self._sent += len(several) - len(failed)
+            if failed:
+                self._waiting.extendleft(reversed(failed))
+                await self._pause(RETRY_S)
+                return
+
+    async def _send(self, several: list[Departure]) -> list[Departure]:
+        """Send these; what failed comes back, in order."""
+        failed: list[Departure] = []
+        for topic in TOPICS:
+            chosen = [
+                each for each in several
+                if isinstance(each.announcement, Announcement) and each.announcement.topic == topic
+            ]  # fmt: skip
+            if not chosen:
+                continue
+            try:
+                results = await self._producer.send_each(topic, [_message(each) for each in chosen])
+            except ClientError as error:
+                logger.warning("sending to %s: %s", topic, error)
+                failed += chosen
+                continue
+            failed += [each for each, result in zip(chosen, results, strict=True) if isinstance(result, ClientError)]
+        return sorted(failed + await self._remind(several))
+
+    async def _remind(self, several: list[Departure]) -> list[Departure]:
+        """Set, move and take back reminders; what failed comes back."""
+        failed: list[Departure] = []
+        for step in STEPS:
+            chosen = [
+                each for each in several
+                if isinstance(each.announcement, Reminder) and each.announcement.step == step
+            ]  # fmt: skip
+            if chosen:
+                failed += await self._reminders.do(step, chosen, self._due_ms)
+        return failed
+
+    def _due_ms(self, event: int) -> int:
+        """When a minute of the replayed clock comes, in epoch ms of the broker's clock."""
+        return shown_ms(real_now_ms() + round((event - self._minute()) / self._options.speed * 60_000))
+
+    def _save(self) -> None:
+        """Only what was really sent counts as sent."""
+        minute = min([self._minute(), *(each.minute for each in self._waiting)])
+        save(self._path, Progress(max(minute, self._start), self._sent))
+
+    def _when(self, minute: float) -> str:
+        return f"day {int(minute // 1440) + 1} of the year, {clock(int(minute))}"
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._ended.wait()
+        except TimeoutError:
+            return
+
+
+def _message(departure: Departure) -> Outgoing:
+    announcement = departure.announcement
+    flight = announcement.flight
+    return prepare(
+        announcement.body,
+        tag=flight.carrier,
+        keys=[flight.key],
+        properties={"origin": flight.origin, "destination": flight.destination},
+        delay_level=departure.level,
+        group=PRODUCER_GROUP,
+    )

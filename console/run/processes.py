@@ -1,0 +1,160 @@
+"""The processes of one machine, in the order in which they start; they stop in the opposite order."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import psycopg
+from django.conf import settings
+from django.core.management import get_commands
+
+from broker.hosting.security import HostingRefused, refuse_open_listening
+from console.features.dashboards.runs import missing
+from console.run.addresses import database_url
+from console.run.child import ChildSpec
+from console.run.ports import answers, taken
+from console.site.web.exposure import ServingRefused, refuse_open_serving
+
+MANAGE = str(settings.ROOT / "manage.py")
+#: A worker of ours that hosts something: no tasks but its own queue, nothing to say to other workers.
+HOSTING_WORKER = ("-P", "threads", "-c", "1", "--without-gossip", "--without-mingle")
+#: The broker drains and closes within 10 s of SIGTERM; a little more before it is killed.
+BROKER_STOP_S = 15.0
+
+
+def processes() -> list[ChildSpec]:
+    """All children of `make run`; what DATABASE_URL, REDIS_URL or ESCAPEMENT_NAMESRV replaces is left out."""
+    return [*_servers(), _prepare(), *_broker(), *_workers(), _web(), *_demo()]
+
+
+def taken_ports(specs: list[ChildSpec]) -> list[str]:
+    """One sentence for each port that a child needs and another program has."""
+    wanted = [("console", settings.WEB_HOST, settings.WEB_PORT, "ESCAPEMENT_WEB_PORT")]
+    if any(spec.name == "broker" for spec in specs):
+        wanted += [
+            ("broker", settings.BROKER_HOST, settings.BROKER_PORT, "ESCAPEMENT_BROKER_PORT"),
+            ("name service", settings.BROKER_HOST, settings.NAMESRV_PORT, "ESCAPEMENT_NAMESRV_PORT"),
+        ]
+    return [
+        f"Port {port} on {host}, wanted for the {what}, is taken by another program: stop it, or set {variable}."
+        for what, host, port, variable in wanted
+        if taken(host, port)
+    ]
+
+
+def exposed(specs: list[ChildSpec]) -> list[str]:
+    """Why web process and broker would refuse to listen where they are told to; said before anything starts."""
+    refusals = []
+    try:
+        refuse_open_serving(settings)
+    except ServingRefused as refusal:
+        refusals.append(str(refusal))
+    if any(spec.name == "broker" for spec in specs):
+        try:
+            refuse_open_listening()
+        except HostingRefused as refusal:
+            refusals.append(str(refusal))
+    return refusals
+
+
+def _servers() -> list[ChildSpec]:
+    embedded = (sys.executable, "-m", "console.run.embedded")
+    servers = []
+    if "DATABASE_URL" not in os.environ:
+        servers.append(
+            ChildSpec(
+                "postgres",
+                (*embedded, "postgres"),
+                _database_answers,
+                stop_timeout_s=30.0,
+                quiet=True,
+            )
+        )
+    if "REDIS_URL" not in os.environ:
+        servers.append(ChildSpec("valkey", (*embedded, "valkey"), _valkey_answers, quiet=True))
+    return servers
+
+
+def _prepare() -> ChildSpec:
+    return ChildSpec("prepare", (sys.executable, MANAGE, "prepare"), runs_once=True, ready_timeout_s=120.0)
+
+
+def _broker() -> list[ChildSpec]:
+    if "ESCAPEMENT_NAMESRV" in os.environ:
+        return []
+    name = settings.BROKER_NAME
+    command = _worker(name, *HOSTING_WORKER, "-Q", name, "--engine", name)
+    return [ChildSpec("broker", command, _broker_answers, ready_timeout_s=60.0, stop_timeout_s=BROKER_STOP_S)]
+
+
+def _workers() -> list[ChildSpec]:
+    beat = (
+        sys.executable,
+        "-m",
+        "celery",
+        "-A",
+        "console.site",
+        "beat",
+        "--schedule",
+        str(settings.VAR / "beat-schedule"),
+    )
+    return [
+        ChildSpec("mirror", _worker("mirror", *HOSTING_WORKER, "-Q", "mirror", "--mirror"), stop_timeout_s=15.0),
+        ChildSpec(
+            "transfer", _worker("transfer", *HOSTING_WORKER, "-Q", "transfer", "--transfer"), stop_timeout_s=15.0
+        ),
+        ChildSpec("jobs", _worker("jobs", "-P", "prefork", "-c", "1", "-Q", "jobs", "--without-mingle")),
+        *_checkbacks(),
+        *_dashboards(),
+        ChildSpec("beat", (*beat, "--pidfile=", "-l", "INFO")),
+    ]
+
+
+def _checkbacks() -> list[ChildSpec]:
+    """Who answers brokers that ask what became of a half: the database, and the addresses of those that use REST."""
+    specs = [ChildSpec("checkback-http", (sys.executable, MANAGE, "checkback_http"))]
+    if settings.ESCAPEMENT_PRODUCER_GROUPS:
+        specs.insert(0, ChildSpec("checkback", (sys.executable, MANAGE, "checkback")))
+    return specs
+
+
+def _dashboards() -> list[ChildSpec]:
+    """A worker of their own: a scan of the log must not hold up operations."""
+    if missing() is not None:
+        return []
+    command = _worker("dashboards", "-P", "prefork", "-c", "1", "-Q", "dashboards", "--without-mingle")
+    return [ChildSpec("dashboards", command)]
+
+
+def _web() -> ChildSpec:
+    command = (sys.executable, "-m", "console.site.web")
+    return ChildSpec("web", command, lambda: answers(settings.WEB_HOST, settings.WEB_PORT))
+
+
+def _demo() -> list[ChildSpec]:
+    if os.environ.get("ESCAPEMENT_DEMO") == "0" or "demo" not in get_commands():
+        return []
+    return [ChildSpec("demo", (sys.executable, MANAGE, "demo", "flights"))]
+
+
+def _worker(name: str, *options: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "celery", "-A", "console.site", "worker", "-n", f"{name}@%h", "-l", "INFO", *options)
+
+
+def _database_answers() -> bool:
+    try:
+        psycopg.connect(database_url(), connect_timeout=1).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def _valkey_answers() -> bool:
+    port = Path(settings.VAR / "valkey" / "port")
+    return port.exists() and answers("127.0.0.1", int(port.read_text()))
+
+
+def _broker_answers() -> bool:
+    return answers(settings.BROKER_HOST, settings.BROKER_PORT) and answers(settings.BROKER_HOST, settings.NAMESRV_PORT)

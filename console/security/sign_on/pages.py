@@ -1,0 +1,61 @@
+"""To the provider and back: the two addresses of signing in without a password of the console's own."""
+
+from __future__ import annotations
+
+import logging
+
+from django.conf import settings
+from django.contrib.auth import login
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from console.security.sign_on import provider
+from console.security.sign_on.users import NotMeant, user_of
+
+logger = logging.getLogger(__name__)
+
+_NEXT = "sign_on_next"
+_BACKEND = "django.contrib.auth.backends.ModelBackend"
+
+
+@require_safe
+@never_cache
+def leave(request: HttpRequest) -> HttpResponse:
+    """To the provider; the page that was wanted is remembered."""
+    if not provider.is_on():
+        raise Http404
+    request.session[_NEXT] = request.GET.get("next", "")
+    try:
+        return provider.to_provider(request, request.build_absolute_uri(reverse("sign_on_back")))
+    except provider.ProviderDown as error:
+        return _refused(request, "down", error)
+
+
+@require_safe
+@never_cache
+def back(request: HttpRequest) -> HttpResponse:
+    """From the provider: signed in, or why not."""
+    if not provider.is_on():
+        raise Http404
+    wanted = request.session.pop(_NEXT, "")
+    try:
+        user = user_of(provider.claims_of(request))
+    except provider.ProviderDown as error:
+        return _refused(request, "down", error)
+    except provider.SignOnFailed as error:
+        return _refused(request, "failed", error)
+    except NotMeant as error:
+        return _refused(request, "not_meant", error)
+    login(request, user, backend=_BACKEND)
+    is_ours = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
+    return redirect(wanted if is_ours else settings.LOGIN_REDIRECT_URL)
+
+
+def _refused(request: HttpRequest, why: str, error: Exception) -> HttpResponse:
+    logger.warning("signing in by the provider: %s: %.300r", why, str(error))
+    status = 502 if why == "down" else 403
+    return render(request, "registration/not_signed_on.html", {"why": why, "provider": provider.label()}, status=status)

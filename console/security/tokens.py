@@ -1,0 +1,210 @@
+"""Making, checking and revoking API tokens.
+
+    esc_<prefix, 10 characters>_<secret, 43 characters = 256 random bits>
+
+The prefix finds the row, the SHA-256 of the whole token proves it. A token has 256 random bits, so that a plain hash
+cannot be searched through; a database dump holds nothing that can be used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from broker.client.admin_access import check_user
+from console.models import ApiToken
+
+PUBLISH = "publish"
+READ = "read"
+#: of producer groups, by their beginning: to set where they are asked what became of a half
+ADMIN = "admin"
+#: to receive messages, and so to keep them from others: of topics and of consumer groups, by their beginning
+CONSUME = "consume"
+#: to make topics and consumer groups and to change their settings; of both, by their beginning
+SETTINGS = "settings"
+#: to delete one: the same to a token, another action to policies
+DELETE = "settings.delete"
+#: to read what rules of masks hide: of topics, by their beginning; needs `read`, too
+UNMASK = "unmask"
+ACTIONS = (PUBLISH, READ, ADMIN, CONSUME, SETTINGS, UNMASK)
+#: How often the time of last use is written.
+USED_INTERVAL = timedelta(minutes=1)
+
+_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
+_FORM = re.compile(r"esc_([a-z2-9]{10})_([A-Za-z0-9_-]{43})\Z")
+_PREFIX_CHARACTERS = re.compile(r"[A-Za-z0-9_|-]{0,127}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Actions allowed on the topics whose name begins with `prefix` (compared as text, never as a pattern).
+
+    For `admin` it is the beginning of producer groups; for `consume` and `settings` it counts for topics and for
+    consumer groups.
+    """
+
+    prefix: str
+    actions: frozenset[str]
+
+
+class Policies(Protocol):
+    """What a user of the brokers' access control may do, from where the request comes."""
+
+    def allows(self, action: str, name: str, kind: str = "topic") -> bool:
+        """Whether the action is allowed on the topic, or on what else `kind` says."""
+
+    def allows_overview(self) -> bool:
+        """Whether figures of the whole cluster may be seen."""
+
+    def allows_everything(self) -> bool:
+        """Whether the whole cluster may be changed."""
+
+    def refusal(self, what: str) -> str:
+        """Who is not allowed to do what, in a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What the bearer of a valid token may do: what its own scopes and the policies of its user both allow.
+
+    `policies` are those of the user that the token is bound to; None: it is bound to none, or no broker has access
+    control. A bound token without scopes is allowed what the policies allow, and nothing where there are none.
+    """
+
+    name: str
+    scopes: tuple[Scope, ...]
+    expires_at: datetime | None
+    access_user: str = ""
+    policies: Policies | None = None
+    #: whom the token was made for
+    user_id: int | None = None
+
+    def allows(self, action: str, name: str, kind: str = "topic") -> bool:
+        """Whether the action is allowed on the topic, or on what else `kind` says."""
+        return self.scopes_allow(action, name) and (self.policies is None or self.policies.allows(action, name, kind))
+
+    def scopes_allow(self, action: str, name: str) -> bool:
+        """Whether the token's own scopes leave this to the policies, if there are any."""
+        if not self.scopes:
+            return self.policies is not None
+        own = action.partition(".")[0]
+        return any(own in scope.actions and name.startswith(scope.prefix) for scope in self.scopes)
+
+    def unmasks(self, topic: str) -> bool:
+        """Whether it sees what is masked of the topic; only what its own scopes say, policies know no masks."""
+        return any(UNMASK in scope.actions and topic.startswith(scope.prefix) for scope in self.scopes)
+
+    def scopes_allow_somewhere(self, action: str) -> bool:
+        """Whether the token's own scopes allow the action on any name."""
+        if not self.scopes:
+            return self.policies is not None
+        return any(action in scope.actions for scope in self.scopes)
+
+
+def scope_rows(
+    publish: Iterable[str],
+    read: Iterable[str],
+    admin: Iterable[str] = (),
+    consume: Iterable[str] = (),
+    settings: Iterable[str] = (),
+    unmask: Iterable[str] = (),
+) -> list[dict[str, Any]]:
+    """Scopes as they are stored, from prefixes of topics, for `admin` of producer groups (``*``: every one).
+
+    For `consume` and `settings` they are prefixes of topics and of consumer groups.
+
+    Raises ValueError.
+    """
+    allowed: dict[str, list[str]] = {}
+    given_of = {
+        PUBLISH: publish, READ: read, ADMIN: admin, CONSUME: consume, SETTINGS: settings, UNMASK: unmask,
+    }  # fmt: skip
+    for action, prefixes in given_of.items():
+        for given in prefixes:
+            prefix = "" if given == "*" else given.removesuffix("*")
+            if not _PREFIX_CHARACTERS.match(prefix):
+                raise ValueError(f"{given!r} is no beginning of a name; use A-Z a-z 0-9 _ - | or *.")
+            allowed.setdefault(prefix, []).append(action)
+    return [{"prefix": prefix, "actions": actions} for prefix, actions in allowed.items()]
+
+
+def create(
+    name: str,
+    scopes: list[dict[str, Any]],
+    *,
+    created_by: User | None = None,
+    lasts: timedelta | None = None,
+    access_user: str = "",
+) -> tuple[ApiToken, str]:
+    """A new row, and the token itself: it cannot be had again.
+
+    `access_user`: the user of access control whose policies decide, too. Raises InvalidArgument.
+    """
+    if access_user:
+        check_user(access_user)
+    prefix = "".join(secrets.choice(_ALPHABET) for _ in range(10))
+    token = f"esc_{prefix}_{secrets.token_urlsafe(32)}"
+    row = ApiToken.objects.create(
+        name=name,
+        prefix=prefix,
+        digest=digest(token),
+        scopes=scopes,
+        access_user=access_user,
+        created_by=created_by,
+        expires_at=timezone.now() + lasts if lasts is not None else None,
+    )
+    return row, token
+
+
+def digest(token: str) -> str:
+    """SHA-256 in hex."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def prefix_of(token: str) -> str | None:
+    """The prefix of a token that has the right form."""
+    match = _FORM.match(token)
+    return match.group(1) if match else None
+
+
+def grant_of(token: str) -> Grant | None:
+    """What the token allows now; None if it is unknown, expired or revoked, or was made for somebody who is not active
+    any more. Asks the database, once."""
+    prefix = prefix_of(token)
+    row = ApiToken.objects.select_related("created_by").filter(prefix=prefix).first() if prefix else None
+    # compared even when no row was found, so that the time taken does not tell
+    is_same = hmac.compare_digest(row.digest if row else "0" * 64, digest(token))
+    now = timezone.now()
+    if (
+        row is None
+        or not is_same
+        or row.revoked_at is not None
+        or (row.expires_at is not None and row.expires_at <= now)
+        or (row.created_by is not None and not row.created_by.is_active)
+    ):
+        return None
+    if row.last_used_at is None or now - row.last_used_at >= USED_INTERVAL:
+        ApiToken.objects.filter(pk=row.pk).update(last_used_at=now)
+    scopes = tuple(Scope(str(each["prefix"]), frozenset(each["actions"])) for each in row.scopes)
+    return Grant(row.name, scopes, row.expires_at, row.access_user, user_id=row.created_by_id)
+
+
+def revoke(row: ApiToken) -> None:
+    """The token is refused from now on (by servers that keep it in memory, within a second)."""
+    if row.revoked_at is None:
+        row.revoked_at = timezone.now()
+        row.save(update_fields=["revoked_at"])
+
+
+def revoke_all_of(person: Any) -> None:
+    """As `revoke`, all that were made for this user: with the account goes the row's word for whose they were."""
+    ApiToken.objects.filter(created_by=person, revoked_at=None).update(revoked_at=timezone.now())

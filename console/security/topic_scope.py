@@ -1,0 +1,157 @@
+"""The one place that decides which topics, groups of consumers and Redisson queues a user sees and acts on.
+
+A user with prefixes sees topics and queues that begin with one of them, and groups that read such topics and no others.
+Topics of tries and dead letters are their group's. Whatever is not known to be seen is not (docs/decisions/0012).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import TypeVar
+
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.db.models import Q
+
+from broker.mirror.models import ConsumerOffset
+from console.security.models import TopicPermission
+
+#: topics that belong to a consumer group (MixAll.RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX)
+OF_GROUP = ("%RETRY%", "%DLQ%")
+#: what stands between group and topic in the names of topics of tries that are popped (KeyBuilder, both forms)
+_BETWEEN = "_+"
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleTopics:
+    """Topics that begin with one of ``prefixes``; None: all of them, and what is about no topic."""
+
+    prefixes: tuple[str, ...] | None = None
+
+    @property
+    def is_all(self) -> bool:
+        """Nothing is kept from this user."""
+        return self.prefixes is None
+
+    def among(self, field: str) -> Q:
+        """Return the condition on a field with a topic's name; what is about none is left out unless all are seen."""
+        if self.prefixes is None:
+            return Q()
+        begins = (Q(**{f"{field}__startswith": prefix}) for prefix in self.prefixes)
+        return reduce(or_, begins, Q(pk__in=())) & ~Q(**{field: ""})
+
+
+#: everything, and nothing
+ALL, NOTHING = VisibleTopics(), VisibleTopics(())
+
+
+def visible_topics(user: AbstractBaseUser | AnonymousUser) -> VisibleTopics:
+    """Return which topics a user sees: those that the groups of the user name, all if none names any."""
+    if not user.is_active:
+        return NOTHING
+    if getattr(user, "is_superuser", False):
+        return ALL
+    rows = TopicPermission.objects.filter(group__user=user.pk)
+    prefixes = tuple(sorted(set(rows.values_list("prefix", flat=True))))
+    return VisibleTopics(prefixes) if prefixes and "" not in prefixes else ALL
+
+
+@dataclass(slots=True)
+class Eyes:
+    """Answers about single names; what it has looked up of groups it keeps, so make one for each page."""
+
+    visible: VisibleTopics = ALL
+    _read: Mapping[str, Collection[str]] | None = None
+
+    @property
+    def see_all(self) -> bool:
+        """Nothing is kept from this user."""
+        return self.visible.is_all
+
+    def topic(self, name: str | None) -> bool:
+        """Whether the topic is seen; a name that is not known is not."""
+        if self.visible.prefixes is None:
+            return True
+        for prefix in OF_GROUP:
+            if name and name.startswith(prefix):
+                return self._of_group(name.removeprefix(prefix))
+        return self._begins(name)
+
+    def group(self, name: str | None) -> bool:
+        """Whether the consumer group is seen: it reads something, and all that it reads is seen."""
+        return self.see_all or (name is not None and self._is_seen(self._topics_read().get(name, ())))
+
+    def groups(self) -> list[str]:
+        """The consumer groups that are seen, by name; not for who sees all."""
+        return sorted(name for name, topics in self._topics_read().items() if self._is_seen(topics))
+
+    def queue(self, name: str | None) -> bool:
+        """Whether the Redisson queue is seen: its name is measured as a topic's is."""
+        return self._begins(name)
+
+    def rows(self, found: Iterable[Row], topic: Callable[[Row], str | None]) -> tuple[Row, ...]:
+        """Those whose topic is seen."""
+        return tuple(row for row in found if self.topic(topic(row)))
+
+    def _of_group(self, rest: str) -> bool:
+        """Whether tries or dead letters are seen: of a group, or of a group and a topic that it pops (group_topic).
+
+        Where the name can be read in several ways, all groups that it may belong to have to be seen.
+        """
+        read = self._topics_read()
+        cuts = (at for at, letter in enumerate(rest) if letter in _BETWEEN)
+        found = [rest[:at] for at in cuts if rest[at + 1 :] in read.get(rest[:at], ())]
+        if rest in read:
+            found.append(rest)
+        return bool(found) and all(self._is_seen(read[name]) for name in found)
+
+    def _begins(self, name: str | None) -> bool:
+        return self.visible.prefixes is None or (bool(name) and str(name).startswith(self.visible.prefixes))
+
+    def _is_seen(self, topics: Collection[str]) -> bool:
+        return bool(topics) and all(map(self._begins, topics))
+
+    def _topics_read(self) -> Mapping[str, Collection[str]]:
+        """What each group reads, but tries and dead letters."""
+        if self._read is None:
+            read: dict[str, set[str]] = {}
+            for group, topic in ConsumerOffset.objects.values_list("group", "topic").distinct().order_by():
+                if not topic.startswith(OF_GROUP):
+                    read.setdefault(group, set()).add(topic)
+            self._read = read
+        return self._read
+
+
+#: set for the time of a request or of one rendering of a live page; elsewhere (jobs, REST by tokens) everything is seen
+_looking: ContextVar[VisibleTopics] = ContextVar("looking", default=ALL)
+
+
+@contextmanager
+def looking(visible: VisibleTopics) -> Iterator[None]:
+    """All reads of the pages within are limited to these topics."""
+    token = _looking.set(visible)
+    try:
+        yield
+    finally:
+        _looking.reset(token)
+
+
+def look_as(visible: VisibleTopics) -> None:
+    """From here on within `looking`: who looks is known only when the session has been read."""
+    _looking.set(visible)
+
+
+def sight() -> VisibleTopics:
+    """What may be seen here and now."""
+    return _looking.get()
+
+
+def eyes() -> Eyes:
+    """The same, to ask about names."""
+    return Eyes(sight())

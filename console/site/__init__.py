@@ -1,0 +1,1 @@
+"""The Django project: settings, addresses, processes of the web, and the way to the brokers."""

@@ -1,0 +1,73 @@
+"""One public port, three rooms.
+
+    websocket ................. Channels, for pages that change in place
+    /api/ ..................... console.rest: a small ASGI application of its own, for speed
+    /healthz, /readyz ......... Django by WSGI, a thread for each: they answer however busy the pages are
+    who signs in .............. the same, two of their own: a password costs a second of a core, and strangers may try
+    everything else ........... Django by WSGI on a thread pool, for the console pages
+
+Django's own ASGI handler starts a thread per synchronous request and reaches a fifth of what this does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from a2wsgi import WSGIMiddleware
+
+from console.site.wsgi import application as django_wsgi  # first: it sets Django up for the imports below
+
+from channels.auth import AuthMiddlewareStack  # isort: skip
+from channels.routing import URLRouter  # isort: skip
+from channels.security.websocket import AllowedHostsOriginValidator  # isort: skip
+from django.conf import settings  # isort: skip
+from django.urls import path, reverse  # isort: skip
+
+from console.rest.app import application as api  # isort: skip
+from console.site.web.bodies import BodyBounds, WholeBodies  # isort: skip
+from console.site.sockets import LiveConsumer  # isort: skip
+
+Application = Callable[[dict[str, Any], Callable[..., Any], Callable[..., Any]], Awaitable[None]]
+
+#: pieces of an answer that wait for a slow reader outside of the thread that made them; a file has one each 8 KiB
+ANSWER_PIECES = 256
+SIGN_IN_THREADS = 2
+#: a whole body of a page must arrive within this time
+BODY_S = 30.0
+#: bodies of one room that are not answered yet; signing in has a room of its own, where each is small
+TOGETHER_BYTES = 64 << 20
+
+
+def pages_on(threads: int, *, session_cookie: str = "", together_bytes: int = TOGETHER_BYTES) -> Application:
+    """Django on so many threads, none of which waits for a client; without the name of a cookie all are strangers."""
+    django = WSGIMiddleware(cast(Any, django_wsgi), workers=threads, send_queue_size=ANSWER_PIECES)
+    bounds = BodyBounds(
+        settings.DATA_UPLOAD_MAX_MEMORY_SIZE, BODY_S, together_bytes=together_bytes, session_cookie=session_cookie
+    )
+    return WholeBodies(cast(Any, django), bounds)
+
+
+pages = pages_on(settings.PAGE_THREADS, session_cookie=settings.SESSION_COOKIE_NAME)
+sign_ins = pages_on(SIGN_IN_THREADS)
+_SIGN_IN = frozenset({reverse("login"), reverse("admin:login")})
+signs_of_life = {path: pages_on(1, together_bytes=1 << 20) for path in ("/healthz", "/readyz")}
+sockets: Application = AllowedHostsOriginValidator(
+    AuthMiddlewareStack(URLRouter([path("ws/live/<path:page>", LiveConsumer.as_asgi())]))
+)
+
+
+def room(scope: dict[str, Any]) -> Application:
+    """The application that answers this scope; start and stop (lifespan) belong to the REST room, which has state."""
+    if scope["type"] == "websocket":
+        return sockets
+    if scope["type"] == "lifespan" or scope["path"].startswith("/api/"):
+        return api
+    if scope["method"] == "POST" and scope["path"] in _SIGN_IN:
+        return sign_ins
+    return signs_of_life.get(scope["path"], pages)
+
+
+async def application(scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]) -> None:
+    """The ASGI application that the web server runs."""
+    await room(scope)(scope, receive, send)

@@ -1,0 +1,37 @@
+"""The Celery app. Workers that host something say so: `--engine NAME`, `--mirror` or `--transfer`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from celery import Celery
+from celery.signals import setup_logging
+from click import Option
+
+from broker import log_lines as loglines
+from console.run.private_files import keep_private
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.site.settings")
+# Celery's command line is not ours, and this is what workers and beat load first.
+keep_private()
+
+app = Celery("escapement")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks()
+
+app.user_options["worker"].add(Option(("--engine",), metavar="NAME", help="Host the broker NAME in this worker."))
+app.user_options["worker"].add(Option(("--mirror",), is_flag=True, help="Host the mirror in this worker."))
+app.user_options["worker"].add(
+    Option(("--transfer",), is_flag=True, help="Move what is due in Redisson's delayed queues, in this worker.")
+)
+# Named, not imported: only a worker loads the engine, the web process never does.
+app.steps["worker"].add("broker.hosting.worker:EngineStep")
+app.steps["worker"].add("broker.hosting.worker:MirrorStep")
+app.steps["worker"].add("broker.hosting.worker:TransferStep")
+
+
+@setup_logging.connect
+def log_lines(loglevel: int | None = None, **named: Any) -> None:
+    """Workers and beat log as all processes do; Celery adds no handlers of its own where this is connected."""
+    loglines.begin(level=loglevel)

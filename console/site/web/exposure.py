@@ -1,0 +1,58 @@
+"""Where the web process listens, who may stand in front of it, and what it refuses to start with."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+
+from broker.hosting.security import is_loopback
+
+
+class ServingRefused(Exception):
+    """The web process does not start so; the message says why and what to do."""
+
+
+def trusted_proxies(text: str) -> tuple[str, ...]:
+    """Addresses and networks from a list with commas; raises ImproperlyConfigured for what is none, `*` among it."""
+    named = tuple(each.strip() for each in text.split(",") if each.strip())
+    for each in named:
+        try:
+            ipaddress.ip_network(each)
+        except ValueError as error:
+            raise ImproperlyConfigured(
+                f"ESCAPEMENT_TRUSTED_PROXIES is {text!r}: {error}. Name addresses or networks of your reverse proxies,"
+                " such as 127.0.0.1,10.1.0.0/24; what any other address says of itself is not believed."
+            ) from None
+    return named
+
+
+def refuse_open_serving(settings: Any) -> None:
+    """Raise ServingRefused where passwords, sessions and tokens would go over a network in the clear, where Django's
+    debug pages could be reached by others, and where HTTPS could never be seen to be there."""
+    host = settings.WEB_HOST
+    if settings.DEBUG and not is_loopback(host):
+        raise ServingRefused(
+            f"The console would listen on {host} with ESCAPEMENT_DEBUG=1: its error pages tell everybody about the"
+            " machine. Leave it out, or set ESCAPEMENT_WEB_HOST to a loopback address."
+        )
+    if not is_loopback(host) and not settings.HTTPS and not settings.PLAINTEXT:
+        raise ServingRefused(
+            f"The console and REST would listen on {host} in plain HTTP: passwords, sessions and tokens could be read"
+            " on their way. Put a reverse proxy with TLS in front and set ESCAPEMENT_HTTPS=1 and"
+            " ESCAPEMENT_TRUSTED_PROXIES, or set ESCAPEMENT_WEB_HOST to a loopback address, or, on a network of which"
+            " you are sure, ESCAPEMENT_PLAINTEXT=1."
+        )
+    if settings.HTTPS and not settings.TRUSTED_PROXIES:
+        raise ServingRefused(
+            "ESCAPEMENT_HTTPS=1 says that a reverse proxy with TLS stands in front, and nobody is believed to be one:"
+            " every page would be redirected to itself. Set ESCAPEMENT_TRUSTED_PROXIES to its address"
+            " (127.0.0.1 where it is on this machine); it has to send X-Forwarded-For and X-Forwarded-Proto."
+        )
+
+
+def uncounted(proxies: Iterable[str]) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+    """Networks from which many people may come by one address."""
+    return tuple(ipaddress.ip_network(each) for each in proxies)

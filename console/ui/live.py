@@ -1,0 +1,300 @@
+"""Pages that change in place: which there are, and their fragments, rendered once a process however many look on.
+
+A page's template `live/<page>.html` gives `<hx-partial hx-target="#id" hx-swap="outerMorph">` elements; each is a part
+that is sent only when it differs from what the socket sent last. Context: `data` (the page's shape from
+console.queries), `sequence` (the mirror's), `live` (True).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from urllib.parse import parse_qsl
+
+from channels.db import database_sync_to_async
+from django.template.loader import render_to_string
+from django.utils import translation
+
+from console import queries
+from console.operations.reading import operation_page
+from console.security.topic_scope import NOTHING, VisibleTopics, looking
+from console.site.clock import simulated
+from console.ui import etags
+
+#: renderings at the same time; each may wait for the broker
+RENDER_THREADS = 3
+#: rendered pages kept, of all languages
+KEPT = 128
+#: from one rendering to the next at least: what moves all the time is shown three times a second
+SPACING_S = 0.3
+#: a page whose mark is read from the mirror is looked at as often while nothing of it moves
+LOOK_S = 0.1
+#: a page that is costly is made anew only after so many times what it took
+REST_RATIO = 4
+#: part of the process's time that all live pages together may take; those made within OPEN_S count as open
+LIVE_SHARE, OPEN_S = 0.4, 6.0
+#: what is older is rendered again even if the mirror did not move: ages and staleness show
+FRESH_S = 2.0
+
+_PART = re.compile(r"<hx-partial\b.*?</hx-partial>", re.DOTALL)
+_TARGET = re.compile(r'\bhx-target="([^"]*)"')
+_pool = ThreadPoolExecutor(RENDER_THREADS, thread_name_prefix="live")
+
+#: target -> the whole element
+Parts = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class LivePage:
+    """One page as one socket wants it; equal pages share their rendering."""
+
+    name: str
+    argument: str = ""
+    query: tuple[tuple[str, str], ...] = ()
+    #: what the one who looks may see; nothing until it is said
+    visible: VisibleTopics = NOTHING
+
+    @property
+    def template(self) -> str:
+        """The template of its fragments."""
+        return f"live/{self.name}.html"
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """Kinds of mirror rows that it shows."""
+        return _PAGES[self.name].kinds | {"mirror"}
+
+    def read(self) -> object:
+        """What it shows, from the database and the broker."""
+        return _PAGES[self.name].read(self.argument, dict(self.query))
+
+    def mark(self) -> Hashable:
+        """What is another one as soon as the broker has anything new for the page, and cheap to ask for; None: it is
+        not known, or the page's kinds say it well enough."""
+        mark = _PAGES[self.name].mark
+        return mark(self.argument) if mark else None
+
+    @property
+    def is_near(self) -> bool:
+        """Its mark stands in the mirror: to ask for it costs the broker nothing, and this process little."""
+        return _PAGES[self.name].is_near
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    read: Callable[[str, Mapping[str, str]], object]
+    kinds: frozenset[str]
+    #: query parameters that it knows
+    parameters: frozenset[str] = frozenset()
+    takes_argument: bool = False
+    #: as LivePage.mark; every message on any topic moves "queues", and what the broker is asked for need not have moved
+    mark: Callable[[str], Hashable] | None = None
+    is_near: bool = False
+
+
+def number(text: str | None) -> int | None:
+    """A whole number from a query string, None for anything else; at most 18 digits, as offsets have 64 bits."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) <= 18 else None
+
+
+def _topics(_: str, query: Mapping[str, str]) -> object:
+    return queries.topics(
+        search=query.get("search", ""),
+        kind=query.get("kind", ""),
+        order=query.get("order", "name"),
+        offset=number(query.get("offset")) or 0,
+    )
+
+
+def _groups(_: str, query: Mapping[str, str]) -> object:
+    return queries.groups(search=query.get("search", ""), offset=number(query.get("offset")) or 0)
+
+
+def _clients(_: str, query: Mapping[str, str]) -> object:
+    return queries.clients(
+        search=query.get("search", ""), role=query.get("role", ""), offset=number(query.get("offset")) or 0
+    )
+
+
+def _lane(level: str, query: Mapping[str, str]) -> object:
+    return queries.lane(number(level) or 0, number(query.get("offset")))
+
+
+def _timers(_: str, query: Mapping[str, str]) -> object:
+    return queries.timers(query.get("zoom", ""), number(query.get("at")))
+
+
+_PAGES: Mapping[str, _Kind] = {
+    "overview": _Kind(
+        lambda _, __: queries.overview(),
+        frozenset({"levels", "topics", "queues", "groups", "offsets", "histories", "transactions"}),
+    ),
+    "topics": _Kind(
+        _topics, frozenset({"topics", "queues", "offsets", "histories"}),
+        frozenset({"search", "kind", "order", "offset"}),
+    ),
+    "topic": _Kind(
+        lambda name, _: queries.topic(name), frozenset({"topics", "queues", "offsets", "histories"}),
+        takes_argument=True,
+    ),
+    "tail": _Kind(
+        lambda name, _: queries.tail(name), frozenset({"queues"}), takes_argument=True, mark=etags.of_topic,
+        is_near=True,
+    ),
+    "groups": _Kind(
+        _groups, frozenset({"groups", "queues", "offsets", "histories"}), frozenset({"search", "offset"})
+    ),
+    "group": _Kind(
+        lambda name, _: queries.group(name), frozenset({"groups", "queues", "offsets"}), takes_argument=True
+    ),
+    "clients": _Kind(_clients, frozenset({"groups"}), frozenset({"search", "role", "offset"})),
+    "client": _Kind(lambda _, query: queries.client(query.get("id", "")), frozenset({"groups"}), frozenset({"id"})),
+    "schedule": _Kind(lambda _, __: queries.lanes(), frozenset({"levels", "histories"})),
+    "lane": _Kind(_lane, frozenset({"levels"}), frozenset({"offset"}), takes_argument=True),
+    "timers": _Kind(_timers, frozenset({"queues"}), frozenset({"zoom", "at"}), mark=etags.of_timers),
+    "transactions": _Kind(
+        lambda _, __: queries.transactions(), frozenset({"queues", "transactions"}), mark=etags.of_transactions
+    ),
+    "delayed_queues": _Kind(
+        lambda _, query: queries.delayed_queues(query.get("search", ""), number(query.get("offset")) or 0),
+        frozenset(), frozenset({"search", "offset"}),
+    ),
+    "delayed_queue": _Kind(
+        lambda _, query: queries.delayed_queue(query.get("name", "")), frozenset(), frozenset({"name"}),
+    ),
+    "operation": _Kind(lambda name, _: operation_page(name), frozenset(), takes_argument=True),
+}  # fmt: skip
+
+
+def page_of(path: str, query: str = "") -> LivePage | None:
+    """The page that a socket's address names (`overview`, `topic/orders`, `lane/3?offset=40`); None for no such."""
+    name, _, argument = path.strip("/").partition("/")
+    kind = _PAGES.get(name)
+    if kind is None or bool(argument) != kind.takes_argument or len(argument) > 255:
+        return None
+    if name == "lane" and number(argument) is None:
+        return None
+    try:
+        pairs = parse_qsl(query, max_num_fields=16, errors="strict")
+    except ValueError:
+        return None
+    return LivePage(name, argument, tuple(sorted((key, text[:255]) for key, text in pairs if key in kind.parameters)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    sequence: int
+    made_s: float
+    #: of the processor: waiting for the broker, or for others that render, takes nothing from anybody
+    took_s: float
+    parts: Parts
+    #: LivePage.mark, from before it was read
+    mark: Hashable
+    #: when its mark was last found not to have moved, and what that took; 0: not yet
+    looked_s: float = 0.0
+    look_took_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Fragments:
+    """Renderings of this process; callers of one moment share one. Belongs to one event loop at a time."""
+
+    _kept: OrderedDict[tuple[LivePage, str], _Kept] = field(default_factory=OrderedDict)
+    #: with the sequence that was asked for
+    _making: dict[tuple[LivePage, str], tuple[int, asyncio.Task[_Kept]]] = field(default_factory=dict)
+
+    async def parts(self, page: LivePage, language: str, sequence: int) -> Parts:
+        """The page's parts at this sequence or later, at most FRESH_S old, or as old as it rests."""
+        key = (page, language)
+        kept, until_s = self._kept.get(key), self.due_s(page, language)
+        if kept and kept.sequence >= sequence and time.monotonic() < max(kept.made_s + FRESH_S, until_s):
+            return kept.parts
+        asked, task = self._making.get(key, (0, None))
+        if task is None or asked < sequence or task.get_loop() is not asyncio.get_running_loop():
+            task = asyncio.get_running_loop().create_task(self._make(page, language, sequence))
+            self._making[key] = making = (sequence, task)
+            task.add_done_callback(lambda _: self._over(key, making))
+        return (await asyncio.shield(task)).parts
+
+    async def shared(self, page: LivePage, language: str) -> Parts:
+        """What somebody has made just now, or had made last."""
+        _, task = self._making.get((page, language), (0, None))
+        if task is not None and task.get_loop() is asyncio.get_running_loop():
+            return (await asyncio.shield(task)).parts
+        return await self.parts(page, language, 0)
+
+    def shown(self, page: LivePage, language: str) -> int:
+        """The sequence of what was made last."""
+        kept = self._kept.get((page, language))
+        return kept.sequence if kept is not None else 0
+
+    def is_due(self, page: LivePage, language: str) -> bool:
+        """Whether the page may be made anew: it has rested, and nobody makes it just now."""
+        return (page, language) not in self._making and time.monotonic() >= self.due_s(page, language)
+
+    def due_s(self, page: LivePage, language: str) -> float:
+        """When (time.monotonic) the page has rested, for all that have it open at once: resting for each by itself it
+        would be made as often as there are. The more pages are kept up to date, the longer each rests, so that together
+        they take a part of this process and those that cost little do not wait for those that cost much."""
+        kept, since_s = self._kept.get((page, language)), time.monotonic() - OPEN_S
+        if kept is None:
+            return 0.0
+        ratio = max(REST_RATIO, sum(1 for each in self._kept.values() if each.made_s > since_s) / LIVE_SHARE)
+        rest_s = max(SPACING_S, kept.took_s * ratio)
+        if not page.is_near:
+            return max(kept.made_s, kept.looked_s) + rest_s
+        return max(kept.made_s + rest_s, kept.looked_s + max(LOOK_S, kept.look_took_s * ratio))
+
+    def forget(self) -> None:
+        """Keep nothing: the next page is rendered anew."""
+        self._kept.clear()
+        self._making.clear()
+
+    async def _make(self, page: LivePage, language: str, sequence: int) -> _Kept:
+        render = database_sync_to_async(_made, thread_sensitive=False, executor=_pool)
+        kept = await render(page, language, sequence, self._kept.get((page, language)))
+        self._kept[page, language] = kept
+        self._kept.move_to_end((page, language))
+        while len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+        return kept
+
+    def _over(self, key: tuple[LivePage, str], making: tuple[int, asyncio.Task[_Kept]]) -> None:
+        """It is not being made any more, unless somebody asked for a later one."""
+        if self._making.get(key) is making:
+            del self._making[key]
+
+
+fragments = Fragments()
+
+
+def _render(page: LivePage, language: str, sequence: int) -> Parts:
+    with translation.override(language), looking(page.visible):
+        html = render_to_string(page.template, {"data": page.read(), "sequence": sequence, "live": True})
+        line = simulated()
+        return parts_of(html if line is None else html + render_to_string("live/clockline.html", {"simulated": line}))
+
+
+def _made(page: LivePage, language: str, sequence: int, kept: _Kept | None) -> _Kept:
+    """The page made anew; or the one that is kept, where its mark says that nothing moved and it is not too old."""
+    begun_s, used_s = time.monotonic(), time.thread_time()
+    mark = page.mark()
+    if kept is not None and mark is not None and mark == kept.mark and begun_s - kept.made_s < FRESH_S:
+        took_s = time.thread_time() - used_s
+        return replace(kept, sequence=max(sequence, kept.sequence), looked_s=begun_s, look_took_s=took_s)
+    parts = _render(page, language, sequence)
+    return _Kept(sequence, begun_s, time.thread_time() - used_s, parts, mark)
+
+
+def parts_of(html: str) -> Parts:
+    """The partial elements of a rendered template by their target; what stands between them is left out."""
+    found = {}
+    for match in _PART.finditer(html):
+        target = _TARGET.search(match.group())
+        found[target.group(1) if target else str(match.start())] = match.group()
+    return found
