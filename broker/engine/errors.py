@@ -1,15 +1,15 @@
 """Every error the engine raises, as one tree.
 
-EngineError
-├── InvalidMessage              the request is wrong; nothing was written
+BrokerError                     (rocketmq/errors.py has it, and what is marked with a star)
+├── InvalidMessage *            the request is wrong; nothing was written
 │   ├── BodyTooLarge
 │   ├── PropertiesTooLarge
-│   ├── InvalidProperties
-│   ├── InvalidTopicName
-│   ├── InvalidGroupName
-│   ├── InvalidValue
+│   ├── InvalidProperties *
+│   ├── InvalidTopicName *
+│   ├── InvalidGroupName *
+│   ├── InvalidValue *
 │   ├── InvalidQueue
-│   ├── InvalidDelayLevel
+│   ├── InvalidDelayLevel *
 │   ├── TooManyKeys
 │   ├── TimerIllegal
 │   │   ├── TimerTooFar
@@ -33,23 +33,21 @@ EngineError
 ├── StoreLocked                 another broker owns the directory
 ├── StoreUnsupported            the directory cannot be opened by this version
 ├── RecordNotFound
-└── CorruptRecord               bytes on disk do not match their checksum
+└── CorruptRecord *             bytes on disk do not match their checksum
 
 Each class docstring is the default message; fields say what the error is about.
 """
 
 from __future__ import annotations
 
-
-class EngineError(Exception):
-    """The store could not do what was asked."""
-
-    def __init__(self, message: str | None = None) -> None:
-        super().__init__(message or (self.__doc__ or "").strip())
-
-
-class InvalidMessage(EngineError):
-    """The message is not valid; correct it and send it again."""
+from ..rocketmq.errors import BrokerError as BrokerError
+from ..rocketmq.errors import CorruptRecord as CorruptRecord
+from ..rocketmq.errors import InvalidDelayLevel as InvalidDelayLevel
+from ..rocketmq.errors import InvalidGroupName as InvalidGroupName
+from ..rocketmq.errors import InvalidMessage as InvalidMessage
+from ..rocketmq.errors import InvalidProperties as InvalidProperties
+from ..rocketmq.errors import InvalidTopicName as InvalidTopicName
+from ..rocketmq.errors import InvalidValue as InvalidValue
 
 
 class BodyTooLarge(InvalidMessage):
@@ -75,34 +73,6 @@ class PropertiesTooLarge(InvalidMessage):
         self.limit_bytes = limit_bytes
 
 
-class InvalidProperties(InvalidMessage):
-    """The properties are not UTF-8 text of the form name \\x01 value \\x02."""
-
-
-class InvalidTopicName(InvalidMessage):
-    """A topic name has 1 to 127 of the characters A-Z a-z 0-9 _ - | %."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"Topic name {name[:140]!r} is not valid: 1 to 127 characters of A-Z a-z 0-9 _ - | %.")
-        self.name = name
-
-
-class InvalidGroupName(InvalidMessage):
-    """A group name has 1 to 255 of the characters A-Z a-z 0-9 _ - | %."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"Group name {name[:260]!r} is not valid: 1 to 255 characters of A-Z a-z 0-9 _ - | %.")
-        self.name = name
-
-
-class InvalidValue(InvalidMessage):
-    """A value of a topic, a group or a client is not one that can be kept; nothing was changed."""
-
-    def __init__(self, what: str, why: str) -> None:
-        super().__init__(f"{what} {why}. Nothing was changed.")
-        self.what = what
-
-
 class InvalidQueue(InvalidMessage):
     """The queue does not exist in its topic."""
 
@@ -111,14 +81,6 @@ class InvalidQueue(InvalidMessage):
         self.topic = topic
         self.queue_id = queue_id
         self.queues = queues
-
-
-class InvalidDelayLevel(InvalidMessage):
-    """The property DELAY is a whole number, 0 or more."""
-
-    def __init__(self, value: str) -> None:
-        super().__init__(f"Delay level {value[:40]!r} is not valid: a whole number from 0 (no delay) upwards.")
-        self.value = value
 
 
 class TooManyKeys(InvalidMessage):
@@ -174,7 +136,7 @@ class FeatureMissing(InvalidMessage):
     """The message asks for something this broker does not do yet."""
 
 
-class TopicNotFound(EngineError):
+class TopicNotFound(BrokerError):
     """The topic does not exist."""
 
     def __init__(self, topic: str) -> None:
@@ -184,7 +146,7 @@ class TopicNotFound(EngineError):
         self.topic = topic
 
 
-class TopicNotWritable(EngineError):
+class TopicNotWritable(BrokerError):
     """The topic takes no messages from clients."""
 
     def __init__(self, topic: str) -> None:
@@ -192,7 +154,7 @@ class TopicNotWritable(EngineError):
         self.topic = topic
 
 
-class TopicNotReadable(EngineError):
+class TopicNotReadable(BrokerError):
     """The topic may not be read."""
 
     def __init__(self, topic: str) -> None:
@@ -200,7 +162,7 @@ class TopicNotReadable(EngineError):
         self.topic = topic
 
 
-class GroupNotFound(EngineError):
+class GroupNotFound(BrokerError):
     """The consumer group does not exist."""
 
     def __init__(self, group: str) -> None:
@@ -210,7 +172,7 @@ class GroupNotFound(EngineError):
         self.group = group
 
 
-class TransactionNotFound(EngineError):
+class TransactionNotFound(BrokerError):
     """There is no such half message."""
 
     def __init__(self, offset: int, position: int) -> None:
@@ -222,7 +184,7 @@ class TransactionNotFound(EngineError):
         self.position = position
 
 
-class TransactionMismatch(EngineError):
+class TransactionMismatch(BrokerError):
     """The half message is another one than the request says."""
 
     def __init__(self, offset: int, what: str) -> None:
@@ -230,7 +192,7 @@ class TransactionMismatch(EngineError):
         self.offset = offset
 
 
-class TransactionDecided(EngineError):
+class TransactionDecided(BrokerError):
     """The opposite was decided already, and a decision is final."""
 
     def __init__(self, offset: int, word: str, by: str, at_ms: int | None) -> None:
@@ -242,7 +204,7 @@ class TransactionDecided(EngineError):
         self.at_ms = at_ms
 
 
-class HandleGone(EngineError):
+class HandleGone(BrokerError):
     """A popped message is no more its consumer's: it is given out again, or was already."""
 
     def __init__(self, topic: str, queue_id: int, offset: int) -> None:
@@ -253,7 +215,7 @@ class HandleGone(EngineError):
         self.offset = offset
 
 
-class StoreRefused(EngineError):
+class StoreRefused(BrokerError):
     """The store takes no messages now; nothing was written."""
 
 
@@ -277,7 +239,7 @@ class TimerFlowControl(StoreRefused):
     """As many timers are pending as the broker may keep; send again when some have gone, or raise the limit."""
 
 
-class StoreLocked(EngineError):
+class StoreLocked(BrokerError):
     """Another broker owns the store directory."""
 
     def __init__(self, path: str) -> None:
@@ -288,24 +250,13 @@ class StoreLocked(EngineError):
         self.path = path
 
 
-class StoreUnsupported(EngineError):
+class StoreUnsupported(BrokerError):
     """The store directory cannot be opened by this version; nothing in it was changed."""
 
 
-class RecordNotFound(EngineError):
+class RecordNotFound(BrokerError):
     """There is no record at this position; it was deleted with its segment, or never was."""
 
     def __init__(self, position: int) -> None:
         super().__init__(f"No record at position {position:,}: it was removed with its segment, or never was.")
         self.position = position
-
-
-class CorruptRecord(EngineError):
-    """The bytes at this position do not match their checksum."""
-
-    def __init__(self, position: int, why: str) -> None:
-        super().__init__(
-            f"The record at position {position:,} is damaged ({why}); run `manage.py fsck` for a full list."
-        )
-        self.position = position
-        self.why = why

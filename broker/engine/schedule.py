@@ -27,7 +27,7 @@ from ..rocketmq.properties import (
 )
 from .config import parse_delay_levels
 from .disk.files import join
-from .errors import CorruptRecord, EngineError, RecordNotFound, StoreRefused
+from .errors import BrokerError, CorruptRecord, RecordNotFound, StoreRefused
 from .histogram import LATENCY_BOUNDS_MS, Histogram
 from .level_progress import Lane, ProgressWrite
 from .log.ticket import Ticket
@@ -216,7 +216,7 @@ class Schedule:
             self._release(message, topic, int(queue_id), facts, now_ms)
         except StoreRefused:
             raise
-        except EngineError:
+        except BrokerError:
             self._pass_over_unreadable(lane)
             return
         lane.step()

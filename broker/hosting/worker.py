@@ -28,7 +28,7 @@ from celery.worker.components import Pool, Timer
 from django.conf import settings
 
 from ..engine.config import EngineConfig
-from ..engine.errors import EngineError
+from ..engine.errors import BrokerError
 from ..mirror.follower import follow
 from ..redisson.transfer_host import transfer_service
 from ..server.broker import BrokerService
@@ -120,7 +120,7 @@ class EngineGuest(Guest):
                 simulation=simulation(),
             )
             await service.start()
-        except (EngineError, OSError) as error:
+        except (BrokerError, OSError) as error:
             self._started.set_exception(HostingRefused(_why_not(error)))
             return
         except HostingRefused as refusal:
@@ -289,7 +289,7 @@ def engine_config(name: str) -> EngineConfig:
     )
 
 
-def _why_not(error: EngineError | OSError) -> str:
+def _why_not(error: BrokerError | OSError) -> str:
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         ports = f"{settings.BROKER_PORT} (ESCAPEMENT_BROKER_PORT) or {settings.NAMESRV_PORT} (ESCAPEMENT_NAMESRV_PORT)"
         return f"Port {ports} on {settings.BROKER_HOST} is taken by another program: stop it, or set another port."

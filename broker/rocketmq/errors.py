@@ -1,15 +1,84 @@
-"""What can go wrong between two ends of a remoting connection.
+"""What is wrong with messages, records and frames, as two trees.
 
-RemotingError
-├── BadFrame           the bytes are no frame: the connection cannot be read any further
-│   └── HeaderRefused  they are one, but its header is not taken: the frames after it are read
-├── ConnectFailed      nobody answers at that address
-├── ConnectionLost     the connection ended before the answer came
-├── RequestTimedOut    no answer within the time allowed
-└── RequestRefused     this end refuses or failed a request; carries the response code to answer with
+BrokerError                 what a broker answers with a code: the engine's own errors (engine/errors.py) belong to it
+├── InvalidMessage          the request is wrong; nothing was written
+│   ├── InvalidProperties
+│   ├── InvalidTopicName
+│   ├── InvalidGroupName
+│   ├── InvalidValue
+│   └── InvalidDelayLevel
+└── CorruptRecord           bytes on disk or on the wire do not match their checksum
+
+RemotingError               what can go wrong between two ends of a connection
+├── BadFrame                the bytes are no frame: the connection cannot be read any further
+│   └── HeaderRefused       they are one, but its header is not taken: the frames after it are read
+├── ConnectFailed           nobody answers at that address
+├── ConnectionLost          the connection ended before the answer came
+├── RequestTimedOut         no answer within the time allowed
+└── RequestRefused          this end refuses or failed a request; carries the response code to answer with
+
+Each class docstring is the default message of a BrokerError; fields say what the error is about.
 """
 
 from __future__ import annotations
+
+
+class BrokerError(Exception):
+    """The broker could not do what was asked."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (self.__doc__ or "").strip())
+
+
+class InvalidMessage(BrokerError):
+    """The message is not valid; correct it and send it again."""
+
+
+class InvalidProperties(InvalidMessage):
+    """The properties are not UTF-8 text of the form name \\x01 value \\x02."""
+
+
+class InvalidTopicName(InvalidMessage):
+    """A topic name has 1 to 127 of the characters A-Z a-z 0-9 _ - | %."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Topic name {name[:140]!r} is not valid: 1 to 127 characters of A-Z a-z 0-9 _ - | %.")
+        self.name = name
+
+
+class InvalidGroupName(InvalidMessage):
+    """A group name has 1 to 255 of the characters A-Z a-z 0-9 _ - | %."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Group name {name[:260]!r} is not valid: 1 to 255 characters of A-Z a-z 0-9 _ - | %.")
+        self.name = name
+
+
+class InvalidValue(InvalidMessage):
+    """A value of a topic, a group or a client is not one that can be kept; nothing was changed."""
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(f"{what} {why}. Nothing was changed.")
+        self.what = what
+
+
+class InvalidDelayLevel(InvalidMessage):
+    """The property DELAY is a whole number, 0 or more."""
+
+    def __init__(self, value: str) -> None:
+        super().__init__(f"Delay level {value[:40]!r} is not valid: a whole number from 0 (no delay) upwards.")
+        self.value = value
+
+
+class CorruptRecord(BrokerError):
+    """The bytes at this position do not match their checksum."""
+
+    def __init__(self, position: int, why: str) -> None:
+        super().__init__(
+            f"The record at position {position:,} is damaged ({why}); run `manage.py fsck` for a full list."
+        )
+        self.position = position
+        self.why = why
 
 
 class RemotingError(Exception):

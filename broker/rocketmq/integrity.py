@@ -7,7 +7,7 @@ from itertools import repeat
 from struct import Struct
 from zlib import crc32
 
-from ..engine.errors import InvalidProperties
+from .errors import InvalidProperties
 from .layout import (
     CRC_NAME,
     CRC_SIZE,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address
 from zlib import crc32
 
-from ..engine.errors import CorruptRecord, InvalidProperties
+from .errors import CorruptRecord, InvalidProperties
 from .integrity import is_sound
 from .layout import (
     BYTES,

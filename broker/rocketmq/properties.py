@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..engine.errors import InvalidProperties
+from .errors import InvalidProperties
 
 # property names (MessageConst)
 KEYS = "KEYS"

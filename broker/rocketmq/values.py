@@ -10,7 +10,7 @@ import math
 import re
 from typing import Any
 
-from ..engine.errors import InvalidValue
+from .errors import InvalidValue
 
 INT_MIN, INT_MAX = -(1 << 31), (1 << 31) - 1
 LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1

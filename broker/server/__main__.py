@@ -12,7 +12,7 @@ import uvloop
 
 from .. import log_lines
 from ..engine.config import EngineConfig
-from ..engine.errors import EngineError
+from ..engine.errors import BrokerError
 from .access.config import AccessConfig
 from .access.users import User
 from .broker import BrokerService
@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
             auto_create_topics=not options.no_auto_create, **chosen,
         )  # fmt: skip
         return uvloop.run(_serve(config, options))
-    except (EngineError, OSError, ListeningRefused) as error:
+    except (BrokerError, OSError, ListeningRefused) as error:
         sys.stderr.write(f"{log_lines.escaped(str(error))}\n")
         return 1
 

@@ -17,7 +17,7 @@ from typing import cast
 from msgspec.structs import replace
 
 from ..engine.disk.files import NO_DESCRIPTOR
-from ..engine.errors import EngineError
+from ..engine.errors import BrokerError
 from ..rocketmq.codes import RESPONSE_FLAG, Answer
 from ..rocketmq.errors import BadFrame, HeaderRefused, RequestRefused
 from ..rocketmq.frame import Command, decode, encode
@@ -157,7 +157,7 @@ class Server:
             if self.check is not None:
                 self.check(connection, request)
             return handler(connection, request)
-        except EngineError as error:
+        except BrokerError as error:
             return request.answer(refusal_fields(error), code=refusal_code(error), remark=str(error)[:LONGEST_REMARK])
         except RequestRefused as error:
             return request.answer(code=error.code, remark=error.remark[:LONGEST_REMARK])

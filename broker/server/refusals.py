@@ -8,8 +8,8 @@ from __future__ import annotations
 from ..engine import errors
 from ..rocketmq.codes import Answer
 
-REFUSALS: dict[type[errors.EngineError], Answer] = {
-    errors.EngineError: Answer.SYSTEM_ERROR,
+REFUSALS: dict[type[errors.BrokerError], Answer] = {
+    errors.BrokerError: Answer.SYSTEM_ERROR,
     errors.InvalidMessage: Answer.MESSAGE_ILLEGAL,
     errors.BodyTooLarge: Answer.MESSAGE_ILLEGAL,
     errors.PropertiesTooLarge: Answer.MESSAGE_ILLEGAL,
@@ -47,7 +47,7 @@ REFUSALS: dict[type[errors.EngineError], Answer] = {
 
 
 #: Beside the code, which is the same for many reasons: a stable word for those that programs act upon.
-REASONS: dict[type[errors.EngineError], str] = {
+REASONS: dict[type[errors.BrokerError], str] = {
     errors.ScheduleKeyTaken: "schedule_key_taken",
     errors.TimerTooFar: "timer_too_far",
     errors.TimerInThePast: "timer_past",
@@ -55,7 +55,7 @@ REASONS: dict[type[errors.EngineError], str] = {
 }
 
 
-def refusal_fields(error: errors.EngineError) -> dict[str, str] | None:
+def refusal_fields(error: errors.BrokerError) -> dict[str, str] | None:
     """The fields of the answer: `escError` with the reason's word, `escDueMs` where a moment is in the way."""
     word = REASONS.get(type(error))
     if word is None:
@@ -64,7 +64,7 @@ def refusal_fields(error: errors.EngineError) -> dict[str, str] | None:
     return {"escError": word} if due_ms is None else {"escError": word, "escDueMs": str(due_ms)}
 
 
-def refusal_code(error: errors.EngineError) -> Answer:
+def refusal_code(error: errors.BrokerError) -> Answer:
     """The response code for an engine error; that of its nearest listed ancestor if it is not listed itself."""
     for kind in type(error).__mro__:
         code = REFUSALS.get(kind)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from ..engine.errors import EngineError, StoreRefused
+from ..engine.errors import BrokerError, StoreRefused
 from ..engine.timer.engine_calls import Target
 from ..engine.transaction.decision import TOPIC_DELETED, Ending
 from ..rocketmq.fields import LONG_MAX
@@ -51,7 +51,7 @@ class Sweep:
                 self._engine.transactions.end(Ending(offset, position, False, TOPIC_DELETED), now_ms)
             except StoreRefused:
                 raise
-            except EngineError as error:
+            except BrokerError as error:
                 logger.info("a half message of %s is not rolled back: %s", self._topic, error)
             self._halves.pop()
             if len(self._halves) % _ENDED_AT_ONCE == 0:

@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from broker.engine.errors import DiskFull, EngineError, StoreFailed, StoreRefused
+from broker.engine.errors import BrokerError, DiskFull, StoreFailed, StoreRefused
 from broker.engine.testing import Driver, Fault, ManualClock, PowerLoss, SimulatedFiles, open_engine
 
 from .oracle import GROUP, Oracle, Sent
@@ -76,7 +76,7 @@ class Script:
         try:
             step()
             self.outcomes["done"] += 1
-        except (EngineError, OSError) as error:
+        except (BrokerError, OSError) as error:
             self.outcomes[type(error).__name__] += 1
 
 

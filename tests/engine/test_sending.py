@@ -9,8 +9,8 @@ import pytest
 from broker.engine.engine import Engine
 from broker.engine.errors import (
     BodyTooLarge,
+    BrokerError,
     DiskFull,
-    EngineError,
     InvalidDelayLevel,
     InvalidMessage,
     InvalidProperties,
@@ -83,7 +83,7 @@ def test_a_batch_that_finds_no_room_leaves_nothing() -> None:
     driver.engine.topics.ensure("orders", 4)
     driver.send("orders", b"first")
     files.fail(Fault("allocate", error=errno.ENOSPC, forever=True))
-    with pytest.raises(EngineError):
+    with pytest.raises(BrokerError):
         driver.append_batch("orders", [b"x" * 1500] * 4)
     assert driver.engine.take_sync(1) is None
     files.fail()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.engine.errors import EngineError
+from broker.engine.errors import BrokerError
 from broker.engine.message_header import facts_of
 from broker.engine.transaction.half_record import Beginning, Begun
 
@@ -27,7 +27,7 @@ def raw_of(pairs: list[tuple[str, str]], key: str, at: int, *, ends: bool) -> by
 def read(raw: bytes) -> Begun | None:
     try:
         return Beginning().begin("orders", 1, facts_of(raw), raw)
-    except EngineError:
+    except BrokerError:
         return None
 
 
@@ -39,7 +39,7 @@ def test_a_known_half_is_what_reading_it_says(
     raw = raw_of(pairs, first, at, ends=True)
     try:
         beginning.begin("orders", 0, facts_of(raw), raw)
-    except EngineError:
+    except BrokerError:
         return
     other = raw_of(pairs, second, at, ends=ends)
     known = beginning.begin_known("orders", 1, other)

@@ -20,7 +20,7 @@ from ...rocketmq.message import Message, decode
 from ...rocketmq.properties import POPPED, SOURCE
 from ..derived import Derived
 from ..disk.files import join
-from ..errors import CorruptRecord, EngineError, RecordNotFound, StoreUnsupported
+from ..errors import BrokerError, CorruptRecord, RecordNotFound, StoreUnsupported
 from ..message_header import Facts, extra_key_of
 from ..queues.consume_queue import FILLER_SIZE, ConsumeQueue
 from ..store import Store
@@ -283,4 +283,4 @@ def adopt_topic_names(store: Store) -> None:
         try:
             store.topics.restore(missing)
         except OSError as error:
-            raise EngineError(f"The table of topics cannot be written: {error.strerror or error}.") from error
+            raise BrokerError(f"The table of topics cannot be written: {error.strerror or error}.") from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from ..errors import EngineError
+from ..errors import BrokerError
 from .core import Core
 from .keys import Keys
 from .steer import Steering
@@ -53,7 +53,7 @@ class Survivors:
                 continue
             try:
                 self._steering.append_again(timer, message, now_ms)
-            except EngineError:
+            except BrokerError:
                 break
             moved += 1
         return moved

@@ -22,7 +22,7 @@ from ...rocketmq.properties import (
     TIMER_OUT_MS,
     format_properties,
 )
-from ..errors import EngineError, InvalidMessage, StoreRefused
+from ..errors import BrokerError, InvalidMessage, StoreRefused
 from ..log.ticket import Ticket
 from ..message_header import Facts
 from .bucket import Entry
@@ -130,7 +130,7 @@ class Steering:
             return self._reschedule(pending[0], message, due_ms, now_ms, owner)
         except StoreRefused:
             raise
-        except EngineError as error:
+        except BrokerError as error:
             return self._refused(pending[0], str(error))
 
     def recall(self, topic: str, unique_key: str, moment_ms: int, now_ms: int, owner: object) -> Outcome:

@@ -17,7 +17,7 @@ from itertools import chain
 from ...rocketmq.message import Message, pack_host
 from ...rocketmq.properties import CHECK_TIMES, KEYS, PARKED_HALF, TAGS, UNIQUE_KEY, format_properties
 from ..derived import Derived
-from ..errors import CorruptRecord, EngineError, StoreRefused
+from ..errors import BrokerError, CorruptRecord, StoreRefused
 from ..message_header import Facts
 from ..tables.topics import CHECKS_TOPIC, PARKED_HALF_TOPIC
 from .bulk_read import read_halves
@@ -225,7 +225,7 @@ class Checker:
             ticket = self._append_parked(half, row.checks, now_ms)
         except StoreRefused:
             return False
-        except EngineError:
+        except BrokerError:
             book.plan(offset, now_ms + book.interval_ms)
             return True
         book.halves.mark(offset, PARKING)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...engine.engine import Engine
-from ...engine.errors import EngineError
+from ...engine.errors import BrokerError
 from ...engine.tables.topics import HALF_TOPIC, PARKED_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ...rocketmq.message import decode
 from ...rocketmq.properties import REAL_TOPIC
@@ -19,7 +19,7 @@ def topics_of(engine: Engine) -> TopicAt:
     def topic_at(position: int) -> str | None:
         try:
             message = decode(engine.look_at(position), verify=False)
-        except (EngineError, OSError):
+        except (BrokerError, OSError):
             return None
         topic = message.properties.get(REAL_TOPIC) if message.topic in _PARKED else None
         return topic or message.topic

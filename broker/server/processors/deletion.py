@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import cast
 
-from ...engine.errors import EngineError
+from ...engine.errors import BrokerError
 from ...engine.tables.topics import DLQ_PREFIX, RETRY_PREFIX, Pending
 from ...engine.topic_backlog import Waiting
 from ...rocketmq.codes import Answer, Request
@@ -120,7 +120,7 @@ class DeletionProcessor:
                 asyncio.get_running_loop().call_soon(go_on)
                 return
             answer = answer_of(waiting)
-        except EngineError as error:
+        except BrokerError as error:
             answer = request.answer(code=refusal_code(error), remark=str(error))
         except OSError as error:
             logger.error("request %d failed: %s", request.code, error)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ...engine.errors import EngineError, TopicNotFound, TopicNotReadable
+from ...engine.errors import BrokerError, TopicNotFound, TopicNotReadable
 from ...engine.pop.service import Pops
 from ...engine.pop.take import Popped, Taken, Wanted
 from ...engine.tables.topics import READ, RETRY_PREFIX, Topic
@@ -206,8 +206,8 @@ class PopProcessor:
             if not is_last:
                 self._engine.check_open()
                 popped = self._take(asked)
-        except (EngineError, OSError) as error:
-            code = refusal_code(error) if isinstance(error, EngineError) else Answer.SYSTEM_ERROR
+        except (BrokerError, OSError) as error:
+            code = refusal_code(error) if isinstance(error, BrokerError) else Answer.SYSTEM_ERROR
             connection.send(request.answer(code=code, remark=str(error)))
             return True, None
         if not popped.taken and not is_last:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 
-from ...engine.errors import EngineError, InvalidValue, TopicNotFound, TopicNotReadable
+from ...engine.errors import BrokerError, InvalidValue, TopicNotFound, TopicNotReadable
 from ...engine.queues.pulled import Pulled, PullStatus, Selection
 from ...engine.tables.topics import READ, Topic
 from ...rocketmq.codes import Answer, Request
@@ -136,8 +136,8 @@ class PullProcessor:
             return False
         try:
             pulled = self._look(wanted, pull.offset, selection)
-        except (EngineError, OSError) as error:
-            code = refusal_code(error) if isinstance(error, EngineError) else Answer.SYSTEM_ERROR
+        except (BrokerError, OSError) as error:
+            code = refusal_code(error) if isinstance(error, BrokerError) else Answer.SYSTEM_ERROR
             connection.send(request.answer(code=code, remark=str(error)))
             return True
         moved = self._moved(request, wanted)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from ...engine.errors import EngineError
+from ...engine.errors import BrokerError
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
 from ...rocketmq.frame import Command
@@ -95,7 +95,7 @@ class ReplyProcessor:
             if header.topic == reply_topic(self._state.config.cluster_name):
                 self._state.engine.topics.ensure(header.topic, 1)
             self._send.take(connection, request, header)
-        except (RequestRefused, EngineError) as error:
+        except (RequestRefused, BrokerError) as error:
             logger.warning("a reply was handed over but not kept: %s", error)
             if not request.is_oneway:
                 ext = {"msgId": "", "queueId": str(header.queue_id), "queueOffset": "0"}

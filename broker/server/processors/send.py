@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...engine.errors import BodyTooLarge, EngineError, TopicNotFound
+from ...engine.errors import BodyTooLarge, BrokerError, TopicNotFound
 from ...engine.log.ticket import Ticket
 from ...rocketmq.batch import split_batch
 from ...rocketmq.codes import Answer, Request
@@ -83,7 +83,7 @@ class SendProcessor:
                 born_host=connection.born_host, now_ms=now_ms,
                 owner=None if frame_flag & 2 else (connection, opaque, serialization),
             )  # fmt: skip
-        except EngineError:
+        except BrokerError:
             return False  # nothing was written: the long way creates the topic, or refuses with the reason
         connection.serialization = serialization
         self._took(ticket.size)

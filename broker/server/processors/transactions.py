@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ...engine.errors import EngineError, TransactionNotFound
+from ...engine.errors import BrokerError, TransactionNotFound
 from ...engine.transaction import history, listing
 from ...engine.transaction.decision import Ending
 from ...rocketmq.codes import ONEWAY_FLAG, Answer, Request
@@ -90,7 +90,7 @@ class TransactionProcessor:
         try:
             self._engine.check_open()
             waits = self._transactions.end(asked, now_ms, owner)
-        except EngineError:
+        except BrokerError:
             return False  # nothing was changed: the long way says why
         connection.serialization = BINARY
         if owner is not None and not waits:
@@ -111,7 +111,7 @@ class TransactionProcessor:
         owner = None if request.is_oneway else AnsweredOwner(connection, request)
         try:
             waits = self._transactions.end(asked, self._state.clock(), owner)
-        except EngineError as error:
+        except BrokerError as error:
             if request.is_oneway:
                 logger.warning("a decision of %s is refused: %s", asked.by, error)
             raise
@@ -207,7 +207,7 @@ class TransactionProcessor:
                 waiting += waits
                 if not done:
                     result["outcome"] = "already"
-            except EngineError as error:
+            except BrokerError as error:
                 result |= {"outcome": "refused", "code": int(refusal_code(error)), "error": str(error)}
             results.append(result)
         owner.say(json_body({"nowMs": self._state.clock(), "results": results}))
