@@ -13,7 +13,7 @@ from collections.abc import Awaitable
 import uvloop
 
 from broker.client import AsyncAdmin, AsyncConsumer
-from broker.client.allocation import allocate
+from broker.client.membership import allocate
 from broker.client.types import MessageQueue
 
 TOPIC, GROUP = "Shared", "sharers"

@@ -10,10 +10,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark.cores import available, chosen
 from spark.jobs import JOBS
 from spark.points import Question
-from spark.priority import give_way
+from spark.priority import available, chosen, give_way
 from spark.records import OPTIONS
 from spark.scratch import scratch_for
 from spark.session import open_session

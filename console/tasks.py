@@ -7,11 +7,11 @@ import uuid
 from celery import shared_task
 from django.utils import timezone
 
-from console.features.alerts import deliveries, evaluate, notify, sources
+from console.features.alerts import deliveries, evaluate
 from console.features.dashboards import runs as dashboards_runs
 from console.operations import retention as operations_retention
 from console.operations import runner
-from console.ui.snapshots import retention as snapshots_retention
+from console.ui.snapshots import taker
 
 
 @shared_task(name="console.run_operation")
@@ -35,8 +35,8 @@ def renew_dashboards() -> None:
 @shared_task(name="console.watch_alerts")
 def watch_alerts() -> None:
     """Judge the alert rules once and tell whom it concerns."""
-    for news in evaluate.watch(sources.read()):
-        notify.tell(news, timezone.now())
+    for news in evaluate.watch(evaluate.read()):
+        deliveries.tell(news, timezone.now())
 
 
 @shared_task(name="console.tell_webhooks")
@@ -48,7 +48,7 @@ def tell_webhooks() -> None:
 @shared_task(name="console.take_snapshot")
 def take_snapshot() -> None:
     """Keep what the pages show now, for looking back."""
-    snapshots_retention.take()
+    taker.take()
 
 
 @shared_task(name="console.forget_operations")

@@ -25,12 +25,11 @@ from pyspark.sql import functions as F
 
 from broker import log_lines
 
-from .cores import available, chosen
 from .errors import DashboardError
 from .jobs import JOBS
 from .options import parse_options
 from .points import HOUR_MS, Question
-from .priority import GROUP_NICENESS, give_way
+from .priority import GROUP_NICENESS, available, chosen, give_way
 from .records import OPTIONS
 from .scratch import scratch_for
 from .selection import DEFAULT_LEVELS

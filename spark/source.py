@@ -20,9 +20,8 @@ from pyspark.sql.types import StructType
 
 from .broker_time import acknowledged_end
 from .errors import OptionInvalid, StoreUnreadable
-from .filters import split
 from .options import LogOptions, parse_options
-from .row_filter import LEAST, MOST, Wanted
+from .row_filter import LEAST, MOST, Wanted, split
 from .rows import batch_of, damage
 from .segment import Stretch, read_stretch
 from .selection import Selection

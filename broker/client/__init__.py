@@ -33,9 +33,7 @@ from .outgoing import Outgoing, prepare
 from .producer import Producer
 from .producer_async import AsyncProducer
 from .simple import SimpleConsumer
-from .simple_async import AsyncSimpleConsumer
-from .simple_groups import SimpleConsumers
-from .simple_receipts import Receipt, Received, read_receipt
+from .simple_async import AsyncSimpleConsumer, Receipt, Received, SimpleConsumers, read_receipt
 from .subscription import Sql
 from .timers import TimerTarget
 from .transaction import Decision, Half, HalfNotSafe, TransactionListener, TransactionResult

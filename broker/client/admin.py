@@ -9,6 +9,7 @@ from ..rocketmq.traces import TRACE_TOPIC, Trace
 from .admin_access import UserAccess
 from .admin_async import AsyncAdmin
 from .admin_clients import ConnectedClient, RunningInfo
+from .admin_settings import Pending, TopicWaiting
 from .admin_transactions import Action as TransactionAction
 from .admin_transactions import (
     State,
@@ -19,8 +20,7 @@ from .admin_transactions import (
     TransactionTarget,
 )
 from .credentials import Access
-from .event_loop import event_loop_thread
-from .faces import Face
+from .event_loop import Face, event_loop_thread
 from .timers import (
     Action,
     SteeredAll,
@@ -34,7 +34,6 @@ from .timers import (
     TimerTarget,
     TimerWheel,
 )
-from .topic_backlog import Pending, TopicWaiting
 from .transaction import Decision
 from .types import (
     Broker,

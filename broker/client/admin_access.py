@@ -11,22 +11,25 @@ from typing import Any
 import msgspec
 
 from ..rocketmq.codes import Request
-from ..server.access.errors import AccessError
-from ..server.access.policies import Action as Action
-from ..server.access.policies import (
+from ..server.access.users import (
+    AccessError,
     Policies,
     PolicyType,
     address_of,
+    check_name,
     decide,
     demand_on,
     entry,
     policy_type,
+    subject_of,
+    user_status,
+    user_type,
 )
-from ..server.access.resources import Kind as Kind
-from ..server.access.users import check_name, subject_of, user_status, user_type
+from ..server.access.users import Action as Action
+from ..server.access.users import Kind as Kind
 from .admin_base import Questions
+from .answers import read_json, read_object
 from .errors import BadAnswer, BrokerRefused, InvalidArgument, NotSupported
-from .leniency import read_json, read_object
 from .types import Broker
 
 #: Decisions that are remembered of one answer.

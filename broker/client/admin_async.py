@@ -17,19 +17,15 @@ from ..rocketmq.message import Message, parse_offset_message_id
 from . import answers, names
 from .admin_access import AccessQuestions
 from .admin_clients import ClientQuestions
-from .admin_progress import ProgressQuestions
-from .admin_settings import SettingQuestions
-from .admin_timers import TimerQuestions
-from .admin_traces import TraceQuestions
+from .admin_settings import Pending, ProgressQuestions, SettingQuestions, TopicWaiting, TraceQuestions
 from .admin_transactions import TransactionQuestions
+from .answers import read_object
 from .credentials import Access
 from .errors import BadAnswer, BrokerRefused, BrokerUnreachable, InvalidArgument
-from .leniency import read_object
-from .reader import PULL_BYTES
-from .records import read_record, split_records
+from .reader import PULL_BYTES, read_record, split_records
 from .remoting import Response
 from .session import DEFAULT_TIMEOUT_MS, Session
-from .topic_backlog import Pending, TopicWaiting
+from .timers import TimerQuestions
 from .types import (
     Broker,
     ConsumeStats,

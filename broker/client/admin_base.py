@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Collection, Mapping
 
 from ..rocketmq.codes import Answer
-from .closing import AsyncClosing
+from .event_loop import AsyncClosing
 from .remoting import Response
 from .session import DEFAULT_TIMEOUT_MS
 from .types import Broker

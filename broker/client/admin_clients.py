@@ -9,9 +9,8 @@ from typing import Literal
 
 from ..rocketmq.codes import Answer, Request
 from .admin_base import Questions
-from .answers import Fields, fields, number, rows
+from .answers import Fields, Json, Table, fields, number, read_object, rows
 from .errors import BrokerRefused
-from .leniency import Json, Table, read_object
 from .types import MessageQueue
 
 #: groups that are asked at the same time

@@ -2,20 +2,29 @@
 
 Fields are RocketMQ's own; what is not named stays as it is.
 """
+# ~ from broker/client/admin_settings.py:
+# ~ The part of the asynchronous admin that looks for places in queues, and moves groups to them.
+# ~ from broker/client/admin_settings.py:
+# ~ What waits for a topic, as a broker of this project tells it (14014).
+# ~ from broker/client/admin_settings.py:
+# ~ The part of the asynchronous admin that reads what clients with tracing have told.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
+from msgspec import Struct
 
 from ..rocketmq.codes import Answer, Request
+from ..rocketmq.traces import TRACE_TOPIC, Trace, read_traces
 from . import names
 from .admin_base import Questions
-from .answers import Fields, fields
-from .errors import BrokerRefused, NotSupported
-from .leniency import read_object
+from .answers import Fields, fields, read_object
+from .errors import BadAnswer, BrokerRefused, NotSupported, RouteNotFound
+from .types import Message
 
 _NEW_TOPIC: Fields = {
     "readQueueNums": 4, "writeQueueNums": 4, "perm": 6, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0,
@@ -89,3 +98,85 @@ class SettingQuestions(Questions):
         ext = {"groupName": name, "cleanOffset": "true"}
         for broker in await self._chosen():
             await self._ask(Request.DELETE_SUBSCRIPTIONGROUP, ext, address=broker.address)
+
+
+class ProgressQuestions(Questions):
+    """What an admin can ask and change about how far groups are."""
+
+    async def offset_at(self, topic: str, queue_id: int, at_ms: int) -> int:
+        """The offset of the first message of a queue stored at `at_ms` or later; the queue's end if there is none."""
+        ext = {"topic": topic, "queueId": str(queue_id), "timestamp": str(at_ms), "boundaryType": "LOWER"}
+        answer = await self._ask(Request.SEARCH_OFFSET_BY_TIMESTAMP, ext, topic=topic)
+        try:
+            return int(answer.ext["offset"])
+        except (KeyError, ValueError):
+            raise BadAnswer("The broker did not say an offset.") from None
+
+    async def move_group(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Have a group go on at `offset` of a queue, also consumers that are at work (request 222).
+
+        Raises BrokerRefused for an offset that the queue does not have, or an unknown group or topic.
+        """
+        ext = {
+            "topic": topic, "group": group, "queueId": str(queue_id), "offset": str(offset), "timestamp": "-1",
+            "isForce": "true",
+        }  # fmt: skip
+        await self._ask(Request.INVOKE_BROKER_TO_RESET_OFFSET, ext, topic=topic)
+
+
+#: What is to become of that which waits for a topic that is deleted.
+Pending = Literal["cancel", "keep"]
+
+
+class TopicWaiting(Struct, rename="camel", frozen=True):
+    """How many timers, messages of a delay level, open halves, and halves that are asked about no more wait for a
+    topic. Not ``complete``: there may be more, so much waits that it was not all looked at."""
+
+    timers: int = 0
+    delayed: int = 0
+    halves: int = 0
+    parked_halves: int = 0
+    complete: bool = True
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.timers + self.delayed + self.halves + self.parked_halves
+
+    @classmethod
+    def of_fields(cls, ext: Mapping[str, str]) -> TopicWaiting | None:
+        """Return the counts in the fields of an answer; None where it has none (Apache RocketMQ's)."""
+        told = [ext.get(f"esc{name}", "") for name in ("Timers", "Delayed", "Halves", "ParkedHalves")]
+        if not all(each.isascii() and each.isdigit() for each in told):
+            return None
+        timers, delayed, halves, parked = map(int, told)
+        return cls(timers, delayed, halves, parked)
+
+    def __add__(self, other: TopicWaiting) -> TopicWaiting:
+        return TopicWaiting(
+            self.timers + other.timers, self.delayed + other.delayed, self.halves + other.halves,
+            self.parked_halves + other.parked_halves, self.complete and other.complete,
+        )  # fmt: skip
+
+
+class TraceQuestions(ABC):
+    """What an admin can ask about the way of a message."""
+
+    @abstractmethod
+    async def messages_by_key(self, topic: str, key: str, max_count: int = 64) -> list[Message]:
+        """Messages of the topic with this key, newest first."""
+
+    async def traces(self, unique_id: str, *, topic: str = TRACE_TOPIC, max_count: int = 64) -> list[Trace]:
+        """What was told of a message, oldest first; nothing if its clients do not trace. `topic`: where they tell it.
+
+        A client tells within some seconds. A message's events may come twice, as every message may.
+        """
+        try:
+            told = await self.messages_by_key(topic, unique_id, max_count)
+        except RouteNotFound:
+            return []
+        events = [each for message in told for each in read_traces(message.body) if each.unique_id == unique_id]
+        return sorted(dict.fromkeys(events), key=lambda each: (each.at_ms or 0, _ORDER[each.kind]))
+
+
+_ORDER = {"sent": 0, "ended": 1, "recalled": 2, "delivered": 3, "handled": 4}

@@ -3,10 +3,19 @@
 All values are frozen and read straight from the answers' JSON, whose names are the same in camel case
 (docs/PROTOCOL.md). Moments are epoch ms. Apache RocketMQ knows 37 and 323 only; the others raise NotSupported there.
 """
+# ~ from broker/client/admin_transactions.py:
+# ~ Transactions of a broker that has no list of them (Apache RocketMQ), from the newest records of its three topics.
+# ~
+# ~ A half is decided if an op record names its offset, or that of an older copy: such a broker puts a half back into its
+# ~ topic with each check, whole, with a new offset and one more in TRANSACTION_CHECK_TIMES. So of records with one unique
+# ~ key the newest counts, also against those in TRANS_CHECK_MAX_TIME_TOPIC. How it was decided, by whom, and which
+# ~ producers are there is not told; op records come some seconds late, the first one after the broker's start later still.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 import msgspec
@@ -14,10 +23,11 @@ from msgspec import Struct, field
 
 from ..rocketmq.codes import Request
 from .admin_base import Questions
-from .errors import BadAnswer, InvalidArgument
-from .leniency import read_object
+from .answers import read_object
+from .errors import BadAnswer, BrokerRefused, InvalidArgument, RouteNotFound
 from .remoting import Response
 from .transaction import Decision
+from .types import Message, TopicStats
 
 State = Literal["open", "parked", "decided"]
 Action = Literal["commit", "rollback", "check", "resume"]
@@ -209,3 +219,124 @@ def _read(answer: Response, kind: type[Value]) -> Value:
         return msgspec.convert(read_object(answer.body), kind, strict=False)
     except msgspec.ValidationError as error:
         raise BadAnswer(f"The broker's answer about transactions cannot be read: {error}") from None
+
+
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+PARKED_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+#: TransactionalMessageUtil.REMOVE_TAG
+_OP_TAG = "d"
+#: What our op records say of each offset: commit or roll back, and who (docs/FORMATS.md).
+_PAIR = re.compile(r"([cr])(\d+)")
+#: ResponseCode.TOPIC_NOT_EXIST
+_TOPIC_NOT_EXIST = 17
+
+
+@dataclass(frozen=True, slots=True)
+class OpRecord:
+    """One record of the op topic: the halves that it decides, by their offsets. `commits` has one word for each: True,
+    False, or None where it is not told."""
+
+    offset: int
+    position: int
+    store_ms: int
+    halves: tuple[int, ...]
+    commits: tuple[bool | None, ...]
+
+
+def op_records(records: Iterable[Message]) -> list[OpRecord]:
+    """Those that decide something, in their order."""
+    found = []
+    for record in records:
+        if record.tags != _OP_TAG:
+            continue
+        halves = tuple(int(word) for word in record.body.split(b",") if word.isdigit() and len(word) < 19)
+        said = _PAIR.findall(record.properties.get("ESC_DECISIONS", ""))
+        commits: tuple[bool | None, ...] = tuple(letter == "c" for letter, _ in said)
+        if len(commits) != len(halves):
+            commits = (None,) * len(halves)
+        found.append(OpRecord(record.queue_offset, record.position, record.store_ms, halves, commits))
+    return found
+
+
+def transactions_of(
+    halves: Sequence[Message], parked: Sequence[Message], ops: Sequence[OpRecord]
+) -> list[Transaction]:  # fmt: skip
+    """One for each transaction, by the offset of its newest half; its state is open, parked or decided."""
+    decided_ms = {half: op.store_ms for op in ops for half in op.halves}
+    copies = {_key(record): record for record in parked}
+    of_one: dict[str, list[Message]] = {}
+    for record in halves:
+        of_one.setdefault(_key(record), []).append(record)
+    found = []
+    for key, records in of_one.items():
+        last, copy = records[-1], copies.get(key)
+        at_ms = next((decided_ms[each.queue_offset] for each in records if each.queue_offset in decided_ms), None)
+        is_parked = at_ms is None and copy is not None and copy.position > last.position
+        found.append(_transaction(records[0], last, at_ms, copy if is_parked else None))
+    return sorted(found, key=lambda each: each.offset)
+
+
+def newest(
+    stats_of: Callable[[str], TopicStats], pull: Callable[[str, int, int, int], Sequence[Message]], topic: str,
+    count: int,
+) -> tuple[list[Message], int]:  # fmt: skip
+    """The newest records of queue 0 of a topic, oldest first, and how many the queue holds.
+
+    Nothing where the topic is not there yet; raises ClientError.
+    """
+    ends = ends_of(stats_of, topic)
+    if ends is None or ends[1] <= ends[0]:
+        return [], 0
+    at = max(ends[0], ends[1] - count)
+    found: list[Message] = []
+    while at < ends[1]:
+        part = pull(topic, 0, at, ends[1] - at)
+        if not part:
+            break
+        found += part
+        at = part[-1].queue_offset + 1
+    return found, ends[1] - ends[0]
+
+
+def ends_of(stats_of: Callable[[str], TopicStats], topic: str) -> tuple[int, int] | None:
+    """First offset and next offset of queue 0; None where the topic is not there yet. Raises ClientError."""
+    try:
+        queues = stats_of(topic).queues
+    except RouteNotFound:
+        return None
+    except BrokerRefused as error:
+        if error.code == _TOPIC_NOT_EXIST:
+            return None
+        raise
+    return next(((each.min_offset, each.max_offset) for each in queues if each.queue.queue_id == 0), None)
+
+
+def _transaction(first: Message, last: Message, decided_ms: int | None, copy: Message | None) -> Transaction:
+    named = last.properties
+    queue_id, checks = named.get("REAL_QID", ""), named.get("TRANSACTION_CHECK_TIMES", "")
+    host, port = last.born_host
+    return Transaction(
+        offset=last.queue_offset,
+        state="decided" if decided_ms is not None else "parked" if copy is not None else "open",
+        position=last.position,
+        group=named.get("PGROUP", ""),
+        topic=named.get("REAL_TOPIC", ""),
+        queue_id=int(queue_id) if queue_id.isdigit() and len(queue_id) < 10 else 0,
+        transaction_id=last.unique_key,
+        keys=list(last.keys),
+        tags=last.tags,
+        store_ms=first.store_ms,
+        born_ms=last.born_ms,
+        born_host=f"{host}:{port}",
+        body_bytes=len(last.body),
+        delay_level=named.get("DELAY"),
+        checks=int(checks) if checks.isdigit() and len(checks) < 6 else None,
+        parked_ms=copy.store_ms if copy is not None else None,
+        copy_position=copy.position if copy is not None else None,
+        decided_ms=decided_ms,
+    )
+
+
+def _key(record: Message) -> str:
+    return record.unique_key or str(record.position)

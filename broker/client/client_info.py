@@ -12,7 +12,7 @@ from ..rocketmq.codes import Answer, Request
 from ..rocketmq.frame import Command
 from ..rocketmq.message import Message
 from .errors import BadAnswer
-from .records import read_delivery
+from .reader import read_delivery
 from .running_info import Consuming, running_body, status_body
 from .session import Session
 

@@ -7,8 +7,7 @@ from typing import Literal, Self, Unpack
 
 from .consumer_async import DEFAULT_HANDLERS, DRAIN_S, AsyncConsumer
 from .credentials import Access
-from .event_loop import event_loop_thread
-from .faces import Face
+from .event_loop import Face, event_loop_thread
 from .handler_calls import Handler
 from .orderly import SUSPEND_MS
 from .stop_signals import StopSignals

@@ -8,19 +8,18 @@ from typing import Literal, Self, Unpack
 
 from . import names
 from .client_info import SelfTelling
-from .closing import AsyncClosing
 from .credentials import Access
 from .errors import ClientClosed, ClientError, InvalidArgument
-from .flow import Flow, UnorderedFlow
+from .event_loop import AsyncClosing
+from .handler_calls import Flow, Handlers, UnorderedFlow
 from .handler_calls import Handler as Handler
-from .handler_calls import Handlers
 from .membership import Membership
+from .offsets import Beginnings
 from .orderly import SUSPEND_MS, OrderlyFlow
 from .producer_async import trace_writer
 from .reader import QueueReader
 from .running_info import Consuming, Properties
 from .session import Session
-from .start_offsets import Beginnings
 from .subscription import ALL, Subscription, subscription
 from .trace_events import HandlingTelling
 from .types import MessageQueue

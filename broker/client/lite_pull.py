@@ -7,8 +7,7 @@ from types import TracebackType
 from typing import Literal, Unpack
 
 from .credentials import Access
-from .event_loop import event_loop_thread
-from .faces import Face
+from .event_loop import Face, event_loop_thread
 from .lite_pull_async import COMMIT_MS, AsyncLitePullConsumer
 from .reader import IN_FLIGHT_BYTES, IN_FLIGHT_COUNT
 from .subscription import ALL

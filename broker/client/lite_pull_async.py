@@ -1,27 +1,30 @@
 """The asynchronous lite pull consumer: the one implementation of fetching by hand. It belongs to one event loop."""
+# ~ from broker/client/lite_pull_async.py:
+# ~ One queue of a lite pull consumer: what was read ahead of its polls, and how far these have got.
+# ~ from broker/client/lite_pull_async.py:
+# ~ Where a lite pull consumer goes on in each of its queues: asked, moved, stopped for a while.
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Coroutine, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Literal, Unpack
 
 from . import names
 from .client_info import SelfTelling
-from .closing import AsyncClosing
 from .credentials import Access
 from .errors import ClientClosed, ClientError, InvalidArgument
-from .feed import Feed
+from .event_loop import AsyncClosing
 from .membership import Membership
+from .offsets import Beginnings, QueueOffsets
 from .producer_async import trace_writer
-from .queue_places import QueuePlaces, queue_order
-from .reader import IN_FLIGHT_BYTES, IN_FLIGHT_COUNT, ReadAhead
-from .running_info import Consuming, Properties
+from .reader import IN_FLIGHT_BYTES, IN_FLIGHT_COUNT, QueueReader, ReadAhead
+from .running_info import Consuming, Properties, QueueWork
 from .session import Session
-from .start_offsets import Beginnings
 from .subscription import ALL, Subscription, subscription
 from .trace_events import HandlingTelling
 from .tracing import tracing
@@ -33,6 +36,80 @@ COMMIT_MS = 5_000
 """How often what is settled is committed (autoCommitIntervalMillis of the official client)."""
 SHORTEST_COMMIT_MS = 100
 LONGEST_POLL_MS = 3_600_000
+
+
+class QueuePlaces:
+    """The queues that are polled now, in the order in which polls look at them.
+
+    Every method raises InvalidArgument for a queue that is not polled here (any more), asynchronous ones ClientError.
+    """
+
+    def __init__(self) -> None:
+        self._feeds: dict[MessageQueue, Feed] = {}
+        self._closed = False
+
+    @property
+    def assignment(self) -> tuple[MessageQueue, ...]:
+        """The queues that are polled now, sorted."""
+        return tuple(sorted(self._feeds, key=queue_order))
+
+    async def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Poll this queue from `offset` on; raises InvalidArgument if it is not polled here or has no such offset."""
+        feed = self._feed(queue)
+        begin, end = await feed.offsets.begin(), await feed.offsets.end()
+        if not begin <= offset <= end:
+            raise InvalidArgument(f"Offset {offset} is not in {queue}: it has {begin} to {end}.", field="offset")
+        feed.seek(offset)
+
+    async def seek_to_begin(self, *queues: MessageQueue) -> None:
+        """Go back to the first message there is, in these queues or (none given) in all."""
+        for feed in self._chosen(queues):
+            feed.seek(await feed.offsets.begin())
+
+    async def seek_to_end(self, *queues: MessageQueue) -> None:
+        """Skip all that is there now."""
+        for feed in self._chosen(queues):
+            feed.seek(await feed.offsets.end())
+
+    async def seek_to_time(self, at_ms: int, *queues: MessageQueue) -> None:
+        """Go to the first message stored at `at_ms` (epoch) or later, or to the end if there is none."""
+        for feed in self._chosen(queues):
+            feed.seek(await feed.offsets.at_time(at_ms))
+
+    def pause(self, *queues: MessageQueue) -> None:
+        """Polls give nothing of these queues (none given: of all), and nothing more is read ahead, until `resume`."""
+        for feed in self._chosen(queues):
+            feed.pause()
+
+    def resume(self, *queues: MessageQueue) -> None:
+        """Go on with these queues (none given: with all) where they stood."""
+        for feed in self._chosen(queues):
+            feed.resume()
+
+    def is_paused(self, queue: MessageQueue) -> bool:
+        """Whether polls pass the queue by."""
+        return self._feed(queue).is_paused
+
+    async def position(self, queue: MessageQueue) -> int:
+        """The offset of the queue's next message for a poll."""
+        return await self._feed(queue).position()
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """What the group has committed in a queue of this consumer, as the broker knows it; None if nothing."""
+        return await self._feed(queue).offsets.committed()
+
+    def _feed(self, queue: MessageQueue) -> Feed:
+        if self._closed:
+            raise ClientClosed
+        feed = self._feeds.get(queue)
+        if feed is None:
+            raise InvalidArgument(f"{queue} is not assigned to this consumer now.", field="queue")
+        return feed
+
+    def _chosen(self, queues: Collection[MessageQueue]) -> list[Feed]:
+        if self._closed:
+            raise ClientClosed
+        return [self._feed(queue) for queue in queues or tuple(self._feeds)]
 
 
 class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
@@ -267,3 +344,105 @@ async def _all(work: list[Coroutine[Any, Any, None]]) -> list[ClientError]:
 def _check_at_least(field: str, value: int, least: int) -> None:
     if value < least:
         raise InvalidArgument(f"{field} is {value}; it is at least {least}.", field=field)
+
+
+class Feed:
+    """Two offsets matter: `position` is that of the next message a poll gives, `settled` the position at which the
+    latest poll began. Who polls again is done with what the poll before gave, so all below `settled` may be committed.
+    """
+
+    def __init__(
+        self, session: Session, group: str, queue: MessageQueue, wanted: Subscription, beginnings: Beginnings,
+        ahead: ReadAhead, arrived: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self.queue = queue
+        self._reader = QueueReader(session, group, queue, wanted, self._deliver, beginnings, ahead)
+        self._arrived = arrived
+        self._ready: deque[Message] = deque()
+        self._settled = -1
+        self._paused = False
+
+    @property
+    def offsets(self) -> QueueOffsets:
+        """Asks the broker about this queue."""
+        return self._reader.offsets
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether polls pass this queue by."""
+        return self._paused
+
+    def start(self) -> None:
+        """Begin to read ahead, from where the group stands."""
+        self._reader.start()
+
+    def _deliver(self, _: QueueReader, message: Message) -> None:
+        self._ready.append(message)
+        self._arrived()
+
+    def want(self, wanted: Subscription) -> None:
+        """Another expression counts from the next message on that is polled."""
+        now = self._reader.wanted
+        if (now.kind, now.expression) != (wanted.kind, wanted.expression):
+            self._reader.wanted = wanted
+            self._ready.clear()
+            self._reader.seek(self._reader.finished_offset)
+
+    def take(self, most: int) -> list[Message]:
+        """Up to `most` messages, in order."""
+        if self._paused:
+            return []
+        taken = [self._ready.popleft() for _ in range(min(most, len(self._ready)))]
+        for message in taken:
+            self._reader.done(message)
+        return taken
+
+    def settle(self) -> None:
+        """The program is done with all that was taken."""
+        self._settled = self._reader.finished_offset
+
+    async def position(self) -> int:
+        """The offset of the next message; asks the broker where the group stands while nothing was read."""
+        await self._reader.find_start()
+        return self._reader.finished_offset
+
+    def seek(self, offset: int) -> None:
+        """Go on at `offset`. What is settled goes there too: the program chose it."""
+        self._ready.clear()
+        self._reader.seek(offset)
+        self._settled = offset
+
+    def held(self) -> QueueWork:
+        """What can be said of the queue at this moment."""
+        return self._reader.held()
+
+    def pause(self) -> None:
+        """Give nothing, and read no further ahead."""
+        self._paused = True
+        self._reader.pause()
+
+    def resume(self) -> None:
+        """Give what was read ahead, and read on."""
+        self._paused = False
+        self._reader.resume()
+        if self._ready:
+            self._arrived()
+
+    async def commit(self, *, settled_only: bool, confirmed: bool) -> None:
+        """Commit the position, or what is settled; raises ClientError."""
+        offset = self._settled if settled_only else self._reader.finished_offset
+        await self._reader.commit_at(offset, confirmed=confirmed)
+
+    async def commit_at(self, offset: int) -> None:
+        """Commit an offset that the program keeps; raises ClientError."""
+        await self._reader.commit_at(offset, confirmed=True)
+
+    async def stop(self) -> None:
+        """Read no more, give no more."""
+        self._ready.clear()
+        await self._reader.stop()
+
+
+def queue_order(queue: MessageQueue) -> tuple[str, str, int]:
+    """RocketMQ's order of queues."""
+    return queue.topic, queue.broker, queue.queue_id

@@ -4,22 +4,36 @@ A queue is read while its lock is held, and handled by one handler at a time. Wh
 and the same message is handled again, with `reconsume_times` one higher; after the most times it is given to the
 group's retry topic, which brokers turn into a dead letter while the group holds locks, and the queue goes on.
 """
+# ~ from broker/client/orderly.py:
+# ~ Locks of queues at their brokers (requests 41 and 42): only who holds one handles the queue's messages in order.
+# ~
+# ~ A broker forgets a lock that is not renewed for 60 s; this client stops trusting one after 30 s, and renews it every
+# ~ 20 s (the official client's figures). So there is never a second holder, also while a broker cannot be reached.
+# ~ from broker/client/orderly.py:
+# ~ Giving up a message that was handled in order too often (ConsumeMessageOrderlyService.sendMessageBack of 5.5.0).
+# ~
+# ~ It is sent, not copied by the broker as request 36 does, so that it has the attempts that only this client counted.
+# ~ Brokers make a dead letter of it while the group holds locks; after that it is delivered again with a delay.
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
+import msgspec
+
+from ..rocketmq.codes import Answer, Request
 from ..rocketmq.message import Message
-from .errors import ClientError
-from .flow import Flow
-from .handler_calls import Handlers
-from .queue_locks import RENEW_S, RENEW_SOON_S, HeldLocks
-from .reader import QueueReader
-from .retry import send_to_retry
+from .answers import read_object
+from .errors import BadAnswer, BrokerRefused, ClientError
+from .handler_calls import Flow, Handlers
+from .offsets import QueueOffsets
+from .reader import QueueReader, as_delivered
+from .remoting import Response
 from .session import Session
 from .types import MessageQueue
 
@@ -236,3 +250,150 @@ class _Turn:
 
     async def __aexit__(self, *failure: object) -> None:
         self._turns.release()
+
+
+RENEW_S = 20.0
+RENEW_SOON_S = 3.0
+"""After a renewal that did not reach every broker."""
+TRUSTED_S = 30.0
+
+
+class HeldLocks:
+    """The locks of one member of a group."""
+
+    def __init__(self, session: Session, group: str, client_id: str) -> None:
+        self._session = session
+        self._group = group
+        self._client_id = client_id
+        self._renewed_s: dict[MessageQueue, float] = {}
+        self._renewed = asyncio.Event()
+        # a renewal that is under way must not take again what is given back meanwhile
+        self._one_at_a_time = asyncio.Lock()
+
+    @property
+    def all(self) -> tuple[MessageQueue, ...]:
+        """What was taken and not given back, whether it can be trusted now or not."""
+        return tuple(self._renewed_s)
+
+    async def take(self, queues: Collection[MessageQueue]) -> set[MessageQueue]:
+        """Those of the queues that no other member holds: they are held from now on."""
+        async with self._one_at_a_time:
+            return (await self._lock(queues))[0]
+
+    async def renew(self) -> tuple[set[MessageQueue], bool]:
+        """Renew all; the queues that others hold by now, and whether every broker was reached."""
+        async with self._one_at_a_time:
+            before = set(self._renewed_s)
+            granted, unsure = await self._lock(before)
+            lost = before - granted - unsure
+            for queue in lost:
+                del self._renewed_s[queue]
+            return lost, not unsure
+
+    async def _lock(self, queues: Collection[MessageQueue]) -> tuple[set[MessageQueue], set[MessageQueue]]:
+        """What is granted, and what could not be asked for."""
+        granted: set[MessageQueue] = set()
+        unsure: set[MessageQueue] = set()
+        for part in _by_broker(queues):
+            began_s = time.monotonic()
+            try:
+                answer = await self._ask(Request.LOCK_BATCH_MQ, part)
+                mine = _granted(answer) & set(part)
+            except ClientError as error:
+                logger.warning("queues of group %s cannot be locked: %s", self._group, error)
+                unsure.update(part)
+                continue
+            granted |= mine
+            self._renewed_s.update(dict.fromkeys(mine, began_s))
+        if granted:
+            self._renewed.set()
+            self._renewed = asyncio.Event()
+        return granted, unsure
+
+    def is_held(self, queue: MessageQueue) -> bool:
+        """Whether this member may handle messages of the queue at this moment."""
+        return time.monotonic() - self._renewed_s.get(queue, float("-inf")) < TRUSTED_S
+
+    def renewed_ms(self, queue: MessageQueue) -> int | None:
+        """When the lock was renewed (epoch); None while it is not held."""
+        if not self.is_held(queue):
+            return None
+        return int((time.time() - time.monotonic() + self._renewed_s[queue]) * 1000)
+
+    async def wait_for(self, queue: MessageQueue) -> None:
+        """Return when the queue is held."""
+        while not self.is_held(queue):
+            await self._renewed.wait()
+
+    async def give_back(self, queues: Collection[MessageQueue]) -> None:
+        """Let others have the queues."""
+        async with self._one_at_a_time:
+            for queue in queues:
+                self._renewed_s.pop(queue, None)
+            for part in _by_broker(queues):
+                try:
+                    await self._ask(Request.UNLOCK_BATCH_MQ, part)
+                except ClientError as error:
+                    logger.info("locks of group %s are left to end by themselves: %s", self._group, error)
+
+    async def _ask(self, code: int, queues: list[MessageQueue]) -> Response:
+        about = {
+            "consumerGroup": self._group,
+            "clientId": self._client_id,
+            "onlyThisBroker": False,
+            "mqSet": [
+                {"topic": queue.topic, "brokerName": queue.broker, "queueId": queue.queue_id} for queue in queues
+            ],
+        }
+        address = await QueueOffsets(self._session, self._group, queues[0]).address()
+        return await self._session.ask(address, code, {"bname": queues[0].broker}, msgspec.json.encode(about))
+
+
+def _by_broker(queues: Iterable[MessageQueue]) -> list[list[MessageQueue]]:
+    parts: dict[str, list[MessageQueue]] = {}
+    for queue in queues:
+        parts.setdefault(queue.broker, []).append(queue)
+    return list(parts.values())
+
+
+def _granted(answer: Response) -> set[MessageQueue]:
+    try:
+        held = msgspec.convert(read_object(answer.body).get("lockOKMQSet") or [], list[_Queue])
+    except msgspec.ValidationError as error:
+        raise BadAnswer(f"The answer to a lock cannot be read: {error}") from None
+    return {MessageQueue(each.topic, each.broker_name, each.queue_id) for each in held}
+
+
+class _Queue(msgspec.Struct, rename="camel"):
+    """MessageQueue of RocketMQ."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+
+#: The level of the first delay (as for messages that are sent back).
+FIRST_LEVEL = 3
+#: CLIENT_INNER_PRODUCER_GROUP, which the official client sends such messages for.
+INNER_GROUP = "CLIENT_INNER_PRODUCER"
+_OWN = ("TRAN_MSG", "RECONSUME_TIME", "MAX_RECONSUME_TIMES")
+
+
+async def send_to_retry(session: Session, group: str, queue: MessageQueue, message: Message, most_times: int) -> None:
+    """Send the message to the group's retry topic, if it can be on its own broker; raises ClientError."""
+    topic = f"%RETRY%{group}"
+    route = await session.route(topic)
+    places = sorted(route.writable(), key=lambda place: place.broker != queue.broker)
+    if not places:
+        raise BrokerRefused(Answer.NO_PERMISSION, f"Topic {topic} cannot be written now.")
+    properties = {name: value for name, value in message.properties.items() if name not in _OWN}
+    properties["ORIGIN_MESSAGE_ID"] = properties.get("ORIGIN_MESSAGE_ID") or message.offset_message_id
+    properties["RETRY_TOPIC"] = as_delivered(message).topic
+    properties["DELAY"] = str(FIRST_LEVEL + message.reconsume_times)
+    ext = {
+        "a": INNER_GROUP, "b": topic, "c": "TBW102", "d": "4", "e": str(places[0].queue_id), "f": "0",
+        "g": str(time.time_ns() // 1_000_000), "h": str(message.flag),
+        "i": "".join(f"{name}\x01{value}\x02" for name, value in properties.items()),
+        "j": str(message.reconsume_times + 1), "k": "false", "l": str(most_times), "m": "false", "n": places[0].broker,
+    }  # fmt: skip
+    await session.ask(route.addresses[places[0].broker], Request.SEND_MESSAGE_V2, ext, message.body)

@@ -4,23 +4,38 @@ The general RemotingClient serves every kind of request; a Line serves the one t
 the header's fields ready encoded, all requests of one turn of the event loop leave in one write, and answers are
 matched by opaque. Nothing is awaited per message but the answer itself. Headers are RocketMQ's binary ones.
 """
+# ~ from broker/client/pipeline.py:
+# ~ The answer to a send, read the short way.
+# ~
+# ~ Escapement answers a binary send with a binary header whose fields have one order:
+# ~
+# ~     1 serialisation 1 | 3 header length | 2 code 0 | 1 language | 2 version | 4 opaque | 4 flag | 4 remark length 0 |
+# ~     4 fields length | msgId | queueId | queueOffset | transactionId | ...
+# ~
+# ~ What waits has escDueMs behind them, a timer also recallHandle. Anything else (a refusal, a schedule key that was
+# ~ taken, Apache RocketMQ's JSON) is read the long way by the codec.
+# ~ from broker/client/pipeline.py:
+# ~ What a broker's answer to a send means.
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from itertools import count
 from struct import Struct
-from typing import cast
+from typing import Literal, NamedTuple, cast
 
-from ..rocketmq.codes import ONEWAY_FLAG, PROTOCOL_VERSION
+from ..rocketmq.codes import ONEWAY_FLAG, PROTOCOL_VERSION, Answer
 from ..rocketmq.errors import BadFrame
 from ..rocketmq.frame import BINARY, LANGUAGES, FrameBuffer, decode
-from .connections import Connection, Connections
 from .credentials import Security, Signer
+from .destinations import Destination
 from .errors import BrokerUnreachable, ClientError, Timeout
-from .remoting import MAX_ANSWER_BYTES, Response
-from .send_reply import Stored, read_stored
+from .outgoing import Outgoing
+from .remoting import MAX_ANSWER_BYTES, Connection, Connections, Response
+from .session import refusal
+from .types import SendResult
 
 CONNECT_TIMEOUT_S = 3.0
 #: Written ahead of a broker that reads slowly; asyncio's 64 KiB would make large batches take turns.
@@ -32,6 +47,18 @@ SWEEP_S = 0.25
 _START = Struct(">IIhbhiiii").pack
 _HEADER_OWN_BYTES = 21
 _LANGUAGE = LANGUAGES.index("PYTHON")
+
+
+class Stored(NamedTuple):
+    """A message is stored: its offset message id, its queue, its offset there; of what waits also until when, and the
+    name to take it back by."""
+
+    offset_message_id: str
+    queue_id: int
+    queue_offset: int
+    due_ms: int | None = None
+    recall_handle: str | None = None
+
 
 #: The answer, or why there is none.
 Outcome = Stored | Response | ClientError
@@ -157,3 +184,83 @@ class Lines(Connections[Line]):
             failed=BrokerUnreachable,
             closed=lambda address: BrokerUnreachable(address, "the client was closed"),
         )
+
+
+_SHORT = re.compile(
+    rb"\x01...\0\0...(....)....\0\0\0\0....\0\x05msgId\0\0\0.([0-9A-F]+)\0\x07queueId\0\0\0.(\d+)"
+    rb"\0\x0bqueueOffset\0\0\0.(\d+)\0\x0dtransactionId\0",
+    re.DOTALL,
+).match
+#: how such an answer ends, but for what waits
+_END = b"\0\x08TRACE_ON\0\0\0\x04true"
+_WAITING = re.compile(
+    re.escape(_END) + rb"\0\x08escDueMs\0\0\0.(\d+)(?:\0\x0crecallHandle\0\0..([A-Za-z0-9_=-]+))?\Z", re.DOTALL
+).search
+
+
+def read_stored(frame: bytes) -> tuple[int, Stored] | None:
+    """Opaque and place if this is such an answer, else None."""
+    waiting = None
+    if not frame.endswith(_END):
+        waiting = _WAITING(frame)
+        if waiting is None:
+            return None
+    match = _SHORT(frame)
+    if match is None:
+        return None
+    opaque, offset_message_id, queue_id, queue_offset = match.groups()
+    stored = Stored(offset_message_id.decode(), int(queue_id), int(queue_offset))
+    if waiting is not None:
+        due, handle = waiting.groups()
+        stored = stored._replace(due_ms=int(due), recall_handle=handle.decode() if handle else None)
+    return int.from_bytes(opaque, "big"), stored
+
+
+#: Stored, with less safety than was asked for (ResponseCode of 5.5.0).
+STORED = {
+    int(Answer.SUCCESS): "SEND_OK",
+    10: "FLUSH_DISK_TIMEOUT",
+    11: "SLAVE_NOT_AVAILABLE",
+    12: "FLUSH_SLAVE_TIMEOUT",
+}
+
+
+def result_of(destination: Destination, message: Outgoing, outcome: Outcome) -> SendResult | ClientError:
+    """What a broker's answer to a send means."""
+    if type(outcome) is Stored:
+        queue = destination.queue
+        return SendResult(
+            message.unique_id,
+            outcome.offset_message_id,
+            queue.topic,
+            queue.broker,
+            outcome.queue_id,
+            outcome.queue_offset,
+            due_ms=outcome.due_ms,
+            recall_handle=outcome.recall_handle,
+        )
+    if isinstance(outcome, ClientError):
+        return outcome
+    return _full_result(destination, message, cast(Response, outcome))
+
+
+def _full_result(destination: Destination, message: Outgoing, outcome: Response) -> SendResult | ClientError:
+    status = STORED.get(outcome.code)
+    if status is None:
+        return refusal(outcome)
+    ext = outcome.ext
+    queue = destination.queue
+    due = ext.get("escDueMs")
+    conflict = ext.get("escConflict")
+    return SendResult(
+        ext.get("transactionId", "") if conflict == "kept" else message.unique_id,
+        ext.get("msgId", ""),
+        queue.topic,
+        queue.broker,
+        int(ext.get("queueId", queue.queue_id)),
+        int(ext.get("queueOffset", -1)),
+        status,
+        int(due) if due is not None else None,
+        ext.get("recallHandle"),
+        cast(Literal["replaced", "kept"], conflict) if conflict in ("replaced", "kept") else None,
+    )

@@ -7,12 +7,10 @@ from typing import Unpack
 
 from .credentials import Access
 from .errors import ClientError
-from .event_loop import event_loop_thread
-from .faces import Face
-from .outgoing import Outgoing, prepare
+from .event_loop import Face, event_loop_thread
+from .outgoing import Outgoing, Timing, prepare
 from .producer_async import DEFAULT_GROUP, AsyncProducer
-from .timing import Timing
-from .transaction_guard import check_plain_send
+from .transaction import check_plain_send
 from .types import Message, SendResult
 
 _run = event_loop_thread.run

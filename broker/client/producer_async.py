@@ -1,38 +1,33 @@
 """The asynchronous producer: the one implementation of sending. It belongs to the event loop in which it is used."""
+# ~ from broker/client/producer_async.py:
+# ~ Sends of one message each, as they go out on a line: many at once, each answered on its own.
+# ~ from broker/client/producer_async.py:
+# ~ RocketMQ's batch (request 320): many messages of one queue in one body, stored all or not at all.
+# ~
+# ~ one message: 4 size | 4 magic 0 | 4 CRC 0 | 4 flag | 4 body length | body | 2 properties length | properties
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from struct import Struct
 from typing import Unpack
 
 from ..rocketmq.codes import Answer, Request
 from ..rocketmq.recall_handle import OUTCOME, BadHandle, read_handle
-from . import batch, names
-from .closing import AsyncClosing
+from . import names
 from .credentials import Access
-from .deadlines import Deadline
-from .destinations import Destination, Destinations, find_destinations
-from .errors import (
-    BrokerRefused,
-    BrokerUnreachable,
-    ClientClosed,
-    ClientError,
-    InvalidArgument,
-    NoSuchQueue,
-)
-from .heartbeat import Heartbeat
-from .outgoing import Outgoing, prepare
-from .pipeline import Lines, Outcome
+from .destinations import DEFAULT_QUEUES, TEMPLATE_TOPIC, Destination, Destinations, find_destinations
+from .errors import BadAnswer, BrokerRefused, BrokerUnreachable, ClientClosed, ClientError, InvalidArgument, NoSuchQueue
+from .event_loop import AsyncClosing
+from .membership import Heartbeat
+from .outgoing import Outgoing, Timing, prepare
+from .pipeline import STORED, Answered, Line, Lines, Outcome, result_of
 from .replies import Replies, answer_of, reply_to, send_reply
-from .send_each import SEND, ask_each, fields_of, line_with_room
-from .send_results import STORED, result_of
-from .session import Session
-from .timing import Timing
-from .trace_events import SendWatch
-from .trace_writer import TraceWriter, trace_group, trace_topic
-from .types import Message, SendResult
+from .session import Deadline, Session
+from .trace_events import SendWatch, TraceWriter, trace_group, trace_topic
+from .types import Message, MessageQueue, SendResult
 
 #: Refusals that another broker may not repeat (DefaultMQProducer's retryResponseCodes).
 RETRIED = frozenset({Answer.SYSTEM_ERROR, Answer.SYSTEM_BUSY, Answer.SERVICE_NOT_AVAILABLE, Answer.NO_PERMISSION,
@@ -192,9 +187,9 @@ class AsyncProducer(AsyncClosing):
         self, topic: str, messages: Sequence[Outgoing], queue_id: int | None, timeout_ms: int
     ) -> list[SendResult]:
         deadline = Deadline(timeout_ms)
-        body = batch.body(messages)
+        body = batch_body(messages)
         destination = await self._way_to(topic, messages[0], queue_id, deadline)
-        ext = batch.header(self.group, destination.queue, time.time_ns() // 1_000_000, messages[0].unique_id)
+        ext = batch_header(self.group, destination.queue, time.time_ns() // 1_000_000, messages[0].unique_id)
         answer = await self._session.ask(
             destination.address,
             Request.SEND_BATCH_MESSAGE,
@@ -203,7 +198,7 @@ class AsyncProducer(AsyncClosing):
             timeout_ms=deadline.left_ms,
             accept=tuple(STORED),
         )
-        return batch.results(messages, destination.queue, answer.ext, STORED[answer.code])
+        return batch_results(messages, destination.queue, answer.ext, STORED[answer.code])
 
     async def send_oneway(
         self, topic: str, message: Outgoing, *, queue_id: int | None = None, timeout_ms: int = 3000
@@ -345,3 +340,134 @@ def trace_writer(trace: bool | str, group: str, namesrv: str, access: Access) ->
     if topic is None:
         return None
     return TraceWriter(topic, lambda: AsyncProducer(trace_group(group), namesrv, retries=1, **access))
+
+
+SEND = int(Request.SEND_MESSAGE_V2)
+
+
+def fields_of(way: Destination, message: Outgoing) -> bytes:
+    """The encoded header fields of a send that leaves now."""
+    return way.fields(time.time_ns() // 1_000_000, message.properties)
+
+
+async def line_with_room(lines: Lines, address: str, deadline: Deadline) -> Line:
+    """An open line on which something can be written. Raises BrokerUnreachable, Timeout."""
+    line = lines.ready(address)
+    if line is None:
+        line = await deadline.of(lines.to(address), f"a connection to {address}")
+    if not line.has_room:
+        await deadline.of(line.room(), f"{address} to read what was sent before")
+    return line
+
+
+async def ask_each(
+    lines: Lines, ways: Sequence[Destination | ClientError], messages: Sequence[Outgoing], deadline: Deadline
+) -> list[SendResult | ClientError]:
+    """What becomes of each message, in order, in one write to each broker; one without a way has its error already.
+
+    Raises BrokerUnreachable where no broker can be connected to; one that cannot harms no message for another.
+    """
+    connected, failed = await _connect(lines, {way.address for way in ways if isinstance(way, Destination)}, deadline)
+    results: list[SendResult | ClientError | None] = [
+        way if isinstance(way, ClientError) else failed.get(way.address) for way in ways
+    ]
+    going = [(nth, way) for nth, way in enumerate(ways) if isinstance(way, Destination) and way.address in connected]
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    left = len(going)
+
+    def answer_to(nth: int, way: Destination) -> Answered:
+        def answered(outcome: Outcome) -> None:
+            nonlocal left
+            results[nth] = result_of(way, messages[nth], outcome)
+            left -= 1
+            if not left and not done.done():
+                done.set_result(None)
+
+        return answered
+
+    timeout_ms = deadline.left_ms
+    for nth, way in going:
+        message = messages[nth]
+        connected[way.address].ask(SEND, fields_of(way, message), message.body, timeout_ms, answer_to(nth, way))
+    for line in connected.values():
+        line.flush()  # the broker works on these while the next batch is read here
+    if going:
+        await done
+    return [result for result in results if result is not None]
+
+
+async def _connect(
+    lines: Lines, addresses: Collection[str], deadline: Deadline
+) -> tuple[dict[str, Line], dict[str, ClientError]]:
+    """Open lines with room, and why others are not; raises the error where none is open."""
+    connected: dict[str, Line] = {}
+    failed: dict[str, ClientError] = {}
+
+    async def connect(address: str) -> None:
+        try:
+            connected[address] = await line_with_room(lines, address, deadline)
+        except ClientError as error:
+            failed[address] = error
+
+    for address in addresses:
+        line = lines.ready(address)
+        if line is not None and line.has_room:
+            connected[address] = line
+    if len(connected) < len(addresses):
+        await asyncio.gather(*(connect(address) for address in addresses if address not in connected))
+    if failed and not connected:
+        raise next(iter(failed.values()))
+    return connected, failed
+
+
+_FRONT = Struct(">iiiii")
+_SHORT = Struct(">H")
+_DELAYS = ("\x02DELAY\x01", "\x02TIMER_DELIVER_MS\x01", "\x02TIMER_DELAY_MS\x01")
+
+
+def batch_body(messages: Sequence[Outgoing]) -> bytes:
+    """The request's body; raises InvalidArgument for an empty batch, delayed messages, or more than 4 MiB."""
+    if not messages:
+        raise InvalidArgument("A batch needs at least one message.", field="messages")
+    if len({(message.queue_id, message.sharding_key) for message in messages}) > 1:
+        raise InvalidArgument("Messages of a batch go to one queue; these ask for several.", field="messages")
+    parts: list[bytes] = []
+    for message in messages:
+        if any(mark in message.properties for mark in _DELAYS):
+            raise InvalidArgument("Messages of a batch cannot be delayed; send them one by one.", field="delay_level")
+        properties = message.properties.encode()
+        size = _FRONT.size + len(message.body) + _SHORT.size + len(properties)
+        parts += (
+            _FRONT.pack(size, 0, 0, 0, len(message.body)), message.body, _SHORT.pack(len(properties)), properties
+        )  # fmt: skip
+    whole = b"".join(parts)
+    if len(whole) > names.MAX_BODY_BYTES:
+        raise InvalidArgument(
+            f"The batch has {len(whole):,} bytes, the limit is {names.MAX_BODY_BYTES:,}; make smaller batches.",
+            field="messages",
+        )
+    return whole
+
+
+def batch_header(group: str, queue: MessageQueue, born_ms: int, unique_id: str) -> dict[str, str]:
+    """The request's fields (SendMessageRequestHeaderV2)."""
+    return {
+        "a": group, "b": queue.topic, "c": TEMPLATE_TOPIC, "d": str(DEFAULT_QUEUES), "e": str(queue.queue_id),
+        "f": "0", "g": str(born_ms), "h": "0", "i": f"UNIQ_KEY\x01{unique_id}\x02WAIT\x01true\x02", "j": "0",
+        "k": "false", "m": "true", "n": queue.broker,
+    }  # fmt: skip
+
+
+def batch_results(
+    messages: Sequence[Outgoing], queue: MessageQueue, ext: Mapping[str, str], status: str
+) -> list[SendResult]:
+    """One result a message: ids come joined by commas, the offset is the first one's."""
+    ids = ext.get("msgId", "").split(",")
+    if len(ids) != len(messages):
+        raise BadAnswer(f"The broker answered {len(ids)} ids to a batch of {len(messages)}.")
+    first = int(ext.get("queueOffset", -1))
+    queue_id = int(ext.get("queueId", queue.queue_id))
+    return [
+        SendResult(message.unique_id, each, queue.topic, queue.broker, queue_id, first + nth, status)
+        for nth, (message, each) in enumerate(zip(messages, ids, strict=True))
+    ]

@@ -3,26 +3,30 @@
 A message is in flight from the pull until its handler is done (or it was sent back); what may be committed is the
 lowest offset in flight, so a crash repeats messages but loses none.
 """
+# ~ from broker/client/reader.py:
+# ~ Cutting the body of a pull, which is commit-log records one after another.
+# ~ from broker/client/reader.py:
+# ~ Bodies as their sender had them: official clients compress large ones, by ZLIB unless they are told otherwise.
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from ..engine.errors import CorruptRecord
 from ..rocketmq.codes import Answer, Request
-from ..rocketmq.message import Message
-from .activity import Pulling
+from ..rocketmq.layout import COMPRESSION_MASK, COMPRESSION_SHIFT, FLAG_COMPRESSED
+from ..rocketmq.message import Message, decode
 from .errors import BadAnswer, ClientClosed, ClientError
-from .offsets import QueueOffsets
-from .records import read_delivery, split_records
+from .offsets import Beginnings, QueueOffsets
 from .remoting import Response
-from .running_info import QueueWork
+from .running_info import Pulling, QueueWork
 from .session import Session
-from .start_offsets import Beginnings
 from .subscription import Subscription
 from .types import MessageQueue
 
@@ -241,3 +245,53 @@ def as_delivered(message: Message) -> Message:
     if original is None or not message.topic.startswith("%RETRY%"):
         return message
     return replace(message, topic=original)
+
+
+_MIN_RECORD_BYTES = 91
+
+
+def split_records(body: bytes) -> Iterator[bytes]:
+    """Each record begins with its size, 4 bytes; raises BadAnswer where that cannot be."""
+    position = 0
+    while position < len(body):
+        size = int.from_bytes(body[position : position + 4], "big")
+        if size < _MIN_RECORD_BYTES or position + size > len(body):
+            raise BadAnswer(f"A record of {size} bytes does not fit the answer of {len(body)} bytes.")
+        yield body[position : position + size]
+        position += size
+
+
+def read_record(record: bytes) -> Message:
+    """Decode one record, its body as it is stored; raises BadAnswer where it is damaged."""
+    try:
+        return decode(record)
+    except CorruptRecord as error:
+        raise BadAnswer(f"The broker answered with a damaged record: {error}") from error
+
+
+def read_delivery(record: bytes) -> Message:
+    """As `read_record`, with the body as its sender had it."""
+    message = read_record(record)
+    body, sys_flag = inflated(message.body, message.sys_flag)
+    return message if body is message.body else replace(message, body=body, sys_flag=sys_flag)
+
+
+MOST_INFLATED_BYTES = 64 * 1024 * 1024
+"""A body that would be larger is left as it is stored: 4 MiB on the wire may hold a thousand times that."""
+
+#: Compression types (RocketMQ, CompressionType): 1 LZ4, 2 ZSTD, 3 ZLIB; 0 is the ZLIB of clients before 5.0.
+_ZLIB_TYPES = frozenset({0, 3})
+
+
+def inflated(body: bytes, sys_flag: int) -> tuple[bytes, int]:
+    """The body and the sysFlag as they were before compression; both unchanged where they cannot be had."""
+    if not sys_flag & FLAG_COMPRESSED or sys_flag >> COMPRESSION_SHIFT & COMPRESSION_MASK not in _ZLIB_TYPES:
+        return body, sys_flag
+    stream = zlib.decompressobj()
+    try:
+        plain = stream.decompress(body, MOST_INFLATED_BYTES)
+    except zlib.error:
+        return body, sys_flag
+    if not stream.eof:
+        return body, sys_flag
+    return plain, sys_flag & ~(FLAG_COMPRESSED | COMPRESSION_MASK << COMPRESSION_SHIFT)

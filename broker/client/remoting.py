@@ -3,24 +3,30 @@
 Connections are made at the first request to an address and made anew after they were lost. All of it belongs to the
 event loop in which it is used.
 """
+# ~ from broker/client/remoting.py:
+# ~ Connections of a client by address: made at the first use, and anew after a loss.
+# ~ from broker/client/remoting.py:
+# ~ A process that forks: its child must never write to, or wait for, what belongs to the parent's event loop.
+# ~
+# ~ `generation` grows in each child. In the child, the parent's connections are closed without a word to the other end:
+# ~ descriptors are put over with /dev/null, so whoever still holds one can do no harm with it, nor with its number.
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import os
+import selectors
+import ssl
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from itertools import count
+from typing import Generic, Protocol, TypeVar, cast
+from weakref import WeakSet
 
 from ..rocketmq.codes import ONEWAY_FLAG, RESPONSE_FLAG, Answer
-from ..rocketmq.errors import (
-    BadFrame,
-    ConnectFailed,
-    ConnectionLost,
-    RemotingError,
-    RequestTimedOut,
-)
+from ..rocketmq.errors import BadFrame, ConnectFailed, ConnectionLost, RemotingError, RequestTimedOut
 from ..rocketmq.frame import JSON, Command, FrameBuffer, decode, encode
-from .connections import Connection, Connections, Secure
 
 logger = logging.getLogger(__name__)
 
@@ -144,6 +150,63 @@ def _answer(link: _Link, request: Command, answer: Command | None) -> None:
         link.write(encode(answer))
 
 
+class Connection(asyncio.Protocol):
+    """One end of a connection, made by Connections."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._transport: asyncio.Transport | None = None
+        self._room = asyncio.Event()
+        self._room.set()
+        #: what a forked child has of its parent's connection: kept, so that nothing of it is tidied up there
+        self._inherited: asyncio.Transport | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """False once the connection is ending."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the other end reads what was written."""
+        return self._room.is_set()
+
+    def let_go(self) -> int | None:
+        """In a forked child: the connection is the parent's; returns its descriptor."""
+        self._inherited, self._transport = self._transport, None
+        socket = self._inherited.get_extra_info("socket") if self._inherited is not None else None
+        return socket.fileno() if socket is not None else None
+
+    async def room(self) -> None:
+        """Wait while the other end does not read what was already written."""
+        if not self._room.is_set():
+            await self._room.wait()
+
+    def close(self) -> None:
+        """End the connection after what was handed over is written."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio: the connection is there."""
+        # uvloop's transports have the methods but not the base class
+        self._transport = cast(asyncio.Transport, transport)
+        forks.note(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """asyncio: the connection ended."""
+        self._transport = None
+        self._room.set()
+
+    def pause_writing(self) -> None:
+        """asyncio: the other end reads too slowly."""
+        self._room.clear()
+
+    def resume_writing(self) -> None:
+        """asyncio: the other end reads again."""
+        self._room.set()
+
+
 class _Link(Connection):
     """One connection: requests out, answers matched by opaque, pushed requests handed up."""
 
@@ -207,3 +270,157 @@ class _Link(Connection):
 
 
 __all__ = ["Handler", "RemotingClient", "RemotingError", "Response"]
+
+Secure = Callable[[str], tuple[ssl.SSLContext | None, str | None]]
+"""TLS context and the name expected in the certificate, for a connection to a host; None and None for no TLS."""
+
+
+C = TypeVar("C", bound=Connection)
+
+
+class Connections(Generic[C]):
+    """At most one connection an address ("host:port"); callers of one moment share one attempt.
+
+    `made` makes one for an address; `failed` is the error for an address and the reason why nobody answers there,
+    `closed` the one for who waits for a connection while the client is closed.
+    """
+
+    def __init__(
+        self,
+        made: Callable[[str], C],
+        *,
+        secure: Secure,
+        timeout_s: float,
+        failed: Callable[[str, str], Exception],
+        closed: Callable[[str], Exception],
+    ) -> None:
+        self._made = made
+        self._secure = secure
+        self._timeout_s = timeout_s
+        self._failed = failed
+        self._closed = closed
+        self._ready: dict[str, C] = {}
+        self._attempts: dict[str, asyncio.Task[C]] = {}
+        self._generation = forks.generation
+
+    def ready(self, address: str) -> C | None:
+        """The connection to `address` if it is there already."""
+        one = self._ready.get(address)
+        return one if one is not None and one.is_open else None
+
+    async def to(self, address: str) -> C:
+        """The connection to `address`; raises what `failed` and `closed` make."""
+        one = self.ready(address)
+        if one is not None:
+            return one
+        if self._generation != forks.generation:
+            raise self._failed(address, "this client was made before the process forked; make one in the child")
+        attempt = self._attempts.get(address)
+        if attempt is None:
+            attempt = asyncio.get_running_loop().create_task(self._connect(address))
+            self._attempts[address] = attempt
+            attempt.add_done_callback(lambda done: self._attempted(address, done))
+        try:
+            return await asyncio.shield(attempt)
+        except asyncio.CancelledError:
+            if attempt.cancelled():
+                raise self._closed(address) from None
+            raise
+
+    def forget(self, one: C) -> bool:
+        """Whether this connection, which has ended, was the one to its address."""
+        if self._ready.get(one.address) is not one:
+            return False
+        del self._ready[one.address]
+        return True
+
+    def close(self) -> list[C]:
+        """End all, and the attempts under way; returns the connections that there were."""
+        for attempt in list(self._attempts.values()):
+            attempt.cancel()
+        ending, self._ready = list(self._ready.values()), {}
+        for one in ending:
+            one.close()
+        return ending
+
+    def _attempted(self, address: str, attempt: asyncio.Task[C]) -> None:
+        self._attempts.pop(address, None)
+        if not attempt.cancelled():
+            attempt.exception()  # seen, whether or not somebody still waits for it
+
+    async def _connect(self, address: str) -> C:
+        host, _, port = address.rpartition(":")
+        host = host.strip("[]")
+        context, name = self._secure(host)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                _, one = await asyncio.get_running_loop().create_connection(
+                    lambda: self._made(address), host, int(port), ssl=context, server_hostname=name
+                )
+        except TimeoutError:
+            raise self._failed(address, f"no answer within {self._timeout_s:g} s") from None
+        except (OSError, ValueError, OverflowError) as error:
+            raise self._failed(address, str(error)) from error
+        self._ready[address] = one
+        return one
+
+
+class Inherited(Protocol):
+    """What a child lets go of."""
+
+    def let_go(self) -> int | None:
+        """Forget the parent's end; returns its descriptor if there is one."""
+
+
+class Forks:
+    """What this process has to give up when it is a child."""
+
+    def __init__(self) -> None:
+        #: how many forks this process is away from the first
+        self.generation = 0
+        self._mine: WeakSet[Inherited] = WeakSet()
+        self._selectors: list[selectors.BaseSelector] = []
+        #: loops and connections of a parent: collected, they would tidy up in a selector that is the parent's too
+        self._kept: list[object] = []
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._in_child)
+
+    def note(self, one: Inherited) -> None:
+        """A child shall let go of it; it is not kept alive by this."""
+        self._mine.add(one)
+
+    def new_loop(self) -> asyncio.AbstractEventLoop:
+        """An event loop whose descriptors, all of them, a child lets go of."""
+        if not hasattr(os, "register_at_fork"):
+            return asyncio.new_event_loop()
+        selector = selectors.DefaultSelector()
+        loop = asyncio.SelectorEventLoop(selector)
+        self._selectors.append(selector)
+        self._kept.append(loop)
+        return loop
+
+    def _in_child(self) -> None:
+        self.generation += 1
+        descriptors = [descriptor for one in list(self._mine) if (descriptor := one.let_go()) is not None]
+        for selector in self._selectors:
+            descriptors += [key.fd for key in list(selector.get_map().values())]
+            fileno = getattr(selector, "fileno", None)  # those of epoll and kqueue have one
+            if fileno is not None:
+                descriptors.append(fileno())
+        self._kept += self._mine
+        self._mine = WeakSet()
+        self._selectors = []
+        _close(descriptors)
+
+
+def _close(descriptors: Iterable[int]) -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    try:
+        for descriptor in set(descriptors):
+            with suppress(OSError):
+                os.dup2(nothing, descriptor, inheritable=False)
+    finally:
+        os.close(nothing)
+
+
+forks = Forks()

@@ -20,11 +20,10 @@ from ..rocketmq.errors import RequestRefused
 from ..rocketmq.fields import whole
 from ..rocketmq.frame import Command
 from . import names
-from .deadlines import Deadline
 from .errors import BrokerRefused, ClientError, InvalidArgument
-from .heartbeat import Heartbeat
+from .membership import Heartbeat
 from .outgoing import Outgoing, prepare
-from .session import Session
+from .session import Deadline, Session
 from .types import Message
 
 logger = logging.getLogger(__name__)

@@ -2,19 +2,21 @@
 
 One Session belongs to one event loop. It keeps one connection per address and a cache of routes.
 """
+# ~ from broker/client/session.py:
+# ~ The time that a whole call may take, whatever it waits for: names, routes, connections, answers, other calls.
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping
-from typing import Unpack
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TypeVar, Unpack
 
 from ..rocketmq.codes import Answer, Request
 from ..rocketmq.errors import ConnectFailed, ConnectionLost, RemotingError, RequestTimedOut
 from . import answers
+from .answers import read_object
 from .credentials import Access, security_of
-from .deadlines import Deadline
 from .errors import (
     BrokerRefused,
     BrokerUnreachable,
@@ -29,9 +31,7 @@ from .errors import (
     TimerTooFar,
     UsedAfterFork,
 )
-from .forks import forks
-from .leniency import read_object
-from .remoting import Handler, RemotingClient, Response
+from .remoting import Handler, RemotingClient, Response, forks
 from .types import Broker, Route
 
 #: How long a route is believed (the official client asks anew every 30 s).
@@ -225,3 +225,33 @@ def _unreachable(address: str, error: RemotingError) -> BrokerUnreachable:
     if isinstance(error, ConnectFailed | ConnectionLost):
         return BrokerUnreachable(address, str(error.__cause__ or error))
     return BrokerUnreachable(address, str(error))
+
+
+Result = TypeVar("Result")
+
+
+class Deadline:
+    """`timeout_ms` from now, by the running loop's clock."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        self.timeout_ms = timeout_ms
+        self._loop = asyncio.get_running_loop()
+        self._at_s = self._loop.time() + timeout_ms / 1000
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until then; negative when it is over."""
+        return self._at_s - self._loop.time()
+
+    @property
+    def left_ms(self) -> int:
+        """Milliseconds until then, for a request that has to be given some: at least 1."""
+        return max(1, int(self.left_s * 1000))
+
+    async def of(self, work: Awaitable[Result], waited_for: str) -> Result:
+        """What `work` gives; raises Timeout, which names `waited_for`, when the time is over first."""
+        try:
+            async with asyncio.timeout_at(self._at_s):
+                return await work
+        except TimeoutError:
+            raise Timeout("", self.timeout_ms, waited_for) from None

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Literal, Unpack
 
 from .credentials import Access
-from .event_loop import event_loop_thread
-from .faces import Face
-from .simple_async import AsyncSimpleConsumer
-from .simple_receipts import Receipt, Received
+from .event_loop import Face, event_loop_thread
+from .simple_async import AsyncSimpleConsumer, Receipt, Received
 from .subscription import ALL
 
 _run = event_loop_thread.run

@@ -7,13 +7,10 @@ from typing import Any, Self, Unpack, cast
 
 from .credentials import Access
 from .errors import ClientError
-from .event_loop import event_loop_thread
-from .faces import Face
-from .outgoing import Outgoing, prepare
+from .event_loop import Face, event_loop_thread
+from .outgoing import Outgoing, Timing, prepare
 from .producer import Producer
-from .timing import Timing
-from .transaction import Checker, Decision, Half, TransactionListener, TransactionResult
-from .transaction_checks import Confirmed
+from .transaction import Checker, Confirmed, Decision, Half, TransactionListener, TransactionResult
 from .transaction_producer_async import AsyncTransactionProducer
 
 _run = event_loop_thread.run

@@ -14,7 +14,6 @@ from ..rocketmq.codes import Answer, Request
 from ..rocketmq.frame import Command
 from ..rocketmq.message import parse_offset_message_id
 from .credentials import Access
-from .deadlines import Deadline
 from .destinations import Destination
 from .errors import (
     BadAnswer,
@@ -26,12 +25,14 @@ from .errors import (
     Timeout,
 )
 from .outgoing import Outgoing
-from .pipeline import Line, Outcome
-from .producer_async import RETRY_PAUSE_S, AsyncProducer
-from .send_each import SEND, line_with_room
-from .send_results import result_of
+from .pipeline import Line, Outcome, result_of
+from .producer_async import RETRY_PAUSE_S, SEND, AsyncProducer, line_with_room
+from .session import Deadline
 from .transaction import (
+    WORKERS,
     Checker,
+    Checks,
+    Confirmed,
     Decision,
     Half,
     HalfNotSafe,
@@ -39,7 +40,6 @@ from .transaction import (
     TransactionResult,
     as_half,
 )
-from .transaction_checks import WORKERS, Checks, Confirmed
 from .types import SendResult
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..rocketmq.delay_levels import LevelStatus
 from .health import Health
-from .queues.consume_queue import ConsumeQueue
+from .queues.queues import ConsumeQueue
 from .schedule import Schedule
 from .store import Store
 from .tables.topics import SCHEDULE_TOPIC

@@ -21,11 +21,10 @@ from .disk.files import NO_DESCRIPTOR, File, Files, join
 from .errors import DiskFull, StoreBusy, StoreClosed, StoreFailed
 from .health import Health, assess
 from .intake import Intake
-from .log.retention import expire, oldest_expired
+from .log.recovery import refuse_outside
 from .log.simulated_clock import admit
 from .log.ticket import BatchTicket, Stored, SyncJob, Ticket
-from .log.unsupported_files import refuse_outside
-from .log.upkeep import NO_ROOM, Upkeep, UpkeepJob
+from .log.upkeep import NO_ROOM, Upkeep, UpkeepJob, expire, oldest_expired
 from .opening import open_store
 from .pop.service import Pops
 from .queues.reader import Reader

@@ -10,16 +10,16 @@ from ..rocketmq.message import Message, pack_host
 from ..rocketmq.properties import REAL_QUEUE_ID, REAL_TOPIC, SOURCE, format_properties
 from .admission import STORED_LIMIT_BYTES
 from .errors import InvalidMessage, PropertiesTooLarge
-from .log.append_many import Copy
+from .log.append import Copy
 from .log.ticket import Ticket
 from .message_header import Facts, facts_of
 from .store import Store
 from .tables.topics import HALF_TOPIC
 from .timer.parked import Sent
 from .timer.parking import Parking
-from .transaction.half_record import Beginning
-from .transaction.recent import Fresh
+from .transaction.records import Beginning
 from .transaction.service import Transactions
+from .transaction.state import Fresh
 
 #: What a commit and a release add to the properties (ESC_SOURCE and its position), and the record's checksum.
 _RESERVE_BYTES = CRC_SIZE + 32

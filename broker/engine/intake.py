@@ -31,14 +31,13 @@ from ..rocketmq.properties import (
 from .admission import STORED_LIMIT_BYTES, Admission
 from .errors import InvalidMessage, PropertiesTooLarge, TimerFlowControl
 from .half_intake import HalfIntake
-from .log.append_batch import Parts, Together, append_batch
+from .log.append import Parts, Together, append_batch
 from .log.ticket import BatchTicket, Ticket
 from .message_header import Facts, facts_of, plain_facts, plain_keys, value_in
 from .pop.state import origin_topic
 from .schedule import Schedule
 from .store import Store
-from .tables.groups import check_group_name
-from .tables.retry_policy import retry_delay_ms
+from .tables.groups import check_group_name, retry_delay_ms
 from .tables.topics import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, Topic
 from .timer.parked import Sent
 from .timer.parking import Parking

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from .queues.consume_queue import QueueEntry
-from .queues.pulled import Pulled, Selection
-from .queues.reader import Reader
+from .queues.queues import QueueEntry
+from .queues.reader import Pulled, Reader, Selection
 from .store import Store
 
 

@@ -19,9 +19,8 @@ from .log.checkpoint import CheckpointFile, DamagedRange
 from .log.commit_log import CommitLog
 from .log.ticket import SyncJob, Ticket
 from .message_header import Facts, also_indexed
-from .queues.consume_queue import ConsumeQueue
 from .queues.index import Index
-from .queues.queues import Queues
+from .queues.queues import ConsumeQueue, Queues
 from .tables.changes import Changes
 from .tables.groups import Groups
 from .tables.key_values import KeyValues

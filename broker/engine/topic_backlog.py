@@ -16,8 +16,7 @@ from .schedule import Schedule
 from .store import Store
 from .tables.topics import HALF_TOPIC, PARKED_HALF_TOPIC, SCHEDULE_TOPIC
 from .timer.core import Core
-from .transaction.halves import COMMITTING, ROLLING_BACK
-from .transaction.parked import Parked
+from .transaction.halves import COMMITTING, ROLLING_BACK, Parked
 from .transaction.state import Book
 
 #: Records looked at for one count, so that it ends.

@@ -10,7 +10,7 @@ from ..client.consumer_async import DEFAULT_HANDLERS, SUSPEND_BOUNDS_MS, Handler
 from ..client.names import check_group, check_topic
 from ..client.orderly import SUSPEND_MS
 from ..client.subscription import ALL, subscription
-from ..client.trace_writer import trace_topic
+from ..client.trace_events import trace_topic
 
 Where = Literal["first", "last"]
 Function = TypeVar("Function", bound=Callable[..., Any])

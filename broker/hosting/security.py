@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from django.conf import settings
 
-from ..server.access.config import AccessConfig
-from ..server.access.errors import InvalidAccess
-from ..server.access.users import User, check_name
+from ..server.access.users import AccessConfig, InvalidAccess, User, check_name
 from ..server.clock import Simulation
 from ..server.exposure import Listening, ListeningRefused, Remedies, refuse_exposed
 from ..server.exposure import is_loopback as is_loopback

@@ -4,33 +4,35 @@ master by name, where a name service knows several.
 A round = ask for what changed since the token, write rows and token in one transaction, tell the pages. Whatever
 happens in between, the next round begins at the token that is in the database: a crash repeats, it never loses.
 """
+# ~ from broker/mirror/follower.py:
+# ~ The advisory lock that makes one mirror the only one. It belongs to the database session: whoever dies lets it go.
+# ~ from broker/mirror/follower.py:
+# ~ Has PostgreSQL look at the mirror's rows when a reading has brought many, so that it plans joins by what is there.
+# ~
+# ~ Its own daemon looks once a minute, or not at all where it is switched off: until then it plans for few rows, and a page
+# ~ that sums over a thousand groups pays for that.
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from django.db import DatabaseError, InterfaceError, connections, transaction
 
 from ..client import Admin
 from ..client.errors import ClientError, NotSupported
-from .analyze import Statistics
 from .announcer import Announcer
 from .changes import Changes, UnreadableChangesError, read_changes
 from .clock_file import broker_now_ms, clock_file
-from .due_samples import Mark
-from .fit import fit, storable
-from .flaws import Flaws
 from .halves import HalfFollower
-from .lock import MirrorBusyError, session, try_lock, unlock
-from .models import Broker, MirrorState
+from .models import Broker, ConsumerGroup, ConsumerOffset, MirrorRow, MirrorState, Queue, RateHistory, Topic
 from .poller import Poller
 from .source import SCHEDULE_TOPIC, Source
-from .watch import Range, Watch
-from .writer import KEYS, clear, write, write_state
+from .watch import Mark, Range, Watch
+from .writer import KEYS, Flaws, clear, fit, storable, write, write_state
 
 logger = logging.getLogger(__name__)
 
@@ -259,3 +261,64 @@ class Mirror:
             return
         if stale and self._announcer is not None:
             self._announcer.announce(stale[0].sequence, {"mirror"})
+
+
+#: first key "Escapement", second "mirror"; any two numbers that nobody else uses in this database
+LOCK_KEYS = (0x45534341, 0x4D495252)
+
+
+class MirrorBusyError(RuntimeError):
+    """Another mirror follows the broker already."""
+
+    def __init__(self) -> None:
+        super().__init__("Another mirror holds the lock of this database; stop its worker first, or leave it the work.")
+
+
+def try_lock(database: str) -> bool:
+    """Take the lock for this session without waiting; True when it is ours. Taking it twice counts twice."""
+    with connections[database].cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", LOCK_KEYS)
+        row = cursor.fetchone()
+    return bool(row and row[0])
+
+
+def session(database: str) -> int | None:
+    """The process id of this thread's database session; None while there is none."""
+    here = connections[database].connection
+    return None if here is None else int(here.info.backend_pid)
+
+
+def unlock(database: str) -> None:
+    """Let it go; nothing happens when it is not ours."""
+    with connections[database].cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_unlock(%s, %s)", LOCK_KEYS)
+
+
+#: tables that grow with the broker; all others have a bounded number of rows
+TABLES: tuple[type[MirrorRow], ...] = (Topic, Queue, ConsumerGroup, ConsumerOffset, RateHistory)
+#: fewer rows are planned well enough unseen
+FEW_ROWS = 200
+#: so many times the rows of the last look are another table
+GROWTH = 2
+
+
+class Statistics:
+    """`look` after each transaction; it remembers how many rows it saw last, in this life."""
+
+    def __init__(self, database: str = "default") -> None:
+        self._database = database
+        self._seen: dict[type[MirrorRow], int] = {}
+
+    def forget(self) -> None:
+        """Look again with the next rows."""
+        self._seen.clear()
+
+    def look(self, rows: Mapping[type[MirrorRow], int]) -> bool:
+        """ANALYZE all tables where one of them has multiplied; whether it did. Call outside of a transaction."""
+        if not any(count >= max(FEW_ROWS, GROWTH * self._seen.get(table, 0)) for table, count in rows.items()):
+            return False
+        names = ", ".join(table._meta.db_table for table in TABLES)
+        with connections[self._database].cursor() as cursor:
+            cursor.execute(f"ANALYZE {names}")
+        self._seen = dict(rows)
+        return True

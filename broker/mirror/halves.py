@@ -16,22 +16,23 @@ from collections.abc import Iterable
 
 from django.db import transaction
 
-from ..client.admin_transactions import Transaction, TransactionStatus
-from ..client.errors import BrokerRefused, ClientError, NotSupported, RouteNotFound
-from ..client.half_records import (
+from ..client.admin_transactions import (
     HALF_TOPIC,
     OP_TOPIC,
     PARKED_TOPIC,
     OpRecord,
+    Transaction,
+    TransactionStatus,
     ends_of,
     newest,
     op_records,
     transactions_of,
 )
+from ..client.errors import BrokerRefused, ClientError, NotSupported, RouteNotFound
 from .changes import Flaw
-from .fit import fit_rows
 from .models import HalfMessage, OpMessage
 from .source import Source
+from .writer import fit_rows
 
 logger = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from ..client.errors import BadAnswer, BrokerRefused, RouteNotFound
 from ..client.types import QueueStats
 from .changes import Changes, is_system_group, is_system_topic
-from .fit import is_storable
 from .models import Broker, ConsumerGroup, ConsumerOffset, Queue, ScheduleLevel, Topic
 from .source import SCHEDULE_TOPIC, Source
+from .writer import is_storable
 
 #: how often lists and configuration are read again
 LISTING_INTERVAL_MS = 10_000

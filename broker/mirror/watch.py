@@ -1,25 +1,24 @@
 """What the mirror remembers between two readings to see what grew: ends, offsets, rates and the marks of lanes."""
+# ~ from broker/mirror/watch.py:
+# ~ Marks: where in a lane which due time lies, so that its whole backlog can be drawn without reading it.
+# ~
+# ~ A lane is in due order. A mark (offset, due_ms) says: entries before `offset` are due at `due_ms` or earlier, the entry
+# ~ at `offset` at `due_ms` or later. Whoever sees at the moment T that the lane ends at M knows the mark (M, T + delay) for
+# ~ nothing; an entry read by request 321 is a mark as well. Between two marks the number of messages is exact and their
+# ~ place is not. Two marks with one offset are the two ends of a pause in which nothing arrived.
+# ~ from broker/mirror/watch.py:
+# ~ Rate histories: counts per slot of five seconds, kept in memory while a slot fills and written when it is whole.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, pairwise
 
-from . import due_samples as lane_marks
 from .changes import Changes, Flaw, is_system_topic, shown
-from .due_samples import Mark
-from .models import (
-    SLOT_MS,
-    ConsumerGroup,
-    ConsumerOffset,
-    MirrorRow,
-    Queue,
-    RateHistory,
-    ScheduleLevel,
-    Topic,
-)
-from .rates import Rates
+from .models import SLOT_MS, SLOTS, ConsumerGroup, ConsumerOffset, MirrorRow, Queue, RateHistory, ScheduleLevel, Topic
 from .source import SCHEDULE_TOPIC
 
 #: a longer silence between two readings is a gap: its growth belongs to no slot and its dues are sampled
@@ -82,7 +81,7 @@ class Watch:
             watch.consumed[group, topic, queue_id] = offset
         for row in ScheduleLevel.objects.filter(broker=broker):
             if row.delay_offset is not None and row.max_offset is not None:
-                marks = lane_marks.paired(row.marks)
+                marks = paired(row.marks)
                 watch.lanes[row.level] = LaneMemory(row.delay_ms, row.delay_offset, row.max_offset, marks)
         for name, members in ConsumerGroup.objects.filter(broker=broker).values_list("name", "members"):
             watch.members[name] = -1 if members is None else members
@@ -147,7 +146,7 @@ class Watch:
             if row.delay_offset is None or row.max_offset is None or row.delay_offset >= row.max_offset:
                 continue
             known = self.lanes.get(row.level)
-            if known is None or known.delay_ms != row.delay_ms or not lane_marks.covers(known.marks, row.delay_offset):
+            if known is None or known.delay_ms != row.delay_ms or not covers(known.marks, row.delay_offset):
                 missing[row.level] = (row.delay_offset, row.max_offset)
             elif self._gap(changes) and row.max_offset > known.marks[-1][0]:
                 missing[row.level] = (max(known.marks[-1][0], row.delay_offset), row.max_offset)
@@ -219,15 +218,15 @@ class Watch:
                     self.rates.add("flow", "accepted", -released)
             marks = known.marks if known and known.delay_ms == row.delay_ms else ()
             if row.level in samples:
-                reached = marks if lane_marks.covers(marks, row.delay_offset) else ()
-                marks = lane_marks.merged(samples[row.level], reached)
-            marks = lane_marks.appended(marks, row.max_offset, changes.as_of_ms + row.delay_ms)
-            marks = lane_marks.trimmed(marks, row.delay_offset)
+                reached = marks if covers(marks, row.delay_offset) else ()
+                marks = merged(samples[row.level], reached)
+            marks = appended(marks, row.max_offset, changes.as_of_ms + row.delay_ms)
+            marks = trimmed(marks, row.delay_offset)
             self.lanes[row.level] = LaneMemory(row.delay_ms, row.delay_offset, row.max_offset, marks)
-            row.marks = lane_marks.flat(marks)
+            row.marks = flat(marks)
         for level, lane in self.lanes.items():
             if level not in seen:
-                lane.marks = lane_marks.appended(lane.marks, lane.end_offset, changes.as_of_ms + lane.delay_ms)
+                lane.marks = appended(lane.marks, lane.end_offset, changes.as_of_ms + lane.delay_ms)
 
     def _forget(self, changes: Changes) -> None:
         for topic in changes.deleted_topics:
@@ -239,3 +238,160 @@ class Watch:
             self.consumed = {key: offset for key, offset in self.consumed.items() if key[0] != group}
         for key in changes.deleted_offsets:
             self.consumed.pop(key, None)
+
+
+Mark = tuple[int, int]
+
+#: marks kept for one lane: over 2 h one in 28 s
+LIMIT = 256
+
+
+def appended(marks: Sequence[Mark], offset: int, due_ms: int) -> tuple[Mark, ...]:
+    """The marks with a new last one; one that contradicts them (clock set back) is lifted to keep the order."""
+    if not marks:
+        return ((offset, due_ms),)
+    last_offset, last_due = marks[-1]
+    if offset < last_offset:
+        return ((offset, due_ms),)
+    mark = (offset, max(due_ms, last_due))
+    if len(marks) >= 2 and marks[-2][0] == last_offset == offset:
+        return (*marks[:-1], mark)
+    return _thinned((*marks, mark))
+
+
+def trimmed(marks: Sequence[Mark], delay_offset: int) -> tuple[Mark, ...]:
+    """Without what lies wholly behind `delay_offset`."""
+    behind = bisect_right(marks, delay_offset, key=lambda mark: mark[0])
+    return tuple(marks[max(0, behind - 1) :])
+
+
+def covers(marks: Sequence[Mark], delay_offset: int) -> bool:
+    """True when the marks reach back to the first pending entry."""
+    return bool(marks) and marks[0][0] <= delay_offset
+
+
+def merged(samples: Iterable[Mark], marks: Sequence[Mark]) -> tuple[Mark, ...]:
+    """Samples read from the queue, then the marks that follow them, both made ascending."""
+    ordered: list[Mark] = []
+    for offset, due_ms in sorted({*samples, *marks}):
+        ordered.append((offset, max(due_ms, ordered[-1][1]) if ordered else due_ms))
+    return _thinned(tuple(ordered))
+
+
+def flat(marks: Sequence[Mark]) -> list[int]:
+    """As the column holds them."""
+    return list(chain.from_iterable(marks))
+
+
+def paired(column: Sequence[int]) -> tuple[Mark, ...]:
+    """Back from the column."""
+    return tuple(zip(column[::2], column[1::2], strict=True))
+
+
+def due_by(moments_ms: Sequence[int], *, delay_offset: int, end_offset: int, points: Sequence[Mark]) -> list[int]:
+    """How many pending entries are due at or before each of the ascending moments; straight between the points.
+
+    `points` must begin at or before the first pending entry; entries behind the last point count as due at its time.
+    """
+    backlog = end_offset - delay_offset
+    curve = [(due, min(max(offset - delay_offset, 0), backlog)) for offset, due in points]
+    counts: list[int] = []
+    at = 0
+    for moment in moments_ms:
+        while at < len(curve) and curve[at][0] <= moment:
+            at += 1
+        counts.append(_between(curve, at, moment, backlog))
+    return counts
+
+
+def _between(curve: Sequence[tuple[int, int]], at: int, moment: int, backlog: int) -> int:
+    if at == len(curve):
+        return backlog
+    if at == 0:
+        return 0
+    (left, below), (right, above) = curve[at - 1], curve[at]
+    # rounded up: just after a known due time its message counts
+    return below - (above - below) * (moment - left) // (left - right)
+
+
+def _thinned(marks: tuple[Mark, ...]) -> tuple[Mark, ...]:
+    """At most LIMIT marks: when there are more, those go that stand closest to both neighbours in time."""
+    if len(marks) <= LIMIT:
+        return marks
+    widths = [right[1] - left[1] for left, right in pairwise(marks)]
+    inner = sorted(range(1, len(marks) - 1), key=lambda index: widths[index - 1] + widths[index])
+    dropped: set[int] = set()
+    for index in inner:
+        if len(dropped) >= LIMIT // 2:
+            break
+        if index - 1 not in dropped and index + 1 not in dropped:
+            dropped.add(index)
+    return tuple(mark for index, mark in enumerate(marks) if index not in dropped)
+
+
+#: (kind, name) of RateHistory
+Key = tuple[str, str]
+
+
+@dataclass(slots=True)
+class Rates:
+    """The slot that fills now, and the whole slots of every key that ever moved.
+
+    `since_slot`: the first slot that was watched from its beginning without a gap; before it silence is unknown, not 0.
+    """
+
+    since_slot: int
+    slot: int
+    filling: dict[Key, int] = field(default_factory=dict)
+    whole: dict[Key, tuple[int, list[int | None]]] = field(default_factory=dict)
+
+    @classmethod
+    def begin(cls, now_ms: int, kept: Mapping[Key, tuple[int, Sequence[int | None]]]) -> Rates:
+        """Start to watch; what is `kept` in the table stays, the time between is a gap."""
+        slot = now_ms // SLOT_MS
+        return cls(slot + 1, slot, {}, {key: (end, list(counts)) for key, (end, counts) in kept.items()})
+
+    def add(self, kind: str, name: str, count: int) -> None:
+        """Count into the slot that fills; a flow may take back what another flow claims (negative), nothing else."""
+        if count:
+            key = (kind, name)
+            self.filling[key] = self.filling.get(key, 0) + count
+
+    def roll(self, now_ms: int) -> list[Key]:
+        """Close the slot when its time is over; the keys whose history changed."""
+        slot = now_ms // SLOT_MS
+        if slot <= self.slot:
+            return []
+        changed = list(self._close())
+        self.slot = slot
+        return changed
+
+    def row(self, broker: str, key: Key) -> RateHistory:
+        """The row of one key."""
+        slot, counts = self.whole[key]
+        return RateHistory(broker_id=broker, kind=key[0], name=key[1], slot=slot, counts=counts)
+
+    def forget(self, kind: str, name: str) -> None:
+        """A topic or group is gone."""
+        self.filling.pop((kind, name), None)
+        self.whole.pop((kind, name), None)
+
+    def _close(self) -> Iterator[Key]:
+        filling, self.filling = self.filling, {}
+        if self.slot < self.since_slot:
+            return
+        for key, count in filling.items():
+            counts = aligned(*self.whole.get(key, (self.slot, [])), until=self.slot, since=self.since_slot)
+            self.whole[key] = (self.slot, [*counts[-(SLOTS - 1) :], max(0, count)])
+            yield key
+
+
+def aligned(slot: int, counts: Sequence[int | None], *, until: int, since: int) -> list[int | None]:
+    """`counts` that end with `slot`, continued up to but without `until`: 0 where it was watched, None before `since`.
+
+    >>> aligned(10, [7], until=14, since=12)
+    [7, None, 0, 0]
+    """
+    missing = range(max(slot + 1, until - SLOTS), until)
+    joined = counts if missing.start == slot + 1 else ()
+    return [*joined, *(0 if number >= since else None for number in missing)]

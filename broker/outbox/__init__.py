@@ -16,10 +16,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .delayed_rows import send_later as send_later
+    from .after_commit import send_later as send_later
+    from .after_commit import send_on_commit as send_on_commit
     from .errors import NotInTransaction as NotInTransaction
     from .errors import OutboxError as OutboxError
-    from .on_commit import send_on_commit as send_on_commit
     from .transaction_block import Block as Block
     from .transaction_block import producer as producer
     from .transaction_block import transactional as transactional
@@ -29,8 +29,8 @@ _HOMES = {
     "NotInTransaction": "errors",
     "OutboxError": "errors",
     "producer": "transaction_block",
-    "send_later": "delayed_rows",
-    "send_on_commit": "on_commit",
+    "send_later": "after_commit",
+    "send_on_commit": "after_commit",
     "transactional": "transaction_block",
 }
 __all__ = ["Block", "NotInTransaction", "OutboxError", "producer", "send_later", "send_on_commit", "transactional"]

@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from .models import OutboxMessage
-from .stuck import send_again
+from .worker import send_again
 
 if TYPE_CHECKING:
     ModelAdmin = admin.ModelAdmin[OutboxMessage]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ..client.timing import Timing
+from ..client.outgoing import Timing
 
 
 class MessageOptions(Timing, total=False):

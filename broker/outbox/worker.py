@@ -10,17 +10,19 @@
 
 Rows go out by age and pass those that wait. Only in a lane (one sharding key, one queue) each waits for the one before.
 """
+# ~ from broker/outbox/worker.py:
+# ~ What waits in the outbox, what is stuck there, and having that sent again.
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.db import connections, transaction
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, Max, Min, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from ..client import (
@@ -36,7 +38,7 @@ from ..client import (
     TransactionProducer,
 )
 from ..client.errors import Answer
-from .delayed_rows import as_outgoing
+from .after_commit import as_outgoing
 from .models import OutboxMessage
 
 logger = logging.getLogger(__name__)
@@ -198,3 +200,50 @@ class Worker:
             done.away += len(each.rows)
             rows = OutboxMessage.objects.using(self._using).filter(pk__in=[row.pk for row in each.rows])
             rows.update(last_error=each.reason, next_attempt_at=next_attempt_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The rows of one topic: how many, how many of them are stuck, how many failed at least once, and the last reason.
+
+    `oldest_at` is when the oldest was written, `next_attempt_at` when the first of those that failed is tried again.
+    """
+
+    topic: str
+    count: int
+    stuck: int
+    failed: int
+    oldest_at: datetime
+    next_attempt_at: datetime | None
+    reason: str
+
+
+def waiting(using: str) -> tuple[Waiting, ...]:
+    """What waits, by topic; raises Django's Error."""
+    rows = OutboxMessage.objects.using(using)
+    found = rows.values("topic").annotate(
+        count=Count("pk"), stuck=Count("pk", filter=Q(stuck_at__isnull=False)),
+        failed=Count("pk", filter=~Q(last_error="")), oldest_at=Min("written_at"),
+        next_attempt_at=Min("next_attempt_at"), failed_last=Max("pk", filter=~Q(last_error="")),
+    ).order_by("topic")  # fmt: skip
+    reasons = dict(rows.filter(pk__in=[each["failed_last"] for each in found]).values_list("pk", "last_error"))
+    return tuple(
+        Waiting(
+            each["topic"], each["count"], each["stuck"], each["failed"], each["oldest_at"], each["next_attempt_at"],
+            reasons.get(each["failed_last"], ""),
+        )
+        for each in found
+    )  # fmt: skip
+
+
+def stuck(using: str, *, topics: Iterable[str] = (), ids: Iterable[int] = ()) -> QuerySet[OutboxMessage]:
+    """Stuck rows: all, or those of these topics, or these."""
+    rows = OutboxMessage.objects.using(using).filter(stuck_at__isnull=False)
+    chosen_topics, chosen_ids = list(topics), list(ids)
+    rows = rows.filter(topic__in=chosen_topics) if chosen_topics else rows
+    return rows.filter(pk__in=chosen_ids) if chosen_ids else rows
+
+
+def send_again(rows: QuerySet[OutboxMessage]) -> int:
+    """Have a worker try these rows at once, with all their attempts before them; returns how many."""
+    return rows.update(refusals=0, stuck_at=None, next_attempt_at=None)

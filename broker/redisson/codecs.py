@@ -1,13 +1,35 @@
 """What turns values into bytes and back, by the name that Redisson gives it."""
+# ~ from broker/redisson/codecs.py:
+# ~ Which codec a queue's values were probably written with, and a value as text for people.
+# ~ from broker/redisson/codecs.py:
+# ~ How Redisson packs a value into a member of its set and list.
+# ~
+# ~ Since 3.21.1 (`Packing.NEW`, Lua struct format "Bc0Lc0"), little-endian, no padding:
+# ~
+# ~     | 1  n, nearly always 8 | n  random | 8  length of the value, u64 | value |
+# ~
+# ~ Up to 3.21.0 (`Packing.OLD`, "dLc0"):
+# ~
+# ~     | 8  random double | 8  length of the value, u64 | value |
+# ~
+# ~ The random part only makes equal values distinct. Members written here hold a counter in it, big-endian, so that values
+# ~ due in the same millisecond keep the order in which they were offered.
+# ~
+# ~ A random part of another length counts only where the old form does not fit: the first byte of an old member is chance.
+# ~
+# ~ A member that fits neither is poison: Java's transfer stops at it and repeats what came before it without end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
-from .errors import CodecNotReadable, CodecNotWritable, ValueRefused, ValueUnreadable
+from .errors import CodecNotReadable, CodecNotWritable, MemberUnreadable, ValueRefused, ValueUnreadable
 from .jackson import JsonJacksonCodec, TypedJsonJacksonCodec
-from .java_codecs import JAVA_ONLY, Unclear
+from .java_codecs import JAVA_ONLY, Unclear, read_kryo
 
 
 class Codec(Protocol):
@@ -95,3 +117,174 @@ def codec_named(name: str) -> Codec:
 _CODECS: Mapping[str, Codec] = {
     codec.name: codec for codec in (StringCodec(), BytesCodec(), JsonJacksonCodec(), TypedJsonJacksonCodec())
 }
+
+#: Where none is certain, the first of these that reads all samples is named.
+_ORDER = (
+    "SerializationCodec",
+    "MarshallingCodec",
+    "JsonJacksonCodec",
+    "TypedJsonJacksonCodec",
+    "Kryo5Codec",
+    "StringCodec",
+)
+
+#: What follows the version 4 in JBoss Marshalling: text, numbers, booleans, arrays, lists, objects.
+_MARSHALLING_TAGS = [bytes([tag]) for tag in (0x04, 0x42, 0x53, *range(0x3D, 0x52))]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A value as a console shows it: its text, or hex when no codec reads it."""
+
+    codec: str
+    text: str
+    is_hex: bool
+
+
+def guess_codec(values: Iterable[bytes]) -> str | None:
+    """The codec that fits all of these values, ByteArrayCodec when none does, None without a value."""
+    samples = list(values)
+    if not samples:
+        return None
+    for name in _ORDER:
+        if all(_fits(name, value) for value in samples):
+            return name
+    return "ByteArrayCodec"
+
+
+def show(value: bytes, codec: Codec | None = None) -> Shown:
+    """A value as text, read with this codec or with the one that fits it; bytes that nothing reads come as hex."""
+    chosen = codec or codec_named(guess_codec([value]) or "StringCodec")
+    try:
+        read = chosen.decode(value)
+    except ValueUnreadable:
+        return Shown(chosen.name, value.hex(), is_hex=True)
+    if isinstance(read, bytes):
+        return Shown(chosen.name, value.hex(), is_hex=True)
+    if isinstance(chosen, (JsonJacksonCodec, TypedJsonJacksonCodec, StringCodec)):
+        return Shown(chosen.name, value.decode(), is_hex=False)
+    return Shown(chosen.name, str(read), is_hex=False)
+
+
+def _fits(name: str, value: bytes) -> bool:
+    match name:
+        case "SerializationCodec":
+            return value.startswith(b"\xac\xed\x00\x05")
+        case "MarshallingCodec":
+            return value.startswith(b"\x04") and value[1:2] in _MARSHALLING_TAGS
+        case "JsonJacksonCodec":
+            return _reads(name, value) and not _bare(value)
+        case "Kryo5Codec":
+            return value.startswith(b"\x01\x00") or _reads_kryo(value)
+        case "StringCodec":
+            return _reads(name, value) and value.decode().replace("\n", " ").replace("\t", " ").isprintable()
+    return _reads(name, value)
+
+
+def _bare(value: bytes) -> bool:
+    """A JSON object or array without a Java type, which JsonJacksonCodec would not read."""
+    text = value.lstrip()
+    if text.startswith(b"{"):
+        return b'"@class"' not in text
+    return text.startswith(b"[") and not text.startswith(b'["')
+
+
+def _reads(name: str, value: bytes) -> bool:
+    try:
+        codec_named(name).decode(value)
+    except ValueUnreadable:
+        return False
+    return True
+
+
+def _reads_kryo(value: bytes) -> bool:
+    try:
+        read_kryo(value)
+    except Unclear:
+        return False
+    return True
+
+
+RANDOM_BYTES = 8
+LENGTH_BYTES = 8
+#: Bytes before the value.
+NEW_HEAD_BYTES = 1 + RANDOM_BYTES + LENGTH_BYTES
+OLD_HEAD_BYTES = RANDOM_BYTES + LENGTH_BYTES
+_LENGTH = struct.Struct("<Q")
+
+
+class Packing(StrEnum):
+    """Which of the two forms a member has."""
+
+    NEW = "new"
+    OLD = "old"
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacked:
+    """A member taken apart."""
+
+    packing: Packing
+    random: bytes
+    value: bytes
+
+
+def pack(value: bytes, random: bytes, packing: Packing = Packing.NEW) -> bytes:
+    """The member of this value; `random` has 8 bytes."""
+    if len(random) != RANDOM_BYTES:
+        raise ValueError(f"the random part has {RANDOM_BYTES} bytes, not {len(random)}")
+    head = bytes([RANDOM_BYTES]) if packing is Packing.NEW else b""
+    return head + random + _LENGTH.pack(len(value)) + value
+
+
+def detect(member: bytes, likely: Packing = Packing.NEW, size_bytes: int | None = None) -> Packing | None:
+    """The packing of a member, None for poison. Its first bytes are enough when `size_bytes` says how long it is.
+
+    One kind of member fits both: 17 bytes that begin with 08 and end with 00. There `likely`, the packing of the rest
+    of the queue, decides.
+    """
+    size = len(member) if size_bytes is None else size_bytes
+    new_head, is_old = _new_head(member, size), _old_head(member, size) > 0
+    if new_head == NEW_HEAD_BYTES:
+        return likely if is_old else Packing.NEW
+    if is_old:
+        return Packing.OLD
+    return Packing.NEW if new_head else None
+
+
+def certain(member: bytes, size_bytes: int | None = None) -> Packing | None:
+    """The packing of a member that fits only one, None for all others."""
+    first, second = (detect(member, likely, size_bytes) for likely in Packing)
+    return first if first is second else None
+
+
+def likely_packing(members: Sequence[bytes], sizes: Sequence[int] | None = None) -> Packing:
+    """The packing of the last of these members that fits only one; new when none does. `sizes` where they are cut."""
+    lengths = sizes or [len(member) for member in members]
+    told = (certain(member, size) for member, size in zip(reversed(members), reversed(lengths), strict=True))
+    return next((packing for packing in told if packing), Packing.NEW)
+
+
+def unpack(member: bytes, likely: Packing = Packing.NEW) -> Unpacked:
+    """Take a member apart; raises MemberUnreadable for poison."""
+    packing = detect(member, likely)
+    if packing is None:
+        raise MemberUnreadable(member)
+    if packing is Packing.OLD:
+        return Unpacked(packing, member[:RANDOM_BYTES], member[OLD_HEAD_BYTES:])
+    head = _new_head(member, len(member))
+    return Unpacked(packing, member[1 : head - LENGTH_BYTES], member[head:])
+
+
+def _new_head(member: bytes, size: int) -> int:
+    """Bytes before the value in the new form, 0 when it is not one; the length byte of the random part is honoured."""
+    head = 1 + member[0] + LENGTH_BYTES if member else 0
+    if not head or len(member) < head or member[0] == 0:
+        return 0
+    return head if _LENGTH.unpack_from(member, head - LENGTH_BYTES)[0] == size - head else 0
+
+
+def _old_head(member: bytes, size: int) -> int:
+    if len(member) < OLD_HEAD_BYTES:
+        return 0
+    return OLD_HEAD_BYTES if _LENGTH.unpack_from(member, RANDOM_BYTES)[0] == size - OLD_HEAD_BYTES else 0

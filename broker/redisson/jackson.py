@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 from .errors import ValueRefused, ValueUnreadable
-from .java_values import (
+from .java_codecs import (
     BYTES_CLASS,
     INT_MAX,
     INT_MIN,
@@ -29,12 +29,14 @@ from .java_values import (
     LONG_MAX,
     LONG_MIN,
     MAP_CLASS,
+    Fraction,
     JavaObject,
     JavaValue,
     Long,
     double_text,
+    fraction,
+    untyped,
 )
-from .untyped import Fraction, fraction, untyped
 
 _SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
 _ESCAPED = re.compile('["\\\\\x00-\x1f\U00010000-\U0010ffff]')

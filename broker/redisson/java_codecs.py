@@ -8,11 +8,22 @@
 
 Objects and collections mean nothing without their classes; they stay bytes.
 """
+# ~ from broker/redisson/java_codecs.py:
+# ~ Java values that Python has no own type for, and how Java writes a number.
+# ~ from broker/redisson/java_codecs.py:
+# ~ What JSON with Java types means in Python: the reading half of Redisson's JsonJacksonCodec.
 
 from __future__ import annotations
 
+import base64
+import binascii
+import math
+import re
 import struct
+import uuid
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import NoReturn
 
 #: Bytes of the longest varint that Kryo writes, of a long.
@@ -68,11 +79,12 @@ def read_serialization(value: bytes) -> object:
     return _unclear()
 
 
-JAVA_ONLY: Mapping[str, Callable[[bytes], object]] = {
-    "Kryo5Codec": read_kryo,
-    "MarshallingCodec": read_marshalling,
-    "SerializationCodec": read_serialization,
-}
+def _counted(raw: bytes, units: int | float) -> str:
+    """A text that says how many UTF-16 units it has."""
+    text = _modified_utf8(raw)
+    if sum(2 if character > "\uffff" else 1 for character in text) != units:
+        return _unclear()
+    return text
 
 
 def _kryo_text(rest: bytes) -> str:
@@ -90,12 +102,23 @@ def _kryo_text(rest: bytes) -> str:
     return _counted(rest[used:], count - 1)
 
 
-def _counted(raw: bytes, units: int | float) -> str:
-    """A text that says how many UTF-16 units it has."""
-    text = _modified_utf8(raw)
-    if sum(2 if character > "\uffff" else 1 for character in text) != units:
+def _modified_utf8(text: bytes) -> str:
+    """Java's UTF-8, in which a character beyond the BMP is two surrogates of 3 bytes each and NUL may be c0 80."""
+    try:
+        units = text.replace(b"\xc0\x80", b"\x00").decode("utf-8", "surrogatepass")
+        return units.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError:
         return _unclear()
-    return text
+
+
+def _number(form: str, raw: bytes) -> int | float:
+    (number,) = struct.unpack(form, raw)
+    assert isinstance(number, (int, float))
+    return number
+
+
+def _unclear() -> NoReturn:
+    raise Unclear
 
 
 def _varint(rest: bytes, flags: int, first_bits: int) -> tuple[int, int]:
@@ -116,20 +139,157 @@ def _varint(rest: bytes, flags: int, first_bits: int) -> tuple[int, int]:
     return _unclear()
 
 
-def _modified_utf8(text: bytes) -> str:
-    """Java's UTF-8, in which a character beyond the BMP is two surrogates of 3 bytes each and NUL may be c0 80."""
-    try:
-        units = text.replace(b"\xc0\x80", b"\x00").decode("utf-8", "surrogatepass")
-        return units.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
-    except UnicodeDecodeError:
-        return _unclear()
+JAVA_ONLY: Mapping[str, Callable[[bytes], object]] = {
+    "Kryo5Codec": read_kryo,
+    "MarshallingCodec": read_marshalling,
+    "SerializationCodec": read_serialization,
+}
+
+INT_MIN, INT_MAX = -(2**31), 2**31 - 1
+LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
+#: The class that a plain Python dict has in Java: it keeps the order, as a dict does.
+MAP_CLASS = "java.util.LinkedHashMap"
+LIST_CLASS = "java.util.ArrayList"
+#: How Java names the class of byte[].
+BYTES_CLASS = "[B"
 
 
-def _number(form: str, raw: bytes) -> int | float:
-    (number,) = struct.unpack(form, raw)
-    assert isinstance(number, (int, float))
+class Long(int):
+    """A java.lang.Long that would fit into an Integer: JSON for Java writes the two differently."""
+
+
+class JavaObject(dict[str, object]):
+    """A map or an object of a Java class other than LinkedHashMap: its entries, and `java_class`."""
+
+    def __init__(self, java_class: str, entries: Mapping[str, object]) -> None:
+        super().__init__(entries)
+        self.java_class = java_class
+
+    @property
+    def is_map(self) -> bool:
+        """Whether this is one of Java's own maps: entries keep their order, and a Long says that it is one."""
+        return self.java_class.startswith("java.util.")
+
+    def __repr__(self) -> str:
+        return f"JavaObject({self.java_class!r}, {super().__repr__()})"
+
+
+class JavaValue(tuple[str, object]):
+    """A value that JSON holds as [class, value] and Python has no type for, such as java.time.Duration."""
+
+    def __new__(cls, java_class: str, value: object) -> JavaValue:
+        """A value of this class."""
+        return super().__new__(cls, (java_class, value))
+
+    @property
+    def java_class(self) -> str:
+        """The Java class."""
+        return self[0]
+
+    @property
+    def value(self) -> object:
+        """What JSON holds for it."""
+        return self[1]
+
+
+def double_text(number: float) -> str:
+    """A double as Java's Double.toString writes it: 19.9, 1.0E7, 1.0E-5; NaN and Infinity by name."""
+    if math.isnan(number):
+        return "NaN"
+    if math.isinf(number):
+        return "Infinity" if number > 0 else "-Infinity"
+    if number == 0:
+        return "-0.0" if math.copysign(1, number) < 0 else "0.0"
+    if 1e-3 <= abs(number) < 1e7:
+        text = format(Decimal(repr(number)), "f")
+        return text if "." in text else text + ".0"
+    sign, digits, _ = Decimal(repr(number)).as_tuple()
+    kept = "".join(map(str, digits)).rstrip("0")
+    exponent = Decimal(repr(number)).adjusted()
+    return f"{'-' if sign else ''}{kept[0]}.{kept[1:] or '0'}E{exponent}"
+
+
+_CLASS_NAME = re.compile(r"\[*[\w$]+(\.[\w$]+)+;?|\[+[ZBCSIJFD]")
+
+
+class Fraction(float):
+    """A number with a fraction, and its digits as they were written."""
+
+    text: str
+
+
+def fraction(text: str) -> Fraction:
+    """A number as a JSON parser meets it."""
+    number = Fraction(text)
+    number.text = text
     return number
 
 
-def _unclear() -> NoReturn:
-    raise Unclear
+def _date(value: object) -> object:
+    if not isinstance(value, int):
+        return JavaValue("java.util.Date", value)
+    try:
+        return datetime.fromtimestamp(value // 1000, UTC).replace(microsecond=value % 1000 * 1000)
+    except (OverflowError, ValueError, OSError):
+        return JavaValue("java.util.Date", value)
+
+
+def _bytes(value: object) -> object:
+    try:
+        return base64.b64decode(str(value), validate=True)
+    except binascii.Error:
+        return JavaValue(BYTES_CLASS, value)
+
+
+def _uuid(value: object) -> object:
+    try:
+        return uuid.UUID(str(value))
+    except ValueError:
+        return JavaValue("java.util.UUID", value)
+
+
+def _big_decimal(value: object) -> object:
+    try:
+        return Decimal(value.text if isinstance(value, Fraction) else str(value))
+    except ArithmeticError:
+        return JavaValue("java.math.BigDecimal", value)
+
+
+def _fits(value: object) -> bool:
+    """Whether Python would write it as another class than BigInteger."""
+    return not isinstance(value, int) or LONG_MIN <= value <= LONG_MAX
+
+
+_CLASSES: Mapping[str, Callable[[object], object]] = {
+    "java.lang.Long": lambda value: Long(value) if isinstance(value, int) else JavaValue("java.lang.Long", value),
+    "java.math.BigInteger": lambda value: JavaValue("java.math.BigInteger", value) if _fits(value) else value,
+    "java.math.BigDecimal": _big_decimal,
+    "java.util.Date": _date,
+    "java.util.UUID": _uuid,
+    BYTES_CLASS: _bytes,
+}
+
+
+def untyped(parsed: object) -> object:
+    """Python's value for JSON with Java types; bare arrays and objects are taken as they are."""
+    if isinstance(parsed, dict):
+        java_class = parsed.get("@class")
+        if not isinstance(java_class, str):
+            return {key: untyped(each) for key, each in parsed.items()}
+        entries = {key: untyped(each) for key, each in parsed.items() if key != "@class"}
+        return entries if java_class == MAP_CLASS else JavaObject(java_class, entries)
+    if isinstance(parsed, list):
+        if len(parsed) == 2 and isinstance(parsed[0], str) and _CLASS_NAME.fullmatch(parsed[0]):
+            return _typed_value(parsed[0], parsed[1])
+        return [untyped(each) for each in parsed]
+    return parsed
+
+
+def _typed_value(java_class: str, value: object) -> object:
+    if isinstance(value, list):
+        if java_class == LIST_CLASS:
+            return [untyped(each) for each in value]
+        return JavaValue(java_class, [untyped(each) for each in value])
+    if java_class in _CLASSES:
+        return _CLASSES[java_class](value)
+    return JavaValue(java_class, untyped(value))

@@ -10,10 +10,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal, cast
 
 from . import scripts
-from .codecs import Codec, StringCodec
+from .codecs import Codec, Packing, StringCodec, certain, detect, likely_packing, pack, unpack
 from .errors import InvalidDelay, NotAllowed
 from .keys import QueueKeys
-from .member_format import Packing, certain, detect, likely_packing, pack, unpack
 from .scripts import Script
 from .server import Answer, Argument, RedisClient, Server, connect, whole
 from .values import Receipt

@@ -4,17 +4,29 @@ In the list only, a member is counted and shown and never comes due. In the set 
 Redisson's own retainAll leaves such. A plan is found by walking both, in bounded steps; each repair is one script that
 looks again before it writes.
 """
+# ~ from broker/redisson/repair.py:
+# ~ Moving a whole queue of Redisson into Escapement timers, while Java keeps offering.
+# ~
+# ~ The transfer service does the work, so it goes on after any restart: each value becomes a timer that is due at the same
+# ~ moment, with a schedule key made from the packed member, so that no second one can wait beside it.
+# ~ from broker/redisson/repair.py:
+# ~ Doing something with one waiting member: out, now, later, elsewhere, aside.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import Literal, cast
 
 from . import scripts
-from .queue import INDEX_STEP, PATIENCE_CALLS, DelayedQueue
+from .keys import QueueKeys
+from .modes import Mode, read_mode, start_import, stop
+from .queue import INDEX_STEP, PATIENCE_CALLS, DelayedQueue, Moment, due_ms
 from .server import whole
-from .values import Damaged, RepairPlan
+from .survey import inspected_keys, survey
+from .values import Damaged, Handle, RepairPlan
 
 SHOWN_BYTES = 256
 #: What a repair does with a member that is in the list only / in the set only.
@@ -79,3 +91,144 @@ def _damaged(queue: DelayedQueue, kind: str, compared: list[int]) -> Iterator[Da
         place += seen
         if seen <= 0:
             return
+
+
+@dataclass(frozen=True, slots=True)
+class ImportPreview:
+    """What an import would move."""
+
+    waiting: int
+    overdue: int
+    never_due: int
+    #: Due later than the broker takes timers for; it refuses these, and they are set aside.
+    too_far: int
+    last_due_ms: int | None
+    sampled_poison: int
+    is_damaged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ImportProgress:
+    """How far an import is. It is done when nothing is left; Java may then offer more."""
+
+    is_on: bool
+    topic: str
+    since_ms: int
+    sent: int
+    refused: int
+    left: int
+    sending: int
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing waits in Redis just now."""
+        return self.left == 0 and self.sending == 0
+
+
+def preview_import(queue: DelayedQueue, *, max_delay_ms: int | None = None) -> ImportPreview:
+    """What would be moved; `max_delay_ms` is how far ahead the broker takes timers. Writes nothing."""
+    found = survey(queue)
+    too_far = 0
+    if max_delay_ms is not None:
+        too_far = whole(queue.server.run("ZCOUNT", queue.keys.timeout, f"({found.now_ms + max_delay_ms}", "+inf"))
+    return ImportPreview(
+        waiting=found.set_size,
+        overdue=found.overdue,
+        never_due=found.never_due,
+        too_far=too_far,
+        last_due_ms=_last_due(queue),
+        sampled_poison=found.sampled_poison,
+        is_damaged=found.is_damaged,
+    )
+
+
+def begin_import(queue: DelayedQueue, topic: str) -> None:
+    """Start or resume it; raises InvalidArgument for a topic that cannot be."""
+    mode = read_mode(queue)
+    if mode.kind == "import" and mode.topic == topic and not mode.is_on:
+        queue.may_write()
+        queue.server.run("HSET", queue.keys.mode, "state", "on")
+        return
+    start_import(queue, topic)
+
+
+def pause_import(queue: DelayedQueue) -> None:
+    """Stop; what was taken already is still sent, the rest stays with Redisson. `begin_import` goes on."""
+    stop(queue)
+
+
+def import_progress(queue: DelayedQueue) -> ImportProgress | None:
+    """How far it is; None when there is no import of this queue."""
+    mode: Mode = read_mode(queue)
+    if mode.kind != "import":
+        return None
+    left = whole(queue.server.run("ZCARD", queue.keys.timeout))
+    return ImportProgress(mode.is_on, mode.topic, mode.since_ms, mode.sent, mode.refused, left, mode.sending)
+
+
+def _last_due(queue: DelayedQueue) -> int | None:
+    scores = queue.server.run("ZRANGE", queue.keys.timeout, -1, -1, "WITHSCORES")
+    assert isinstance(scores, list)
+    if not scores:
+        return None
+    last = scores[-1]
+    return math.ceil(float(last[1] if isinstance(last, (list, tuple)) else last))
+
+
+#: A member as a receipt gives it, or the handle of a page.
+Reference = bytes | Handle
+
+
+def remove_member(queue: DelayedQueue, which: Reference) -> bool:
+    """Take exactly this one out; False when it is not waiting any more."""
+    return _steer(queue, "remove", which)
+
+
+def deliver_now(queue: DelayedQueue, which: Reference) -> bool:
+    """Put it at the end of the target at once; False when it is not waiting. Raises MemberUnreadable for poison."""
+    return _steer(queue, "deliver", which)
+
+
+def reschedule(queue: DelayedQueue, which: Reference, at: Moment) -> bool:
+    """Let it be due at another moment; False when it is not waiting."""
+    return _steer(queue, "reschedule", which, number=due_ms(at))
+
+
+def move_to(queue: DelayedQueue, which: Reference, other: DelayedQueue) -> bool:
+    """Let it wait in another queue, due as before, in that queue's packing; False when it is not waiting.
+
+    In a Redis Cluster both need the same hash tag, else DifferentSlots is raised. The other queue has the same codec.
+    """
+    other.may_write()
+    keys: QueueKeys = other.keys
+    others = (keys.timeout, keys.waiting, keys.channel)
+    return _steer(queue, "move", which, others=others, packing=other.packing)
+
+
+def set_aside(queue: DelayedQueue, which: Reference) -> bool:
+    """Move poison out of Java's way, into a set of ours; False when it is not waiting."""
+    return _steer(queue, "aside", which)
+
+
+def put_back(queue: DelayedQueue, which: Reference) -> bool:
+    """Put what was set aside back as it was; False when it is not there."""
+    return _steer(queue, "back", which)
+
+
+def _steer(
+    queue: DelayedQueue,
+    action: str,
+    which: Reference,
+    *,
+    number: int = 0,
+    others: tuple[bytes, ...] = (),
+    packing: str = "auto",
+) -> bool:
+    queue.may_write()
+    if isinstance(which, Handle):
+        named: tuple[bytes | str | int, ...] = (b"", which.score, which.identity, which.size_bytes)
+    else:
+        named = (which, "0", b"", len(which))
+    keys = (*inspected_keys(queue), *others)
+    done, _ = cast("list[int]", queue.script(scripts.STEER, keys, (action, *named, number, packing)))
+    return whole(done) == 1

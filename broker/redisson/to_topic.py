@@ -25,8 +25,8 @@ from ..client.errors import Answer, BrokerRefused, ClientError, InvalidArgument
 from ..client.outgoing import Outgoing, prepare
 from ..client.types import Message, SendResult
 from . import scripts
+from .codecs import unpack
 from .errors import RedissonError
-from .member_format import unpack
 from .modes import Mode
 from .move_due import Moved, read_moved
 from .queue import INDEX_STEP, DelayedQueue

@@ -10,32 +10,49 @@ one atomic script, so a value is moved once, by whoever comes first.
 
 A queue is worked on by one worker at a time and for SLICE_S at most, then others have their turn.
 """
+# ~ from broker/redisson/transfer.py:
+# ~ When each queue is to be looked at next: a set of alarms that several workers share.
+# ~ from broker/redisson/transfer.py:
+# ~ A server that does not answer: how long to wait before the next attempt, and since when it is gone.
+# ~ from broker/redisson/transfer.py:
+# ~ Where a transfer moves a queue's due values: to the plain list, or to a topic when its mode says so.
 
 from __future__ import annotations
 
 import fnmatch
+import heapq
 import logging
 import os
+import random
 import secrets
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Protocol
 
-from redis.exceptions import RedisError
+from redis.exceptions import (
+    BusyLoadingError,
+    ClusterDownError,
+    ConnectionError,
+    MasterDownError,
+    ReadOnlyError,
+    RedisError,
+    TimeoutError,
+    TryAgainError,
+)
 
 from ..client.errors import ClientError
-from .agenda import Agenda, Reason
-from .errors import RedissonError
+from .errors import NotAllowed, RedissonError
 from .keys import CHANNEL_PREFIX, name_of
-from .move_due import Moved, batch_for, tend_index
-from .outage import Outage, is_outage
+from .modes import Mode, read_mode
+from .move_due import Moved, batch_for, move_due, tend_index
 from .queue import DelayedQueue
 from .server import RedisClient, Server
 from .survey import queue_names, survey
-from .to_topic import NotSent
+from .to_topic import NotSent, Outbound
 from .transfer_status import QueueStatus, TransferStatus, publish, withdraw
-from .transfer_targets import ModeMover, Mover
 
 logger = logging.getLogger(__name__)
 
@@ -289,3 +306,181 @@ def _note(status: QueueStatus, moved: Moved, call_ms: float) -> None:
         status.most_late_ms = max(status.most_late_ms, status.late_ms)
     elif not moved.still_due:
         status.late_ms = 0
+
+
+class Reason(StrEnum):
+    """Why a queue is looked at."""
+
+    FOUND = "found"
+    CHANNEL = "channel"
+    DUE = "due"
+    SWEEP = "sweep"
+    MORE = "more"
+
+
+@dataclass(slots=True)
+class _Alarm:
+    at_s: float
+    reason: Reason
+
+
+class Agenda:
+    """One alarm a queue; one that a worker has rings again only when the work is done. Times: `time.monotonic()`."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._alarms: dict[str, _Alarm] = {}
+        self._heap: list[tuple[float, str]] = []
+        self._busy: set[str] = set()
+        self._closed = False
+
+    def wake(self, name: str, at_s: float, reason: Reason) -> None:
+        """Ring for this queue at that time, or at the earlier one that is set already."""
+        with self._changed:
+            alarm = self._alarms.get(name)
+            if alarm is not None and alarm.at_s <= at_s:
+                return
+            self._alarms[name] = _Alarm(at_s, reason)
+            heapq.heappush(self._heap, (at_s, name))
+            self._changed.notify()
+
+    def take(self) -> tuple[str, Reason] | None:
+        """Wait for the next queue that is to be looked at, and keep others away from it; None once closed."""
+        with self._changed:
+            while not self._closed:
+                ready = self._ready()
+                if isinstance(ready, str):
+                    self._busy.add(ready)
+                    return ready, self._alarms.pop(ready).reason
+                self._changed.wait(ready)
+            return None
+
+    def done(self, name: str) -> None:
+        """The work on this queue is over."""
+        with self._changed:
+            self._busy.discard(name)
+            alarm = self._alarms.get(name)
+            if alarm is not None:
+                heapq.heappush(self._heap, (alarm.at_s, name))
+            self._changed.notify()
+
+    def forget(self, name: str) -> None:
+        """Ring for this queue no more."""
+        with self._changed:
+            self._alarms.pop(name, None)
+
+    def close(self) -> None:
+        """Let everybody who waits go."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _ready(self) -> str | float | None:
+        """A queue whose time has come, else the seconds until then, None when nothing is set."""
+        while self._heap:
+            at_s, name = self._heap[0]
+            alarm = self._alarms.get(name)
+            # What was set earlier since, is worked on, or is forgotten has another entry or none.
+            if alarm is None or alarm.at_s != at_s or name in self._busy:
+                heapq.heappop(self._heap)
+                continue
+            left_s = at_s - time.monotonic()
+            if left_s > 0:
+                return left_s
+            heapq.heappop(self._heap)
+            return name
+        return None
+
+
+FIRST_PAUSE_S = 0.05
+LAST_PAUSE_S = 3.0
+_OUTAGES = (
+    ConnectionError, TimeoutError, BusyLoadingError, ReadOnlyError, ClusterDownError, MasterDownError, TryAgainError,
+)  # fmt: skip
+
+
+class Outage:
+    """The state of the connection to one server, shared by threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pause_s = FIRST_PAUSE_S
+        self.since_ms: int | None = None
+        self.problem = ""
+        self.count = 0
+
+    def note(self, problem: str) -> float:
+        """An attempt failed; how many seconds to wait before the next: ever more, with some chance in it."""
+        with self._lock:
+            if self.since_ms is None:
+                self.since_ms = int(time.time() * 1000)
+                self.count += 1
+            self.problem = problem
+            self._pause_s = min(LAST_PAUSE_S, self._pause_s * 1.5)
+            return self._pause_s * random.uniform(0.5, 1.0)  # noqa: S311 - so that not all come at once
+
+    def over(self) -> bool:
+        """An attempt succeeded; whether it was the first one after an outage."""
+        with self._lock:
+            was_out = self.since_ms is not None
+            self.since_ms, self.problem, self._pause_s = None, "", FIRST_PAUSE_S
+            return was_out
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether this error means that the server is down, starting or failing over, and is worth waiting for."""
+    return isinstance(error, (*_OUTAGES, OSError))
+
+
+#: How soon a service notices that a plain queue got another mode.
+MODE_READ_S = 1.0
+
+
+class Mover(Protocol):
+    """Moves a batch of a queue."""
+
+    def move(self, queue: DelayedQueue, status: QueueStatus, limit: int, skip_poison: int, scan: bool) -> Moved:
+        """Move at most `limit` values and note in the status what only this mover knows."""
+
+    def close(self) -> None:
+        """Nothing is moved any more."""
+
+
+class ModeMover:
+    """Reads the mode of each queue now and then and does what it says."""
+
+    def __init__(self, outbound: Outbound | None = None, *, closing: Sequence[Callable[[], None]] = ()) -> None:
+        """`closing`: what ends with the service."""
+        self._outbound = outbound
+        self._closing = closing
+        self._plain_until_s: dict[str, float] = {}
+
+    def close(self) -> None:
+        """Let others send, and end what ends with the service."""
+        if self._outbound is not None:
+            self._outbound.release()
+        for close in self._closing:
+            close()
+
+    def move(self, queue: DelayedQueue, status: QueueStatus, limit: int, skip_poison: int, scan: bool) -> Moved:
+        """Raises NotAllowed for a mode that needs a broker where there is none, and what Outbound raises."""
+        if time.monotonic() >= self._plain_until_s.get(queue.name, 0.0):
+            mode = read_mode(queue)
+            _note_target(status, mode)
+            if mode.is_on or mode.sending:
+                if self._outbound is None:
+                    raise NotAllowed(queue.name, "it goes to a topic, and this service knows no broker.")
+                return self._outbound.move(queue, mode, limit, skip_poison, scan)
+            self._plain_until_s[queue.name] = time.monotonic() + MODE_READ_S
+        return move_due(queue, limit, skip_poison=skip_poison, scan=scan)
+
+
+def _note_target(status: QueueStatus, mode: Mode) -> None:
+    status.mode = mode.kind if mode.is_on else "plain"
+    status.topic = mode.topic if mode.is_on else ""
+    status.sending = mode.sending
+    if mode.taken_over > status.taken_over and mode.is_on:
+        status.notice = "A live RDelayedQueue of Java moves values into the plain list; they are taken over from there."
+    elif not mode.is_on:
+        status.notice = ""
+    status.taken_over = mode.taken_over

@@ -8,8 +8,7 @@ from ..client import Admin, Producer
 from ..client.errors import InvalidArgument
 from .server import connect
 from .to_topic import Outbound
-from .transfer import TransferService
-from .transfer_targets import ModeMover
+from .transfer import ModeMover, TransferService
 
 #: A script that moves a value of 512 MB takes seconds.
 TIMEOUT_S = 60.0

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .codec_guess import Shown, show
-from .codecs import Codec
-from .member_format import Packing
+from .codecs import Codec, Packing, Shown, show
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,25 +15,23 @@ from ..engine.disk.files import Files, OsFiles
 from ..engine.engine import Engine
 from ..engine.log.ticket import Ticket
 from ..rocketmq.codes import Request
-from .access.config import AccessConfig
 from .access.gate import Gate
 from .access.guard import guard
+from .access.users import AccessConfig
 from .check_rounds import CheckRounds
-from .clock import Simulation, wall_clock_ms
-from .connection import Handler, Server
+from .clock import Simulation, Simulator, wall_clock_ms
+from .connection import Handler, Limits, Server
+from .connection_limit import WORTH_TRIMMING_BYTES, give_back
 from .http_health import Pages
-from .limits import Limits
 from .listener import bound, bound_pair, no_vip_channel
-from .long_polls import WaitingPulls
-from .long_pops import WaitingPops
-from .memory import WORTH_TRIMMING_BYTES, give_back
+from .long_polls import WaitingPops, WaitingPulls
 from .metrics import BrokerMetrics
 from .processors.access import AccessProcessor
 from .processors.acks import AckProcessor
 from .processors.administration import Processor, administration
 from .processors.assignment import AssignmentProcessor
 from .processors.broker import BrokerProcessor
-from .processors.deletion import DeletionProcessor
+from .processors.deletion import DeletionProcessor, sweep_all
 from .processors.groups import GroupProcessor
 from .processors.heartbeat import HeartbeatProcessor
 from .processors.locks import LockProcessor
@@ -43,18 +41,15 @@ from .processors.pop import PopProcessor
 from .processors.pull import PullProcessor
 from .processors.query import QueryProcessor
 from .processors.replies import ReplyProcessor
-from .processors.schedule import ScheduleProcessor
 from .processors.send import SendProcessor
-from .processors.timers import TimerProcessor
+from .processors.timers import ScheduleProcessor, TimerProcessor
 from .processors.topics import TopicProcessor
 from .processors.transactions import TransactionProcessor
 from .pump import Pump
 from .send_reply import SendReplies
-from .simulated_clock import Simulator
 from .sniffing import open_front
 from .state import BrokerState
 from .tls import Certificates, TlsConfig
-from .topic_sweep import sweep_all
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from ..engine.transaction.questions import Checks
-from .check_requests import Questions
+from ..engine.transaction.check import Checks
+from .check_frames import Questions
 from .clients import Member
 from .connection import Connection
 from .state import BrokerState

@@ -5,13 +5,20 @@ timers, ages of halves, invisible times of popped messages, retention, rates. By
 living processes: silence of connections, half frames, queue locks, long polls, how long an answer took. They are one
 and the same unless the broker's clock is simulated.
 """
+# ~ from broker/server/clock.py:
+# ~ A simulated clock that is written down in the store, so that the next broker goes on where this one stopped.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+
+from ..engine.disk.files import Files
+from ..engine.log.simulated_clock import note_reached, reached_ms
 
 HIGHEST_SPEED = 3_600
 """An hour a second: the wheel of timers turns 3,600 slots, more is not worth looking at."""
@@ -70,3 +77,39 @@ class SimulatedClock:
     def __call__(self) -> int:
         """Milliseconds since 1970, as simulated; never goes back."""
         return self._start_ms + int((self._steady_ns() - self._began_ns) * self.speed / 1_000_000)
+
+
+logger = logging.getLogger(__name__)
+
+NOTE_INTERVAL_S = 1.0
+"""How often the moment is written down, twice as far ahead: so much is skipped after a kill, nothing comes again."""
+
+
+class Simulator:
+    """The clock of one store: from where it was left, or from the start that is wanted, whatever is later."""
+
+    def __init__(self, simulation: Simulation, files: Files, root: str, live_clock: Callable[[], int]) -> None:
+        reached, wanted = reached_ms(files, root), simulation.start_ms
+        if wanted is None:
+            wanted = live_clock() if reached is None else reached
+        self.clock = SimulatedClock(max(wanted, reached or 0), simulation.speed, simulation.steady_ns)
+        self._files = files
+        self._root = root
+        self._timer: asyncio.TimerHandle | None = None
+
+    def keep(self) -> None:
+        """Write the moment down, now and again and again."""
+        self._timer = asyncio.get_running_loop().call_later(NOTE_INTERVAL_S, self.keep)
+        self._note(self.clock() + round(2_000 * NOTE_INTERVAL_S * self.clock.speed))
+
+    def stop(self, now_ms: int) -> None:
+        """Write down the last moment of this broker; nothing is stored after it."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._note(now_ms)
+
+    def _note(self, moment_ms: int) -> None:
+        try:
+            note_reached(self._files, self._root, moment_ms)
+        except OSError as error:
+            logger.error("the simulated clock could not be written down: %s", error)

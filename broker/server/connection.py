@@ -4,6 +4,8 @@ All frames of one read are handled in one go, without a task or an await each; t
 A connection that does not read its answers is not read from; one that sends half a frame and stops, or nothing at
 all, is closed by sweep(); one that sends what is no frame is closed alone.
 """
+# ~ from broker/server/connection.py:
+# ~ What one peer may ask of a server.
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import cast
 
 from msgspec.structs import replace
@@ -20,14 +23,13 @@ from ..engine.disk.files import NO_DESCRIPTOR
 from ..engine.errors import BrokerError
 from ..rocketmq.codes import RESPONSE_FLAG, Answer
 from ..rocketmq.errors import BadFrame, HeaderRefused, RequestRefused
-from ..rocketmq.frame import Command, decode, encode
+from ..rocketmq.frame import MAX_FRAME_BYTES, Command, decode, encode
 from ..rocketmq.message import pack_host
 from .connection_limit import Places
 from .incoming import Budget, Cut, Incoming
-from .latency import CallTimes
-from .limits import Limits
 from .listener import Listener
 from .refusals import refusal_code, refusal_fields
+from .statistics import CallTimes
 
 logger = logging.getLogger(__name__)
 
@@ -463,3 +465,22 @@ class Connection(asyncio.Protocol):
         """Ends the connection at once."""
         if self._transport is not None:
             self._transport.abort()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one peer may ask of the server."""
+
+    max_frame_bytes: int = MAX_FRAME_BYTES
+    most_partial_bytes: int = 64 * 1024 * 1024
+    """What all connections together may hold of frames that are not whole yet."""
+    max_connections: int = 10_000
+    """Of one door; all doors together have as many as descriptors allow (places.py)."""
+    frame_timeout_ms: int = 30_000
+    """A frame that was begun must be whole after this time."""
+    idle_timeout_ms: int = 120_000
+    """serverChannelMaxIdleTimeSeconds of RocketMQ; clients send a heartbeat every 30 s."""
+    write_pause_bytes: int = 4 * 1024 * 1024
+    """Above this many bytes waiting to be written, no more requests are read."""
+    sweep_interval_ms: int = 3_000
+    """How often all connections are looked at: that much later one is closed, at most."""

@@ -2,15 +2,23 @@
 
 They lie by (topic, queue id) and are woken by what arrives there; one timer stands at the next time-out.
 """
+# ~ from broker/server/long_polls.py:
+# ~ Pops that wait for a message: by group and topic, the one that came first served first.
+# ~
+# ~ An arrival wakes the pops of its topic, or of the topic of which it may hold other tries; each looks, and when one of a
+# ~ group got nothing the others that ask for the same need not look. One timer stands at the next time-out, or at the next
+# ~ moment at which a pop is to look without an arrival: a queue that is popped in order is free again then.
 
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop, TimerHandle
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import count
 
+from ..engine.pop.state import retry_topics
 from ..rocketmq.frame import Command
 from .connection import Connection
 
@@ -122,3 +130,187 @@ class WaitingPulls:
     def _timed_out(self) -> None:
         self._timer = None
         self.expire(self._clock())
+
+
+GroupTopic = tuple[str, str]
+
+MOST_WAITING = 100_000
+"""maxPopPollingSize of BrokerConfig."""
+_LEAST_PAUSE_MS = 1
+
+
+@dataclass(slots=True, eq=False)
+class WaitingPop:
+    """A pop without news. One that is ``alike``, and of the same queue, would get the same nothing."""
+
+    connection: Connection
+    group: str
+    topic: str
+    queue_id: int
+    deadline_ms: int
+    alike: Hashable
+    look: Callable[[bool], tuple[bool, int | None]]
+    """Looks again (is this the end of its time); whether it was answered, if not when to look without an arrival."""
+    is_done: bool = False
+    again_ms: int = 0
+    """When it is to look next without an arrival; 0: not."""
+
+
+class WaitingPops:
+    """All pops that wait. Their time is over by the live `clock`; `live_ms` says when by it a moment of the broker's
+    clock comes, where they are not the same."""
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        clock: Callable[[], int],
+        looked: Callable[[], None],
+        *,
+        limit: int = MOST_WAITING,
+        live_ms: Callable[[int], int] | None = None,
+    ) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._looked = looked
+        self._limit = limit
+        self._live_ms = live_ms
+        #: by group and topic, then by what they ask for, in order of arrival
+        self._waiting: dict[GroupTopic, dict[Hashable, OrderedDict[WaitingPop, None]]] = {}
+        self._by_topic: dict[str, set[GroupTopic]] = {}
+        self._by_moment: list[tuple[int, int, WaitingPop]] = []
+        self._order = count()
+        self._timer: TimerHandle | None = None
+        self._timer_ms = 0
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def is_full(self) -> bool:
+        """True if no more pops can wait: they are told so."""
+        return self._count >= self._limit
+
+    def count(self, group: str, topic: str, queue_id: int) -> int:
+        """How many pops of a group wait at a queue of a topic (-1: at any)."""
+        rows = self._waiting.get((group, topic), {})
+        return sum(len(pops) for pops in rows.values() if next(iter(pops)).queue_id == queue_id)
+
+    def add(self, pop: WaitingPop, again_ms: int | None) -> None:
+        """Lets a pop wait until its deadline, and look at ``again_ms`` too."""
+        key = (pop.group, pop.topic)
+        waiting = self._waiting.get(key)
+        if waiting is None:
+            waiting = self._waiting[key] = {}
+            for topic in (pop.topic, *retry_topics(pop.group, pop.topic)):
+                self._by_topic.setdefault(topic, set()).add(key)
+        waiting.setdefault((pop.queue_id, pop.alike), OrderedDict())[pop] = None
+        self._count += 1
+        if len(self._by_moment) > 2 * self._count + 1000:
+            self._by_moment = [entry for entry in self._by_moment if not entry[2].is_done]
+            heapify(self._by_moment)
+        self._plan(pop.deadline_ms, pop)
+        self._look_at(pop, again_ms)
+        self._arm()
+
+    def wake(self, arrivals: set[tuple[str, int]]) -> None:
+        """Looks again for all that wait for what has arrived in these queues."""
+        found: dict[GroupTopic, set[tuple[str, int]]] = {}
+        for arrival in arrivals:
+            for key in self._by_topic.get(arrival[0], ()):
+                found.setdefault(key, set()).add(arrival)
+        for key, queues in found.items():
+            self._wake(key, queues)
+        if found:
+            self._looked()
+            self._arm()
+
+    def _wake(self, key: GroupTopic, arrivals: set[tuple[str, int]]) -> None:
+        topic = key[1]
+        is_again = any(name != topic for name, _ in arrivals)
+        for pops in list(self._waiting.get(key, {}).values()):
+            queue_id = next(iter(pops)).queue_id
+            if is_again or queue_id < 0 or (topic, queue_id) in arrivals:
+                while pops and self._look(next(iter(pops)), is_last=False):
+                    pass
+
+    def release_all(self) -> None:
+        """Answers all that wait: the broker stops."""
+        for pop in [pop for rows in self._waiting.values() for pops in rows.values() for pop in pops]:
+            self._look(pop, is_last=True)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self, pop: WaitingPop, *, is_last: bool) -> bool:
+        """True if the pop waits no more."""
+        if not pop.is_done and pop.connection.is_open:
+            answered, again_ms = pop.look(is_last)
+            if not answered and not is_last:
+                self._look_at(pop, again_ms)
+                return False
+        self._remove(pop)
+        return True
+
+    def _remove(self, pop: WaitingPop) -> None:
+        if pop.is_done:
+            return
+        pop.is_done = True
+        self._count -= 1
+        key = (pop.group, pop.topic)
+        waiting, row = self._waiting[key], (pop.queue_id, pop.alike)
+        del waiting[row][pop]
+        if not waiting[row]:
+            del waiting[row]
+        if not waiting:
+            del self._waiting[key]
+            for topic in (pop.topic, *retry_topics(pop.group, pop.topic)):
+                keys = self._by_topic[topic]
+                keys.discard(key)
+                if not keys:
+                    del self._by_topic[topic]
+
+    # time
+
+    def _look_at(self, pop: WaitingPop, again_ms: int | None) -> None:
+        if again_ms is not None and self._live_ms is not None:
+            again_ms = self._live_ms(again_ms)
+        pop.again_ms = again_ms or 0
+        if again_ms is not None and again_ms < pop.deadline_ms:
+            self._plan(again_ms, pop)
+
+    def _plan(self, moment_ms: int, pop: WaitingPop) -> None:
+        heappush(self._by_moment, (moment_ms, next(self._order), pop))
+
+    def _arm(self) -> None:
+        heap = self._by_moment
+        while heap and heap[0][2].is_done:
+            heappop(heap)
+        if not heap:
+            return
+        moment_ms = heap[0][0]
+        if self._timer is not None:
+            if self._timer_ms <= moment_ms:
+                return
+            self._timer.cancel()
+        self._timer_ms = moment_ms
+        wait_ms = max(moment_ms - self._clock(), _LEAST_PAUSE_MS)
+        self._timer = self._loop.call_later(wait_ms / 1000, self._timed_out)
+
+    def _timed_out(self) -> None:
+        self._timer = None
+        now_ms = self._clock()
+        heap = self._by_moment
+        due: list[WaitingPop] = []
+        while heap and heap[0][0] <= now_ms:
+            due.append(heappop(heap)[2])
+        for pop in due:
+            if pop.is_done:
+                continue
+            if pop.deadline_ms <= now_ms:
+                self._look(pop, is_last=True)
+            elif 0 < pop.again_ms <= now_ms:
+                pop.again_ms = 0
+                self._look(pop, is_last=False)
+        if due:
+            self._looked()
+        self._arm()

@@ -22,15 +22,14 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from ..engine.errors import TopicNotFound
-from ..engine.histogram import Histogram
+from ..engine.lateness import Histogram
 from ..engine.tables.topics import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
 from ..rocketmq.codes import Answer, Request
 from ..rocketmq.message import decode
 from .clients import Member
 from .connection import Server
-from .latency import row_labels
 from .state import BrokerState
-from .statistics import GROUP_GET_NUMS, GROUP_GET_SIZE, TOPIC_PUT_NUMS, TOPIC_PUT_SIZE
+from .statistics import GROUP_GET_NUMS, GROUP_GET_SIZE, TOPIC_PUT_NUMS, TOPIC_PUT_SIZE, row_labels
 
 _STATES = ("OK", "DEGRADED", "READONLY", "FAILED", "CLOSED")
 _LANGUAGES = frozenset((

@@ -6,18 +6,28 @@ append ── kick ──► take_sync ──► job.run (thread; inline when no
                                                                 take_arrivals ──► long polls
 tick at the ms that the engine names ──► appends what is due ──► kick
 """
+# ~ from broker/server/pump.py:
+# ~ One long-lived thread that runs the engine's jobs, and a lean way there and back.
+# ~ from broker/server/pump.py:
+# ~ Owners of tickets that answer a request when what it asked for is durable.
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+from collections import deque
 from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Generic, Protocol, TypeVar
 
 from ..engine.disk.files import NO_DESCRIPTOR
 from ..engine.engine import Engine
 from ..engine.log.ticket import SyncJob, Ticket
 from ..engine.log.upkeep import UpkeepJob
-from .job_thread import JobThread, run_job
+from ..rocketmq.codes import RESPONSE_FLAG, Answer
+from ..rocketmq.frame import BINARY, Command, encode
+from .connection import Connection
 
 logger = logging.getLogger(__name__)
 
@@ -226,3 +236,119 @@ class Pump:
             self._has_failed = True
             logger.critical("the store has FAILED, nothing is acknowledged any more: %s", reason)
             self._failed(reason, lost)
+
+
+class Job(Protocol):
+    """Something that only reads and writes files, so that it may run beside the loop."""
+
+    def run(self) -> None:
+        """Does it; raises OSError."""
+
+
+J = TypeVar("J", bound=Job)
+Done = Callable[[J, OSError | None], None]
+
+
+class JobThread(Generic[J]):
+    """Runs jobs in order; `done(job, error)` is called in the event loop after each."""
+
+    def __init__(self, name: str, loop: asyncio.AbstractEventLoop, done: Done[J]) -> None:
+        self._jobs: SimpleQueue[J | None] = SimpleQueue()
+        self._finished: deque[tuple[J, OSError | None]] = deque()
+        self._loop = loop
+        self._done = done
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, job: J) -> None:
+        """Queues a job."""
+        self._jobs.put(job)
+
+    def stop(self) -> None:
+        """Ends the thread after the jobs that are queued; `done` was called for all of them when this returns."""
+        self._jobs.put(None)
+        self._thread.join()
+        while self._finished:
+            self._deliver()
+
+    def _deliver(self) -> None:
+        if self._finished:
+            self._done(*self._finished.popleft())
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            self._finished.append((job, run_job(job)))
+            try:
+                self._loop.call_soon_threadsafe(self._deliver)
+            except RuntimeError:
+                return  # the loop is closed: nobody waits for this any more
+
+
+def run_job(job: Job) -> OSError | None:
+    """Runs a job here and now; the error that came of it, if any."""
+    try:
+        job.run()
+    except OSError as error:
+        return error
+    return None
+
+
+_OPAQUE_AT = 13
+_SUCCESS = encode(Command(Answer.SUCCESS, flag=RESPONSE_FLAG, serialization=BINARY))
+_BEFORE, _AFTER = _SUCCESS[:_OPAQUE_AT], _SUCCESS[_OPAQUE_AT + 4 :]
+
+
+class AnsweredOwner:
+    """Answers once ``wanted`` tickets are durable: with plain success, or the body given."""
+
+    __slots__ = ("_body", "_connection", "_request", "wanted")
+
+    def __init__(self, connection: Connection, request: Command, wanted: int = 1, body: bytes = b"") -> None:
+        self._connection = connection
+        self._request = request
+        self._body = body
+        self.wanted = wanted
+
+    def stored(self, _: Ticket) -> None:
+        """One more is durable."""
+        self.wanted -= 1
+        if not self.wanted:
+            self._connection.send(self._request.answer(body=self._body))
+
+    def refused(self, code: int, remark: str) -> None:
+        """One may be lost; the first such news is the answer."""
+        if self.wanted > 0:
+            self.wanted = 0
+            self._connection.send(self._request.answer(code=code, remark=remark))
+
+    def say(self, body: bytes) -> None:
+        """Set the body of the answer."""
+        self._body = body
+
+
+class BriefOwner:
+    """Answers a request with a binary header with plain success once what it asked for is durable."""
+
+    __slots__ = ("_asked_code", "_asked_ms", "_connection", "_opaque")
+
+    def __init__(self, connection: Connection, opaque: int, asked_code: int, asked_ms: int) -> None:
+        self._connection = connection
+        self._opaque = opaque
+        self._asked_code = asked_code
+        self._asked_ms = asked_ms
+
+    def stored(self, _: Ticket) -> None:
+        """It is durable."""
+        self.answer()
+
+    def answer(self) -> None:
+        """Say that it succeeded."""
+        server = self._connection.server
+        server.times.note(self._asked_code, Answer.SUCCESS, server.clock() - self._asked_ms)
+        self._connection.write(_BEFORE + self._opaque.to_bytes(4, "big", signed=True) + _AFTER)
+
+    def refused(self, code: int, remark: str) -> None:
+        """It may be lost."""
+        command = Command(code, {}, b"", remark, RESPONSE_FLAG, self._opaque, serialization=BINARY)
+        command.asked_code, command.asked_ms = self._asked_code, self._asked_ms
+        self._connection.send(command)

@@ -15,7 +15,7 @@ from ..engine.config import EngineConfig
 from ..engine.engine import Engine
 from ..engine.errors import StoreUnsupported
 from ..engine.tables.key_values import OWN_PREFIX
-from .pull_header import MOST_BYTES, MOST_MESSAGES
+from .processors.pull import MOST_BYTES, MOST_MESSAGES
 
 logger = logging.getLogger(__name__)
 

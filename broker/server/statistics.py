@@ -7,6 +7,12 @@ A counter notes what it was when a stretch of time began in which it moved, so t
     hour     10 min     6
     day       1 h      24
 """
+# ~ from broker/server/statistics.py:
+# ~ How fast numbers that only grow are growing, from samples taken now and then.
+# ~ from broker/server/statistics.py:
+# ~ How long requests take until they are answered, by request and answer: RocketMQ's `rocketmq_rpc_latency`.
+# ~
+# ~ Sends of one message are counted where their answers are made (sends.py), not here: they go the short way.
 
 from __future__ import annotations
 
@@ -17,7 +23,10 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 from ..engine.errors import TopicNotFound
+from ..engine.lateness import LATENCY_BOUNDS_MS, Histogram
 from ..engine.tables.topics import SYSTEM_PREFIX, SYSTEM_TOPICS, Topic
+from ..rocketmq.codes import Answer, Request
+from ..rocketmq.frame import Command
 
 TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
 TOPIC_PUT_SIZE = "TOPIC_PUT_SIZE"
@@ -192,3 +201,73 @@ def _day_of_quarter(quarter: int) -> int:
     """No time zone begins a day, or changes, within a quarter of an hour."""
     now_ms = quarter * _QUARTER_MS
     return datetime.fromtimestamp(now_ms / 1000, UTC).astimezone().toordinal()
+
+
+WINDOW_MS = 10_000
+MOST_SAMPLES = 64
+MOST_SERIES = 20_000
+
+
+class Rates:
+    """Growth per second of named counters over about the last ten seconds."""
+
+    def __init__(self) -> None:
+        self._series: dict[tuple[str, ...], deque[tuple[int, int]]] = {}
+
+    def per_second(self, key: tuple[str, ...], total: int, now_ms: int) -> float:
+        """Notes the counter's value now and answers its growth since the oldest sample of the window."""
+        if len(self._series) >= MOST_SERIES and key not in self._series:
+            self._series.clear()
+        samples = self._series.setdefault(key, deque(maxlen=MOST_SAMPLES))
+        while len(samples) > 1 and now_ms - samples[1][0] >= WINDOW_MS:
+            samples.popleft()
+        if samples and total < samples[-1][1]:
+            samples.clear()
+        if not samples or now_ms - samples[-1][0] >= WINDOW_MS // MOST_SAMPLES:
+            samples.append((now_ms, total))
+        begin_ms, begin = samples[0]
+        return (total - begin) * 1000 / (now_ms - begin_ms) if now_ms > begin_ms else 0.0
+
+
+#: Those that a broker holds until there is something to tell.
+_HELD = frozenset((Request.PULL_MESSAGE, Request.LITE_PULL_MESSAGE, Request.POP_MESSAGE, Request.NOTIFICATION))
+_REQUESTS = {int(code): code.name.lower() for code in Request}
+_ANSWERS = {int(code): code.name.lower() for code in Answer}
+_UNKNOWN = -1
+
+
+class CallTimes:
+    """Histograms since the start. Bounds are all that RocketMQ has, and some more; ms."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[int, int, bool], Histogram] = {}
+
+    def answered(self, answer: Command, now_ms: int, *, is_later: bool) -> None:
+        """An answer leaves now, or later than with the others of its request's moment."""
+        code = answer.asked_code
+        self.note(code, answer.code, now_ms - answer.asked_ms, is_later and code in _HELD)
+
+    def note(self, asked: int, answered: int, took_ms: int, has_waited: bool = False) -> None:
+        """A request with the code `asked` was answered with the code `answered`."""
+        row = self._rows.get((asked, answered, has_waited))
+        if row is None:
+            # strangers may ask with any code: those that mean nothing share a row
+            key = (asked if asked in _REQUESTS else _UNKNOWN, answered, has_waited)
+            row = self._rows.setdefault(key, Histogram(LATENCY_BOUNDS_MS))
+        row.add(max(took_ms, 0))
+
+    def rows(self) -> Iterator[tuple[dict[str, str], Histogram]]:
+        """Labels, by RocketMQ's names, and counts."""
+        for (asked, answered, has_waited), counted in self._rows.items():
+            yield row_labels(asked, answered, has_waited=has_waited), counted
+
+
+def row_labels(asked: int, answered: int, *, has_waited: bool = False) -> dict[str, str]:
+    """What stands beside `rocketmq_rpc_latency`; requests and answers by their names."""
+    return {
+        "protocol_type": "remoting",
+        "request_code": _REQUESTS.get(asked, "unknown"),
+        "response_code": _ANSWERS.get(answered, str(answered)),
+        "is_long_polling": "true" if has_waited else "false",
+        "result": "success",
+    }

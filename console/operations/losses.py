@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from django.db.models import Q
 
 from broker.client import Admin, BrokerRefused, NotSupported
-from broker.client.topic_backlog import TopicWaiting
+from broker.client.admin_settings import TopicWaiting
 from broker.mirror.models import ConsumerGroup, ConsumerOffset, Queue
 from console.features.messages.hops import RETRY
 from console.site import broker as site_broker

@@ -16,7 +16,7 @@ from django.http import Http404
 from django.utils.translation import gettext as _
 
 from console.features.clients import read as of_clients
-from console.features.clients.shapes import ClientPage, Clients, Running
+from console.features.clients.read import ClientPage, Clients, Running
 from console.features.dead_letters import read as of_dead_letters
 from console.features.dead_letters.shapes import DeadLetterFilter, DeadLetterGroups, DeadLetterPage
 from console.features.groups import read as groups_read

@@ -12,8 +12,7 @@ from console.features.redisson import read as of_delayed_queues
 from console.features.redisson.shapes import QueuePage, QueuesPage
 from console.features.schedule import lane as schedule_lane
 from console.features.schedule import read as schedule_read
-from console.features.schedule.lane_shapes import LanePage
-from console.features.schedule.shapes import Lanes
+from console.features.schedule.shapes import LanePage, Lanes
 from console.features.timers import read as of_timers
 from console.features.timers.shapes import TimerFilter, TimerLife, TimerList, TimersPage
 from console.features.transactions import keys as transactions_keys

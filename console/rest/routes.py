@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from console.security.tokens import CONSUME, PUBLISH, READ, SETTINGS
 
-from ..features.alerts import rest_routes as alerts_rest_routes
-from ..features.checkback import rest_routes as checkback_rest_routes
-from ..features.groups import rest_consuming_routes
-from ..features.groups import rest_routes as groups_rest_routes
+from ..features.alerts import rest as alerts_rest_routes
+from ..features.checkback import rest as checkback_rest_routes
+from ..features.groups import rest as groups_rest_routes
+from ..features.groups import rest_consuming
 from ..features.messages import rest as messages_rest
 from ..features.messages import rest_resend, rest_send
-from ..features.redisson import rest_routes as redisson_rest_routes
+from ..features.redisson import rest as redisson_rest_routes
 from ..features.timers import rest as timers_rest
 from ..features.timers import rest_bulk, rest_schedule
 from ..features.timers.rest_bulk_schemas import ManyMoved, ManyTimers, OperationShown, SwitchReason, TakenBack
 from ..features.timers.rest_schemas import Forecast, NewMoment, ScheduleChange, TimerRows, TimerTotals, Wheel
-from ..features.topics import rest_routes as topics_rest_routes
+from ..features.topics import rest as topics_rest_routes
 from ..features.transactions import rest_routes as transactions_rest_routes
 from .choice_schemas import OperationPreview, Resend, Resent
 from .needs import EVERYWHERE, OVERVIEW, SOMEWHERE, Need
@@ -102,7 +102,7 @@ OPERATIONS: tuple[Operation, ...] = (
         rest_schedule.reschedule, NewMoment, ((200, "It is due at another moment now.", ScheduleChange), _WAITS),
     ),
     *transactions_rest_routes.OPERATIONS,
-    *rest_consuming_routes.OPERATIONS,
+    *rest_consuming.OPERATIONS,
     Operation(
         "GET", "/timers", "List waiting messages by due time", READ, timers_rest.timers, None,
         ((200, "A page of them.", TimerRows),),

@@ -2,10 +2,13 @@
 
 The supervisor writes it, whole, whenever one of them starts or ends; it counts as long as that supervisor runs.
 """
+# ~ from console/run/roster.py:
+# ~ Which TCP ports of this machine are in use.
 
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -14,8 +17,8 @@ from typing import Literal
 
 import psutil
 
-from console.run.child import Child
 from console.run.secrets import write_private
+from console.run.supervisor import Child
 
 FILE = "processes.json"
 State = Literal["running", "waiting", "ended"]
@@ -75,3 +78,40 @@ def _state(child: Child) -> State:
     if child.running:
         return "running"
     return "waiting" if child.restart_at_s is not None or not child.started_s else "ended"
+
+
+LOOPBACK = "127.0.0.1"
+CONNECT_TIMEOUT_S = 0.5
+VIP_BELOW = 2
+_TRIES = 20
+
+
+def taken(host: str, port: int) -> bool:
+    """Whether a server could not listen there now."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return True
+    return False
+
+
+def answers(host: str, port: int) -> bool:
+    """Whether a server accepts connections there."""
+    try:
+        socket.create_connection((host, port), CONNECT_TIMEOUT_S).close()
+    except OSError:
+        return False
+    return True
+
+
+def free_port() -> int:
+    """A loopback port that nothing listens on now, nor on the one two below: a broker's VIP channel."""
+    for _ in range(_TRIES):
+        with socket.socket() as probe:
+            probe.bind((LOOPBACK, 0))
+            port: int = probe.getsockname()[1]
+            if not taken(LOOPBACK, port - VIP_BELOW):
+                break
+    return port

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from broker.mirror.models import SLOT_MS, SLOTS, Broker, MirrorState, RateHistory
-from broker.mirror.rates import aligned
+from broker.mirror.watch import aligned
 from console.site.clock import now_ms, simulated
 from console.site.evidence import Evidence, StaleReason
 from console.site.history import History

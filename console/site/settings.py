@@ -23,8 +23,15 @@ from csp.constants import NONE, SELF
 from django.utils.translation import gettext_lazy as _
 
 from broker import log_lines
-from console.run.addresses import database_settings, database_url, house_host, redis_url, var_directory
-from console.run.certificates import client_access, server_certificates
+from console.run.addresses import (
+    client_access,
+    database_settings,
+    database_url,
+    house_host,
+    redis_url,
+    server_certificates,
+    var_directory,
+)
 from console.run.secrets import kept_secret
 from console.security.sign_on.configuration import check_provider, groups_of
 from console.site.web.exposure import trusted_proxies
@@ -209,7 +216,7 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 
 # --- dashboards -------------------------------------------------------------------------------------------------------
 DASHBOARDS_INTERVAL_S = float(os.environ.get("ESCAPEMENT_DASHBOARDS_S", "300"))
-DASHBOARDS_CORES = int(os.environ.get("ESCAPEMENT_DASHBOARDS_CORES", "0"))  # spark/cores.py
+DASHBOARDS_CORES = int(os.environ.get("ESCAPEMENT_DASHBOARDS_CORES", "0"))  # spark/priority.py
 DASHBOARDS_MEMORY_MB = int(os.environ.get("ESCAPEMENT_DASHBOARDS_MEMORY_MB", "896"))
 DASHBOARDS_SCRATCH = os.environ.get("ESCAPEMENT_DASHBOARDS_SCRATCH", "")
 CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {}

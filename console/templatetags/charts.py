@@ -11,8 +11,7 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
 
-from console.features.schedule.due_shapes import AXIS_START_MS, BUCKETS, HORIZON_MS, NextMinute
-from console.features.schedule.shapes import Lane, LaneState
+from console.features.schedule.shapes import AXIS_START_MS, BUCKETS, HORIZON_MS, Lane, LaneState, NextMinute
 from console.site.history import SLOT_MS, History
 from console.templatetags.spans import delay_name
 from console.ui.charts.minute import minute_svg

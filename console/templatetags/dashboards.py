@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
 
-from console.features.dashboards.shapes import Panel
+from console.features.dashboards.read import Panel
 from console.templatetags.escapement import size
 from console.templatetags.spans import span
 from console.ui.charts.dashboards import bars_svg, heat_svg, time_svg

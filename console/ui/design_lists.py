@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 
-from console.features.clients.shapes import Clients
+from console.features.clients.read import Clients
 from console.features.groups.shapes import Groups
 from console.features.overview.shapes import Finding, FindingCode, Flow, MirrorRow, Overview
-from console.features.schedule.due_shapes import BUCKETS, DueSpread, NextMinute
-from console.features.schedule.shapes import Lane, LaneState
+from console.features.schedule.shapes import BUCKETS, DueSpread, Lane, LaneState, NextMinute
 from console.features.topics.shapes import TopicKind, TopicRow, Topics
 from console.site.evidence import Evidence, StaleReason
 from console.site.history import SLOTS, History

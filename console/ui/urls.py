@@ -6,7 +6,6 @@ from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import URLPattern, URLResolver, path, register_converter
 
 from console.features.alerts import pages as alerts_pages
-from console.features.alerts import rule_pages
 from console.features.clients import pages as clients_pages
 from console.features.dashboards import pages as dashboards_pages
 from console.features.dead_letters import pages as dead_letters_pages
@@ -84,10 +83,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("clients/one/", clients_pages.client, name="client"),
     path("alerts/", alerts_pages.alerts, name="alerts"),
     path("alerts/silence/", alerts_pages.silence, name="alert_silence"),
-    path("alerts/draft/", rule_pages.draft, name="alert_draft"),
-    path("alerts/undo/<str:operation_id>/", rule_pages.undo, name="alert_undo"),
-    path("alerts/rules/new/", rule_pages.new_rule, name="alert_rule_new"),
-    path("alerts/rules/<int:rule_id>/", rule_pages.rule, name="alert_rule"),
+    path("alerts/draft/", alerts_pages.draft, name="alert_draft"),
+    path("alerts/undo/<str:operation_id>/", alerts_pages.undo, name="alert_undo"),
+    path("alerts/rules/new/", alerts_pages.new_rule, name="alert_rule_new"),
+    path("alerts/rules/<int:rule_id>/", alerts_pages.rule, name="alert_rule"),
     path("audit/", audit_pages.audit, name="audit"),
     path("audit/data.<str:form>", audit_pages.data, name="audit_data"),
     path("design/", design_page.design, name="design"),

@@ -9,8 +9,7 @@ from broker.client.credentials import Signer
 from broker.client.remoting import RemotingClient
 from broker.rocketmq.codes import Request
 from broker.rocketmq.frame import Command
-from broker.server.access.config import AccessConfig
-from broker.server.access.users import User
+from broker.server.access.users import AccessConfig, User
 from tests.server.peer import Peer
 
 #: Name and secret of the broker's own user.

@@ -8,17 +8,18 @@ import pytest
 
 from broker.engine.disk.files import OsFiles
 from broker.server.access.accounts import AccessBook
-from broker.server.access.errors import (
+from broker.server.access.users import (
     AccessError,
     AccessUnreadable,
     InvalidAccess,
     PolicyNotFound,
+    PolicyType,
+    User,
     UserExists,
     UserNotFound,
+    entry,
+    parse_resource,
 )
-from broker.server.access.policies import PolicyType, entry
-from broker.server.access.resources import parse_resource
-from broker.server.access.users import User
 
 INNER = User("house", "inner-secret", is_super=True)
 ORDERS = entry("Topic:order*", ["Pub"], "Allow", ["10.0.0.0/8"])

@@ -8,7 +8,7 @@ from broker.rocketmq.codes import Request
 from broker.rocketmq.errors import RequestRefused
 from broker.rocketmq.frame import Command
 from broker.server.access.demands import FIELDS, OPEN_TO_USERS, Demands
-from broker.server.access.policies import Action
+from broker.server.access.users import Action
 from broker.server.broker import BrokerService
 
 EVERYTHING = "Cluster:Home"

@@ -6,9 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.server.access.errors import InvalidAccess
-from broker.server.access.policies import Action, Demand, Entry, PolicyType, address_of, decide, entry, merged
-from broker.server.access.resources import Kind, parse_resource
+from broker.server.access.users import (
+    Action,
+    Demand,
+    Entry,
+    InvalidAccess,
+    Kind,
+    PolicyType,
+    address_of,
+    decide,
+    entry,
+    merged,
+    parse_resource,
+)
 
 HERE = address_of("10.1.2.3")
 ORDER = Demand(Kind.TOPIC, "order-eu", (Action.PUB,))

@@ -11,7 +11,7 @@ from broker.engine.config import EngineConfig
 from broker.rocketmq.codes import PROTOCOL_VERSION, Request
 from broker.rocketmq.frame import Command, encode
 from broker.rocketmq.signature import ACCESS_KEY, SIGNATURE, content, sign
-from broker.server.access.unauthenticated import Strangers
+from broker.server.access.gate import Strangers
 from broker.server.broker import BrokerService
 from tests.access.clients import ACCESS, ROOT, People
 from tests.server.peer import send_ext

@@ -21,8 +21,7 @@ from broker.rocketmq.codes import Request
 from broker.rocketmq.errors import ConnectFailed
 from broker.rocketmq.frame import Command, encode
 from broker.server.broker import BrokerService
-from broker.server.connection import Connection, Server
-from broker.server.limits import Limits
+from broker.server.connection import Connection, Limits, Server
 from broker.server.sniffing import open_front
 from broker.server.tls import Certificates, TlsConfig
 from tests.server.peer import Peer, records

@@ -14,7 +14,7 @@ from console.operations.actor import Actor
 from console.operations.models import Operation
 from console.ui.saved_views.addresses import address_of
 from console.ui.saved_views.store import keep
-from console.ui.snapshots import retention as snapshots_retention
+from console.ui.snapshots import taker as snapshots_retention
 from tests.browser import test_dashboards, test_timers, test_transactions
 from tests.console.stage import HOSTILE, Stage
 from tests.console.test_dead_letters import bury

@@ -10,7 +10,7 @@ import redis
 from playwright.sync_api import BrowserContext, expect
 
 from broker.redisson import DelayedQueue
-from console.features.redisson.server import hang_up
+from console.features.redisson.read import hang_up
 from console.operations.models import AuditEntry
 from tests.browser.conftest import Web
 from tests.browser.opening import opened

@@ -17,7 +17,8 @@ from broker.client.transaction import as_half
 from broker.server.broker import BrokerService
 from console.features.checkback import signature as checkback_signature
 from console.features.checkback.allowed import AllowList, read_address
-from console.features.checkback.producer import (
+from console.features.checkback.request import Asker, HttpLimits, NoAnswer, Resolver
+from console.features.checkback.worker import (
     IN_FLIGHT,
     PATIENCE,
     Answerer,
@@ -26,8 +27,6 @@ from console.features.checkback.producer import (
     question,
     read_decision,
 )
-from console.features.checkback.request import Asker, HttpLimits, NoAnswer
-from console.features.checkback.resolver import Resolver
 from tests.checkback.answers import EMPTY, SECRET, agree, forged, message
 from tests.checkback.server import Question, Server, always, decided, http
 

@@ -12,10 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from console.features.checkback.allowed import AddressRefused, AllowList, read_address
-from console.features.checkback.request import Asker, HttpAnswer, HttpLimits, NoAnswer
-from console.features.checkback.resolver import Resolver
-from console.features.checkback.special_networks import IPAddress
+from console.features.checkback.allowed import AddressRefused, AllowList, IPAddress, read_address
+from console.features.checkback.request import Asker, HttpAnswer, HttpLimits, NoAnswer, Resolver
 from tests.checkback.server import Question, Server, always, http
 from tests.checkback.tricks import PLACES, UNREADABLE
 

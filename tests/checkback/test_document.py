@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from console.features.checkback.producer import read_decision
 from console.features.checkback.signature import new_salt, secret_of, sign_answer, sign_question
+from console.features.checkback.worker import read_decision
 from tests.house.sources import ROOT
 
 PAGE = (ROOT / "docs" / "REST.md").read_text()

@@ -21,7 +21,7 @@ from broker.client.transaction import as_half
 from broker.server.broker import BrokerService
 from console.features.checkback import registry, worker
 from console.features.checkback.models import CheckAddress
-from console.features.checkback.producer import Answerer
+from console.features.checkback.worker import Answerer
 from console.operations.actor import Actor
 from console.rest.operations_bridge import in_thread
 from tests.checkback.server import Question, Server, decided

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 
 from broker.client.event_loop import event_loop_thread
-from broker.client.heartbeat import TASK_NAME
+from broker.client.membership import TASK_NAME
 
 
 def no_client_left() -> Iterator[None]:

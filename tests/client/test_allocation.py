@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.client.allocation import allocate
+from broker.client.membership import allocate
 from broker.client.types import MessageQueue
 
 

@@ -9,11 +9,10 @@ from typing import Any, Literal
 import pytest
 
 from broker.client import AsyncAdmin, AsyncConsumer, AsyncLitePullConsumer, AsyncProducer, AsyncSimpleConsumer
-from broker.client import start_offsets as beginnings_module
+from broker.client import offsets as beginnings_module
 from broker.client.errors import BrokerUnreachable, RouteNotFound
-from broker.client.offsets import QueueOffsets
+from broker.client.offsets import Beginnings, QueueOffsets
 from broker.client.session import Session
-from broker.client.start_offsets import Beginnings
 from broker.client.types import MessageQueue
 from broker.server.broker import BrokerService
 

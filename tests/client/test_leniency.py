@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.client.answers import Table, read_json, read_object
 from broker.client.errors import BadAnswer
-from broker.client.leniency import Table, read_json, read_object
 
 # as recorded from Apache RocketMQ 5.5.0
 CLUSTER = b'{"brokerAddrTable":{"broker-a":{"brokerAddrs":{0:"127.0.0.1:30911"},"brokerName":"broker-a"}}}'

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.client import Admin, AsyncLitePullConsumer, LitePullConsumer, MessageQueue, Producer
+from broker.client.offsets import Beginnings
 from broker.client.reader import QueueReader, ReadAhead
 from broker.client.session import Session
-from broker.client.start_offsets import Beginnings
 from broker.client.subscription import subscription
 from broker.client.types import Message
 from tests.client.running import BrokerThread, small_store

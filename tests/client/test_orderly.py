@@ -21,7 +21,7 @@ from broker.client import (
     Producer,
     prepare,
 )
-from broker.client.queue_locks import HeldLocks
+from broker.client.orderly import HeldLocks
 from broker.client.session import Session
 from broker.server.broker import BrokerService
 from tests.client.running import BrokerThread

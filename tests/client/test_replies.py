@@ -20,7 +20,7 @@ from broker.client import (
     Timeout,
     prepare,
 )
-from broker.client.heartbeat import Heartbeat
+from broker.client.membership import Heartbeat
 from broker.client.replies import Replies
 from broker.client.session import Session
 from broker.client.subscription import ALL

@@ -10,9 +10,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from broker.client import AsyncAdmin, AsyncConsumer, AsyncLitePullConsumer, AsyncProducer, BrokerRefused, Message
-from broker.client.activity import MINUTE_S, Recent, mean
-from broker.client.answers import fields, rows
-from broker.client.leniency import Table, read_object
+from broker.client.answers import Table, fields, read_object, rows
+from broker.client.running_info import MINUTE_S, Recent, mean
 from broker.client.session import Session
 from broker.rocketmq.codes import Answer, Request
 from broker.server.broker import BrokerService

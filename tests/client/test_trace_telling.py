@@ -22,9 +22,15 @@ from broker.client import (
     Trace,
     prepare,
 )
-from broker.client.trace_events import SendWatch
-from broker.client.trace_lines import Subject, ended_line, handled_line
-from broker.client.trace_writer import MOST_LINES, MOST_WAITING, TraceWriter
+from broker.client.trace_events import (
+    MOST_LINES,
+    MOST_WAITING,
+    SendWatch,
+    Subject,
+    TraceWriter,
+    ended_line,
+    handled_line,
+)
 from broker.rocketmq.traces import TRACE_TOPIC, read_traces
 from broker.server.broker import BrokerService
 

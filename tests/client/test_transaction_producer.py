@@ -22,7 +22,7 @@ from broker.client import (
     TransactionProducer,
     prepare,
 )
-from broker.client.transaction_guard import PlainSendRefused, plain_sends
+from broker.client.transaction import PlainSendRefused, plain_sends
 from tests.client.halfbroker import HalfBroker
 
 Asked = queue.Queue[Message]

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from console.features.alerts import notify
+from console.features.alerts import deliveries
 from console.features.alerts.deliveries import send_due
-from console.features.alerts.evaluate import News, watch
+from console.features.alerts.evaluate import News, Reading, Round, watch
 from console.features.alerts.models import AlertRule
-from console.features.alerts.sources import Reading, Round
 
 START_MS = 1_795_000_000_000
 TOLD = frozenset(AlertRule.What.values)
@@ -33,7 +32,7 @@ def after(seconds: int, told: frozenset[str] = TOLD, **lags: float) -> list[News
 def tell(news: News, at: datetime | None = None) -> str:
     """Told at that moment, as the history has it."""
     at = at or timezone.now()
-    notify.tell(news, at)
+    deliveries.tell(news, at)
     send_due(at)
     news.alert.refresh_from_db()
     return news.alert.told

@@ -12,7 +12,7 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 
 from broker.redisson import DelayedQueue
-from console.features.redisson.server import hang_up as hang_up_redis
+from console.features.redisson.read import hang_up as hang_up_redis
 from console.operations.actor import Actor
 from tests.client.leftovers import no_client_left
 from tests.console.delayed_stage import MINUTE

@@ -9,7 +9,7 @@ from typing import Any
 from django.test import Client
 
 from broker.redisson import DelayedQueue
-from broker.redisson.pages import page
+from broker.redisson.survey import page
 from console.operations import workflow
 from console.operations.actor import Actor
 from console.operations.models import Operation

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from console.features.alerts import notify
+from console.features.alerts import deliveries
 from console.features.alerts.deliveries import PAUSES_S, secret_of_rule, send_due
 from console.features.alerts.models import Alert, AlertRule
 from tests.console.alert_stage import START_MS, Webhook, after, rule, tell
@@ -56,7 +56,7 @@ def test_it_is_given_up_after_its_tries_and_what_came_later_is_told_then(webhook
     at = datetime.fromtimestamp(START_MS / 1000, UTC)
     tell(raised, at)
     (over,) = after(5)
-    notify.tell(over, at + timedelta(seconds=5))
+    deliveries.tell(over, at + timedelta(seconds=5))
     tries = 1
     while len(webhook.got) < len(PAUSES_S) + 1:
         at += timedelta(seconds=PAUSES_S[tries - 1])
@@ -80,7 +80,7 @@ def test_one_that_does_not_answer_keeps_no_other_waiting(webhook: Webhook, setti
         rule(webhook=f"{webhook.origin}/", for_s=0, subject="mail")
         at = timezone.now()
         for news in after(0, mail=150, **{f"slow-{number}": 150 for number in range(10)}):
-            notify.tell(news, at)
+            deliveries.tell(news, at)
         begun = time.monotonic()
         assert send_due(at) == 11
         # one after the other it would be ten times as long

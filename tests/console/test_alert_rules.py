@@ -9,9 +9,9 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from console.features.alerts import preview, rule_fields
+from console.features.alerts import evaluate, rule_fields
+from console.features.alerts.evaluate import Reading, Round
 from console.features.alerts.models import Alert, AlertRule, Silence
-from console.features.alerts.sources import Reading, Round
 from console.operations import workflow
 from console.operations.actor import ADD_ALERT_RULE, PERMISSIONS, Actor
 from console.operations.errors import InvalidParameter, NotAllowed, NotPossible, OutOfReach
@@ -36,7 +36,7 @@ def now(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
     """Two groups that begin so, one above the limit."""
     settings.ALERT_ORIGINS, settings.ALERTS_INTERVAL_S = ["https://hooks.example"], 30
     found = tuple(Reading("backlog", name, lag) for name, lag in (("billing", 150.0), ("bills", 7.0), ("mail", 900.0)))
-    monkeypatch.setattr(preview.readings, "read", lambda wanted: Round(START_MS, found, frozenset({"backlog"})))
+    monkeypatch.setattr(evaluate, "read", lambda wanted: Round(START_MS, found, frozenset({"backlog"})))
 
 
 def drafted(browser: Client, address: str, form: dict[str, str]) -> str:

@@ -16,12 +16,12 @@ from django.test import Client
 from django.utils import timezone
 
 from broker.redisson import DelayedQueue
-from console.features.alerts import sources
+from console.features.alerts import evaluate
 from console.features.alerts.deliveries import secret_of_rule
 from console.features.alerts.evaluate import News
 from console.features.alerts.models import Alert, AlertRule, Silence
-from console.features.overview import overview_facts
-from console.features.redisson.server import hang_up
+from console.features.overview import findings
+from console.features.redisson.read import hang_up
 from console.features.redisson.shapes import QUEUES_SHOWN
 from console.tasks import watch_alerts
 from tests.console.alert_stage import Webhook, after, rule, tell
@@ -147,7 +147,7 @@ def test_a_backlog_is_read_raised_shown_and_silenced(stage: Stage, operator: Cli
 
     def is_read() -> bool:
         stage.mirror.run_once()
-        found = sources.read().readings
+        found = evaluate.read().readings
         return any((each.what, each.subject) == ("backlog", "billing") and each.value >= 1 for each in found)
 
     stage.wait_for(is_read)
@@ -169,8 +169,8 @@ def test_a_backlog_is_read_raised_shown_and_silenced(stage: Stage, operator: Cli
 @pytest.mark.django_db
 def test_a_redis_that_is_away_ends_no_alert_about_its_queues(settings: Any, free_port: int) -> None:
     settings.REDISSON_URL = f"redis://127.0.0.1:{free_port}/0"
-    overview_facts.forget()
-    assert AlertRule.What.STUCK_QUEUE not in sources.read().told
+    findings.forget()
+    assert AlertRule.What.STUCK_QUEUE not in evaluate.read().told
 
 
 @pytest.mark.django_db
@@ -183,8 +183,8 @@ def test_a_stuck_queue_is_read_wherever_it_stands_in_the_list(valkey: str, setti
             queue.offer("waits", delay=1 if number == QUEUES_SHOWN else 3_600_000)
         last = queue.keys.timeout
         server.zadd(last, dict.fromkeys(server.zrange(last, 0, 0), 1_000))
-        overview_facts.forget()
-        found = sources.read()
+        findings.forget()
+        found = evaluate.read()
         server.flushall()
     hang_up()
     assert [each.subject for each in found.readings if each.what == "stuck-queue"] == [f"queue-{QUEUES_SHOWN:03}"]

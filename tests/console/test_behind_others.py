@@ -24,7 +24,7 @@ from broker.mirror.models import Broker, ConsumerGroup, ConsumerOffset, Topic
 from broker.redisson import DelayedQueue
 from console.features.alerts.models import Alert, AlertRule, Silence
 from console.features.dashboards.models import DashboardPoint, DashboardRun
-from console.features.overview.overview_facts import forget
+from console.features.overview.findings import forget
 from console.operations.models import AuditEntry, Operation
 from console.security.roles import ADMINISTRATOR
 from console.security.topic_scope import visible_topics

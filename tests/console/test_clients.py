@@ -17,7 +17,7 @@ from broker.client.remoting import RemotingClient
 from broker.rocketmq.codes import Request
 from broker.rocketmq.frame import Command
 from console import queries
-from console.features.clients.shapes import ClientRole, ClientRow
+from console.features.clients.read import ClientRole, ClientRow
 from console.site.evidence import StaleReason
 from tests.console.stage import HOSTILE, Stage
 from tests.console.test_pages import tags_of, words

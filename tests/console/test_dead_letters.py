@@ -155,7 +155,7 @@ def test_a_record_that_is_gone_and_a_group_that_never_was(graves: Stage) -> None
 
 def test_only_a_later_page_leads_to_the_first(graves: Stage, operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["console.features.dead_letters.read"], "ROWS", 2)
-    monkeypatch.setattr("console.features.dead_letters.records.STEP", 2)
+    monkeypatch.setattr("console.features.dead_letters.read.STEP", 2)
     first = operator.get("/dead-letters/of/billing/").content.decode()
     following = re.search(r'rel="next" href="([^"]*)"', first)
     assert following and "First page" not in first
@@ -164,7 +164,7 @@ def test_only_a_later_page_leads_to_the_first(graves: Stage, operator: Client, m
 
 def test_filters_and_pages_are_exact(graves: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["console.features.dead_letters.read"], "ROWS", 2)
-    monkeypatch.setattr("console.features.dead_letters.records.STEP", 2)
+    monkeypatch.setattr("console.features.dead_letters.read.STEP", 2)
     first = queries.dead_letters("billing", DeadLetterFilter())
     second = queries.dead_letters("billing", DeadLetterFilter(), first.following)
     third = queries.dead_letters("billing", DeadLetterFilter(), second.following)

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from broker.client import SimpleConsumer
-from broker.client.simple_receipts import Received
+from broker.client.simple_async import Received
 from console import queries
 from console.features.dead_letters.shapes import DeadLetterFilter
 from console.operations import workflow

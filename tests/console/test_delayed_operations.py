@@ -11,8 +11,7 @@ from django.test import Client
 
 from broker.redisson import DelayedQueue
 from broker.redisson.modes import read_mode
-from broker.redisson.pages import page
-from broker.redisson.survey import survey
+from broker.redisson.survey import page, survey
 from console import queries
 from console.operations import workflow
 from console.operations.actor import Actor

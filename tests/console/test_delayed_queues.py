@@ -13,7 +13,7 @@ from django.test import Client
 
 from broker.redisson import DelayedQueue
 from console import queries
-from console.features.redisson.server import hang_up
+from console.features.redisson.read import hang_up
 from console.security.topic_scope import ALL
 from console.ui.live import fragments, page_of
 from tests.console.delayed_stage import (

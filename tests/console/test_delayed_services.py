@@ -13,7 +13,7 @@ from broker.redisson import DelayedQueue
 from broker.redisson.server import Server
 from broker.redisson.transfer_status import STATUS_PREFIX, QueueStatus, TransferStatus, publish
 from console import queries
-from console.features.redisson.server import hang_up
+from console.features.redisson.read import hang_up
 from console.operations import workflow
 from console.operations.actor import Actor
 from tests.console.delayed_stage import body_of, done, words

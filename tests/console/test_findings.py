@@ -17,9 +17,8 @@ from broker.mirror.models import Broker, HalfMessage
 from broker.redisson import DelayedQueue
 from console import queries
 from console.features.groups.shapes import GroupRow, GroupState
-from console.features.overview import overview_facts
-from console.features.overview.findings import AGED_MS, QUIET_MS, findings_of
-from console.features.overview.overview_facts import Afar
+from console.features.overview import findings
+from console.features.overview.findings import AGED_MS, QUIET_MS, Afar, findings_of
 from console.features.overview.shapes import Finding, FindingCode, MirrorRow
 from console.site.history import SLOT_MS, SLOTS, History
 from console.site.mirrored import Mirrored
@@ -49,7 +48,7 @@ def queues(valkey: str, settings: Any) -> Iterator[redis.Redis]:
     yield client
     client.delete(*[key for key in client.scan_iter() if b"delay" in key], "nothing")
     client.close()
-    overview_facts.forget()
+    findings.forget()
 
 
 def test_silence_is_counted_back_from_now_and_a_gap_is_not_silence() -> None:
@@ -104,11 +103,11 @@ def test_what_is_stuck_in_redis_is_found_and_asked_for_once_in_a_while(
     stage: Stage, queues: redis.Redis, operator: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     DelayedQueue("refunds", queues).offer("late", at=1)
-    overview_facts.forget()
+    findings.forget()
     page = operator.get("/").content.decode()
     assert "values are due in Redis and nobody moves them" in page
     assert "/redisson/queue/?name=refunds" in page
-    monkeypatch.setattr(overview_facts, "_read", lambda here: pytest.fail("asked again at once"))
+    monkeypatch.setattr(findings, "_read", lambda here: pytest.fail("asked again at once"))
     assert "refunds" in operator.get("/").content.decode()
 
 

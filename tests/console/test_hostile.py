@@ -21,7 +21,7 @@ from django.urls import resolve, reverse
 
 from console.operations import workflow
 from console.operations.actor import Actor
-from console.ui.snapshots import retention as snapshots_retention
+from console.ui.snapshots import taker as snapshots_retention
 from tests.console.stage import Stage
 from tests.console.test_exporting import FORMULA
 from tests.console.test_exporting import filled as filled

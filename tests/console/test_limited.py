@@ -19,7 +19,7 @@ from broker.mirror.models import Topic
 from broker.redisson import DelayedQueue
 from console import queries
 from console.features.alerts.models import AlertRule
-from console.features.overview.overview_facts import forget
+from console.features.overview.findings import forget
 from console.features.transactions.shapes import Board, TransactionRow, TransactionState
 from console.operations import workflow
 from console.operations.actor import Actor

@@ -17,8 +17,7 @@ from console import queries
 from console.features.groups.shapes import GroupState
 from console.features.messages.shapes import BodyForm, HopKind
 from console.features.overview.shapes import FindingCode
-from console.features.schedule.due_shapes import BUCKETS
-from console.features.schedule.shapes import LaneState
+from console.features.schedule.shapes import BUCKETS, LaneState
 from console.features.topics.shapes import TopicKind
 from console.site.broker import hang_up
 from console.site.evidence import StaleReason

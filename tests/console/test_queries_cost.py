@@ -9,7 +9,6 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from broker.mirror.due_samples import flat
 from broker.mirror.models import (
     SLOT_MS,
     SLOTS,
@@ -22,6 +21,7 @@ from broker.mirror.models import (
     ScheduleLevel,
     Topic,
 )
+from broker.mirror.watch import flat
 from console import queries
 from console.site.clock import now_ms
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from broker.client import Decision, TransactionProducer, prepare
 from console import queries
-from console.features.overview.overview_facts import forget
+from console.features.overview.findings import forget
 from console.features.timers.shapes import TimerFilter
 from console.features.transactions.shapes import FIRST_COUNT
 from console.operations import reading

@@ -22,9 +22,8 @@ from console.ui.snapshots.models import Snapshot
 from console.ui.snapshots.packing import pack, unpack
 from console.ui.snapshots.page_shapes import Pair
 from console.ui.snapshots.reader import moment_of
-from console.ui.snapshots.retention import HOUR_MS, keep, take, thin
 from console.ui.snapshots.shapes import PARTS, GroupsKept, GroupTopic, Taken
-from console.ui.snapshots.taker import KEPT_ZOOMS, look
+from console.ui.snapshots.taker import HOUR_MS, KEPT_ZOOMS, keep, look, take, thin
 from tests.console.stage import Stage
 
 MINUTE_MS = 60_000

@@ -14,15 +14,14 @@ import redis
 from django.test import Client, RequestFactory
 
 from broker.mirror.models import MirrorState
-from console.features.timers import apache_pages
+from console.features.timers import apache_records
 from console.features.timers.zoom import window_of
 from console.site.mirrored import mirrored
 from console.ui.charts.snapshots import Column, kept_svg
 from console.ui.snapshots.as_of import Asked, asked_of, last_time_of_day
 from console.ui.snapshots.models import Snapshot
-from console.ui.snapshots.retention import keep, take
 from console.ui.snapshots.shapes import Taken
-from console.ui.snapshots.taker import timers_kept
+from console.ui.snapshots.taker import keep, take, timers_kept
 from tests.console.people import browser_of
 from tests.console.stage import Stage
 from tests.console.test_limited import FOREIGN, limited_person
@@ -74,7 +73,7 @@ def test_pages_show_the_snapshot_and_nothing_to_do(filled: Stage, operator: Clie
 
 def test_a_broker_that_tells_no_forecast_is_kept_as_its_page_is(filled: Stage, operator: Client) -> None:
     here = mirrored()
-    page = apache_pages.timers(here, window_of("1d", None, here.now_ms))
+    page = apache_records.timers(here, window_of("1d", None, here.now_ms))
     kept = timers_kept(here, page)
     keep(Taken("broker-a", here.now_ms, None, kept, None, None, {}))
     answer = operator.get("/timers/", {"as_of": here.now_ms, "zoom": "1d"})

@@ -248,7 +248,7 @@ def test_on_apache_a_noted_recall_is_followed_by_the_message_again_once(
     def unknown(*_: object) -> None:
         raise NotSupported(3, "request type is not supported")
 
-    monkeypatch.setattr("console.features.timers.undo_checks.one_timer", unknown)
+    monkeypatch.setattr("console.features.timers.undo_operations.one_timer", unknown)
     assert taken_back(row).results == {"parked_again": 1}
     assert taken_back_preview(row) == (0, [["already_taken_back", 1]])
     assert [each.name for each in waiting()] == ["a-0"]

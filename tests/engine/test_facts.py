@@ -10,7 +10,7 @@ from broker.engine.errors import InvalidProperties, TimerIllegal
 from broker.engine.log.ticket import Ticket
 from broker.engine.message_header import facts_of
 from broker.engine.testing.driver import open_engine
-from broker.engine.timer.request import due_ms_asked, moment_ms
+from broker.engine.timer.parking import due_ms_asked, moment_ms
 from broker.rocketmq.properties import RESERVED
 
 NOW_MS = 1_700_000_000_000

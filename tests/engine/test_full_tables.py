@@ -11,7 +11,7 @@ import pytest
 
 from broker.engine.engine import Engine
 from broker.engine.errors import InvalidValue
-from broker.engine.pop.request_modes import RequestMode
+from broker.engine.pop.service import RequestMode
 from broker.engine.tables.groups import Group
 from broker.engine.tables.topics import (
     MOST_ATTRIBUTE_BYTES,
@@ -20,8 +20,8 @@ from broker.engine.tables.topics import (
     Pending,
     Topic,
 )
+from broker.engine.testing.disk import SimulatedFiles
 from broker.engine.testing.driver import open_engine
-from broker.engine.testing.simulated import SimulatedFiles
 from tests.engine.pop.popping import GROUP, RETRY, TOPIC, bodies, pop, popping
 from tests.engine.test_tables import content, open_engine_again, tables
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from broker.engine.queues.index_file import IndexFile
+from broker.engine.queues.index import IndexFile
 from broker.engine.testing import SimulatedFiles
 
 SLOTS, LIMIT = 70_000, 2_000

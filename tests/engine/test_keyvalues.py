@@ -9,9 +9,8 @@ import pytest
 from broker.engine.errors import InvalidValue
 from broker.engine.tables import key_values
 from broker.engine.tables.key_values import KeyValues
+from broker.engine.testing.disk import PowerLoss, SimulatedFiles
 from broker.engine.testing.driver import open_engine
-from broker.engine.testing.powerloss import PowerLoss
-from broker.engine.testing.simulated import SimulatedFiles
 
 
 def test_values_are_there_after_the_power_went_out() -> None:

@@ -11,9 +11,8 @@ from broker.engine.disk.files import OsFiles
 from broker.engine.engine import Engine
 from broker.engine.errors import StoreLocked, StoreUnsupported
 from broker.engine.tables.topics import Topic
+from broker.engine.testing.disk import PowerLoss, SimulatedFiles
 from broker.engine.testing.driver import Driver, open_engine
-from broker.engine.testing.powerloss import PowerLoss
-from broker.engine.testing.simulated import SimulatedFiles
 
 
 def worked(files: SimulatedFiles) -> Driver:

@@ -7,8 +7,8 @@ import pytest
 from broker.engine.errors import StoreUnsupported
 from broker.engine.fsck import check_store
 from broker.engine.tables.topics import Topic
+from broker.engine.testing.disk import SimulatedFiles
 from broker.engine.testing.driver import open_engine
-from broker.engine.testing.simulated import SimulatedFiles
 
 ROCKSDB = [
     "consumequeue",

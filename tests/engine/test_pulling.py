@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.engine.queues.pulled import PullStatus
+from broker.engine.queues.reader import PullStatus
+from broker.engine.testing.disk import SimulatedFiles
 from broker.engine.testing.driver import open_engine
-from broker.engine.testing.simulated import SimulatedFiles
 
 
 def test_a_message_damaged_right_after_it_came_is_stepped_over_by_who_waited_for_it() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from broker.engine.testing.disk import SimulatedFiles
 from broker.engine.testing.driver import Driver, open_engine
-from broker.engine.testing.simulated import SimulatedFiles
 
 HOUR_MS = 3_600_000
 

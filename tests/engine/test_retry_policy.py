@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.engine.tables.groups import Group
-from broker.engine.tables.retry_policy import retry_delay_ms
+from broker.engine.tables.groups import Group, retry_delay_ms
 from broker.engine.testing import Driver, PowerLoss, SimulatedFiles, open_engine
 from broker.rocketmq.message import Message, decode
 

@@ -25,9 +25,9 @@ from broker.engine.errors import (
 )
 from broker.engine.queues.reader import PullStatus
 from broker.engine.tables.topics import Topic
+from broker.engine.testing.disk import SimulatedFiles
 from broker.engine.testing.driver import BORN_HOST, Driver, open_engine
 from broker.engine.testing.faults import Fault
-from broker.engine.testing.simulated import SimulatedFiles
 from broker.rocketmq.message import decode
 
 

@@ -11,12 +11,12 @@ import pytest
 
 from broker.engine.engine import Engine
 from broker.engine.errors import InvalidGroupName, InvalidMessage, InvalidTopicName, InvalidValue
-from broker.engine.pop.request_modes import RequestMode
+from broker.engine.pop.service import RequestMode
 from broker.engine.tables import json_file
 from broker.engine.tables.groups import Group
 from broker.engine.tables.topics import MOST_QUEUES, Topic
+from broker.engine.testing.disk import SimulatedFiles
 from broker.engine.testing.driver import open_engine
-from broker.engine.testing.simulated import SimulatedFiles
 
 CONFIG = "/store/config/"
 

@@ -6,9 +6,8 @@ import pytest
 
 from broker.engine.queues import index
 from broker.engine.testing import ManualClock
+from broker.engine.testing.disk import PowerLoss, SimulatedFiles
 from broker.engine.testing.driver import Driver, open_engine
-from broker.engine.testing.powerloss import PowerLoss
-from broker.engine.testing.simulated import SimulatedFiles
 
 SECOND, HOUR, DAY = 1_000, 3_600_000, 86_400_000
 YEAR = 365 * DAY

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from broker.engine.testing import Driver, PowerLoss, SimulatedFiles, open_engine
-from broker.engine.timer import recalled
-from broker.engine.timer.recalled import Recalled
+from broker.engine.timer import core
+from broker.engine.timer.core import Recalled
 
 KEY = "A0"
 
@@ -182,7 +182,7 @@ def test_a_client_cannot_say_that_something_was_recalled() -> None:
 
 
 def test_only_so_many_are_remembered_the_last_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recalled, "MOST_REMEMBERED", 3)
+    monkeypatch.setattr(core, "MOST_REMEMBERED", 3)
     known = Recalled()
     for number in range(5):
         known.add("orders", str(number), 10 + number)

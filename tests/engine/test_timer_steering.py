@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker.engine.tables.topics import TIMER_TOPIC
+from broker.engine.testing.disk import PowerLoss, SimulatedFiles
 from broker.engine.testing.driver import Driver, open_engine
-from broker.engine.testing.powerloss import PowerLoss
-from broker.engine.testing.simulated import SimulatedFiles
 from broker.engine.timer.steer import Action, Outcome, Target
 from broker.rocketmq.message import decode
 

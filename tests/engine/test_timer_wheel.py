@@ -8,11 +8,9 @@ from zlib import crc32
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.engine.testing.simulated import SimulatedFiles
-from broker.engine.timer.crc_zeros import over_zeros
+from broker.engine.testing.disk import SimulatedFiles
 from broker.engine.timer.log import MAGIC_DELETE, MAGIC_PLAIN, MAGIC_ROLL, UNIT, UNIT_SIZE
-from broker.engine.timer.minute_counts import Tally
-from broker.engine.timer.wheel import SLOT_SIZE, Wheel, checksum_of
+from broker.engine.timer.wheel import SLOT_SIZE, Tally, Wheel, checksum_of, over_zeros
 
 #: so that the wheel has some blocks of 16 kB, the last one not full
 SLOTS = 1_300

@@ -6,9 +6,8 @@ import pytest
 
 from broker.engine.errors import ScheduleKeyTaken, TimerFlowControl, TimerIllegal, TimerInThePast, TimerTooFar
 from broker.engine.tables.topics import TIMER_TOPIC
+from broker.engine.testing.disk import PowerLoss, SimulatedFiles
 from broker.engine.testing.driver import Driver, open_engine
-from broker.engine.testing.powerloss import PowerLoss
-from broker.engine.testing.simulated import SimulatedFiles
 from broker.rocketmq.message import decode
 
 

@@ -8,9 +8,8 @@ import pytest
 
 from broker.engine.log.ticket import Ticket
 from broker.engine.testing import Driver, SimulatedFiles
-from broker.engine.transaction import snapshot
-from broker.engine.transaction.halves import Half, OpenHalves
-from broker.engine.transaction.parked import ParkedHalves
+from broker.engine.transaction import recovery
+from broker.engine.transaction.halves import Half, OpenHalves, ParkedHalves
 from tests.engine.transacting import TIMES, ask, begin, end, end_soon, transacting
 
 SEQUENCE = 7
@@ -67,12 +66,12 @@ def test_what_changes_while_a_snapshot_is_written_is_not_in_it(change: Callable[
     files, book = SimulatedFiles(), driver.engine.transactions.book
     files.make_directory("/store")
     before = rows_of(book.halves.since(0))
-    dumped = snapshot.dump(book.halves, book.parked, book.calendar)
+    dumped = recovery.dump(book.halves, book.parked, book.calendar)
     change(driver, halves)
     assert rows_of(book.halves.since(0)) != before
-    snapshot.save(files, PATH, SEQUENCE, dumped)
-    content = snapshot.load(files, PATH, SEQUENCE)
+    recovery.save(files, PATH, SEQUENCE, dumped)
+    content = recovery.load(files, PATH, SEQUENCE)
     assert content is not None
     written = OpenHalves()
-    snapshot.parse(content, written, ParkedHalves())
+    recovery.parse(content, written, ParkedHalves())
     assert rows_of(written.since(0)) == before

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from broker.engine.log.ticket import Ticket
 from broker.engine.testing import Driver, SimulatedFiles, open_engine
+from broker.engine.transaction.check import Check
 from broker.engine.transaction.decision import Ending
-from broker.engine.transaction.questions import Check
 from broker.rocketmq.message import Message
 
 #: Checks as a test wants them: three, with RocketMQ's times.

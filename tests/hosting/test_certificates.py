@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.client import Tls
-from console.run.certificates import client_access, server_certificates
+from console.run.addresses import client_access, server_certificates
 
 
 def test_nothing_said_is_no_tls_and_no_signature() -> None:

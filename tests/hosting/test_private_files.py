@@ -13,9 +13,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from console.run import postgres_home
-from console.run.postgres import Cluster
-from console.run.postmaster import ClusterFailed
+from console.run import postgres
+from console.run.postgres import Cluster, ClusterFailed
 from console.run.private_files import FOR_OTHERS, narrow
 from tests.hosting.houses import wait_until
 
@@ -95,7 +94,7 @@ def test_a_directory_that_is_not_only_for_data_is_left_as_it_is(
 def test_a_database_under_a_closed_directory_opens_nothing(closed: Path) -> None:
     var = closed / "checkout" / "var"
     (closed / "checkout").mkdir(mode=0o700)
-    wheel = postgres_home._packages() / postgres_home.PROGRAMS
+    wheel = postgres._packages() / postgres.PROGRAMS
     outside = [*var.parents, wheel, *wheel.parents]
     before = modes(outside)
     running = subprocess.Popen(
@@ -226,7 +225,7 @@ def test_a_place_that_its_user_cannot_reach_is_refused_not_opened(
 ) -> None:
     monkeypatch.setenv("ESCAPEMENT_DATABASE_DIR", str(closed / "databases"))
     with pytest.raises(ClusterFailed, match="ESCAPEMENT_DATABASE_DIR"):
-        postgres_home._base()
+        postgres._base()
     assert modes([closed]) == [0o700]
 
 

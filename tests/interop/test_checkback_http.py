@@ -10,9 +10,8 @@ import pytest
 from broker.client import Admin, AsyncProducer, prepare
 from broker.client.transaction import as_half
 from console.features.checkback.allowed import AllowList, read_address
-from console.features.checkback.producer import Answerer, Contact
-from console.features.checkback.request import Asker
-from console.features.checkback.resolver import Resolver
+from console.features.checkback.request import Asker, Resolver
+from console.features.checkback.worker import Answerer, Contact
 from tests.checkback.answers import SECRET
 from tests.checkback.server import Question, decided
 from tests.checkback.server import Server as Address

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from broker.redisson.move_due import move_all_due
-from broker.redisson.pages import find_poison, page
-from broker.redisson.repair import plan_repair, repair
-from broker.redisson.steer import deliver_now, move_to, remove_member, reschedule
-from broker.redisson.survey import queue_names, survey
+from broker.redisson.repair import deliver_now, move_to, plan_repair, remove_member, repair, reschedule
+from broker.redisson.survey import find_poison, page, queue_names, survey
 from tests.interop.waiting import wait_until
 
 HOUR_MS = 3_600_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from broker.redisson import DelayedQueue, Packing
-from broker.redisson.member_format import detect, pack
+from broker.redisson.codecs import detect, pack
 from broker.redisson.move_due import move_all_due
-from broker.redisson.steer import set_aside
+from broker.redisson.repair import set_aside
 from tests.interop.redisson import LEGACY
 from tests.interop.waiting import wait_until
 

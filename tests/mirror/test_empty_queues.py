@@ -10,8 +10,7 @@ from broker.client import Admin, Producer
 from broker.mirror.changes import Changes
 from broker.mirror.follower import Mirror
 from broker.mirror.models import Broker, MirrorState, Queue, Topic
-from broker.mirror.rates import Rates
-from broker.mirror.watch import MOST_EMPTY_QUEUES, Watch
+from broker.mirror.watch import MOST_EMPTY_QUEUES, Rates, Watch
 
 
 def told(*topics: Topic, complete: bool = True, **more: Any) -> Changes:

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.client import Admin, Producer
-from broker.mirror.follower import Mirror
-from broker.mirror.lock import MirrorBusyError
+from broker.mirror.follower import Mirror, MirrorBusyError
 from broker.mirror.models import MirrorState, Queue, ScheduleLevel
 from tests.mirror.running import running_broker
 

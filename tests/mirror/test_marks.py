@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.mirror.due_samples import LIMIT, appended, covers, due_by, flat, merged, paired, trimmed
+from broker.mirror.watch import LIMIT, appended, covers, due_by, flat, merged, paired, trimmed
 
 DELAY_MS = 60_000
 #: arrivals in each of some seconds

@@ -10,8 +10,7 @@ import pytest
 from django.db import DatabaseError, connection, connections
 
 from broker.client import Admin, BrokerUnreachable, ClientError, Producer
-from broker.mirror.follower import Mirror
-from broker.mirror.lock import MirrorBusyError
+from broker.mirror.follower import Mirror, MirrorBusyError
 from broker.mirror.models import (
     Broker,
     ConsumerGroup,

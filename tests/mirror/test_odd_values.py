@@ -17,8 +17,7 @@ from broker.client.types import GroupConfig, TopicConfig
 from broker.engine.tables import json_file
 from broker.mirror.follower import Mirror
 from broker.mirror.models import Broker, ConsumerGroup, ConsumerOffset, MirrorState, Queue, Topic
-from console.features.overview.findings import findings_of
-from console.features.overview.overview_facts import Afar
+from console.features.overview.findings import Afar, findings_of
 from console.features.overview.read import mirror_row
 from console.features.overview.shapes import FindingCode
 from console.site.mirrored import mirrored
@@ -136,7 +135,7 @@ def test_it_is_reported_once_shown_on_the_first_page_and_over_when_the_row_chang
 ) -> None:
     following.run_once()
     odd.more = {"topics": [topic("odd", topicFilterType="X" * 33), topic("gone\0")]}
-    with caplog.at_level(logging.WARNING, "broker.mirror.flaws"):
+    with caplog.at_level(logging.WARNING, "broker.mirror.writer"):
         for _ in range(3):
             following.run_once()
     assert len(caplog.records) == 2

@@ -10,8 +10,7 @@ import pytest
 from django.db import connection, connections
 
 from broker.client import Admin
-from broker.mirror.follower import Mirror
-from broker.mirror.lock import MirrorBusyError
+from broker.mirror.follower import Mirror, MirrorBusyError
 from broker.mirror.models import MirrorState
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.mirror.models import SLOT_MS, SLOTS
-from broker.mirror.rates import Rates, aligned
+from broker.mirror.watch import Rates, aligned
 
 KEY = ("topic", "orders")
 

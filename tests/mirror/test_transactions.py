@@ -15,10 +15,10 @@ from broker.client import Admin, BrokerUnreachable, Decision, Message, NotSuppor
 from broker.client.admin_transactions import TransactionStatus
 from broker.client.transaction import Half
 from broker.mirror import halves as mirroring
-from broker.mirror.fit import fit_rows
 from broker.mirror.follower import Mirror
 from broker.mirror.halves import HalfFollower
 from broker.mirror.models import HalfMessage, MirrorReadOnlyError, OpMessage
+from broker.mirror.writer import fit_rows
 from console.operations.models import Operation
 from console.site.broker import hang_up
 from tests.mirror.running import RunningBroker

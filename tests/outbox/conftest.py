@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.outbox.producers import close_all
+from broker.outbox.transaction_block import close_all
 from tests.client.halfbroker import HalfBroker
 
 

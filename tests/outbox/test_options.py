@@ -8,9 +8,9 @@ from typing import Any, get_type_hints
 import pytest
 
 from broker.client import Outgoing, prepare
-from broker.client.timing import Timing
+from broker.client.outgoing import Timing
 from broker.outbox import producer, send_later, send_on_commit
-from broker.outbox.delayed_rows import as_outgoing
+from broker.outbox.after_commit import as_outgoing
 from broker.outbox.models import OutboxMessage
 from broker.outbox.options import MessageOptions
 from broker.outbox.transaction_block import Block

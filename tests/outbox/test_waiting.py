@@ -21,7 +21,7 @@ from broker.client.destinations import TEMPLATE_TOPIC
 from broker.outbox import send_later
 from broker.outbox.errors import NotConfigured
 from broker.outbox.models import OutboxMessage
-from broker.outbox.producers import close_all, producer_of
+from broker.outbox.transaction_block import close_all, producer_of
 from broker.outbox.worker import MOST_REFUSALS, Worker, is_refusal
 from tests.client.halfbroker import HalfBroker
 

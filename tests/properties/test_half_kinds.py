@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from broker.engine.errors import BrokerError
 from broker.engine.message_header import facts_of
-from broker.engine.transaction.half_record import Beginning, Begun
+from broker.engine.transaction.records import Beginning, Begun
 
 names = st.sampled_from(
     ["UNIQ_KEY", "XUNIQ_KEY", "PGROUP", "TRAN_MSG", "KEYS", "TAGS", "DELAY", "CHECK_IMMUNITY_TIME_IN_SECONDS",

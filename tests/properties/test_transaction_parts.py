@@ -8,19 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.engine.testing import SimulatedFiles
-from broker.engine.transaction import snapshot
-from broker.engine.transaction.check_records import (
+from broker.engine.transaction import recovery
+from broker.engine.transaction.halves import Calendar, OpenHalves, Parked, ParkedHalves, equal
+from broker.engine.transaction.records import (
+    OP_BODY_BYTES,
+    Decision,
     check_records,
+    op_records,
     read_checks,
     read_decider,
+    read_op,
     read_resumed,
     resume_record,
 )
-from broker.engine.transaction.check_times import Calendar
-from broker.engine.transaction.chunk import equal
-from broker.engine.transaction.halves import OpenHalves
-from broker.engine.transaction.op_records import OP_BODY_BYTES, Decision, op_records, read_op
-from broker.engine.transaction.parked import Parked, ParkedHalves
 
 offsets = st.integers(0, 40)
 numbers = st.integers(0, 10**18 - 1)
@@ -134,12 +134,12 @@ def test_a_snapshot_holds_both_tables(opened, stood, back_ms):
         parked.add(one)
     files = SimulatedFiles()
     files.make_directory("/store")
-    snapshot.save(files, "/store/halves", 7, snapshot.dump(halves, parked, calendar))
-    assert snapshot.load(files, "/store/halves", 8) is None
-    content = snapshot.load(files, "/store/halves", 7)
+    recovery.save(files, "/store/halves", 7, recovery.dump(halves, parked, calendar))
+    assert recovery.load(files, "/store/halves", 8) is None
+    content = recovery.load(files, "/store/halves", 7)
     assert content is not None
     again, stood_again = OpenHalves(), ParkedHalves()
-    snapshot.parse(content, again, stood_again)
+    recovery.parse(content, again, stood_again)
     assert [half._replace(next_ms=0) for half in again.since(0)] == [
         half._replace(next_ms=0) for half in halves.since(0)
     ]
@@ -153,9 +153,9 @@ def test_a_damaged_snapshot_is_none(bit):
     halves.add(1, 2, 3, 4, "g")
     files = SimulatedFiles()
     files.make_directory("/store")
-    snapshot.save(files, "/store/halves", 1, snapshot.dump(halves, parked, Calendar()))
+    recovery.save(files, "/store/halves", 1, recovery.dump(halves, parked, Calendar()))
     files.flip("/store/halves", bit)
-    found = snapshot.load(files, "/store/halves", 1)
+    found = recovery.load(files, "/store/halves", 1)
     assert found is None or 8 * 28 <= bit < 8 * 32, "only the four bytes of zero are not covered"
 
 

@@ -11,13 +11,11 @@ from broker.client.errors import ClientError
 from broker.client.outgoing import Outgoing
 from broker.client.types import Message, SendResult
 from broker.redisson import BytesCodec, DelayedQueue
-from broker.redisson.import_queue import begin_import
-from broker.redisson.member_format import Packing, detect, pack
+from broker.redisson.codecs import Packing, detect, pack
 from broker.redisson.modes import make_reliable, read_mode
 from broker.redisson.move_due import move_due
-from broker.redisson.pages import find_packed, page
-from broker.redisson.steer import deliver_now, move_to
-from broker.redisson.survey import survey
+from broker.redisson.repair import begin_import, deliver_now, move_to
+from broker.redisson.survey import find_packed, page, survey
 from broker.redisson.to_topic import Outbound
 
 FAR = 10**13

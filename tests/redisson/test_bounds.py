@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from broker.redisson import BytesCodec, DelayedQueue
-from broker.redisson.member_format import pack
+from broker.redisson.codecs import pack
 from broker.redisson.move_due import Moved, move_all_due, move_due, tend_index
 from tests.redisson.java import ScriptedJava
 

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.redisson import BytesCodec, JavaObject, JsonJacksonCodec, Long, StringCodec, TypedJsonJacksonCodec
-from broker.redisson.codec_guess import guess_codec, show
-from broker.redisson.codecs import codec_named
+from broker.redisson.codecs import codec_named, guess_codec, show
 from broker.redisson.errors import CodecNotReadable, CodecNotWritable, ValueRefused, ValueUnreadable
-from broker.redisson.java_values import double_text
+from broker.redisson.java_codecs import double_text
 from tests.redisson.fixtures import Offer, offers_of
 
 #: What a Python service would offer for each of the samples of the real client.

@@ -8,21 +8,21 @@ import pytest
 import redis
 
 from broker.redisson import DelayedQueue, Packing
+from broker.redisson.codecs import pack, unpack
 from broker.redisson.errors import MemberUnreadable, NotAllowed
-from broker.redisson.member_format import pack, unpack
 from broker.redisson.move_due import move_all_due
-from broker.redisson.pages import find_poison, page
-from broker.redisson.repair import plan_repair, repair
-from broker.redisson.steer import (
+from broker.redisson.repair import (
     Reference,
     deliver_now,
     move_to,
+    plan_repair,
     put_back,
     remove_member,
+    repair,
     reschedule,
     set_aside,
 )
-from broker.redisson.survey import listeners, queue_names, survey
+from broker.redisson.survey import find_poison, listeners, page, queue_names, survey
 from broker.redisson.values import Handle, Waiting
 from tests.redisson.java import ScriptedJava
 

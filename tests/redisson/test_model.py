@@ -23,9 +23,9 @@ from hypothesis.stateful import (
 )
 
 from broker.redisson import BytesCodec, DelayedQueue, scripts
-from broker.redisson.member_format import Packing, detect, unpack
+from broker.redisson.codecs import Packing, detect, unpack
 from broker.redisson.move_due import move_due
-from broker.redisson.steer import deliver_now, remove_member
+from broker.redisson.repair import deliver_now, remove_member
 from tests.redisson.java import ScriptedJava
 from tests.redisson.meddling import Died, Meddled
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.redisson.codecs import Packing, detect, likely_packing, pack, unpack
 from broker.redisson.errors import MemberUnreadable
-from broker.redisson.member_format import Packing, detect, likely_packing, pack, unpack
 from tests.redisson.fixtures import Offer, offers
 
 RANDOM = st.binary(min_size=8, max_size=8)

@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from broker.redisson import BytesCodec, DelayedQueue, JsonJacksonCodec, Packing
+from broker.redisson.codecs import pack, unpack
 from broker.redisson.errors import (
     ClientUnfit,
     InvalidDelay,
@@ -19,10 +20,9 @@ from broker.redisson.errors import (
     ValueUnreadable,
     WrongType,
 )
-from broker.redisson.member_format import pack, unpack
 from broker.redisson.move_due import move_all_due, move_due
 from broker.redisson.queue import Delay, Moment
-from broker.redisson.steer import reschedule
+from broker.redisson.repair import reschedule
 from tests.redisson.java import ScriptedJava
 
 HOUR_MS = 3_600_000

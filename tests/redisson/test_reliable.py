@@ -9,10 +9,9 @@ from broker.client import Admin, Consumer, Producer
 from broker.client.types import Message
 from broker.redisson import BytesCodec, DelayedQueue
 from broker.redisson.modes import make_reliable, read_mode, stop
-from broker.redisson.pages import page
+from broker.redisson.survey import page
 from broker.redisson.to_topic import LARGEST_BYTES, NotSent, Outbound, SomebodyElseSends
-from broker.redisson.transfer import TransferService
-from broker.redisson.transfer_targets import ModeMover
+from broker.redisson.transfer import ModeMover, TransferService
 from tests.mirror.running import RunningBroker
 from tests.redisson.java import ScriptedJava
 from tests.redisson.meddling import Died

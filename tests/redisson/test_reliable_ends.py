@@ -11,11 +11,10 @@ from broker.client import Admin, Producer
 from broker.client.errors import InvalidArgument
 from broker.redisson import DelayedQueue
 from broker.redisson.errors import NotAllowed
-from broker.redisson.import_queue import begin_import, import_progress, pause_import, preview_import
 from broker.redisson.modes import make_reliable, read_mode
+from broker.redisson.repair import begin_import, import_progress, pause_import, preview_import
 from broker.redisson.to_topic import NotSent, Outbound
-from broker.redisson.transfer import TransferService
-from broker.redisson.transfer_targets import ModeMover
+from broker.redisson.transfer import ModeMover, TransferService
 from tests.redisson.java import ScriptedJava
 from tests.redisson.test_transfer import eventually, status_of
 from tests.redisson.unsure import Unsure, bodies

@@ -12,9 +12,8 @@ import pytest
 import redis
 
 from broker.redisson import DelayedQueue
-from broker.redisson.agenda import Agenda, Reason
-from broker.redisson.member_format import Packing, pack
-from broker.redisson.transfer import TransferService
+from broker.redisson.codecs import Packing, pack
+from broker.redisson.transfer import Agenda, Reason, TransferService
 from broker.redisson.transfer_status import QueueStatus, TransferStatus, running_services
 from tests.redisson.java import ScriptedJava
 from tests.redisson.servers import PAUSE, RealServer

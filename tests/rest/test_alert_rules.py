@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from console.features.alerts import rule_fields
 from console.features.alerts.models import AlertRule, Silence
-from console.features.alerts.rest_schemas import NewRuleSettings, RuleSettings
+from console.features.alerts.rest import NewRuleSettings, RuleSettings
 from console.operations.models import AuditEntry
 from console.rest.operations_bridge import in_thread
 from console.security import tokens as security_tokens

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from broker.redisson import DelayedQueue
-from console.features.redisson.server import hang_up
+from console.features.redisson.read import hang_up
 
 HOUR_MS = 3_600_000
 ROOT = "/api/v1/redisson/queues"

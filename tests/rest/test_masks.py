@@ -16,11 +16,10 @@ from django.contrib.auth import get_user_model
 from django.db import connection
 
 from broker.client import AsyncAdmin, AsyncProducer
-from broker.mirror.models import Broker
-from broker.mirror.models_transactions import HalfMessage
+from broker.mirror.models import Broker, HalfMessage
 from broker.redisson import DelayedQueue
 from broker.server.broker import BrokerService
-from console.features.redisson import server as redisson_server
+from console.features.redisson import read as redisson_server
 from console.operations.models import AuditEntry
 from console.rest.routes import OPERATIONS
 from console.security import tokens as security_tokens

@@ -17,10 +17,11 @@ import pytest
 import redis
 
 from broker.server.broker import BrokerService
-from console.features.alerts.rest_schemas import AlertRuleChange, NewAlertRule, NewSilence
-from console.features.checkback.rest_schemas import CheckAddressChange, NewCheckAddress
+from console.features.alerts.rest import AlertRuleChange, NewAlertRule, NewSilence
+from console.features.checkback.rest import CheckAddressChange, NewCheckAddress
 from console.features.groups.rest_consuming_schemas import Acknowledge, Extend, GiveBack, Receive
-from console.features.redisson.rest_schemas import (
+from console.features.redisson.read import hang_up as hang_up_redis
+from console.features.redisson.rest import (
     LaterValues,
     ManyValues,
     MovedValues,
@@ -29,10 +30,9 @@ from console.features.redisson.rest_schemas import (
     QueueReason,
     QueueTopic,
 )
-from console.features.redisson.server import hang_up as hang_up_redis
 from console.features.timers.rest_bulk_schemas import ManyMoved, ManyTimers, SwitchReason, TakenBack
 from console.features.timers.rest_schemas import NewMoment
-from console.features.topics.rest_schemas import GroupChange, NewGroup, NewTopic, TopicChange
+from console.features.topics.rest import GroupChange, NewGroup, NewTopic, TopicChange
 from console.features.transactions.rest_schemas import DecisionReason, ManyTransactions, NewHalf
 from console.rest.choice_schemas import ManyLetters, NewOffsets, Resend
 from console.rest.identifiers import written

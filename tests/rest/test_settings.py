@@ -16,9 +16,9 @@ from broker.client.types import Broker
 from broker.rocketmq.codes import Request
 from broker.rocketmq.frame import Command
 from broker.server.access.demands import Demands
-from broker.server.access.policies import PolicyType, entry
+from broker.server.access.users import PolicyType, entry
 from broker.server.broker import BrokerService
-from console.features.topics.rest_schemas import GroupSettings, TopicSettings
+from console.features.topics.rest import GroupSettings, TopicSettings
 from console.features.topics.setting_fields import GROUP, TOPIC
 from console.operations.models import AuditEntry
 from console.security import tokens as security_tokens

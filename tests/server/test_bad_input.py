@@ -13,7 +13,7 @@ from broker.engine.config import EngineConfig
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.frame import BINARY, MAX_FRAME_BYTES, Command, encode
 from broker.server.broker import BrokerService
-from broker.server.limits import Limits
+from broker.server.connection import Limits
 from tests.server.peer import Peer, send_ext
 from tests.server.stranger import Stranger, stranger_at
 

@@ -13,7 +13,7 @@ from broker.client.remoting import RemotingClient
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.frame import Command
 from broker.server.broker import BrokerService
-from broker.server.queue_locks import LOCK_LIFE_MS, QueueLocks
+from broker.server.state import LOCK_LIFE_MS, QueueLocks
 from tests.server.frames import Recorded, recorded_exchanges, recorded_frames
 from tests.server.peer import Peer
 

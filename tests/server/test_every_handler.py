@@ -17,8 +17,7 @@ from broker.client import Admin, NotSupported
 from broker.mirror.follower import Mirror
 from broker.mirror.models import MirrorState, Topic
 from broker.rocketmq.codes import Answer, Request
-from broker.server.access.config import AccessConfig
-from broker.server.access.users import User
+from broker.server.access.users import AccessConfig, User
 from tests.mirror.running import RunningBroker
 from tests.remoting.looking import console_of, wrong_pages
 from tests.server.hostile import GOOD_BODIES, Asked, Caller, fields_of, requests_of

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from broker.engine.queues import filter_pull
+from broker.engine.queues import reader as queues_reader
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.frame import Command
 from broker.server.broker import BrokerService
@@ -117,8 +117,8 @@ async def test_a_pull_that_waited_for_nothing_goes_on_behind_what_it_has_seen(pe
 
 
 async def test_one_pull_looks_at_so_many_and_says_where_to_go_on(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filter_pull, "_AT_ONCE", 2)
-    monkeypatch.setattr(filter_pull, "_MOST_LOOKED_AT", 4)
+    monkeypatch.setattr(queues_reader, "_AT_ONCE", 2)
+    monkeypatch.setattr(queues_reader, "_MOST_LOOKED_AT", 4)
     await send(peer, 1, 2, 3, 4, 5, 11)
     first = await peer.pull("T", **BIG)
     assert (first.code, first.ext["nextBeginOffset"]) == (Answer.PULL_RETRY_IMMEDIATELY, "4")

@@ -23,8 +23,8 @@ from broker.rocketmq.frame import (
     encode_fields,
 )
 from broker.server.broker import BrokerService
+from broker.server.connection import Limits
 from broker.server.incoming import MAX_HEADER_BYTES, MAX_JSON_HEADER_BYTES, Budget, Cut, Incoming
-from broker.server.limits import Limits
 from tests.server.peer import send_ext
 from tests.server.stranger import Stranger, stranger_at
 from tests.server.transacting import until

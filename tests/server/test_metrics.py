@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from broker.engine.config import EngineConfig
-from broker.engine.histogram import Histogram
+from broker.engine.lateness import Histogram
 from broker.rocketmq.codes import Answer, Request
 from broker.server.broker import BrokerService
 from broker.server.http_health import CONTENT_TYPE

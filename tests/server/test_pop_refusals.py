@@ -8,7 +8,7 @@ from base64 import b64encode
 import pytest
 
 from broker.client.remoting import RemotingClient
-from broker.engine.pop.checkpoint import offsets_in
+from broker.engine.pop.popqueue import offsets_in
 from broker.engine.tables.groups import Group
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.frame import Command

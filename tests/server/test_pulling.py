@@ -8,9 +8,9 @@ import pytest
 
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.frame import Command
-from broker.server import pull_header
 from broker.server.broker import BrokerService
-from broker.server.pull_header import PullHeaders
+from broker.server.processors import pull
+from broker.server.processors.pull import PullHeaders
 from tests.server.frames import recorded_exchanges
 from tests.server.peer import Peer, pull_ext, records
 
@@ -79,7 +79,7 @@ async def test_what_a_pull_says_once_does_not_stand_for_another(peer: Peer) -> N
 
 
 def test_what_is_remembered_of_pulls_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pull_header, "_MOST_HEADERS", 3)
+    monkeypatch.setattr(pull, "_MOST_HEADERS", 3)
     headers = PullHeaders()
     long = pull_ext("g", "T", subscription="a || " * 200)
     assert headers.read(long) is not headers.read(long)

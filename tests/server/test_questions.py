@@ -9,12 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.engine.tables.topics import HALF_TOPIC
-from broker.engine.transaction.questions import Check, Checks, kind_of
+from broker.engine.transaction.check import Check, Checks, kind_of
 from broker.rocketmq.frame import BINARY, JSON, decode
 from broker.rocketmq.message import Message, encode, pack_host, record_size
 from broker.rocketmq.message import decode as decode_record
-from broker.server.check_frames import Mould
-from broker.server.check_requests import Questions
+from broker.server.check_frames import Mould, Questions
 
 NAME = 'broker "%d" é'
 QUESTIONS = Questions(NAME)

@@ -10,8 +10,7 @@ import pytest
 
 from broker.engine.config import EngineConfig
 from broker.rocketmq.codes import Request
-from broker.server.access.config import AccessConfig
-from broker.server.access.users import User
+from broker.server.access.users import AccessConfig, User
 from broker.server.broker import BrokerService
 
 PAGE = Path(__file__).parents[2] / "docs" / "COMPATIBILITY.md"

@@ -9,8 +9,7 @@ import pytest
 
 from broker.rocketmq.codes import Answer
 from broker.rocketmq.frame import BINARY, Command, encode
-from broker.server.connection import MOST_MS_A_TURN, Connection, Handler, Server
-from broker.server.limits import Limits
+from broker.server.connection import MOST_MS_A_TURN, Connection, Handler, Limits, Server
 from tests.server.stranger import Stranger, stranger_at
 
 ECHO = 7

@@ -15,10 +15,9 @@ from broker.client.remoting import RemotingClient
 from broker.engine.config import EngineConfig
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.errors import ConnectFailed, ConnectionLost
-from broker.server.access.config import AccessConfig
-from broker.server.access.users import User
+from broker.server.access.users import AccessConfig, User
 from broker.server.broker import BrokerService
-from broker.server.limits import Limits
+from broker.server.connection import Limits
 from broker.server.listener import VIP_BELOW, bound, bound_pair
 from tests.server.peer import Peer, records
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spark import idlegroup
+from spark import priority
 from spark.priority import FOLLOWER_NICENESS, GROUP_NICENESS
 
 #: Says whether it could join, in which groups it is, and in which its children are.
@@ -53,19 +53,19 @@ def test_it_is_made_below_the_own_group_of_the_processors(tmp_path: Path) -> Non
             f"41 31 0:38 / {tmp_path}/unified rw - cgroup2 cgroup2 rw",
         ],
     )
-    assert idlegroup.join(proc)
-    assert member(own / idlegroup.NAME) == os.getpid()
-    assert not (own / idlegroup.NAME / "cgroup.type").exists()
+    assert priority.join(proc)
+    assert member(own / priority.NAME) == os.getpid()
+    assert not (own / priority.NAME / "cgroup.type").exists()
 
 
 def test_in_version_2_it_is_a_threaded_one(tmp_path: Path) -> None:
     own = tmp_path / "ours"
     own.mkdir()
     proc = process(tmp_path, "0::/ours\n", [f"41 31 0:38 / {tmp_path} rw - cgroup2 cgroup2 rw"])
-    assert idlegroup.join(proc)
+    assert priority.join(proc)
     assert (own / "cgroup.subtree_control").read_text() == "+cpu"
-    assert (own / idlegroup.NAME / "cgroup.type").read_text() == "threaded"
-    assert member(own / idlegroup.NAME) == os.getpid()
+    assert (own / priority.NAME / "cgroup.type").read_text() == "threaded"
+    assert member(own / priority.NAME) == os.getpid()
 
 
 @pytest.mark.parametrize(
@@ -81,23 +81,23 @@ def test_in_version_2_it_is_a_threaded_one(tmp_path: Path) -> None:
 )
 def test_without_one_that_can_be_had_nothing_happens(tmp_path: Path, groups: str, mount: str) -> None:
     (tmp_path / "ours").mkdir()
-    assert not idlegroup.join(process(tmp_path, groups, [mount.format(tmp_path)]))
-    assert not list(tmp_path.rglob(idlegroup.NAME))
-    assert not idlegroup.join(tmp_path / "no kernel that tells")
+    assert not priority.join(process(tmp_path, groups, [mount.format(tmp_path)]))
+    assert not list(tmp_path.rglob(priority.NAME))
+    assert not priority.join(tmp_path / "no kernel that tells")
 
 
 def test_a_group_that_cannot_be_idle_is_left_alone(tmp_path: Path) -> None:
     """A kernel before 5.15: nobody moves into a group with the share of any other."""
     proc = process(tmp_path, "3:cpu:/\n", [f"32 31 0:29 / {tmp_path} rw - cgroup cgroup rw,cpu"])
-    group = tmp_path / idlegroup.NAME
+    group = tmp_path / priority.NAME
     (group / "cpu.idle").mkdir(parents=True)  # writing fails
-    assert not idlegroup.join(proc)
+    assert not priority.join(proc)
     assert not (group / "cgroup.procs").exists()
 
 
 def test_who_is_in_it_stays(tmp_path: Path) -> None:
     mounts = [f"32 31 0:29 / {tmp_path} rw - cgroup cgroup rw,cpu"]
-    assert idlegroup.join(process(tmp_path, f"3:cpu:/{idlegroup.NAME}\n", mounts))
+    assert priority.join(process(tmp_path, f"3:cpu:/{priority.NAME}\n", mounts))
     assert not list(tmp_path.rglob("cpu.idle"))
 
 
@@ -107,4 +107,4 @@ def test_a_scan_and_its_children_are_in_it_a_follower_is_not(niceness: int) -> N
     joined, groups, childs = json.loads(done.stdout)
     assert len(joined) == (niceness == GROUP_NICENESS)  # a follower does not try
     assert groups == childs
-    assert (f"/{idlegroup.NAME}" in groups) is any(joined)
+    assert (f"/{priority.NAME}" in groups) is any(joined)

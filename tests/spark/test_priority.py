@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from spark.cores import available, chosen
-from spark.priority import AUTOGROUP, FOLLOWER_NICENESS, GROUP_NICENESS, NICENESS, SLICE_NS
+from spark.priority import AUTOGROUP, FOLLOWER_NICENESS, GROUP_NICENESS, NICENESS, SLICE_NS, available, chosen
 
 LOOK = """
 import json, os, subprocess, sys, threading

@@ -1,23 +1,25 @@
 """The check of a whole store."""
+# ~ from broker/engine/fsck/store.py:
+# ~ The commit log, record by record, past whatever is damaged.
 
 from __future__ import annotations
 
-from ...rocketmq.message import Message, decode, string_hash
+from collections.abc import Iterator
+
+from ...rocketmq.layout import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE, PREFIX
+from ...rocketmq.message import Message, decode, is_sound, string_hash
 from ...rocketmq.properties import REAL_TOPIC, TAGS
 from ..disk import atomic
-from ..disk.files import Files, join
+from ..disk.files import File, Files, join
 from ..errors import CorruptRecord
 from ..log.checkpoint import Checkpoint, CheckpointFile
-from ..log.unsupported_files import refuse_outside
+from ..log.recovery import refuse_outside
 from ..message_header import extra_key_of
 from ..tables import json_file
 from ..tables.topics import SCHEDULE_TOPIC, TIMER_TOPIC
-from .index import IndexCheck
-from .log import LogCheck
-from .queues import QueueCheck
+from .queues import IndexCheck, QueueCheck
 from .report import Damage, Report
-from .timers import TimerCheck
-from .transactions import TransactionCheck
+from .services import TimerCheck, TransactionCheck
 
 _CHECKPOINT = "escapement.checkpoint"
 _TABLES = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")
@@ -108,3 +110,149 @@ def _check_tables(files: Files, root: str, report: Report) -> None:
                 json_file.parse(content)
             except ValueError as error:
                 report.damages.append(Damage(path, 0, len(content), f"not readable: {error}"))
+
+
+#: Bytes read at once.
+_WINDOW_BYTES = 1 << 20
+_MARKS = (MAGIC_V1.to_bytes(4, "big"), MAGIC_V2.to_bytes(4, "big"))
+
+
+class Segment:
+    """One file of the log, read through a window."""
+
+    def __init__(self, files: Files, path: str, start: int) -> None:
+        self._file: File = files.open(path)
+        self._window = b""
+        self._window_at = 0
+        self.path = path
+        self.start = start
+        self.size = self._file.size()
+
+    def read(self, at: int, size: int) -> bytes:
+        """Return up to ``size`` bytes."""
+        if not self._window_at <= at or at + size > self._window_at + len(self._window):
+            self._window, self._window_at = self._file.read(max(size, _WINDOW_BYTES), at), at
+        return self._window[at - self._window_at : at - self._window_at + size]
+
+    def record_at(self, at: int) -> bytes | None:
+        """Return the sound record at this place of the segment, or None."""
+        head = self.read(at, PREFIX.size)
+        if len(head) < PREFIX.size:
+            return None
+        size, magic = PREFIX.unpack(head)
+        if magic not in (MAGIC_V1, MAGIC_V2) or not MIN_RECORD_SIZE <= size <= self.size - at:
+            return None
+        record = self.read(at, size)
+        return record if len(record) == size and is_sound(record, self.start + at) is None else None
+
+    def is_closed_at(self, at: int) -> bool:
+        """Tell whether the rest is filled by a BLANK."""
+        head = self.read(at, PREFIX.size)
+        return len(head) == PREFIX.size and PREFIX.unpack(head) == (self.size - at, MAGIC_BLANK)
+
+    def next_sound(self, at: int) -> int | None:
+        """Return the first place from ``at`` on where a sound record starts."""
+        while at < self.size:
+            chunk = self.read(at, min(_WINDOW_BYTES, self.size - at))
+            places = sorted(place for mark in _MARKS for place in _places(chunk, mark))
+            for place in places:
+                if place >= 4 and self.record_at(at + place - 4) is not None:
+                    return at + place - 4
+            if len(chunk) <= PREFIX.size:
+                return None
+            at += len(chunk) - PREFIX.size  # a magic number may stand across the border
+        return None
+
+    def is_zero_from(self, at: int) -> bool:
+        """Tell whether nothing was ever written from ``at`` on."""
+        while at < self.size:
+            chunk = self._file.read(_WINDOW_BYTES, at)
+            if not chunk or chunk.count(0) != len(chunk):
+                return not chunk
+            at += len(chunk)
+        return True
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class LogCheck:
+    """Walks all segments; afterwards ``damaged`` holds the bad ranges and ``loose`` what stands behind the end."""
+
+    def __init__(self, files: Files, directory: str) -> None:
+        names = [name for name in files.list(directory) if name.isdigit()]
+        self.segments = [Segment(files, join(directory, name), int(name)) for name in names]
+        self.damaged: list[tuple[str, int, int, str]] = []
+        self.loose: tuple[str, int, int] | None = None
+        self.min_position = self.segments[0].start if self.segments else 0
+        self.end_position = self.min_position
+        self._open_end: tuple[Segment, int] | None = None
+
+    def records(self) -> Iterator[tuple[int, bytes]]:
+        """Yield (position, record) of every sound record, oldest first."""
+        for number, segment in enumerate(self.segments):
+            if number and segment.start != self.segments[number - 1].start + self.segments[number - 1].size:
+                before = self.segments[number - 1]
+                self._damage(
+                    before, before.start + before.size, segment.start, "the next segment does not follow this one"
+                )
+            yield from self._records_of(segment)
+        self._end()
+        for segment in self.segments:
+            segment.close()
+
+    def _records_of(self, segment: Segment) -> Iterator[tuple[int, bytes]]:
+        at = 0
+        while at < segment.size:
+            record = segment.record_at(at)
+            if record is None:
+                if segment.is_closed_at(at):
+                    self._settle_open_end()
+                    self.end_position = segment.start + segment.size
+                    return
+                following = segment.next_sound(at + 1)
+                if following is None:
+                    if self._open_end is None:
+                        self._open_end = (segment, at)
+                    return
+                self._settle_open_end()
+                self._damage(
+                    segment, segment.start + at, segment.start + following, "no sound record, though later ones are"
+                )
+                at = following
+                continue
+            self._settle_open_end()
+            yield segment.start + at, record
+            at += len(record)
+            self.end_position = segment.start + at
+
+    def _settle_open_end(self) -> None:
+        """A later record shows that what looked like the end of the log is a hole."""
+        if self._open_end is not None:
+            segment, at = self._open_end
+            self._open_end = None
+            self._damage(
+                segment, segment.start + at, segment.start + segment.size, "neither a record nor the segment's end"
+            )
+
+    def _end(self) -> None:
+        """Look at what stands behind the last record."""
+        if self._open_end is None:
+            return
+        first, at = self._open_end
+        for segment in self.segments[self.segments.index(first) :]:
+            if not segment.is_zero_from(at):
+                self.loose = (segment.path, segment.start + at, segment.start + segment.size)
+                return
+            at = 0
+
+    def _damage(self, segment: Segment, start: int, end: int, why: str) -> None:
+        self.damaged.append((segment.path, start, end, why))
+
+
+def _places(chunk: bytes, mark: bytes) -> Iterator[int]:
+    at = chunk.find(mark)
+    while at >= 0:
+        yield at
+        at = chunk.find(mark, at + 1)

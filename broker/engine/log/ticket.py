@@ -7,7 +7,7 @@ from typing import Any
 
 from ...rocketmq.message import offset_message_id
 from ..derived import Derived
-from ..queues.consume_queue import ConsumeQueue
+from ..queues.queues import ConsumeQueue
 from .commit_log import Writes
 
 

@@ -6,15 +6,220 @@
 The same methods carry out what clients ask and what the log says after a start. Hearing something twice changes
 nothing, so a snapshot may be newer than the place from which the log is read.
 """
+# ~ from broker/engine/pop/popqueue.py:
+# ~ What one pop took out of one queue (RocketMQ's PopCheckPoint): its offsets, and until when nobody else gets them.
+# ~
+# ~ Bit n of a mask stands for offset ``start + n``. A consumer names a check point by ``start`` and ``pop_ms``, which are
+# ~ part of the handle of every message it got.
+# ~ from broker/engine/pop/popqueue.py:
+# ~ Popping in order: one pop of a queue is out at a time, and the next one begins at the first message that is not done.
+# ~
+# ~     block    the pop that is out: nothing else leaves the queue until all of it is acknowledged or visible again
+# ~     counts   how often an offset was handed out before, of those that a next pop may get
+# ~
+# ~ As in RocketMQ (ConsumerOrderInfoManager), progress is the first message that is not acknowledged: what was acknowledged
+# ~ behind it is handed out again, in its place, if the pop ends before the rest of it is done. The same attempt (a client
+# ~ that asks again because it got no answer) gets its messages again at once.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
+from collections.abc import Iterator
 from itertools import chain
 from operator import attrgetter
+from typing import Any
 
-from .checkpoint import CheckPoint, offsets_in
-from .orderly import Orderly
+#: What nobody can be given now stays out for so long: until somebody pops its topic, or pulls it.
+FOR_EVER_MS = 10 * 365 * 86_400_000
+_NOT_ZERO = re.compile(rb"[^\0]").finditer
+#: Places of the bits of each byte.
+_BITS = [tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256)]
+
+
+class CheckPoint:
+    """``held``: offsets that this handle still speaks for; ``reviving``: those whose copy is on its way to the disk.
+
+    A message whose time was changed gets a check point of its own with the first one as ``parent``. The parent's
+    ``pinned`` keeps every offset that is not over yet, whoever speaks for it.
+    """
+
+    __slots__ = ("due_ms", "held", "parent", "pinned", "pop_ms", "reviving", "start")
+
+    def __init__(self, start: int, pop_ms: int, due_ms: int, mask: int, parent: CheckPoint | None = None) -> None:
+        self.start = start
+        self.pop_ms = pop_ms
+        self.due_ms = due_ms
+        self.held = mask
+        self.reviving = 0
+        self.pinned = mask if parent is None else 0
+        self.parent = parent
+
+    @property
+    def root(self) -> CheckPoint:
+        """The check point that pins these offsets."""
+        return self.parent or self
+
+    def offsets(self) -> Iterator[int]:
+        """Yield the offsets it speaks for, lowest first."""
+        return offsets_in(self.start, self.held)
+
+    def lowest_pinned(self) -> int:
+        """Return the lowest offset that is not over; there must be one."""
+        return self.start + lowest_bit(self.pinned)
+
+
+def lowest_bit(mask: int) -> int:
+    """Return the place of the lowest bit of a mask that is not 0."""
+    return (mask & -mask).bit_length() - 1
+
+
+def offsets_in(start: int, mask: int) -> Iterator[int]:
+    """Yield the offsets of a mask, lowest first: byte by byte, as a long number is copied whole with each bit taken
+    out of it."""
+    raw = mask.to_bytes((mask.bit_length() + 7) // 8, "little")
+    for found in _NOT_ZERO(raw):
+        at = start + 8 * found.start()
+        for bit in _BITS[raw[found.start()]]:
+            yield at + bit
+
+
+def mask_of(start: int, offsets: list[int]) -> int:
+    """Return the mask of ascending offsets from ``start`` on."""
+    if offsets[-1] - offsets[0] + 1 == len(offsets):
+        return ((1 << len(offsets)) - 1) << (offsets[0] - start)
+    mask = 0
+    for offset in offsets:
+        mask |= 1 << (offset - start)
+    return mask
+
+
+class Block:
+    """One pop. ``offsets``: what it got; ``open``: what of that is not acknowledged; ``visible_ms`` holds offsets whose
+    time is another than the usual one."""
+
+    __slots__ = ("attempt", "invisible_ms", "offsets", "open", "pop_ms", "visible_ms")
+
+    def __init__(self, pop_ms: int, invisible_ms: int, attempt: str, offsets: list[int]) -> None:
+        self.pop_ms = pop_ms
+        self.invisible_ms = invisible_ms
+        self.attempt = attempt
+        self.offsets = offsets
+        self.open = list(offsets)
+        self.visible_ms: dict[int, int] = {}
+
+    def free_ms(self) -> int:
+        """Return the moment from which all that is open is visible again."""
+        usual_ms = self.pop_ms + self.invisible_ms
+        return max((self.visible_ms.get(offset, usual_ms) for offset in self.open), default=0)
+
+
+class Orderly:
+    """What is out in one queue of one group, and how often it was."""
+
+    __slots__ = ("block", "counts")
+
+    def __init__(self) -> None:
+        self.block: Block | None = None
+        self.counts: dict[int, int] = {}
+
+    def blocked_until(self, attempt: str, now_ms: int) -> int | None:
+        """Return when the queue gives out something again, None if it does now."""
+        block = self.block
+        if block is None or not block.open or (attempt and attempt == block.attempt):
+            return None
+        free_ms = block.free_ms()
+        return free_ms if free_ms > now_ms else None
+
+    def hand_out(self, block: Block, until_offset: int) -> list[int]:
+        """Note the next pop, which looked at every offset below ``until_offset``; return how often each of its messages
+        was handed out before. The same attempt is no other time."""
+        before, counts = self.block, self.counts
+        if before is not None and not (block.attempt and block.attempt == before.attempt):
+            for offset in before.offsets:
+                counts[offset] = counts.get(offset, 0) + 1
+        first = block.offsets[0] if block.offsets else until_offset
+        self.counts = {offset: count for offset, count in counts.items() if offset >= first}
+        self.block = block
+        return [counts.get(offset, 0) for offset in block.offsets]
+
+    def ack(self, pop_ms: int, offset: int) -> bool:
+        """Note that a message is done; False if this pop does not speak for it."""
+        block = self.block
+        if block is None or block.pop_ms != pop_ms or offset not in block.open:
+            return False
+        block.open.remove(offset)
+        return True
+
+    def change(self, pop_ms: int, offset: int, visible_ms: int) -> bool:
+        """Say when a message is visible again; False if this pop does not speak for it."""
+        block = self.block
+        if block is None or block.pop_ms != pop_ms or offset not in block.open:
+            return False
+        block.visible_ms[offset] = visible_ms
+        return True
+
+    def cut(self, offset: int) -> None:
+        """Forget everything from an offset on."""
+        self.counts = {known: count for known, count in self.counts.items() if known < offset}
+        if (block := self.block) is not None:
+            block.offsets = [known for known in block.offsets if known < offset]
+            block.open = [known for known in block.open if known < offset]
+
+    def lowest(self) -> int | None:
+        """Return the lowest offset that is out, None if nothing is."""
+        return self.block.open[0] if self.block is not None and self.block.open else None
+
+    def offsets(self) -> list[int]:
+        """Return what is out and not acknowledged, lowest first."""
+        return self.block.open if self.block is not None else []
+
+    def clamp(self, now_ms: int) -> None:
+        """The clock was set back: nobody waits longer than was asked for."""
+        block = self.block
+        if block is not None and block.pop_ms > now_ms:
+            limit_ms = now_ms + block.invisible_ms
+            block.visible_ms = {offset: min(block.visible_ms.get(offset, limit_ms), limit_ms) for offset in block.open}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as a plain value."""
+        block = self.block
+        value: dict[str, Any] = {
+            "counts": {str(offset): count for offset, count in self.counts.items()},
+            "block": block
+            and {
+                "pop": block.pop_ms,
+                "invisible": block.invisible_ms,
+                "attempt": block.attempt,
+                "open": block.open,
+                "visible": {str(offset): visible_ms for offset, visible_ms in block.visible_ms.items()},
+            },
+        }
+        if block is not None and len(block.open) < len(block.offsets):
+            value["block"]["offsets"] = block.offsets
+        return value
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Orderly:
+        """Read what ``to_json`` returned. Raises ValueError, KeyError, TypeError."""
+        orderly = cls()
+        orderly.counts = {int(offset): int(count) for offset, count in value["counts"].items()}
+        if (kept := value["block"]) is not None:
+            offsets = [int(offset) for offset in kept["open"]]
+            block = orderly.block = Block(int(kept["pop"]), int(kept["invisible"]), str(kept["attempt"]), offsets)
+            block.offsets = [int(offset) for offset in kept.get("offsets", offsets)]
+            block.visible_ms = {int(offset): int(visible_ms) for offset, visible_ms in kept["visible"].items()}
+        return orderly
+
+
+def next_offset_in(value: dict[str, Any], next_offset: int) -> int:
+    """Return where the queue of such a value goes on behind its pop.
+
+    In stores of earlier versions what a pop had left stood in ``todo``, and the queue went on behind all of it. Raises
+    ValueError, TypeError.
+    """
+    return min([next_offset, *map(int, value.get("todo", ()))])
+
 
 _START = attrgetter("start")
 #: group, topic as it stands in the log (a retry topic, too), queue id

@@ -2,7 +2,7 @@
 
 One record holds what came together. Its body, big-endian:
 
-    1  version 1     2  number of queues, each  2 length, group \\0 topic \\0 queue id (UTF-8)     then entries:
+    1  version 1     2  number of queues, each  2 length, group \0 topic \0 queue id (UTF-8)     then entries:
     1  kind          2  which queue          then by kind
 
     "P"  popped           8 start  8 next offset  8 pop_ms  8 invisible_ms  mask
@@ -16,15 +16,25 @@ One record holds what came together. Its body, big-endian:
 
     mask: 2 length, then bytes, lowest first: bit n is offset start + n
 """
+# ~ from broker/engine/pop/records.py:
+# ~ The ledger's pen: what happens is collected, and becomes records when the batch is closed.
+# ~
+# ~ So what one moment brings shares a record and a sync, however many pops and acknowledgements it was.
 
 from __future__ import annotations
 
 import json
 import struct
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol, cast
 
-from .popqueue import Key
+from ...rocketmq.properties import WAIT, format_properties
+from ..derived import Derived
+from ..log.ticket import Ticket
+from ..message_header import Facts
+from ..store import Store
+from ..tables.topics import POP_TOPIC
+from .popqueue import CheckPoint, Key, PopQueue
 
 VERSION = 1
 POPPED, ACKED, CHANGED, PLACED, CUT = b"PACST"
@@ -145,3 +155,129 @@ def read_key(name: bytes) -> Key:
     """Return the queue that a name stands for. Raises ValueError."""
     group, topic, queue_id = name.decode().split("\0")
     return group, topic, int(queue_id)
+
+
+#: A record is closed at this size, in small stores at a quarter of a segment.
+_PAGE_BYTES = 128 << 10
+_PROPERTIES = format_properties({WAIT: "true"})
+
+
+class Waiting(Protocol):
+    """Who wants to know that what it asked for is durable."""
+
+    def stored(self, ticket: Ticket) -> None:
+        """It is."""
+
+    def refused(self, code: int, remark: str) -> None:
+        """It may be lost."""
+
+
+class _Owners:
+    """Owner of a record's ticket: all who wait for something in it."""
+
+    __slots__ = ("_owners",)
+
+    def __init__(self, owners: list[object]) -> None:
+        self._owners = owners
+
+    def stored(self, ticket: Ticket) -> None:
+        for owner in self._owners:
+            cast(Waiting, owner).stored(ticket)
+
+    def refused(self, code: int, remark: str) -> None:
+        for owner in self._owners:
+            cast(Waiting, owner).refused(code, remark)
+
+
+class Pen:
+    """Collects entries. Owners are told when everything noted so far is durable."""
+
+    def __init__(self, store: Store, service: Derived) -> None:
+        self._store = store
+        self._service = service
+        self._pages: list[Page] = [Page()]
+        self._page_bytes = min(_PAGE_BYTES, store.config.segment_size_bytes // 4)
+        #: acknowledgements, many of one check point together
+        self._acks: dict[CheckPoint, tuple[PopQueue, int]] = {}
+        self._owners: list[object] = []
+        #: records that were appended and are not durable yet
+        self._unsynced = 0
+
+    @property
+    def page(self) -> Page:
+        """The page to write on."""
+        page = self._pages[-1]
+        if page.size > self._page_bytes:
+            page = Page()
+            self._pages.append(page)
+        return page
+
+    def popped(self, queue: PopQueue, point: CheckPoint) -> None:
+        """Note a pop."""
+        invisible_ms = point.due_ms - point.pop_ms
+        self.page.popped(queue.name, point.start, queue.next_offset, point.pop_ms, invisible_ms, point.held)
+
+    def acked(self, queue: PopQueue, point: CheckPoint, mask: int) -> None:
+        """Note acknowledgements."""
+        known = self._acks.get(point)
+        self._acks[point] = (queue, mask if known is None else known[1] | mask)
+
+    def changed(self, queue: PopQueue, point: CheckPoint, changed: CheckPoint) -> None:
+        """Note that a message got another time."""
+        numbers = (point.start, point.pop_ms, changed.start, changed.pop_ms, changed.due_ms - changed.pop_ms)
+        self.page.add(CHANGED, queue.name, *numbers)
+
+    def placed(self, queue: PopQueue, offset: int = FORGOTTEN) -> None:
+        """Note that a queue begins at an offset, or is forgotten."""
+        self.page.add(PLACED, queue.name, offset)
+
+    def ordered(self, queue: PopQueue, value: dict[str, Any]) -> None:
+        """Note an orderly pop."""
+        self.page.ordered(queue.name, queue.next_offset, value)
+
+    def cut(self, queue: PopQueue, offset: int) -> None:
+        """Note that nothing is there from an offset on that was handed out before."""
+        self.page.add(CUT, queue.name, offset)
+
+    def order_acked(self, queue: PopQueue, pop_ms: int, offset: int) -> None:
+        """Note the acknowledgement of one message of an orderly pop."""
+        self.page.add(ORDER_ACKED, queue.name, pop_ms, offset)
+
+    def order_changed(self, queue: PopQueue, pop_ms: int, offset: int, visible_ms: int) -> None:
+        """Note that a message of an orderly pop got another time."""
+        self.page.add(ORDER_CHANGED, queue.name, pop_ms, offset, visible_ms)
+
+    def tell(self, queue: PopQueue, owner: object) -> bool:
+        """Have somebody told when all that was noted so far is durable; False if it is already."""
+        if not self._acks and not self._pages[0]:
+            if not self._unsynced:
+                return False
+            # what it waits for is on its way to the disk: an entry that says nothing goes after it
+            self.page.acked(queue.name, 0, 0, 0)
+        self._owners.append(owner)
+        return True
+
+    def synced(self) -> None:
+        """Hear that one of the records is durable."""
+        self._unsynced -= 1
+
+    def write(self, now_ms: int) -> None:
+        """Append what was collected. Raises StoreRefused; then some of it waits for the next time."""
+        acks, self._acks = self._acks, {}
+        for point, (queue, mask) in acks.items():
+            self.page.acked(queue.name, point.start, point.pop_ms, mask)
+        store = self._store
+        while self._pages[0]:
+            is_last = len(self._pages) == 1
+            owners = _Owners(self._owners) if is_last and self._owners else None
+            store.append(
+                POP_TOPIC, 0, self._pages[0].body(), Facts(_PROPERTIES, None, None, None), 0, 0, 0, now_ms,
+                store.store_host, now_ms, owner=owners,
+            )  # fmt: skip
+            store.note(self._service, ("written",))
+            self._unsynced += 1
+            if owners is not None:
+                self._owners = []
+            self._pages.pop(0)
+            if not self._pages:
+                self._pages.append(Page())

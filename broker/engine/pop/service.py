@@ -10,29 +10,33 @@
 A pop is answered at once: if its entry is lost in a crash, its messages are given out again. An acknowledgement is
 answered when it is durable.
 """
+# ~ from broker/engine/pop/service.py:
+# ~ How the clients of a group are told to consume a topic, pulling or popping: ``config/messageRequestMode.json`` in
+# ~ RocketMQ's shape.
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import starmap
 from typing import Any, NamedTuple
 
 from ...rocketmq.message import Message
+from ...rocketmq.values import INT_MAX, check_table, check_whole
 from ..disk.files import Files, join
-from ..errors import HandleGone, StoreRefused
+from ..errors import HandleGone, InvalidValue, StoreRefused
 from ..queues.reader import Reader
 from ..queues.repair import Mender
 from ..store import Store
+from ..tables.groups import check_group_name
+from ..tables.json_file import Kept
 from ..tables.topics import POP_TOPIC, check_topic_name
-from . import snapshot
-from .checkpoint import offsets_in
-from .given_back import Returning
-from .popqueue import Key, PopQueue
+from . import recovery
+from .popqueue import Key, PopQueue, offsets_in
+from .records import Pen
 from .recovery import Recovering
-from .request_modes import RequestModes
-from .revive import Reviver
+from .revive import Returning, Reviver
 from .state import Book, retry_topic
 from .take import Popped, Taker, Wanted
-from .writer import Pen
 
 
 class Handle(NamedTuple):
@@ -62,7 +66,7 @@ class SnapshotWrite:
 
     def run(self, files: Files) -> None:
         """Write it. Raises OSError."""
-        snapshot.save(files, self._path, self._sequence, self._parts)
+        recovery.save(files, self._path, self._sequence, self._parts)
 
     def done(self, *, saved: bool, now_ms: int) -> None:
         """Say whether a checkpoint names it."""
@@ -246,11 +250,11 @@ class Pops:
         sequence, position = int(self._state["sequence"]), int(self._state["position"])
         if not sequence:
             return
-        content = snapshot.load(self._store.files, self._path(sequence), sequence)
+        content = recovery.load(self._store.files, self._path(sequence), sequence)
         if content is None:
             self._recovering.rebuild()
             return
-        for queue in snapshot.parse(content):
+        for queue in recovery.parse(content):
             if position >= self._store.topics.void_below(queue.key[1]):
                 self.book.add(queue)
 
@@ -284,7 +288,7 @@ class Pops:
         sequence = self._state["sequence"] + 1
         position, floor_ms = self._store.visible_position, self.book.pop_floor_ms
         self._writing = {"sequence": sequence, "position": position, "floor_ms": floor_ms}
-        parts = snapshot.dump(self.book.queues.values())
+        parts = recovery.dump(self.book.queues.values())
         self.book.is_changed = False
         return SnapshotWrite(self._path(sequence), sequence, parts, self._saved)
 
@@ -305,3 +309,69 @@ class Pops:
             if log_queue is not None and (base := queue.base_offset) < queue.next_offset:
                 found += [entry.position for entry in log_queue.entries(max(base, log_queue.min_offset), 1)]
         return min(found, default=None)
+
+
+#: The file is written anew with each change.
+MOST_MODES = 100_000
+MODES = ("PULL", "POP")
+#: Bytes of a mode's row beside the names, with the longest number.
+_AROUND_MODE = 140
+
+
+class RequestMode(NamedTuple):
+    """``mode`` is PULL or POP. Each client pops the queues of ``share_queues`` other clients, too; 0 or less: all."""
+
+    mode: str
+    share_queues: int = 0
+
+
+class RequestModes(Kept):
+    """Owner of the file. A change is durable when the call returns."""
+
+    _memory = ("_modes",)
+
+    def __init__(self, files: Files, path: str) -> None:
+        super().__init__(files, path)
+        self._modes: dict[tuple[str, str], RequestMode] = {}
+
+    def _read(self, value: dict[str, Any]) -> bool:
+        self._modes = {
+            (str(group), str(topic)): RequestMode(str(mode["mode"]), int(mode.get("popShareQueueNum") or 0))
+            for topic, groups in (value.get("messageRequestModeMap") or {}).items()
+            for group, mode in groups.items()
+        }
+        return True
+
+    def get(self, group: str, topic: str) -> RequestMode | None:
+        """Return what was set, None if nothing was."""
+        return self._modes.get((group, topic))
+
+    def put(self, group: str, topic: str, mode: RequestMode) -> None:
+        """Set it. Raises InvalidGroupName, InvalidTopicName, InvalidValue, OSError; then nothing has changed."""
+        check_group_name(group)
+        check_topic_name(topic)
+        check_whole("The field 'popShareQueueNum'", mode.share_queues, -1, INT_MAX)
+        if mode.mode not in MODES:
+            raise InvalidValue("The field 'mode'", f"is none of {', '.join(MODES)}")
+        if (group, topic) not in self._modes and len(self._modes) >= MOST_MODES:
+            raise InvalidValue("The mode", f"is one more than allowed: there are {MOST_MODES:,} already")
+        size, more = sum(starmap(_size_of, self._modes)), _size_of(group, topic)
+        check_table("The table of modes", size, more * ((group, topic) not in self._modes), "set fewer")
+        with self._changing():
+            self._modes[group, topic] = mode
+
+    def _content(self) -> dict[str, Any]:
+        table: dict[str, dict[str, Any]] = {}
+        for (group, topic), known in self._modes.items():
+            table.setdefault(topic, {})[group] = {
+                "consumerGroup": group,
+                "mode": known.mode,
+                "popShareQueueNum": known.share_queues,
+                "topic": topic,
+            }
+        return {"messageRequestModeMap": table}
+
+
+def _size_of(group: str, topic: str) -> int:
+    """Return how many bytes a mode takes in the file, or a little more."""
+    return 2 * (len(group) + len(topic)) + _AROUND_MODE

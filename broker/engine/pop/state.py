@@ -9,8 +9,7 @@ from ..queues.reader import Reader
 from ..queues.repair import Mender
 from ..store import Store
 from ..tables.topics import RETRY_PREFIX
-from .checkpoint import CheckPoint
-from .popqueue import Key, PopQueue
+from .popqueue import CheckPoint, Key, PopQueue
 
 Due = tuple[int, int, PopQueue, CheckPoint]
 """When, in which order, and what."""

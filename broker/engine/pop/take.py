@@ -6,13 +6,11 @@ from collections.abc import Iterable
 from itertools import count
 from typing import NamedTuple
 
-from ..queues.pulled import Pulled, PullStatus, Selection
+from ..queues.reader import Pulled, PullStatus, Selection
 from ..tables.topics import Topic, check_topic_name
-from .checkpoint import mask_of
-from .orderly import Block, Orderly
-from .popqueue import Key, PopQueue
+from .popqueue import Block, Key, Orderly, PopQueue, mask_of
+from .records import Pen
 from .state import Book, retry_topic
-from .writer import Pen
 
 #: Messages of one queue that a group may hold without having acknowledged them; then the queue gives out no more.
 MOST_IN_FLIGHT = 200_000

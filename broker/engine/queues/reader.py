@@ -1,15 +1,21 @@
 """Reading a store the way consumers and operators do: by queue, by time, by key."""
+# ~ from broker/engine/queues/reader.py:
+# ~ Pulling what a filter expression wants: records are read a few at a time and asked one by one.
+# ~ from broker/engine/queues/reader.py:
+# ~ What a pull finds.
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple
 
 from ...rocketmq.integrity import all_stand_here, stands_here
 from ...rocketmq.sql92.expression import Filter
 from ..errors import RecordNotFound, TopicNotFound
 from ..log.commit_log import MAX_RECORD_SIZE
 from ..store import Store
-from .consume_queue import FILLER_SIZE, ConsumeQueue, QueueEntry
-from .filter_pull import sift
-from .pulled import Pulled, PullStatus, Selection
+from .queues import FILLER_SIZE, ConsumeQueue, QueueEntry
 from .repair import Mender
 
 __all__ = ["PullStatus", "Pulled", "Reader"]
@@ -208,3 +214,70 @@ class Reader:
         if queue is None and self._store.topics.get(topic) is None:
             raise TopicNotFound(topic)
         return queue
+
+
+#: Records looked at in one pull, however few of them match: reading them holds up everybody else.
+_MOST_LOOKED_AT = 512
+_AT_ONCE = 64
+_BYTES_AT_ONCE = 1 << 20
+_MOST_BYTES_LOOKED_AT = 4 << 20
+
+
+def sift(
+    pull: Callable[[int, int, int], Pulled], offset: int, max_count: int, max_bytes: int, wanted: Filter
+) -> Pulled:
+    """Return the records from ``offset`` on that are wanted, and where to go on.
+
+    ``pull`` takes (offset, count, bytes) and gives what is there.
+    """
+    found: list[bytes] = []
+    size = looked_at = bytes_looked_at = 0
+    while True:
+        pulled = pull(offset, _AT_ONCE, _BYTES_AT_ONCE)
+        if pulled.status not in (PullStatus.FOUND, PullStatus.NO_MATCH):
+            return pulled if not looked_at else _result(pulled, offset, found)
+        for record in pulled.records:
+            if not wanted.matches_record(record):
+                continue
+            at = int.from_bytes(record[20:28], "big")
+            if found and size + len(record) > max_bytes:
+                return _result(pulled, at, found)
+            found.append(record)
+            size += len(record)
+            if len(found) >= max_count:
+                return _result(pulled, at + 1, found)
+        looked_at += max(pulled.next_offset - offset, 1)
+        bytes_looked_at += sum(map(len, pulled.records))
+        offset = pulled.next_offset
+        if offset >= pulled.max_offset or looked_at >= _MOST_LOOKED_AT or bytes_looked_at >= _MOST_BYTES_LOOKED_AT:
+            return _result(pulled, offset, found)
+
+
+def _result(pulled: Pulled, next_offset: int, found: list[bytes]) -> Pulled:
+    status = PullStatus.FOUND if found else PullStatus.NO_MATCH
+    return Pulled(status, next_offset, pulled.min_offset, pulled.max_offset, found)
+
+
+#: What is wanted of a queue: hash codes of tags (as they stand in its entries), a filter, or everything (None).
+Selection = frozenset[int] | Filter | None
+
+
+class PullStatus(Enum):
+    """What a pull found."""
+
+    FOUND = "found"
+    NO_MESSAGE = "no message"
+    NO_MATCH = "no match"
+    OFFSET_TOO_SMALL = "offset too small"
+    OFFSET_OVERFLOW = "offset overflow"
+    EMPTY_QUEUE = "empty queue"
+
+
+class Pulled(NamedTuple):
+    """Whole records in queue order, and where to go on."""
+
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    records: list[bytes]

@@ -11,7 +11,7 @@ from ..disk.files import Files
 from ..errors import CorruptRecord, RecordNotFound
 from ..log.commit_log import MAX_RECORD_SIZE
 from ..store import Store
-from .consume_queue import (
+from .queues import (
     ENTRY,
     ENTRY_SIZE,
     ConsumeQueue,

@@ -4,14 +4,18 @@ Its writer leaves whole numbers as object keys unquoted (``{0:11}``): such files
 (RocketMQ reads that too). What is written here carries a checksum under a key of its own, which RocketMQ ignores and
 leaves out when it writes: a flipped digit in an offset would lose messages without a trace.
 """
+# ~ from broker/engine/tables/json_file.py:
+# ~ A table that is in memory and in a JSON file: a change is in both when the call returns, or in neither.
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from json.encoder import encode_basestring
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 from zlib import crc32
 
 from ...rocketmq.values import byte_count
@@ -156,3 +160,43 @@ def _object(members: Mapping[Any, str], indent: str) -> str:
 
 def _name(name: Any) -> str:
     return encode_basestring(name if isinstance(name, str) else json.dumps(name))
+
+
+class Kept(ABC):
+    """What the owners of the small tables share. ``_memory`` names the attributes that a change may touch."""
+
+    _memory: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self._path = path
+
+    def load(self) -> bool:
+        """Read the file, or the version before; False if there is none that can be read."""
+        return load(self._files, self._path, self._read) or False
+
+    @abstractmethod
+    def _read(self, value: dict[str, Any]) -> bool:
+        """Take over what the file holds; raises what ``load`` takes for unreadable."""
+
+    @abstractmethod
+    def _content(self) -> dict[str, Any]:
+        """Return what the file shall hold."""
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Save what the block changed in memory. Whatever goes wrong, in the block or while saving (a disk that is
+        full, a value that cannot be written), memory is as it was, and the error goes on."""
+        before = {name: _copy(getattr(self, name)) for name in self._memory}
+        try:
+            yield
+            atomic.save(self._files, self._path, dump(self._content()))
+        except BaseException:
+            for name, value in before.items():
+                setattr(self, name, value)
+            raise
+
+
+def _copy(value: Any) -> Any:
+    """Tables are changed in place, what is in them is only ever replaced."""
+    return dict(value) if isinstance(value, dict) else value

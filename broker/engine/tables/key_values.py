@@ -9,7 +9,7 @@ from ...rocketmq.values import byte_count, check_table, check_text
 from ..disk.files import Files
 from ..errors import InvalidValue
 from . import json_file
-from .kept_table import Kept
+from .json_file import Kept
 
 #: Values of all namespaces together: the file is written anew with each change.
 MOST_VALUES = 10_000

@@ -20,7 +20,7 @@ from ...rocketmq.values import (
 from ..disk.files import Files
 from ..errors import InvalidTopicName, InvalidValue, TopicNotFound
 from . import json_file
-from .kept_table import Kept
+from .json_file import Kept
 
 READ = 4
 WRITE = 2

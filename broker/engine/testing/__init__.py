@@ -6,9 +6,8 @@ It ships with the engine because the tests of everything above need it too. Read
 from __future__ import annotations
 
 from .clock import START_MS, ManualClock
+from .disk import SECTOR_BYTES, PowerLoss, SimulatedFiles
 from .driver import Driver, open_engine
 from .faults import Fault
-from .powerloss import SECTOR_BYTES, PowerLoss
-from .simulated import SimulatedFiles
 
 __all__ = ["SECTOR_BYTES", "START_MS", "Driver", "Fault", "ManualClock", "PowerLoss", "SimulatedFiles", "open_engine"]

@@ -13,7 +13,7 @@ from ..engine import Engine
 from ..errors import CorruptRecord, RecordNotFound
 from ..log.ticket import Ticket
 from .clock import ManualClock
-from .simulated import SimulatedFiles
+from .disk import SimulatedFiles
 
 #: Sizes so small that a few messages roll every kind of file.
 TINY = EngineConfig(

@@ -1,10 +1,14 @@
 """What comes next: the seconds about to come, read ahead from wheel and timer log and ordered by exact ms.
 
-    wheel -> seconds (one at a time, bounded) \\
+    wheel -> seconds (one at a time, bounded) \
     accepted with little time left -> heap     > in order of (due ms, offset) -> ready (encoded ahead) -> released
 
 Equal moments keep their order of arrival. What is loaded is bounded; what waits further off stays on disk.
 """
+# ~ from broker/engine/timer/due.py:
+# ~ How far before its moment a second is read: two seconds, and earlier the more timers it holds.
+# ~ from broker/engine/timer/due.py:
+# ~ Far timers that come by: their slot is read like any other, and each goes on to its next place.
 
 from __future__ import annotations
 
@@ -17,13 +21,13 @@ from itertools import repeat
 from typing import TYPE_CHECKING
 
 from .bucket import Entry, Second, put_in_order
-from .log import MAGIC_DELETE, MAGIC_ROLL
+from .log import MAGIC_DELETE, MAGIC_ROLL, Unit
 from .prepared import Ready
-from .read_ahead import Ahead
-from .rolling import Passing
+from .wheel import Slot, Wheel
 
 if TYPE_CHECKING:
     from .core import Core
+
 
 #: Nothing known to be used.
 NEVER = 1 << 62
@@ -292,3 +296,80 @@ class Due:
         while heap and len(found) < count and heap[0][0] <= now_ms and heap[0][:2] < before:
             found.append(Entry._make(heappop(heap)))
         return found
+
+
+#: How far ahead of its moment a second is read; one that holds many earlier, as reading and encoding takes its time.
+_AHEAD_SECONDS, _AHEAD_MOST_SECONDS, _READ_PER_SECOND = 2, 30, 15_000
+
+
+class Ahead:
+    """Looks at the numbers in the wheel, once a second of the clock."""
+
+    def __init__(self, wheel: Wheel) -> None:
+        self._wheel = wheel
+        self.reset()
+
+    def reset(self) -> None:
+        """Look again: what was read is to be read anew."""
+        self._looked_at = self._until = -1
+
+    def until(self, now_second: int, read_second: int) -> int:
+        """Return the second up to which is to be read now; all below ``read_second`` are read."""
+        if now_second != self._looked_at:
+            self._looked_at = now_second
+            least, most = now_second + _AHEAD_SECONDS, now_second + _AHEAD_MOST_SECONDS
+            self._until = least
+            for second in range(max(least + 1, read_second), most + 1):
+                if second <= now_second + self.of(second):
+                    self._until = second
+        return self._until
+
+    def of(self, second: int) -> int:
+        """Return how many seconds before its moment a second is to be read."""
+        return min(_AHEAD_SECONDS + self._wheel.number_of(second) // _READ_PER_SECOND, _AHEAD_MOST_SECONDS)
+
+
+class Passing:
+    """Units of far timers that were read, and are to be put further; false if there are none."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._units: list[tuple[Unit, int]] = []
+        self._left: Slot | None = None
+        #: whether one had no place
+        self.is_broken = False
+
+    def __len__(self) -> int:
+        return len(self._units)
+
+    def add(self, unit: Unit, second: int) -> None:
+        """Keep one that stood in the slot of this second."""
+        self._units.append((unit, second))
+
+    def leave(self, slot: Slot) -> None:
+        """Nobody need come back to a slot, read to its end, once all that were kept stand elsewhere: until then it is
+        what a start would read again. Nor may it go if a timer came to it meanwhile."""
+        self._left = slot
+        self._forget()
+
+    def put(self, budget: int, now_ms: int) -> int:
+        """Put timers to their next place, at most ``budget``; return how many were looked at."""
+        core = self._core
+        used = min(budget, len(self._units))
+        for _ in range(used):
+            unit, second = self._units.pop()
+            offset, due_ms = core.roll_of(second, unit)
+            if offset < 0:
+                self.is_broken = True
+            elif core.waits(offset):
+                core.put(offset, unit.position, unit.record_size, due_ms, unit.topic_hash, now_ms)
+                core.totals.rolled += 1
+        self._forget()
+        return used
+
+    def _forget(self) -> None:
+        slot = self._left
+        if slot is not None and not self._units:
+            self._left = None
+            if self._core.wheel.get(slot.second) == slot:
+                self._core.wheel.clear(slot.second)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import StoreFailed
-from .request import checked_key
+from .parking import checked_key
 from .service import Timers
 from .steer import Action, Outcome, Target
 

@@ -1,33 +1,48 @@
 """The way of a timer into the store: a record of rmq_sys_wheel_timer that says when and where it is to be delivered."""
+# ~ from broker/engine/timer/parking.py:
+# ~ What a sender asks of a timer, read from the properties of the message.
+# ~ from broker/engine/timer/parking.py:
+# ~ Records that end a timer, in the form Apache RocketMQ writes and honours: TIMER_DEL_UNIQKEY in the timer's second.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 from ...rocketmq.layout import CRC_SIZE
-from ...rocketmq.message import Message, format_properties, pack_host, parse_properties
+from ...rocketmq.message import Message, pack_host
 from ...rocketmq.properties import (
+    CANCELS,
     DUE_MS,
+    ECHO,
+    KEYS,
+    ON_CONFLICT,
     REAL_QUEUE_ID,
     REAL_TOPIC,
+    REASON,
+    RECALLED,
+    REJECT_PAST,
     REPLACES,
     SCHEDULE_KEY,
     SOURCE,
+    TAGS,
     TIMER_DELAY_MS,
     TIMER_DELAY_SEC,
+    TIMER_DELETE,
     TIMER_DELIVER_MS,
     TIMER_OUT_MS,
+    UNIQUE_KEY,
+    format_properties,
+    parse_properties,
 )
-from ..errors import PropertiesTooLarge, ScheduleKeyTaken, TimerFlowControl, TimerIllegal, TimerTooFar
+from ..errors import PropertiesTooLarge, ScheduleKeyTaken, TimerFlowControl, TimerIllegal, TimerInThePast, TimerTooFar
 from ..log.ticket import Ticket
 from ..message_header import Facts, schedule_entry, value_in
 from ..tables.topics import TIMER_TOPIC
 from .core import Core
-from .delete_records import Deletes
-from .due_moments import second_of
 from .keys import Keys
-from .parked import Note, Parked, Replaced, Sent
-from .request import Ask, ask_of, due_ms_asked, key_asked, moment_ms
+from .parked import Deleted, Note, Parked, Replaced, Sent, out_ms_of, second_of
 
 #: What a release, a move or a cancel adds to the properties: one that is taken can be moved.
 _RESERVE_BYTES = CRC_SIZE + 80
@@ -241,3 +256,214 @@ class Parking:
 def sent_of(message: Message) -> Sent:
     """Return what a record says of how it was sent."""
     return Sent(message.flag, message.sys_flag, message.born_ms, pack_host(*message.born_host), message.reconsume_times)
+
+
+Conflict = Literal["replace", "keep", "error"]
+_NUMBER = re.compile(r"[+-]?[0-9]{1,19}").fullmatch
+_LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
+#: Longest schedule key, in characters.
+KEY_LIMIT = 200
+
+
+class Ask(NamedTuple):
+    """A moment in the future; the unique key to delete or None; the schedule key or None and what to do if taken."""
+
+    due_ms: int
+    delete: str | None
+    key: str | None
+    on_conflict: Conflict
+
+
+def moment_ms(moment: tuple[str, str], now_ms: int) -> int:
+    """Return the moment that one property asks for, given by name and digits; it may be over, or too far."""
+    name, digits = moment
+    value = int(digits)
+    if name == TIMER_DELIVER_MS:
+        return value
+    return now_ms + (value * 1000 if name == TIMER_DELAY_SEC else value)
+
+
+def ask_of(text: str, now_ms: int, max_delay_ms: int) -> Ask | None:
+    """Return what the properties ask for, None if the moment is over: the message is to be delivered at once.
+
+    One with a schedule key has to see who has that key first: its moment is now. Raises TimerIllegal.
+    """
+    due_ms = due_ms_asked(text, now_ms)
+    delete = value_in(text, TIMER_DELETE) if "DEL_UNIQKEY" in text else None
+    if due_ms <= now_ms:
+        if delete is not None or ("ESC_" in text and value_in(text, REJECT_PAST) == "true"):
+            raise TimerInThePast(due_ms)
+        # who passes on what was a timer once, with all its properties, asks for nothing
+        key, on_conflict = key_asked(text) if value_in(text, TIMER_OUT_MS) is None else (None, "error")
+        return Ask(now_ms, None, key, on_conflict) if key is not None else None
+    if due_ms - now_ms > max_delay_ms:
+        raise TimerTooFar(due_ms, max_delay_ms)
+    return Ask(due_ms, delete, *key_asked(text))
+
+
+def key_asked(text: str) -> tuple[str | None, Conflict]:
+    """Return the schedule key, None without, and what to do if it is taken. Raises TimerIllegal."""
+    if "ESC_" not in text or (key := value_in(text, SCHEDULE_KEY)) is None:
+        return None, "error"
+    return checked_key(key), _conflict_of(text)
+
+
+def due_ms_asked(text: str, now_ms: int) -> int:
+    """Return the moment asked for: seconds from now before ms from now before a moment; the last of all where it would
+    be beyond every calendar. Raises TimerIllegal."""
+    if "DELAY_SEC" in text and (value := value_in(text, TIMER_DELAY_SEC)) is not None:
+        return min(now_ms + _number(TIMER_DELAY_SEC, value) * 1000, _LONG_MAX)
+    if "DELAY_MS" in text and (value := value_in(text, TIMER_DELAY_MS)) is not None:
+        return min(now_ms + _number(TIMER_DELAY_MS, value), _LONG_MAX)
+    value = value_in(text, TIMER_DELIVER_MS)
+    if value is None:
+        raise TimerIllegal("A message that deletes a timer names the same moment as that timer (TIMER_DELIVER_MS).")
+    return _number(TIMER_DELIVER_MS, value)
+
+
+def checked_key(key: str) -> str:
+    """Return a schedule key; raises TimerIllegal."""
+    if not 1 <= len(key) <= KEY_LIMIT or not key.isprintable():
+        raise TimerIllegal(f"The schedule key {key[:40]!r} is not valid: 1 to {KEY_LIMIT} printable characters.")
+    return key
+
+
+def _conflict_of(text: str) -> Conflict:
+    value = value_in(text, ON_CONFLICT) or "error"
+    for known in ("replace", "keep", "error"):
+        if value == known:
+            return known
+    raise TimerIllegal(f"{ON_CONFLICT} is replace, keep or error, not {value[:40]!r}.")
+
+
+def _number(name: str, value: str) -> int:
+    if _NUMBER(value) is None or not -_LONG_MAX - 1 <= int(value) <= _LONG_MAX:
+        raise TimerIllegal(f"timer message illegal: {name} is a whole number of 64 bits, not {value[:40]!r}.")
+    return int(value)
+
+
+#: What RocketMQ's recall command writes.
+_RECALL_TAG = "_RECALL_TAG_"
+#: Longest reason kept, in characters.
+_REASON_LIMIT = 1_000
+
+
+class Deletes:
+    """Appends them."""
+
+    def __init__(self, core: Core, keys: Keys, note: Callable[[Note], None]) -> None:
+        self._core = core
+        self._keys = keys
+        self._note = note
+        self._store = core.store
+
+    def take(
+        self, topic: str, queue_id: int, body: bytes, facts: Facts, sent: Sent, ask: Ask, now_ms: int, owner: object
+    ) -> Ticket:
+        """Append a client's delete; it takes effect at once on a pending timer of its topic and second, else never."""
+        victims = self._victims_of(topic, ask.delete or "", ask.due_ms)
+        properties = {
+            **parse_properties(facts.stored),
+            TIMER_OUT_MS: str(out_ms_of(ask.due_ms)),
+            REAL_TOPIC: topic,
+            REAL_QUEUE_ID: str(queue_id),
+            DUE_MS: str(ask.due_ms),
+        }
+        first = victims[0] if victims else None
+        if first is not None:
+            properties[CANCELS] = str(first.position)
+        ticket = self._append(properties, body, sent, ask.due_ms, now_ms, owner, first, cancels=first is not None)
+        for other in victims[1:]:
+            self.cancel(other, sent, now_ms, "")
+        return ticket
+
+    def _victims_of(self, topic: str, delete: str, due_ms: int) -> list[Parked]:
+        """Return the pending timers that RocketMQ's delete means: by unique key, or ``topic+unique key``.
+
+        Only those of the topic that it is sent to: who may send to one topic takes nothing back in another.
+        """
+        found = self._keys.by_unique_key(topic, delete)
+        if delete.startswith(f"{topic}+"):
+            found += self._keys.by_unique_key(topic, delete[len(topic) + 1 :])
+        second = second_of(due_ms)
+        return [timer for timer in found if second_of(timer.due_ms) == second and self._core.waits(timer.offset)]
+
+    def cancel(
+        self,
+        victim: Parked,
+        sent: Sent,
+        now_ms: int,
+        reason: str,
+        owner: object = None,
+        *,
+        recalled_until_ms: int | None = None,
+    ) -> Ticket:
+        """Append the record that ends a timer; the timer is over from now on. Raises StoreRefused.
+
+        ``recalled_until_ms``: a recall ends it, and what comes of it once more until then.
+        """
+        properties = {**_properties(victim), CANCELS: str(victim.position)}
+        if recalled_until_ms is not None:
+            properties[RECALLED] = str(recalled_until_ms)
+        if reason:
+            properties[REASON] = "".join(filter(str.isprintable, reason))[:_REASON_LIMIT]
+        return self._append(properties, b"0", sent, victim.due_ms, now_ms, owner, victim, cancels=True)
+
+    def recall(self, topic: str, unique_key: str, moment_ms: int, sent: Sent, now_ms: int, owner: object) -> Ticket:
+        """Append the record that ends whatever comes of a message that does not wait now. Raises StoreRefused."""
+        none = Parked(-1, -1, 0, moment_ms, topic, unique_key)
+        properties = {**_properties(none), RECALLED: str(moment_ms)}
+        return self._append(properties, b"0", sent, moment_ms, now_ms, owner, None, cancels=False)
+
+    def echo(self, victim: Parked, new_due_ms: int | None, sent: Sent, now_ms: int) -> None:
+        """Append a delete that only Apache RocketMQ needs: by our own books the timer is over already.
+
+        Where the new timer stands in the same second there can be none: RocketMQ would delete both.
+        """
+        if victim.unique_key is None or (new_due_ms is not None and second_of(new_due_ms) == second_of(victim.due_ms)):
+            return
+        properties = {**_properties(victim), ECHO: str(victim.position)}
+        self._append(properties, b"0", sent, victim.due_ms, now_ms, None, victim, cancels=False)
+
+    def _append(
+        self,
+        properties: dict[str, str],
+        body: bytes,
+        sent: Sent,
+        due_ms: int,
+        now_ms: int,
+        owner: object,
+        victim: Parked | None,
+        *,
+        cancels: bool,
+    ) -> Ticket:
+        properties.pop(SCHEDULE_KEY, None)
+        stored = format_properties(properties)
+        if len(stored) + CRC_SIZE > _STORED_LIMIT_BYTES:
+            raise PropertiesTooLarge(len(stored), _STORED_LIMIT_BYTES - CRC_SIZE)
+        store, tags = self._store, properties.get(TAGS)
+        facts = Facts(stored, properties.get(UNIQUE_KEY), tags, properties.get(KEYS))
+        ticket = store.append(
+            TIMER_TOPIC, 0, body, facts, store.tags_code(tags), 0, 0, sent.born_ms, sent.born_host, now_ms, 0,
+            owner=owner, asked_topic=properties[REAL_TOPIC], asked_queue_id=int(properties[REAL_QUEUE_ID]),
+            due_ms=due_ms,
+        )  # fmt: skip
+        ticket.is_timer = True
+        if victim is not None and cancels:
+            self._core.claimed.add(victim.offset)
+        self._note(Deleted(ticket.queue_offset, ticket.position, ticket.size, victim, cancels))
+        return ticket
+
+
+def _properties(victim: Parked) -> dict[str, str]:
+    properties = {
+        TIMER_DELETE: victim.unique_key or "",
+        TAGS: _RECALL_TAG,
+        TIMER_OUT_MS: str(out_ms_of(victim.due_ms)),
+        REAL_TOPIC: victim.topic,
+        REAL_QUEUE_ID: "0",
+        DUE_MS: str(victim.due_ms),
+    }
+    if victim.unique_key:
+        properties[UNIQUE_KEY] = victim.unique_key
+    return properties

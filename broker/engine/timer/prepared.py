@@ -11,7 +11,7 @@ from ...rocketmq.layout import CRC_NAME, CRC_SIZE, HEAD, MAGIC_V1, MAGIC_V2, U16
 from ...rocketmq.message import Message, decode, encode, format_properties, pack_host, record_size
 from ...rocketmq.properties import DUE_MS, KEYS, REAL_QUEUE_ID, REAL_TOPIC, SOURCE, TAGS, UNIQUE_KEY
 from ..errors import CorruptRecord, RecordNotFound
-from ..log.append_prepared import Run
+from ..log.append import Run
 from ..queues.repair import Mender
 from ..store import Store
 from ..tables.topics import TIMER_TOPIC

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import CorruptRecord, RecordNotFound
-from ..log.append_prepared import append_run
+from ..log.append import append_run
 from ..queues.repair import Mender
 from ..tables.topics import TIMER_TOPIC
 from .bucket import Entry

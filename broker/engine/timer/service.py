@@ -9,33 +9,34 @@
 Exactly once: a released record names its timer (ESC_SOURCE), a record that ends one names it too (ESC_CANCELS,
 ESC_REPLACES); whatever is lost of everything else follows from these.
 """
+# ~ from broker/engine/timer/service.py:
+# ~ Timers that alone keep an old segment of the log: they are appended again, so that the segment can go.
+# ~
+# ~ The copy names the old record (ESC_REPLACES) and is due at the same moment; nothing else changes. Only where what waits
+# ~ is a small part of the segment, and only so many at a time.
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, cast
 
 from ...rocketmq.message import Message
-from ..errors import StoreRefused
+from ..errors import BrokerError, StoreRefused
 from ..queues.repair import Mender
 from ..store import Store
 from ..tables.topics import TIMER_TOPIC
-from .checkpointing import Keeper
+from .checkpoint import Keeper, StateWrite
 from .clock_steps import ClockWatch
-from .compaction import Survivors
-from .core import Core
-from .delete_records import Deletes
-from .history import Life
+from .core import Core, Pace
 from .keys import Keys
-from .listing import Listing
+from .listing import Life, Listing
 from .parked import Deleted, Parked, Replaced
-from .parking import Parking
+from .parking import Deletes, Parking
 from .prepared import Preparer
-from .rates import Pace
 from .recovery import Revival, set_overdue
 from .release import RELEASES_PER_TICK, Released, Releaser, count_released
-from .state import StateWrite
 from .stats import Views
 from .steer import Steering
 
@@ -304,3 +305,49 @@ class Timers:
         lowest = self.core.done.lowest()
         entries = self.core.queue.entries(lowest, 1) if lowest is not None else []
         return entries[0].position if entries else None
+
+
+#: Timers moved in one pass, and the largest part of a segment that is worth moving.
+_MOVES_PER_PASS = 500
+_SMALL_PART = 4
+
+
+class Survivors:
+    """Moves them."""
+
+    def __init__(self, core: Core, keys: Keys, steering: Steering) -> None:
+        self._core = core
+        self._keys = keys
+        self._steering = steering
+
+    def move(self, end_position: int, now_ms: int) -> int:
+        """Append again what waits below a position, the end of a segment that is old; return how many. Raises OSError.
+
+        A store that takes nothing now is asked again with the next pass.
+        """
+        core = self._core
+        lowest = core.done.lowest()
+        if lowest is None or end_position > core.store.visible_position:
+            return 0
+        queue = core.queue
+        end_offset = queue.search(lowest, queue.max_offset, end_position)
+        offsets = [o for o in islice(core.done.open_offsets(lowest, end_offset), 100_000) if o not in core.claimed]
+        entries = [entry for offset in offsets[:_MOVES_PER_PASS] for entry in queue.entries(offset, 1)]
+        size = sum(entry.size for entry in entries) * max(1, len(offsets) // max(1, len(entries)))
+        if size * _SMALL_PART > core.store.log.chain.segment_size:
+            return 0
+        moved = 0
+        for entry in entries:
+            message = self._keys.message_at(entry.position)
+            timer = self._keys.at(entry.position)
+            if message is None or timer is None or not core.waits(timer.offset):
+                continue
+            if core.store.topics.is_cancelled(timer.topic, timer.position):
+                core.is_over(timer.offset, timer.topic)
+                continue
+            try:
+                self._steering.append_again(timer, message, now_ms)
+            except BrokerError:
+                break
+            moved += 1
+        return moved

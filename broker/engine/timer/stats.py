@@ -8,8 +8,8 @@ from typing import Any
 
 from .clock_steps import ClockWatch
 from .core import Core
-from .due_moments import HOUR_MS, second_of
 from .log import MAGIC_DELETE, MAGIC_ROLL
+from .parked import HOUR_MS, second_of
 
 MOST_BUCKETS = 2_000
 _MINUTE_MS = 60_000

@@ -27,11 +27,9 @@ from ..log.ticket import Ticket
 from ..message_header import Facts
 from .bucket import Entry
 from .core import Core
-from .delete_records import Deletes
-from .due_moments import second_of
 from .keys import Keys
-from .parked import Parked, Sent, number_of
-from .parking import Parking, sent_of
+from .parked import Parked, Sent, number_of, second_of
+from .parking import Deletes, Parking, sent_of
 
 if TYPE_CHECKING:
     from .release import Releaser

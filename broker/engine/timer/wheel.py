@@ -12,19 +12,32 @@ Number counts messages less deletes. Magic is 0 in RocketMQ's files and copied a
 The wheel is kept in anonymous memory; untouched pages cost nothing. A slot whose messages are all over is zeroed here
 (RocketMQ leaves it and looks at the read time of ``timercheck`` instead; it reads both forms the same).
 """
+# ~ from broker/engine/timer/wheel.py:
+# ~ How many timers stand in each minute of the wheel, counted once at start.
+# ~
+# ~ A wheel may hold hundreds of thousands of used slots. Where a block of it is one stretch of seconds without roll units,
+# ~ which nearly all are, its numbers are added up minute by minute; slot by slot only elsewhere.
+# ~ from broker/engine/timer/wheel.py:
+# ~ CRC32 over many zero bytes without looking at them.
+# ~
+# ~ Taking in a zero byte maps the checksum by a matrix over GF(2) and a constant. The map of 2n bytes is that of n bytes
+# ~ applied twice, so a run of any length is a few maps of powers of two.
 
 from __future__ import annotations
 
 import re
 import struct
+import sys
+from array import array
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache, reduce
 from mmap import mmap
+from operator import xor
 from typing import NamedTuple
 from zlib import crc32
 
 from ..disk.files import File, Files
-from .crc_zeros import over_zeros
 from .log import MAGIC_DELETE, MAGIC_PLAIN, MAGIC_ROLL, UNIT, UNIT_SIZE
 
 SLOT = struct.Struct(">qqqii")
@@ -284,3 +297,98 @@ def checksum_of(pages: list[tuple[int, bytes]], size: int) -> int:
         value = crc32(page, value)
         at = start + len(page)
     return over_zeros(value, size - at)
+
+
+_MINUTE = 60
+#: Two seconds of one block that lie closer than a block belong to one turn, if a turn is at least so long.
+_CLEAR_PLACES = 2 * BLOCK_BYTES // SLOT_SIZE
+
+
+class Tally:
+    """What stands in a wheel later than the second ``after``.
+
+    ``minutes``: plain units by the minute in which their second ends; ``rolls``: roll units by second; ``furthest``:
+    the last used second of all, 0 without any.
+    """
+
+    def __init__(self, wheel: Wheel, after: int) -> None:
+        self.minutes: dict[int, int] = {}
+        self.rolls: dict[int, int] = {}
+        self.furthest = 0
+        self._after = after
+        clear = wheel.places >= _CLEAR_PLACES
+        for _, block in wheel.blocks():
+            if not clear or not self._count_stretch(block):
+                for found in SLOT.iter_unpack(block):
+                    if found[0]:
+                        self._count(found[0], found[3], found[4])
+        for slot in wheel.displaced.values():
+            self._count(slot.second, slot.number, slot.rolls)
+
+    def _count_stretch(self, block: bytes) -> bool:
+        """Count a block that is one stretch of seconds without roll units; False if it is not."""
+        halves = array("i", block)
+        if any(halves[7::8]):
+            return False
+        numbers, seconds = halves[6::8], array("q", block)[0::4]
+        if sys.byteorder == "little":
+            numbers.byteswap()
+            seconds.byteswap()
+        last = max(seconds)
+        first = min(filter(None, seconds))
+        if first <= self._after or last - first >= len(seconds):
+            return False
+        base = last - seconds.index(last)
+        self.furthest = max(self.furthest, last)
+        minutes, minute, at = self.minutes, (base + 1) // _MINUTE, 0
+        while at < len(numbers):
+            # a second belongs to the minute in which it ends
+            stop = (minute + 1) * _MINUTE - 1 - base
+            if count := sum(numbers[at:stop]):
+                minutes[minute] = minutes.get(minute, 0) + count
+            minute, at = minute + 1, stop
+        return True
+
+    def _count(self, second: int, number: int, rolls: int) -> None:
+        self.furthest = max(self.furthest, second)
+        if second > self._after:
+            minute = (second + 1) // _MINUTE
+            self.minutes[minute] = self.minutes.get(minute, 0) + number - rolls
+            if rolls > 0:
+                self.rolls[second] = self.rolls.get(second, 0) + rolls
+
+
+#: Shorter runs are quicker to look at.
+_SHORT_BYTES = 1 << 13
+_ZEROS = bytes(_SHORT_BYTES)
+
+
+class _Map(NamedTuple):
+    """What a run does to a checksum: the image of each bit, and what a checksum of 0 becomes."""
+
+    images: tuple[int, ...]
+    constant: int
+
+    def linear(self, value: int) -> int:
+        return reduce(xor, (image for bit, image in enumerate(self.images) if value >> bit & 1), 0)
+
+
+@cache
+def _map_of(power: int) -> _Map:
+    """The map of ``2 ** power`` zero bytes."""
+    if power == 0:
+        constant = crc32(b"\0")
+        return _Map(tuple(crc32(b"\0", 1 << bit) ^ constant for bit in range(32)), constant)
+    half = _map_of(power - 1)
+    return _Map(tuple(map(half.linear, half.images)), half.linear(half.constant) ^ half.constant)
+
+
+def over_zeros(value: int, count: int) -> int:
+    """Return the CRC32 of what ``value`` is the CRC32 of and ``count`` zero bytes behind it."""
+    if count < _SHORT_BYTES:
+        return crc32(_ZEROS[:count], value)
+    for power in range(count.bit_length()):
+        if count >> power & 1:
+            run = _map_of(power)
+            value = run.linear(value) ^ run.constant
+    return value

@@ -21,15 +21,13 @@ from ..errors import (
     TransactionMismatch,
     TransactionNotFound,
 )
-from ..log.append_many import Copy, append_burst
+from ..log.append import Copy, append_burst
 from ..log.ticket import Ticket
 from ..message_header import Facts
 from ..tables.topics import OP_TOPIC
 from .halves import COMMITTING, ENDING, ROLLING_BACK
-from .op_records import OP_TAG, Decision, op_records
-from .recent import Fresh
-from .replacements import successor
-from .state import Book
+from .records import OP_TAG, Decision, op_records
+from .state import Book, Fresh, successor
 
 #: By whom a half is rolled back whose topic is deleted with all that waits for it.
 TOPIC_DELETED = "the deletion of its topic"

@@ -18,20 +18,17 @@ from ...rocketmq.message import Message
 from ..config import EngineConfig
 from ..disk.files import Files, join
 from ..errors import StoreRefused, TransactionNotFound
-from ..log.append_many import Copy
+from ..log.append import Copy
 from ..log.ticket import Ticket
 from ..store import Store
 from ..tables.topics import CHECKS_TOPIC, HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
-from . import snapshot
-from .check import Checker
-from .check_records import RESUME_TAG, resume_record
+from . import recovery
+from .check import Checker, Checks
 from .decision import Decider, Ending
-from .half_record import Begun
 from .halves import ENDING
-from .questions import Checks
-from .recent import Fresh
+from .records import RESUME_TAG, Begun, resume_record
 from .recovery import TOPICS, Recovering, reopen
-from .state import Book
+from .state import Book, Fresh
 
 #: Retry after the store refused what is to be made good.
 _REFUSED_PAUSE_MS = 100
@@ -43,7 +40,7 @@ _CHANGES_WORTH_A_SNAPSHOT = 20_000
 class SnapshotWrite:
     """A snapshot on its way to the disk."""
 
-    def __init__(self, path: str, sequence: int, dumped: snapshot.Dump, done: Callable[[bool], None]) -> None:
+    def __init__(self, path: str, sequence: int, dumped: recovery.Dump, done: Callable[[bool], None]) -> None:
         self._path = path
         self._sequence = sequence
         self._dumped = dumped
@@ -51,7 +48,7 @@ class SnapshotWrite:
 
     def run(self, files: Files) -> None:
         """Write it. Raises OSError."""
-        snapshot.save(files, self._path, self._sequence, self._dumped)
+        recovery.save(files, self._path, self._sequence, self._dumped)
 
     def done(self, *, saved: bool, now_ms: int) -> None:
         """Say whether a checkpoint names it."""
@@ -167,11 +164,11 @@ class Transactions:
         self._state = saved if isinstance(saved, dict) else self._state
         marks = [int(mark) for mark in self._state["marks"]]
         sequence = int(self._state["sequence"])
-        content = snapshot.load(self._store.files, self._path(sequence), sequence) if sequence else None
+        content = recovery.load(self._store.files, self._path(sequence), sequence) if sequence else None
         if sequence and content is None:
             marks = [0, 0, 0, 0]
         if content is not None:
-            snapshot.parse(content, self.book.halves, self.book.parked)
+            recovery.parse(content, self.book.halves, self.book.parked)
             for chunk in self.book.halves.chunks():
                 for offset, planned_ms in zip(chunk.offsets, chunk.next_ms, strict=True):
                     self.book.calendar.put(offset, planned_ms)
@@ -243,7 +240,7 @@ class Transactions:
         queues = [self._store.queues.get(topic, 0) for topic in TOPICS]
         self._writing = {"sequence": sequence, "marks": [queue.max_offset if queue else 0 for queue in queues]}
         changes = book.changes
-        dumped = snapshot.dump(book.halves, book.parked, book.calendar)
+        dumped = recovery.dump(book.halves, book.parked, book.calendar)
         return SnapshotWrite(self._path(sequence), sequence, dumped, lambda saved: self._saved(saved, changes))
 
     def _saved(self, saved: bool, changes: int) -> None:

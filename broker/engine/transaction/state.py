@@ -1,4 +1,12 @@
 """What is known of all transactions now: shared by those who decide, ask, recover and tell."""
+# ~ from broker/engine/transaction/state.py:
+# ~ Halves of the last moments as they were sent: most are decided at once, and then need not be read again.
+# ~ from broker/engine/transaction/state.py:
+# ~ Halves that Apache RocketMQ put back: each check (and each round of an immune half) made it a new record there.
+# ~
+# ~ The records of one transaction have the same unique key and producer group; only the newest may be open, and a decision
+# ~ about any of them is one about all. Escapement puts nothing back, and takes the marks of it from what clients send, so
+# ~ two halves with one key (a client that sends the same message twice) stay two transactions.
 
 from __future__ import annotations
 
@@ -8,19 +16,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...rocketmq.message import Message, decode
-from ...rocketmq.properties import CHECK_IMMUNITY_S
+from ...rocketmq.properties import CHECK_IMMUNITY_S, CHECK_TIMES, PREPARED_QUEUE_OFFSET, PRODUCER_GROUP
 from ..config import EngineConfig
 from ..errors import CorruptRecord, RecordNotFound
-from ..queues.consume_queue import ConsumeQueue
+from ..message_header import Facts
+from ..queues.queues import ConsumeQueue
 from ..store import Store
 from ..tables.topics import HALF_TOPIC, OP_TOPIC
-from .check_times import Calendar
-from .half_record import immunity_of
-from .halves import Half, OpenHalves
-from .offset_queue import Line
-from .op_records import Decision, read_op
-from .parked import Parked, ParkedHalves
-from .recent import FreshHalves
+from .halves import Calendar, Half, Line, OpenHalves, Parked, ParkedHalves
+from .records import Decision, immunity_of, read_op
 
 #: Decisions remembered by half offset; older ones are read from the op records.
 _REMEMBERED = 20_000
@@ -196,3 +200,108 @@ def records_of(store: Store, queue: ConsumeQueue, begin: int, end: int) -> list[
         if message.topic == queue.topic:
             found.append(message)
     return found
+
+
+#: Halves kept; those that are not decided soon are read from the log.
+_MOST = 2_000
+#: Larger bodies are read from the log.
+_LARGEST_BODY_BYTES = 4_096
+
+
+class Fresh(NamedTuple):
+    """One half; ``facts`` are those of its copy, without the property that names the half."""
+
+    position: int
+    group: str
+    topic: str
+    queue_id: int
+    body: bytes
+    facts: Facts
+    flag: int
+    sys_flag: int
+    born_ms: int
+    born_host: bytes
+    reconsume_times: int
+
+
+class FreshHalves:
+    """The newest halves by offset; the oldest one goes when there are too many."""
+
+    def __init__(self) -> None:
+        self._halves: dict[int, Fresh] = {}
+
+    def put(self, offset: int, half: Fresh) -> None:
+        """Keep a half, unless it is large."""
+        if len(half.body) <= _LARGEST_BODY_BYTES:
+            halves = self._halves
+            halves[offset] = half
+            if len(halves) > _MOST:
+                del halves[next(iter(halves))]
+
+    def get(self, offset: int) -> Fresh | None:
+        """Return a half if it is kept."""
+        return self._halves.get(offset)
+
+    def drop(self, offset: int) -> None:
+        """Forget a half that is decided."""
+        self._halves.pop(offset, None)
+
+
+#: Records of one transaction looked at: RocketMQ's limit is 15 checks, and a few that were resumed.
+_MOST_RECORDS = 256
+_EVER_MS = (1 << 62) - 1
+
+
+def was_put_back(half: Message) -> bool:
+    """Tell whether Apache RocketMQ wrote this record in place of an older one."""
+    return CHECK_TIMES in half.properties or PREPARED_QUEUE_OFFSET in half.properties
+
+
+def relatives(book: Book, half: Message) -> list[Message]:
+    """Return the other records of the same transaction that can be read, oldest first."""
+    key = half.unique_key
+    if not key:
+        return []
+    store = book.store
+    found: dict[int, Message] = {}
+    for position in store.index.find(HALF_TOPIC, key, _MOST_RECORDS, 0, _EVER_MS):
+        if position == half.position or not store.log.min_position <= position < store.log.end_position:
+            continue
+        other = _half_at(book, position)
+        if (
+            other is not None
+            and other.unique_key == key
+            and other.properties.get(PRODUCER_GROUP) == half.properties.get(PRODUCER_GROUP)
+        ):
+            found[position] = other
+    return [found[position] for position in sorted(found)]
+
+
+def predecessors(book: Book, half: Message) -> list[Message]:
+    """Return the older records of a transaction that was put back, oldest first."""
+    return [other for other in relatives(book, half) if other.position < half.position]
+
+
+def successor(book: Book, half: Message) -> Message | None:
+    """Return the newer record that took the place of this one and is undecided, None if there is none."""
+    for other in reversed(relatives(book, half)):
+        if other.position > half.position and was_put_back(other) and book.undecided(other.queue_offset) is not None:
+            return other
+    return None
+
+
+def is_decided(book: Book, records: list[Message]) -> bool:
+    """Tell whether an op record names one of these."""
+    if not records:
+        return False
+    offsets = frozenset(record.queue_offset for record in records)
+    return any(offset in book.settled for offset in offsets) or (
+        find_decision(book.store, offsets, records[0].position) is not None
+    )
+
+
+def _half_at(book: Book, position: int) -> Message | None:
+    try:
+        return book.half_in_log(position)
+    except CorruptRecord:
+        return None

@@ -14,17 +14,22 @@ from typing import Any
 from ...engine.disk import atomic
 from ...engine.disk.files import Files, directory_of
 from ...engine.tables import json_file
-from .errors import (
+from .users import (
     AccessError,
     AccessUnreadable,
+    Entry,
     InvalidAccess,
+    Policies,
     PolicyNotFound,
+    PolicyType,
+    Resource,
+    User,
     UserExists,
     UserNotFound,
+    check_name,
+    entry,
+    merged,
 )
-from .policies import Entry, Policies, PolicyType, entry, merged
-from .resources import Resource
-from .users import User, check_name
 
 MOST_USERS = 10_000
 MOST_ENTRIES = 10_000

@@ -6,11 +6,15 @@ DefaultAuthorizationContextBuilder), and more where that asks for nothing or bel
 - what RocketMQ leaves open to every user (25, 26, 28, 43, 45, 200 ...) needs the cluster or the group;
 - what is in no table needs Update on the cluster.
 """
+# ~ from broker/server/access/demands.py:
+# ~ Bodies of requests as far as they name topics and groups; the rest of them is their processor's business.
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+
+import msgspec
 
 from ...rocketmq.codes import Request
 from ...rocketmq.fields import body_as
@@ -19,10 +23,8 @@ from ...rocketmq.message import parse_offset_message_id
 from ...rocketmq.recall_handle import BadHandle, read_handle
 from ..processors.heartbeat import ClientConfigBody, HeartbeatBody
 from ..processors.locks import LockBody
-from ..timer_requests import Target, read_steering, read_target
-from .bodies import AckBatch, Assignment, GroupConfig, GroupList, TopicList
-from .policies import Action, Demand, demand_on
-from .resources import Kind
+from ..processors.timers import NamedTarget, read_steering, read_target
+from .users import Action, Demand, Kind, demand_on
 
 #: The topic that the record at a position of the log is of (a parked one: is meant for); None if there is no record.
 TopicAt = Callable[[int], str | None]
@@ -187,12 +189,12 @@ class Demands:
     def _of_timer(self, request: Command) -> Iterable[Demand]:
         return self._of_targets([read_target(request.body)], _PUB, _GET)
 
-    def _of_targets(self, targets: Iterable[Target], *actions: Action) -> Iterable[Demand]:
+    def _of_targets(self, targets: Iterable[NamedTarget], *actions: Action) -> Iterable[Demand]:
         topics = {_topic_of(target) for target in targets}
         return [demand_on(Kind.TOPIC, topic, actions) for topic in topics if topic] if all(topics) else self._everything
 
 
-def _topic_of(target: Target) -> str | None:
+def _topic_of(target: NamedTarget) -> str | None:
     """The topic of a timer that is named by it; positions and offset ids do not say whose they are."""
     if target.handle is not None:
         try:
@@ -269,3 +271,47 @@ def _topics_of_list(request: Command) -> Iterable[Demand]:
         demand_on(Kind.TOPIC, each.topic_name, (_CREATE,))
         for each in body_as(TopicList, request.body).topic_config_list
     ]
+
+
+class GroupConfig(msgspec.Struct, rename="camel"):
+    """SubscriptionGroupConfig (200)."""
+
+    group_name: str
+
+
+class GroupList(msgspec.Struct, rename="camel"):
+    """SubscriptionGroupList (225)."""
+
+    group_config_list: list[GroupConfig]
+
+
+class TopicName(msgspec.Struct, rename="camel"):
+    """TopicConfig."""
+
+    topic_name: str
+
+
+class TopicList(msgspec.Struct, rename="camel"):
+    """CreateTopicListRequestBody (18)."""
+
+    topic_config_list: list[TopicName]
+
+
+class Assignment(msgspec.Struct, rename="camel"):
+    """QueryAssignmentRequestBody and SetMessageRequestModeRequestBody (400, 401)."""
+
+    topic: str
+    consumer_group: str = ""
+
+
+class Ack(msgspec.Struct):
+    """BatchAck."""
+
+    group: str = msgspec.field(name="c")
+    topic: str = msgspec.field(name="t")
+
+
+class AckBatch(msgspec.Struct):
+    """BatchAckMessageRequestBody (200151)."""
+
+    acks: list[Ack]

@@ -3,10 +3,13 @@
 All that is refused is answered with NO_PERMISSION (16), as RocketMQ does. Who has no valid signature is not told
 whether there is a user of that name. The first refusal of a connection is logged, further ones only in detail.
 """
+# ~ from broker/server/access/gate.py:
+# ~ Connections that have shown no valid signature yet: few an address, and not for long.
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Collection
 from functools import lru_cache
 
@@ -17,10 +20,7 @@ from ...rocketmq.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, content
 from ..connection import Connection
 from .accounts import AccessBook
 from .demands import Demands
-from .policies import Action, Address, Demand, address_of, decide
-from .resources import Kind
-from .unauthenticated import Strangers
-from .users import User
+from .users import Action, Address, Demand, Kind, User, address_of, decide
 
 logger = logging.getLogger(__name__)
 
@@ -121,3 +121,41 @@ class Gate:
 @lru_cache(maxsize=4096)
 def _address(host: str) -> Address | None:
     return address_of(host)
+
+
+MOST_AN_ADDRESS = 256
+PATIENCE_MS = 30_000
+
+
+class Strangers:
+    """Who has not said yet who he is."""
+
+    def __init__(self, *, most_an_address: int = MOST_AN_ADDRESS, patience_ms: int = PATIENCE_MS) -> None:
+        self._most = most_an_address
+        self._patience_ms = patience_ms
+        self._since: dict[Connection, int] = {}
+        self._hosts: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._since)
+
+    def admit(self, connection: Connection) -> bool:
+        """Tell whether one more may come from where this one comes from, and count it."""
+        if self._hosts[connection.host] >= self._most:
+            return False
+        self._hosts[connection.host] += 1
+        self._since[connection] = connection.server.clock()
+        return True
+
+    def forget(self, connection: Connection) -> None:
+        """He has said who he is, or has gone."""
+        if self._since.pop(connection, None) is not None:
+            self._hosts[connection.host] -= 1
+            if not self._hosts[connection.host]:
+                del self._hosts[connection.host]
+
+    def sweep(self, now_ms: int) -> None:
+        """Close the connections of those who take too long."""
+        late = [each for each, since_ms in self._since.items() if now_ms - since_ms >= self._patience_ms]
+        for connection in late:
+            connection.close_because(f"no valid signature within {self._patience_ms} ms")

@@ -9,10 +9,10 @@ from ...engine.disk.files import Files, join
 from ..connection import Server
 from ..state import BrokerState
 from .accounts import FILE_NAME, AccessBook
-from .config import AccessConfig
 from .demands import OPEN_TO_USERS, Demands
 from .gate import Gate
 from .record_topic import topics_of
+from .users import AccessConfig
 
 
 def guard(state: BrokerState, files: Files, config: AccessConfig, servers: Iterable[Server]) -> Gate:

@@ -12,10 +12,22 @@ from ...rocketmq.fields import body_as, text
 from ...rocketmq.frame import Command
 from ...rocketmq.json_body import json_body
 from ..access.accounts import AccessBook
-from ..access.errors import AccessError, InvalidAccess
-from ..access.policies import Entry, Policies, PolicyType, entry, policy_type
-from ..access.resources import parse_resource
-from ..access.users import User, check_name, subject_of, user_of, user_status, user_type
+from ..access.users import (
+    AccessError,
+    Entry,
+    InvalidAccess,
+    Policies,
+    PolicyType,
+    User,
+    check_name,
+    entry,
+    parse_resource,
+    policy_type,
+    subject_of,
+    user_of,
+    user_status,
+    user_type,
+)
 from ..connection import Connection, Handler
 
 #: Answers with names and policies stay below what Java clients read in one frame.

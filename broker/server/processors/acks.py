@@ -16,8 +16,7 @@ import msgspec
 
 from ...engine.errors import GroupNotFound, HandleGone, TopicNotFound
 from ...engine.log.ticket import Ticket
-from ...engine.pop.checkpoint import offsets_in
-from ...engine.pop.popqueue import Key
+from ...engine.pop.popqueue import Key, offsets_in
 from ...engine.pop.service import Acked, Handle, Pops
 from ...engine.tables.groups import check_group_name
 from ...engine.tables.topics import check_topic_name

@@ -7,9 +7,8 @@ from typing import Protocol
 
 from ..connection import Handler
 from ..state import BrokerState
-from .cleanup import TidyingProcessor
+from .broker import ConfigurationProcessor, TidyingProcessor
 from .client_queries import RelayProcessor
-from .configuration import ConfigurationProcessor
 from .progress import ProgressProcessor
 from .resets import ResetProcessor
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from ...engine.errors import TopicNotFound
-from ...engine.pop.request_modes import RequestMode
+from ...engine.pop.service import RequestMode
 from ...engine.tables.topics import RETRY_PREFIX
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused

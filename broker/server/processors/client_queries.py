@@ -15,8 +15,7 @@ from ...rocketmq.fields import text
 from ...rocketmq.frame import Command
 from ...rocketmq.json_body import json_body
 from ...rocketmq.message import decode, parse_offset_message_id
-from ..client_calls import ClientCalls
-from ..clients import Member
+from ..clients import ClientCalls, Member
 from ..connection import Connection, Handler
 from ..state import BrokerState
 

@@ -15,7 +15,7 @@ from ...rocketmq.errors import RequestRefused
 from ...rocketmq.fields import INT_MAX, text, truth, whole
 from ...rocketmq.frame import Command
 from ..connection import Connection, Handler
-from ..long_pops import WaitingPop, WaitingPops
+from ..long_polls import WaitingPop, WaitingPops
 from ..receipts import (
     ORDER_QUEUE,
     as_of_topic,

@@ -18,7 +18,7 @@ from ...rocketmq.message import pack_host
 from ...rocketmq.properties import format_properties, parse_properties
 from ...rocketmq.unique_ids import UniqueKeys
 from ..connection import Connection, Express, Handler
-from ..durable_answers import AnsweredOwner
+from ..pump import AnsweredOwner
 from ..send_reply import TRACE_FIELDS, SendReplies, reply_command
 from ..state import BrokerState
 

@@ -1,34 +1,33 @@
 """Timers: RocketMQ's recall (370), checkpoint (60) and metrics (61), and requests of our own, 14002 to 14008."""
+# ~ from broker/server/processors/timers.py:
+# ~ What requests about timers ask for, checked: fields of 14002, 14003, 14006 and 14008, bodies of 14005 and 14007.
+# ~ from broker/server/processors/timers.py:
+# ~ Delay levels and changes: 45, and two requests of our own, 14000 and 14001.
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
 
 from ...engine.errors import StoreRefused, TopicNotFound
 from ...engine.log.ticket import Ticket
 from ...engine.timer.engine_calls import UNITS_PER_ANSWER, Action, Outcome, Target
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
-from ...rocketmq.fields import text
+from ...rocketmq.fields import LONG_MAX, body_as, text, whole
 from ...rocketmq.frame import Command
 from ...rocketmq.json_body import json_body
 from ...rocketmq.message import parse_offset_message_id
 from ...rocketmq.recall_handle import OUTCOME, BadHandle, RecallHandle, handle_of, read_handle
 from ..connection import Connection, Handler
+from ..connection_limit import anonymous_bytes
 from ..send_reply import REGION
 from ..state import BrokerState
-from ..timer_requests import (
-    Listing,
-    Steering,
-    read_listing,
-    read_paused,
-    read_range,
-    read_steering,
-    read_target,
-)
-from ..timer_requests import Target as NamedTarget
 
 #: Targets steered, or timers listed, before others get their turn: each looks things up on disk.
 _AT_ONCE = 32
@@ -259,3 +258,172 @@ def _target_of(handle: RecallHandle) -> Target:
 
 def _illegal(remark: str) -> RequestRefused:
     return RequestRefused(Answer.ILLEGAL_OPERATION, remark)
+
+
+MOST_LISTED = 1_000
+MOST_TARGETS = 1_000
+MOST_STEPS = 2_000
+SHORTEST_STEP_MS = 1_000
+_MINUTE_MS = 60_000
+_CURSOR = re.compile(r"\d{1,19}-\d{1,19}", re.ASCII).fullmatch
+_Moment = Annotated[int, Meta(ge=0, le=LONG_MAX)]
+_Text = Annotated[str, Meta(min_length=1, max_length=4096)]
+_Reason = Annotated[str, Meta(max_length=1000)]
+
+
+class NamedTarget(Struct, rename="camel", forbid_unknown_fields=True):
+    """One timer by exactly one of its names; `due_ms` is its own new moment, `expected_due_ms` what it is to be now."""
+
+    position: _Moment | None = None
+    topic: _Text | None = None
+    schedule_key: _Text | None = None
+    unique_key: _Text | None = None
+    handle: _Text | None = None
+    message_id: _Text | None = None
+    due_ms: _Moment | None = None
+    expected_due_ms: _Moment | None = None
+
+    def check(self) -> None:
+        """Refuse a target that names none, or two, or leaves out the topic of a key."""
+        names = [self.position, self.schedule_key, self.unique_key, self.handle, self.message_id]
+        if sum(name is not None for name in names) != 1:
+            raise _refused("A target has one of position, scheduleKey, uniqueKey, handle and messageId.")
+        if self.topic is None and (self.schedule_key is not None or self.unique_key is not None):
+            raise _refused("A target's scheduleKey or uniqueKey needs its topic.")
+
+
+class Steering(Struct, rename="camel", forbid_unknown_fields=True):
+    """Body of 14005."""
+
+    action: Literal["cancel", "reschedule", "deliver_now"]
+    targets: Annotated[list[NamedTarget], Meta(min_length=1, max_length=MOST_TARGETS)]
+    reason: _Reason = ""
+    due_ms: _Moment | None = None
+    reference: _Reason | None = None
+
+    @property
+    def kept_reason(self) -> str:
+        """What is written into the log: reason and reference."""
+        return " | ".join(part for part in (self.reason, self.reference) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Fields of 14002."""
+
+    from_ms: int
+    to_ms: int
+    limit: int
+    topic: str | None
+    key: str | None
+    cursor: str | None
+
+
+def read_steering(body: bytes) -> Steering:
+    """The body of 14005; raises RequestRefused."""
+    wanted = body_as(Steering, body)
+    for target in wanted.targets:
+        target.check()
+        if wanted.action == "reschedule" and target.due_ms is None and wanted.due_ms is None:
+            raise _refused("A timer is rescheduled to a dueMs: give one for all, or each target its own.")
+    if "\x01" in wanted.kept_reason or "\x02" in wanted.kept_reason:
+        raise _refused("The reason holds \\x01 or \\x02, which part properties.")
+    return wanted
+
+
+def read_target(body: bytes) -> NamedTarget:
+    """The body of 14007; raises RequestRefused."""
+    target = body_as(NamedTarget, body)
+    target.check()
+    return target
+
+
+def read_listing(ext: Mapping[str, str]) -> Listing:
+    """The fields of 14002; raises RequestRefused."""
+    cursor = ext.get("cursor") or None
+    if cursor is not None and _CURSOR(cursor) is None:
+        raise _refused(f"The cursor {cursor[:60]!r} is none of this broker's; begin without one.")
+    return Listing(
+        from_ms=whole(ext, "fromMs", low=0),
+        to_ms=whole(ext, "toMs", low=0),
+        limit=whole(ext, "limit", 100, low=1, high=MOST_LISTED),
+        topic=ext.get("topic") or None,
+        key=ext.get("key") or None,
+        cursor=cursor,
+    )
+
+
+def read_range(ext: Mapping[str, str]) -> tuple[int, int, int]:
+    """From, to and step of 14003 and 14008 in ms; raises RequestRefused.
+
+    Steps of a minute and more are whole minutes, and begin with one: those are counted beforehand, seconds are not.
+    """
+    from_ms, to_ms = whole(ext, "fromMs", low=0), whole(ext, "toMs", low=0)
+    step_ms = whole(ext, "stepMs", low=SHORTEST_STEP_MS)
+    if to_ms <= from_ms:
+        raise _refused("toMs must be later than fromMs.")
+    if step_ms >= _MINUTE_MS:
+        step_ms = -(-step_ms // _MINUTE_MS) * _MINUTE_MS
+        from_ms -= from_ms % _MINUTE_MS
+    if -(-(to_ms - from_ms) // step_ms) > MOST_STEPS:
+        raise _refused(f"That is more than {MOST_STEPS:,} steps; choose a longer stepMs.")
+    return from_ms, to_ms, step_ms
+
+
+def read_paused(ext: Mapping[str, str]) -> bool:
+    """The field of 14006; raises RequestRefused for anything but true and false: it is not to be guessed."""
+    value = ext.get("paused", "")
+    if value not in ("true", "false"):
+        raise _refused(f"The field 'paused' is 'true' or 'false', not {value[:40]!r}.")
+    return value == "true"
+
+
+def _refused(remark: str) -> RequestRefused:
+    return RequestRefused(Answer.INVALID_PARAMETER, remark)
+
+
+#: What this broker calls itself; clients compare the protocol's version (request 28), people read this one.
+VERSION = "Escapement 0.1"
+_LOOK_INTERVAL_MS = 5_000
+
+
+class ScheduleProcessor:
+    """Says how far the delay levels are, and what changed in the whole store since a token."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self._engine = state.engine
+        self._looked_ms = 0
+        self._rss_bytes: int | None = None
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """Request code -> handler."""
+        return {
+            Request.GET_ALL_DELAY_OFFSET: self._delay_offsets,
+            Request.GET_CHANGES: self._changes,
+            Request.GET_SCHEDULE_STATUS: self._status,
+        }
+
+    def _delay_offsets(self, _: Connection, request: Command) -> Command:
+        offsets = self._engine.schedule.state()
+        version = {"counter": 0, "stateVersion": 0, "timestamp": self._state.clock()}
+        return request.answer(body=json_body({"dataVersion": version, "offsetTable": offsets}))
+
+    def _changes(self, _: Connection, request: Command) -> Command:
+        now_ms = self._state.clock()
+        changes = self._engine.changes_since(request.ext.get("token", ""), now_ms)
+        if not self._looked_ms <= now_ms < self._looked_ms + _LOOK_INTERVAL_MS:
+            self._looked_ms, self._rss_bytes = now_ms, anonymous_bytes()
+        broker = {**changes["broker"], "version": VERSION, "rssBytes": self._rss_bytes, **self._simulated(now_ms)}
+        members = self._state.clients.consumer_counts()
+        return request.answer(body=json_body({**changes, "broker": broker, "members": members}))
+
+    def _simulated(self, now_ms: int) -> dict[str, object]:
+        """How its clock is simulated, where it is: what it shows at which real moment, and how fast it runs."""
+        speed, real_ms = self._state.speed, self._state.live_clock()
+        if speed is None:
+            return {}
+        return {"simulatedClock": {"speed": speed, "simulatedMs": now_ms, "realMs": real_ms}}
+
+    def _status(self, _: Connection, request: Command) -> Command:
+        return request.answer(body=json_body(self._engine.schedule_json(self._state.clock())))

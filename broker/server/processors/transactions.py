@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ...engine.errors import BrokerError, TransactionNotFound
-from ...engine.transaction import history, listing
+from ...engine.transaction import listing
 from ...engine.transaction.decision import Ending
 from ...rocketmq.codes import ONEWAY_FLAG, Answer, Request
 from ...rocketmq.errors import RequestRefused
@@ -20,7 +20,7 @@ from ...rocketmq.headers.end_transaction import EndShortcut
 from ...rocketmq.json_body import json_body
 from ...rocketmq.message import parse_offset_message_id
 from ..connection import Connection, Handler
-from ..durable_answers import AnsweredOwner, BriefOwner
+from ..pump import AnsweredOwner, BriefOwner
 from ..refusals import refusal_code
 from ..state import BrokerState
 
@@ -177,7 +177,7 @@ class TransactionProcessor:
             offset=whole(ext, "offset", -1, low=-1),
             position=whole(ext, "position", -1, low=-1),
         )
-        row = history.life_of(book, half)
+        row = listing.life_of(book, half)
         self._add_producers(row)
         return request.answer(body=json_body({"nowMs": self._state.clock(), **row}))
 

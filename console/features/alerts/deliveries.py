@@ -4,6 +4,10 @@ A delivery has one id and one body however often it is tried, so that its receiv
 anew, and asked for as the first one is: only listed origins, one look-up, no redirects. One that does not answer keeps
 no other waiting; only what comes later of the same alert waits for what came before.
 """
+# ~ from console/features/alerts/deliveries.py:
+# ~ Telling people and programs: mail at once, and a signed POST to the webhook of a rule with the next round of them.
+# ~
+# ~ The signature is HMAC-SHA256 with the rule's secret over "alert" LF timestamp LF nonce LF body.
 
 from __future__ import annotations
 
@@ -15,21 +19,16 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from django.conf import settings
+from django.core.mail import send_mail
 from django.db import transaction
 from django.db.models import Exists, OuterRef
 
+from console.features.alerts.evaluate import News
 from console.features.alerts.models import Alert, AlertRule, Delivery
 from console.features.alerts.webhooks import allow_list
 from console.features.checkback.allowed import AddressRefused, read_address
-from console.features.checkback.request import Asker, HttpLimits, NoAnswer
-from console.features.checkback.resolver import Resolver
-from console.features.checkback.signature import (
-    NONCE_HEADER,
-    SIGNATURE_HEADER,
-    TIMESTAMP_HEADER,
-    secret_of,
-    sign_alert,
-)
+from console.features.checkback.request import Asker, HttpLimits, NoAnswer, Resolver
+from console.features.checkback.signature import NONCE_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, secret_of, sign_alert
 
 logger = logging.getLogger(__name__)
 
@@ -134,3 +133,42 @@ def _keep(row: Delivery, failure: str, at: datetime) -> None:
     for told in alert.values_list("told", flat=True):
         others = [part for part in told.split("; ") if part and not part.startswith("webhook ")]
         alert.update(told="; ".join([*others, said])[:2_000])
+
+
+def tell(news: News, at: datetime) -> str:
+    """By every way that the rule names; what became of it, also kept with the alert. Raises nothing."""
+    rule = news.alert.rule
+    said = []
+    if rule.addresses:
+        said.append(_mail(news))
+    if rule.webhook:
+        said.append("webhook is to be told")
+    news.alert.told = "; ".join(said)[:2_000]
+    news.alert.save(update_fields=["told"])
+    if rule.webhook:
+        # afterwards: what becomes of it is written there by others
+        queue(news.alert, at, is_over=news.is_over)
+    return news.alert.told
+
+
+def sentence(news: News) -> str:
+    """One line that says it all."""
+    alert = news.alert
+    state = "over" if news.is_over else "raised"
+    return f"[{settings.ESCAPEMENT_ENV}] {state}: {alert.subject}: {alert.rule} (now {alert.value:g})"
+
+
+def _mail(news: News) -> str:
+    alert = news.alert
+    text = (
+        f"{sentence(news)}\n\nsince    {alert.since:%Y-%m-%d %H:%M:%S} UTC\nhighest  {alert.highest:g}\n"
+        f"limit    {alert.rule.limit:g}\n"
+    )
+    # a subject comes from outside: a line break in it would be a header
+    subject = " ".join(sentence(news).split())[:200]
+    try:
+        send_mail(subject, text, None, alert.rule.addresses)
+    except Exception as error:  # whatever the mail server's client raises: the history has to say so
+        logger.warning("mail about %s was not sent: %s", alert, error)
+        return f"mail failed: {error}"
+    return f"mail to {len(alert.rule.addresses)}"

@@ -15,8 +15,8 @@ from typing import Any
 from django.db import transaction
 
 from console.features.alerts import rule_fields
+from console.features.alerts.evaluate import look
 from console.features.alerts.models import AlertRule
-from console.features.alerts.preview import look
 from console.features.alerts.webhooks import without_path
 from console.operations.actor import ADD_ALERT_RULE, CHANGE_ALERT_RULE, DELETE_ALERT_RULE
 from console.operations.errors import InvalidParameter, NotPossible

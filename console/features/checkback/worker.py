@@ -1,25 +1,34 @@
 """Keeps one Answerer for each address that is registered and asked, and writes down how each does."""
+# ~ from console/features/checkback/worker.py:
+# ~ A producer of one group that knows nothing itself: what brokers ask it, it asks the group's address.
+# ~
+# ~ Whatever is no proper answer is told to the broker as "unknown", which changes nothing. An address that failed some
+# ~ times in a row is left alone for a while, and this producer signs off meanwhile: then Escapement uses up no checks.
 
 from __future__ import annotations
 
 import asyncio
+import hmac
+import json
 import logging
+import random
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from django.conf import settings
 from django.db import DatabaseError, connection
 
-from console.features.checkback.allowed import AddressRefused, read_address
+from broker.client import AsyncTransactionProducer, Decision, Message
+from console.features.checkback import signature as checkback_signature
+from console.features.checkback.allowed import Address, AddressRefused, read_address
 from console.features.checkback.models import CheckAddress
-from console.features.checkback.producer import Answerer, Contact, Standing
 from console.features.checkback.registry import allow_list, http_limits, secret_of
-from console.features.checkback.request import Asker
-from console.features.checkback.resolver import Resolver
+from console.features.checkback.request import Asker, NoAnswer, Resolver
 
 logger = logging.getLogger(__name__)
 
@@ -143,3 +152,150 @@ def _close() -> None:
 
 def _moment(epoch_s: float | None) -> datetime | None:
     return None if epoch_s is None else datetime.fromtimestamp(epoch_s, UTC)
+
+
+#: Questions under way for one group.
+IN_FLIGHT = 20
+#: Failures in a row after which an address is left alone.
+PATIENCE = 5
+#: For how long, doubled each time; the true pause is up to a quarter longer, so that not all begin again at once.
+REST_S, LONGEST_REST_S = 30.0, 300.0
+#: How often producers were asked before, in a check.
+_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
+_DECISIONS = {"COMMIT": Decision.COMMIT, "ROLLBACK": Decision.ROLLBACK, "UNKNOWN": Decision.UNKNOWN}
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """A group, where it is asked, and the secret shared with that address."""
+
+    group: str
+    address: Address
+    secret: str
+
+
+@dataclass(slots=True)
+class Standing:
+    """How an address does; moments are epoch seconds."""
+
+    asked_s: float | None = None
+    #: the last decision, or why there was none
+    outcome: str = ""
+    failures: int = 0
+    resting_until_s: float | None = None
+
+
+class Answerer:
+    """Asks one address for one group; `run` until it is cancelled. Belongs to one event loop."""
+
+    def __init__(
+        self, contact: Contact, namesrv: str, asker: Asker, *, rest_s: float = REST_S,
+        clock: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
+        self.contact = contact
+        self.standing = Standing()
+        self._namesrv = namesrv
+        self._asker = asker
+        self._rest_s = self._first_rest_s = rest_s
+        self._clock = clock
+        self._asking: set[str] = set()
+        self._is_tired = asyncio.Event()
+        self._is_probing = False
+
+    async def run(self) -> None:
+        """Be a producer of the group, with pauses while its address does not answer."""
+        while True:
+            self._is_tired.clear()
+            producer = AsyncTransactionProducer(
+                self.contact.group, self._namesrv, check=self.check, check_workers=IN_FLIGHT
+            )
+            async with producer:
+                await self._is_tired.wait()
+            pause_s = self._rest_s * random.uniform(1, 1.25)  # noqa: S311 - spreads load, protects nothing
+            self._rest_s = min(2 * self._rest_s, LONGEST_REST_S)
+            self.standing.resting_until_s = self._clock() + pause_s
+            logger.warning(
+                "the address of group %s is left alone for %.0f s: %s", self.contact.group, pause_s,
+                self.standing.outcome,
+            )  # fmt: skip
+            await asyncio.sleep(pause_s)
+            self.standing.resting_until_s = None
+            self._is_probing = True
+
+    async def check(self, message: Message) -> Decision:
+        """What the address says; UNKNOWN for anything that is no proper answer. Never raises."""
+        transaction_id = message.unique_key
+        # one question a transaction at a time; of one that failed lately, one question at all
+        if not transaction_id or transaction_id in self._asking or self._is_tired.is_set():
+            return Decision.UNKNOWN
+        if self._is_probing and self._asking:
+            return Decision.UNKNOWN
+        self._asking.add(transaction_id)
+        try:
+            decision = await self._ask(message, transaction_id)
+        except NoAnswer as error:
+            self._failed(error.reason, transaction_id)
+            return Decision.UNKNOWN
+        finally:
+            self._asking.discard(transaction_id)
+        self.standing.outcome, self.standing.failures = decision.name, 0
+        self._is_probing, self._rest_s = False, self._first_rest_s
+        return decision
+
+    async def _ask(self, message: Message, transaction_id: str) -> Decision:
+        self.standing.asked_s = self._clock()
+        body = question(self.contact.group, transaction_id, message)
+        nonce, timestamp = secrets.token_urlsafe(24), str(int(self._clock()))
+        headers = {
+            checkback_signature.TIMESTAMP_HEADER: timestamp,
+            checkback_signature.NONCE_HEADER: nonce,
+            checkback_signature.SIGNATURE_HEADER: checkback_signature.sign_question(
+                self.contact.secret, timestamp, nonce, body
+            ),
+        }
+        answer = await self._asker.ask(self.contact.address, headers, body)
+        signed = answer.headers.get(checkback_signature.SIGNATURE_HEADER.lower(), "")
+        right = checkback_signature.sign_answer(self.contact.secret, nonce, answer.body)
+        if not hmac.compare_digest(signed.encode(), right.encode()):
+            raise NoAnswer("the answer's signature is missing or wrong")
+        return read_decision(answer.body)
+
+    def _failed(self, reason: str, transaction_id: str) -> None:
+        logger.info("group %s, transaction %s: %s", self.contact.group, transaction_id, reason)
+        self.standing.outcome = reason
+        self.standing.failures += 1
+        if self._is_probing or self.standing.failures >= PATIENCE:
+            self._is_tired.set()
+
+
+def question(group: str, transaction_id: str, message: Message) -> bytes:
+    """The body of a question: which message it is about, by all of its names."""
+    times = message.properties.get(_CHECK_TIMES, "")
+    asked = {
+        "transaction_id": transaction_id,
+        "producer_group": group,
+        "topic": message.topic,
+        "keys": list(message.keys),
+        "tag": message.tags or None,
+        "born_ms": message.born_ms,
+        "check": int(times) if times.isdigit() and len(times) < 6 else None,
+    }
+    return json.dumps(asked, separators=(",", ":")).encode()
+
+
+def read_decision(body: bytes) -> Decision:
+    """The decision in ``{"decision": "COMMIT"}``; raises NoAnswer for anything else."""
+    try:
+        found = json.loads(body.decode(), object_pairs_hook=_each_name_once)
+    except (ValueError, RecursionError):
+        raise NoAnswer("the answer is not JSON") from None
+    word = found.get("decision") if isinstance(found, dict) and len(found) == 1 else None
+    if not isinstance(word, str) or word not in _DECISIONS:
+        raise NoAnswer('the answer is not {"decision": "COMMIT"}, "ROLLBACK" or "UNKNOWN"')
+    return _DECISIONS[word]
+
+
+def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) != len(pairs):
+        raise ValueError("a name comes twice")
+    return dict(pairs)

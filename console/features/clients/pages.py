@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from console import queries
-from console.features.clients.shapes import ClientRole, Clients
+from console.features.clients.read import ClientRole, Clients
 from console.site.evidence import StaleReason
 from console.ui.export import Answer, page_or_file
 from console.ui.live import number

@@ -1,4 +1,6 @@
 """Starting runs: rows first, then the process that fills them. The console itself never loads Spark."""
+# ~ from console/features/dashboards/runs.py:
+# ~ What the broker whose log is read was told, and its log does not say: delays of its levels, how long it keeps.
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from os import environ
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -21,9 +24,9 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from broker.mirror.clock_file import broker_now_ms
-from broker.mirror.models import Broker
-from console.features.dashboards.broker_settings import told
+from broker.mirror.models import Broker, ScheduleLevel
 from console.features.dashboards.models import DashboardRun
+from console.site.broker import ask
 
 #: The dashboards in the order of the page; the jobs of the same name are in spark/jobs.
 DASHBOARDS = (
@@ -220,3 +223,29 @@ def database_url() -> str:
     return " ".join(
         "{}='{}'".format(key, value.replace("\\", r"\\").replace("'", r"\'")) for key, value in given.items()
     )
+
+
+def told(broker: str) -> dict[str, Any]:
+    """Return these as the order of a run has them; what is not known is left to RocketMQ's defaults."""
+    return {name: value for name, value in (("levels", _levels(broker)), ("retention_hours", _hours(broker))) if value}
+
+
+def _levels(broker: str) -> str:
+    """Its ``messageDelayLevel``, from the mirror's rows."""
+    rows = ScheduleLevel.objects.filter(broker=broker).order_by("level").values_list("level", "delay_ms")
+    delays_ms = [delay_ms for number, (level, delay_ms) in enumerate(rows, start=1) if level == number]
+    if len(delays_ms) < len(rows) or any(delay_ms <= 0 or delay_ms % 1_000 for delay_ms in delays_ms):
+        return ""
+    return " ".join(f"{delay_ms // 1_000}s" for delay_ms in delays_ms)
+
+
+def _hours(broker: str) -> float:
+    """Its ``fileReservedTime``; 0 if it cannot be asked."""
+    if broker != settings.BROKER_NAME:
+        return 0.0
+    config, _ = ask(lambda admin: admin.broker_config(), source=broker, requests=(26,))
+    try:
+        hours = float((config or {}).get("fileReservedTime", 0))
+    except ValueError:
+        return 0.0
+    return hours if 0 < hours <= 1_000_000 else 0.0

@@ -16,8 +16,7 @@ from typing import Any
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message
 from broker.client.names import check_group
 from broker.mirror.models import ConsumerOffset, Queue
-from console.features.dead_letters.find import Found, find_matching, find_named
-from console.features.dead_letters.records import letter_of, message_at
+from console.features.dead_letters.read import Found, find_matching, find_named, letter_of, message_at
 from console.features.dead_letters.shapes import DeadLetter, DeadLetterFilter
 from console.features.groups.catch_up import Behind, behind_after, group_behind_after
 from console.features.messages.copies import NotReadable, send_copy

@@ -1,15 +1,19 @@
 """Reads dead letters: which groups have some from the mirror, the messages from the broker, newest first."""
+# ~ from console/features/dead_letters/read.py:
+# ~ Dead letters as the broker has them: one by one from the newest on, and what was done with each.
+# ~ from console/features/dead_letters/read.py:
+# ~ Which dead letters an operation is about, as the broker has them now.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from django.db.models import F, Max, Sum
 
-from broker.client import Admin
+from broker.client import Admin, BrokerRefused, Message, RouteNotFound
 from broker.mirror.models import ConsumerGroup, Queue
-from console.features.dead_letters.find import matches
-from console.features.dead_letters.records import bounds_of, marked, newest_first
 from console.features.dead_letters.shapes import (
     DLQ_PREFIX,
     DeadLetter,
@@ -18,8 +22,12 @@ from console.features.dead_letters.shapes import (
     DeadLetterGroups,
     DeadLetterPage,
 )
+from console.features.topics.queue import row_of
+from console.operations.models import OperationItem
 from console.site.broker import ask
+from console.site.clock import now_ms
 from console.site.mirrored import mirrored
+from console.site.queue_contents import pull_all
 
 #: topic stats on an Apache RocketMQ broker; topic stats and pull
 GROUPS_REQUESTS = (202,)
@@ -75,3 +83,122 @@ def _page(
             following, looked = (row.queue_id, row.offset), 0 if len(rows) == ROWS else number
             break
     return tuple(rows), sum(high - low for low, high in bounds.values()), following, looked
+
+
+#: records read at once
+STEP = 32
+#: operations whose outcome is shown beside a dead letter
+FAMILY = "dead_letters."
+SENT_AGAIN = ("sent_back", "sent_as_new")
+
+
+def bounds_of(admin: Admin, group: str) -> dict[int, tuple[int, int]]:
+    """First offset and end of each queue of the group's dead letters; none without such a topic."""
+    try:
+        stats = admin.topic_stats(DLQ_PREFIX + group)
+    except (BrokerRefused, RouteNotFound):
+        return {}
+    return {part.queue.queue_id: (part.min_offset, part.max_offset) for part in stats.queues}
+
+
+def message_at(admin: Admin, group: str, queue_id: int, offset: int) -> Message | None:
+    """The record itself; None if it is not there any more."""
+    found = [each for each in admin.pull(DLQ_PREFIX + group, queue_id, offset, 1) if each.queue_offset == offset]
+    return found[0] if found else None
+
+
+def newest_first(
+    admin: Admin, group: str, bounds: dict[int, tuple[int, int]], after: tuple[int, int] | None
+) -> Iterator[DeadLetter]:
+    """From the end of the last queue backwards, or from before `after`. Brokers give a group one queue."""
+    for queue_id in sorted(bounds, reverse=True):
+        low, high = bounds[queue_id]
+        if after is not None:
+            if queue_id > after[0]:
+                continue
+            high = min(high, after[1]) if queue_id == after[0] else high
+        while high > low:
+            first = max(low, high - STEP)
+            for message in reversed(pull_all(admin, DLQ_PREFIX + group, queue_id, first, high - first)):
+                yield letter_of(message)
+            high = first
+
+
+def letter_of(message: Message) -> DeadLetter:
+    """A record as a dead letter."""
+    row = row_of(message)
+    topic = message.properties.get("DLQ_ORIGIN_TOPIC") or message.properties.get("RETRY_TOPIC") or ""
+    group = message.topic.removeprefix("%DLQ%")
+    # on Apache RocketMQ what was popped more than once is said to be of the topic it was popped from then
+    for popped in (f"%RETRY%{group}_", f"%RETRY%{group}+"):
+        topic = topic.removeprefix(popped)
+    return DeadLetter(
+        queue_id=message.queue_id, offset=row.offset, position=row.position, offset_message_id=row.offset_message_id,
+        topic=topic, unique_key=row.unique_key or "", keys=row.keys, tag=row.tag or "", born_ms=row.born_ms,
+        died_ms=row.store_ms, attempts=row.reconsume_times, size_bytes=row.size_bytes, preview=row.preview,
+    )  # fmt: skip
+
+
+def marked(group: str, rows: Sequence[DeadLetter]) -> tuple[DeadLetter, ...]:
+    """With what was done with them here before."""
+    items = OperationItem.objects.filter(
+        operation__kind__startswith=FAMILY, operation__parameters__group=group, outcome__in=SENT_AGAIN,
+        target__offset__in=[row.offset for row in rows],
+    )  # fmt: skip
+    done = {
+        (target["queueId"], target["offset"]): outcome
+        for target, outcome in items.order_by("operation__created_at").values_list("target", "outcome")
+    }
+    return tuple(replace(row, sent_again=done.get((row.queue_id, row.offset), "")) for row in rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What an operation is about, the newest first."""
+
+    now_ms: int
+    rows: Sequence[DeadLetter]
+    #: all that match were found
+    is_whole: bool = True
+
+
+def find_matching(admin: Admin, group: str, wanted: DeadLetterFilter, *, most: int, patience_s: float | None) -> Found:
+    """All that match and were not sent again yet, at most `most`; raises ClientError."""
+    begun_ms = now_ms()
+    end_s = None if patience_s is None else time.monotonic() + patience_s
+    rows: list[DeadLetter] = []
+    part: list[DeadLetter] = []
+    is_whole = True
+    for row in newest_first(admin, group, bounds_of(admin, group), None):
+        if matches(row, wanted):
+            part.append(row)
+        if len(part) == STEP:
+            rows, part = rows + _untouched(group, part), []
+        if len(rows) >= most or (end_s is not None and time.monotonic() > end_s):
+            is_whole = False
+            break
+    rows += _untouched(group, part)
+    return Found(begun_ms, rows[:most], is_whole)
+
+
+def find_named(admin: Admin, group: str, targets: Sequence[tuple[int, int]]) -> list[DeadLetter | None]:
+    """Those at these queues and offsets, None for one that is not there; raises ClientError."""
+    rows = [letter_of(message) if (message := message_at(admin, group, *each)) else None for each in targets]
+    known = marked(group, [row for row in rows if row is not None])
+    by_place = {(row.queue_id, row.offset): row for row in known}
+    return [by_place.get(place) for place in targets]
+
+
+def matches(row: DeadLetter, wanted: DeadLetterFilter) -> bool:
+    """Whether the filter is about this one."""
+    if wanted.topic and row.topic != wanted.topic:
+        return False
+    if wanted.key and wanted.key not in (*row.keys, row.unique_key, row.tag):
+        return False
+    if wanted.from_ms is not None and row.died_ms < wanted.from_ms:
+        return False
+    return wanted.to_ms is None or row.died_ms < wanted.to_ms
+
+
+def _untouched(group: str, rows: list[DeadLetter]) -> list[DeadLetter]:
+    return [row for row in marked(group, rows) if not row.sent_again]

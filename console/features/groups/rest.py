@@ -3,6 +3,8 @@
 Who may is said by the token's `consume` prefixes, as for receiving as the group; what becomes a new message needs
 `publish` on its topic, too, and a move of the group `settings` on the group.
 """
+# ~ from console/features/groups/rest.py:
+# ~ The part of the table of REST operations that is about dead letters and offsets of consumer groups.
 
 from __future__ import annotations
 
@@ -19,25 +21,28 @@ from broker.client import BrokerUnreachable
 from broker.client.names import check_group, check_topic
 from console.features.dead_letters.read import dead_letters as letters_of
 from console.features.dead_letters.shapes import DeadLetter, DeadLetterFilter, DeadLetterPage
+from console.features.messages.rest import only_parameters
+from console.features.timers.rest_bulk import MAX_BODY_BYTES, actor_of
+from console.features.timers.rest_bulk_schemas import OperationShown
 from console.operations.actor import RESEND_DEAD_LETTERS, RESET_OFFSETS
-from console.security.tokens import CONSUME, PUBLISH, READ, Grant
-from console.site.evidence import StaleReason
-
-from ...rest.choice_schemas import (
+from console.rest.choice_schemas import (
     DeadLetterConditions,
     DeadLetterRows,
     DeadLetterShown,
     ManyLetters,
     NewOffsets,
+    OperationPreview,
 )
-from ...rest.errors import InvalidParameter, SchemaViolated
-from ...rest.moments import moment_ms, parameter_ms
-from ...rest.operations_bridge import allowed, begun, in_thread
-from ...rest.request_body import decode, read_body
-from ...rest.responses import json_answer
-from ...rest.state import Room
-from ..messages.rest import only_parameters
-from ..timers.rest_bulk import MAX_BODY_BYTES, actor_of
+from console.rest.errors import InvalidParameter, SchemaViolated
+from console.rest.moments import moment_ms, parameter_ms
+from console.rest.needs import SOMEWHERE, Need
+from console.rest.operations_bridge import allowed, begun, in_thread
+from console.rest.request_body import decode, read_body
+from console.rest.responses import json_answer
+from console.rest.route import Operation
+from console.rest.state import Room
+from console.security.tokens import CONSUME, PUBLISH, READ, SETTINGS, Grant
+from console.site.evidence import StaleReason
 
 Handler = Callable[[Request, Grant, Room], Awaitable[Response]]
 _CURSOR = re.compile(r"(\d{1,9})-(\d{1,18})", re.ASCII)
@@ -133,3 +138,36 @@ def _letter(row: DeadLetter) -> DeadLetterShown:
         offset_message_id=row.offset_message_id, keys=list(row.keys), tag=row.tag or None, born_ms=row.born_ms,
         died_ms=row.died_ms, attempts=row.attempts, size_bytes=row.size_bytes, sent_again=row.sent_again or None,
     )  # fmt: skip
+
+
+_LETTERS = "/groups/{group}/dead-letters"
+_BEGUN = (202, "It runs, has run, or waits for a second person; Location says where to look.", OperationShown)
+_PREVIEW = (200, "Asked for a preview: what it would touch.", OperationPreview)
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        "GET", _LETTERS, "List the dead letters of a group", READ, dead_letters, None,
+        ((200, "A page of them.", DeadLetterRows),),
+        (
+            ("topic", "Only of this topic."), ("key", "Only with this key, tag or message_id."),
+            ("from", "RFC 3339 with a zone, or ms since 1970; died from this moment on."),
+            ("to", "RFC 3339 with a zone, or ms since 1970; died before this moment."),
+            ("cursor", "From the page before."),
+        ),
+        "rows",
+    ),
+    Operation(
+        "POST", f"{_LETTERS}:send-back", "Give dead letters to their group once more", CONSUME,
+        sending("send_back"), ManyLetters, (_BEGUN, _PREVIEW), narrows="body",
+    ),
+    Operation(
+        "POST", f"{_LETTERS}:send-as-new", "Send dead letters as new messages, for every group", CONSUME,
+        sending("send_as_new"), ManyLetters, (_BEGUN, _PREVIEW), narrows="body",
+        needs=(Need((CONSUME,), "group", "group"), Need((PUBLISH,), SOMEWHERE)),
+    ),
+    Operation(
+        "POST", "/topics/{topic}/groups/{group}:reset-offsets", "Have a group go on elsewhere in a topic", SETTINGS,
+        reset_offsets, NewOffsets, (_BEGUN, _PREVIEW),
+        needs=(Need((CONSUME,), "topic"), Need((CONSUME,), "group", "group"), Need((SETTINGS,), "group", "group")),
+    ),
+)  # fmt: skip

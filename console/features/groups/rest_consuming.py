@@ -1,4 +1,6 @@
 """POST: receive messages of a group, acknowledge them, give them back, keep them longer."""
+# ~ from console/features/groups/rest_consuming.py:
+# ~ The operations of receiving, for the table of all.
 
 from __future__ import annotations
 
@@ -10,15 +12,7 @@ from starlette.responses import Response
 
 from broker.client import InvalidArgument, NotHeld, Receipt, Received, Sql, read_receipt
 from broker.client.names import check_group, check_topic
-from console.security.tokens import Grant
-
-from ...rest.errors import InvalidParameter, InvalidReceipt
-from ...rest.identifiers import written
-from ...rest.request_body import decode, read_body
-from ...rest.responses import json_answer
-from ...rest.state import Room
-from ..messages.rest import body_text
-from .rest_consuming_schemas import (
+from console.features.groups.rest_consuming_schemas import (
     Acknowledge,
     Acknowledged,
     Extend,
@@ -30,6 +24,14 @@ from .rest_consuming_schemas import (
     ReceivedList,
     ReceivedMessage,
 )
+from console.features.messages.rest import body_text
+from console.rest.errors import InvalidParameter, InvalidReceipt
+from console.rest.identifiers import written
+from console.rest.request_body import decode, read_body
+from console.rest.responses import json_answer
+from console.rest.route import Operation
+from console.rest.state import Room
+from console.security.tokens import CONSUME, Grant
 
 MAX_BYTES = 256 * 1024
 _receive = msgspec.json.Decoder(Receive)
@@ -135,3 +137,25 @@ def _shown(received: Received) -> ReceivedMessage:
         attempt=received.attempt,
         invisible_until_ms=received.invisible_until_ms,
     )
+
+
+_GROUP = "/topics/{topic}/groups/{group}"
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        "POST", f"{_GROUP}:receive", "Receive messages", CONSUME, receive, Receive,
+        ((200, "Messages, or none if none came in time.", ReceivedList),),
+    ),
+    Operation(
+        "POST", f"{_GROUP}:ack", "Acknowledge messages", CONSUME, acknowledge, Acknowledge,
+        ((200, "They are done, but those that are not held any more.", Acknowledged),),
+    ),
+    Operation(
+        "POST", f"{_GROUP}:nack", "Have messages delivered again", CONSUME, give_back, GiveBack,
+        ((200, "They are delivered again, but those that are not held any more.", GivenBack),),
+    ),
+    Operation(
+        "POST", f"{_GROUP}:extend", "Keep messages for longer", CONSUME, extend, Extend,
+        ((200, "Their new receipts.", Extended),),
+    ),
+)  # fmt: skip

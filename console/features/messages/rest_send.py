@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from broker.client import ClientError, InvalidArgument, Outgoing, SendResult, prepare
 from broker.client.names import check_writable_topic
-from broker.client.timing import Timing
+from broker.client.outgoing import Timing
 from console.security.tokens import Grant
 
 from ...rest.errors import RequestError

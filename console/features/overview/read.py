@@ -10,8 +10,7 @@ from django.db.models import Sum
 
 from broker.mirror.models import Broker, Queue, RateHistory, Topic
 from console.features.groups.read import group_rows, left_behind
-from console.features.overview.findings import LIMIT, findings_of
-from console.features.overview.overview_facts import Afar, afar, seen_by
+from console.features.overview.findings import LIMIT, Afar, afar, findings_of, seen_by
 from console.features.overview.shapes import BrokerRow, Flow, MirrorRow, Overview
 from console.features.schedule.read import LANE_REQUESTS, figures, lane_of, levels, next_minute
 from console.features.timers.read import timer_figures

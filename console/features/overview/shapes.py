@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
 
-from console.features.schedule.due_shapes import NextMinute
+from console.features.schedule.shapes import NextMinute
 from console.run.roster import Process
 from console.site.evidence import Evidence
 from console.site.history import History

@@ -11,14 +11,12 @@ from broker.client import InvalidArgument
 from broker.client.names import check_writable_topic
 from broker.redisson import Codec, RedissonError, codec_named
 from broker.redisson.errors import ValueUnreadable
-from broker.redisson.import_queue import begin_import, pause_import, preview_import
 from broker.redisson.modes import make_reliable, read_mode, stop
-from broker.redisson.repair import plan_repair, repair
+from broker.redisson.repair import begin_import, pause_import, plan_repair, preview_import, repair
 from broker.redisson.survey import survey
 from broker.redisson.values import Damaged
-from console.features.redisson.operations import QueueKind
-from console.features.redisson.selection import checked_queue, in_redis
-from console.features.redisson.server import queue_named
+from console.features.redisson.operations import QueueKind, checked_queue, in_redis
+from console.features.redisson.read import queue_named
 from console.operations.errors import InvalidParameter
 from console.operations.kind import ItemResult, Target
 from console.operations.preview import Preview

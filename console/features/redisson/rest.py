@@ -2,59 +2,171 @@
 
 The name of a queue is checked against the token's topic prefixes as if it were a topic.
 """
+# ~ from console/features/redisson/rest.py:
+# ~ What requests and answers about Redisson's delayed queues look like. All `_ms` are the Redis server's clock.
+# ~ from console/features/redisson/rest.py:
+# ~ The part of the table of REST operations that is about Redisson's delayed queues.
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
+from msgspec import Meta, Struct
 from redis.exceptions import RedisError
 from starlette.requests import Request
 from starlette.responses import Response
 
 from broker.redisson import RedissonError
 from broker.redisson.queue import due_ms
+from console.features.messages.rest import only_parameters
+from console.features.redisson.operations import checked_queue
 from console.features.redisson.queue_operations import checked_value
-from console.features.redisson.read import delayed_queue, delayed_queues
-from console.features.redisson.selection import checked_queue
-from console.features.redisson.server import queue_named
+from console.features.redisson.read import delayed_queue, delayed_queues, queue_named
 from console.features.redisson.shapes import QueueRow
+from console.features.timers.rest_bulk_schemas import BulkReason, Moment, OperationShown
 from console.operations.actor import STEER_DELAYED_QUEUES, Actor
 from console.operations.errors import OperationError
+from console.rest.errors import InvalidMoment, InvalidParameter, OperationRefused, RedisUnavailable, RequestError
+from console.rest.grants import eyes_of, require
+from console.rest.moments import moment_ms, parameter_ms
+from console.rest.operations_bridge import begun
+from console.rest.request_body import decode, read_body
+from console.rest.responses import json_answer
+from console.rest.route import Narrowing, Operation
+from console.rest.schemas import DeliverAt, Text
+from console.rest.state import Room
 from console.security.tokens import PUBLISH, READ, Grant
 from console.site.evidence import Evidence
 
-from ...rest.errors import (
-    InvalidMoment,
-    InvalidParameter,
-    OperationRefused,
-    RedisUnavailable,
-    RequestError,
-)
-from ...rest.grants import eyes_of, require
-from ...rest.moments import moment_ms, parameter_ms
-from ...rest.operations_bridge import begun
-from ...rest.request_body import decode, read_body
-from ...rest.responses import json_answer
-from ...rest.state import Room
-from ..messages.rest import only_parameters
-from .rest_schemas import (
-    DelayedQueueList,
-    DelayedQueueRow,
-    DelayedValue,
-    DelayedValues,
-    LaterValues,
-    ManyValues,
-    MovedValues,
-    NewValue,
-    Offered,
-    PoisonValues,
-    QueueReason,
-    QueueTopic,
-)
+QueueName = Annotated[str, Meta(min_length=1, max_length=255)]
+HandleText = Annotated[str, Meta(min_length=3, max_length=120, description="As a list of values gives it.")]
+
+
+class DelayedQueueRow(Struct, kw_only=True):
+    """One queue. `problem` says what is wrong; null figures: a key of it is not what Redisson puts there."""
+
+    name: str
+    waiting: int | None
+    in_list: Annotated[int | None, Meta(description="Differs from waiting: damage, which :repair puts right.")]
+    due_still_there: int | None
+    stuck_ms: Annotated[int | None, Meta(description="For how long the oldest due value has not moved.")]
+    next_due_ms: int | None
+    in_plain_list: Annotated[int | None, Meta(description="Due, not taken by a consumer yet.")]
+    listeners: Annotated[int | None, Meta(description="Live RDelayedQueues of Java on its channel.")]
+    packings: list[str]
+    codec: str | None
+    has_poison: bool
+    mode: str
+    topic: str | None
+    sent: Annotated[int | None, Meta(description="In the topic, since reliable mode or the import began.")] = None
+    sending: Annotated[int | None, Meta(description="On their way to the topic.")] = None
+    refused: Annotated[int | None, Meta(description="Set aside, because the topic cannot take them.")] = None
+    taken_over: Annotated[int | None, Meta(description="Moved to the plain list by Java, and taken from there.")] = None
+    moved: int | None
+    late_ms: int | None
+    problem: str | None
+
+
+class DelayedQueueList(Struct, kw_only=True):
+    """Queues by name, 50 at a time, and how many there are."""
+
+    now_ms: int
+    total: int
+    queues: list[DelayedQueueRow]
+    transfer_services: int
+
+
+class DelayedValue(Struct, kw_only=True):
+    """One waiting value. `handle` names it; `is_hex`: no codec reads it, `value` is its bytes in hex."""
+
+    handle: str
+    due_ms: int | None
+    value: str
+    codec: str
+    packing: str | None
+    size_bytes: int
+    is_hex: bool
+    is_whole: bool
+    is_poison: bool
+
+
+class DelayedValues(Struct, kw_only=True):
+    """Values in the order in which they are due; `cursor` for the next page, null at the end."""
+
+    now_ms: int
+    values: list[DelayedValue]
+    cursor: str | None
+
+
+class NewValue(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A value to offer; give `delay_ms` or `deliver_at`. JSON codecs take it as JSON, StringCodec as text."""
+
+    value: Annotated[str, Meta(max_length=65_536)]
+    codec: Annotated[str, Meta(max_length=40)] = "StringCodec"
+    delay_ms: Annotated[int, Meta(ge=0, le=316_224_000_000)] | None = None
+    deliver_at: DeliverAt | None = None
+
+
+class Offered(Struct, kw_only=True):
+    """It waits, in list and set."""
+
+    queue: str
+    due_ms: int
+    packing: str
+
+
+class ValueRange(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Values due from `due_from` to before `due_before`."""
+
+    due_from: Moment | None = None
+    due_before: Moment | None = None
+
+
+class ManyValues(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Chosen values (`handles`, up to 1,000), or a `range` of up to 10,000; `all: true` for one without bounds."""
+
+    reason: BulkReason
+    handles: list[HandleText] | None = None
+    range: ValueRange | None = None
+    all: bool = False
+
+
+class PoisonValues(ManyValues, forbid_unknown_fields=True, kw_only=True):
+    """As ManyValues; `all: true` means poison, or with a `packing` every value in it."""
+
+    packing: (
+        Annotated[str, Meta(description="old or new: the one that the clients of the queue do not read.")] | None
+    ) = None
+
+
+class MovedValues(ManyValues, forbid_unknown_fields=True, kw_only=True):
+    """As ManyValues, and to which queue."""
+
+    to: QueueName
+
+
+class LaterValues(ManyValues, forbid_unknown_fields=True, kw_only=True):
+    """As ManyValues, and where to: `deliver_at` for all, or `shift_ms` later (earlier if negative) each."""
+
+    deliver_at: DeliverAt | None = None
+    shift_ms: Annotated[int, Meta(ge=-(2**53) + 1, le=2**53 - 1)] | None = None
+
+
+class QueueReason(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Why."""
+
+    reason: BulkReason
+
+
+class QueueTopic(QueueReason, forbid_unknown_fields=True, kw_only=True):
+    """Why, and the topic that values go to."""
+
+    topic: Text
+
 
 MAX_BODY_BYTES = 256 * 1024
 Result = TypeVar("Result")
@@ -242,3 +354,62 @@ def _asked(work: Callable[[], Result]) -> Result:
         raise OperationRefused(str(error)) from None
     except (RedisError, OSError) as error:
         raise RedisUnavailable(str(error)) from None
+
+
+_QUEUE = "/redisson/queues/{queue}"
+_BEGUN = ((202, "It runs, or has run already if it is small; Location says where to look.", OperationShown),)
+#: address, summary, kind of operation, what it takes
+_ACTIONS: tuple[tuple[str, str, str, type[msgspec.Struct]], ...] = (
+    ("remove", "Remove waiting values", "redisson.remove", ManyValues),
+    ("deliver-now", "Put values into the plain list now", "redisson.deliver_now", ManyValues),
+    ("reschedule", "Move values to another moment", "redisson.reschedule", LaterValues),
+    ("move", "Move values to another queue", "redisson.move", MovedValues),
+    ("set-aside", "Move poison out of Java's way; all of it without handles", "redisson.set_aside", PoisonValues),
+    ("put-back", "Put back what was set aside", "redisson.put_back", ManyValues),
+    ("clear", "Let nothing wait any more", "redisson.clear", QueueReason),
+    ("repair", "Make list and set agree again", "redisson.repair", QueueReason),
+    ("make-reliable", "Send due values to a topic", "redisson.make_reliable", QueueTopic),
+    ("import", "Move all values into timers of a topic", "redisson.import", QueueTopic),
+    ("make-plain", "Send due values to the plain list again", "redisson.make_plain", QueueReason),
+)
+
+
+def _all() -> Iterator[Operation]:
+    yield Operation(
+        "GET", "/redisson/queues", "List Redisson's delayed queues", READ, queues, None,
+        ((200, "A page of them.", DelayedQueueList),), (("search", "Part of a name."), ("offset", "How many to skip.")),
+        "rows",
+    )  # fmt: skip
+    yield Operation(
+        "GET", _QUEUE + "/values", "List waiting values by due time", READ, values, None,
+        ((200, "A page of them.", DelayedValues),),
+        (
+            ("from", "RFC 3339 with a zone, or ms since 1970; from this moment on."),
+            ("to", "RFC 3339 with a zone, or ms since 1970; up to this moment."),
+            ("cursor", "From the page before."), ("aside", "true: what was set aside instead."),
+        ),
+    )  # fmt: skip
+    yield Operation(
+        "POST",
+        _QUEUE + "/values",
+        "Offer a value",
+        PUBLISH,
+        offer,
+        NewValue,
+        ((201, "It waits.", Offered),),
+    )
+    for name, summary, kind, takes in _ACTIONS:
+        narrows: Narrowing | None = "body" if takes in (MovedValues, QueueTopic) else None
+        yield Operation("POST", f"{_QUEUE}:{name}", summary, PUBLISH, operation(kind), takes, _BEGUN, (), narrows)
+    yield Operation(
+        "GET",
+        _QUEUE,
+        "Look at a delayed queue",
+        READ,
+        queue,
+        None,
+        ((200, "The queue.", DelayedQueueRow),),
+    )
+
+
+OPERATIONS = tuple(_all())

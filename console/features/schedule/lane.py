@@ -9,8 +9,8 @@ from functools import partial
 
 from broker.client import Admin, Message
 from broker.client.types import QueueEntries, QueueEntry
-from console.features.schedule.lane_shapes import MAX_PAGE_COUNT, PAGE_COUNT, LanePage, ParkedMessage
 from console.features.schedule.read import lane_of, levels
+from console.features.schedule.shapes import MAX_PAGE_COUNT, PAGE_COUNT, LanePage, ParkedMessage
 from console.site.broker import ask
 from console.site.mirrored import mirrored
 from console.site.queue_contents import pull_all

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from console import queries
-from console.features.schedule.lane_shapes import MAX_PAGE_COUNT
+from console.features.schedule.shapes import MAX_PAGE_COUNT
 from console.ui.export import Answer, page_or_file
 from console.ui.live import number
 from console.ui.snapshots.as_of import asked_of, past_of, status_of

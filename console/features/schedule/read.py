@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from broker.mirror.due_samples import Mark, due_by, paired
 from broker.mirror.models import ScheduleLevel
-from console.features.schedule.due_shapes import EDGES_MS, DueSpread, NextMinute
-from console.features.schedule.shapes import Lane, LaneFigures, Lanes, LaneState
+from broker.mirror.watch import Mark, due_by, paired
+from console.features.schedule.shapes import EDGES_MS, DueSpread, Lane, LaneFigures, Lanes, LaneState, NextMinute
 from console.site.history import History
 from console.site.mirrored import Mirrored, mirrored
 

@@ -1,4 +1,8 @@
 """SCHEDULE_TOPIC_XXXX at a glance: one row a delay level, the figures strip, and the next minute."""
+# ~ from console/features/schedule/shapes.py:
+# ~ One lane opened: its pending messages in due order, page by page, read from the broker.
+# ~ from console/features/schedule/shapes.py:
+# ~ When what waits is due: the log-scaled stretch of a lane and the bars of the next minute.
 
 from __future__ import annotations
 
@@ -7,7 +11,6 @@ from dataclasses import dataclass
 from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
 
-from console.features.schedule.due_shapes import DueSpread, NextMinute
 from console.site.evidence import Evidence
 from console.site.history import History
 
@@ -106,3 +109,108 @@ class Lanes:
     lanes: tuple[Lane, ...]
     next_minute: NextMinute | None
     next_minute_evidence: Evidence
+
+
+#: messages on one page of a lane, and the most one may ask for
+PAGE_COUNT = 50
+MAX_PAGE_COUNT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedMessage:
+    """A message that waits (or waited) on a lane. Fields of the record are None when its bytes could not be read."""
+
+    #: index in the lane's queue
+    offset: int
+    #: byte address of the parked record in the commit log
+    position: int
+    size_bytes: int
+    due_ms: int
+    #: offset < delayOffset: it has left, the parked record is still there
+    released: bool
+    real_topic: str | None
+    real_queue_id: int | None
+    keys: tuple[str, ...]
+    tag: str | None
+    #: the client's unique id (UNIQ_KEY)
+    unique_key: str | None
+    #: address of the parked record as an id: `message` page argument without a topic
+    offset_message_id: str | None
+    store_ms: int | None
+    born_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LanePage:
+    """A page of a lane. `lane` None: no such level."""
+
+    evidence: Evidence
+    now_ms: int
+    broker: str
+    lane: Lane | None
+    #: first offset of this page and the count asked for
+    offset: int
+    count: int
+    messages: tuple[ParkedMessage, ...]
+    #: offsets to page to; None where there is no such page
+    first_offset: int | None
+    previous_offset: int | None
+    next_offset: int | None
+    last_offset: int | None
+    #: so many were looked through where the look ended before the page was full; 0: it did not
+    looked: int = 0
+
+
+#: buckets of a lane's stretch
+BUCKETS = 50
+#: the log axis begins here (the first bucket also holds everything nearer and overdue) and ends at HORIZON_MS
+AXIS_START_MS = 500
+#: 2 h, RocketMQ's longest default level; what lies beyond is counted in `beyond`
+HORIZON_MS = 7_200_000
+#: right edges of the buckets as ms from now: AXIS_START_MS * (HORIZON_MS / AXIS_START_MS) ** ((i + 1) / BUCKETS)
+EDGES_MS: tuple[int, ...] = tuple(
+    round(AXIS_START_MS * (HORIZON_MS / AXIS_START_MS) ** ((index + 1) / BUCKETS)) for index in range(BUCKETS)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DueSpread:
+    """How many messages of one lane fall due in each bucket of EDGES_MS; the sum with `beyond` is the backlog."""
+
+    #: BUCKETS counts, nearest first
+    counts: tuple[int, ...]
+    #: due after HORIZON_MS (a custom level longer than 2 h)
+    beyond: int
+    #: of counts[0]: already past due
+    overdue: int
+    #: False: the place inside a stretch between two known entries is interpolated (the sum is exact all the same)
+    exact: bool
+
+    @property
+    def peak(self) -> int:
+        """The fullest bucket."""
+        return max(self.counts)
+
+
+@dataclass(frozen=True, slots=True)
+class NextMinute:
+    """Messages due in each of the next 60 seconds, all lanes together. counts[0] also holds what is overdue."""
+
+    #: epoch ms at the left edge
+    start_ms: int
+    #: 60 counts
+    counts: tuple[int, ...]
+    #: index of the fullest second and the level that gives most of it; None when nothing is due
+    peak_second: int | None
+    peak_level: int | None
+    exact: bool
+
+    @property
+    def peak(self) -> int:
+        """The fullest second's count."""
+        return max(self.counts)
+
+    @property
+    def total(self) -> int:
+        """Everything due within the minute."""
+        return sum(self.counts)

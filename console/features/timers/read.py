@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from broker.client import Admin
 from broker.client.timers import TimerStatus, TopicLateness
-from console.features.timers import apache_pages
+from console.features.timers import apache_records
 from console.features.timers.rows import one_timer, timers_between
 from console.features.timers.shapes import (
     FIRST_COUNT,
@@ -44,7 +44,7 @@ def timers(
     window = window_of(zoom, at_ms, here.now_ms)
     status, evidence = _ask(lambda admin: admin.timer_status(), here, STATUS)
     if _lacks(evidence):
-        return apache_pages.timers(here, window, is_seen)
+        return apache_records.timers(here, window, is_seen)
     topics = [row for row in _topics(status) if is_seen(row.topic)]
     wheel, wheel_evidence = _ask(lambda admin: wheel_of(admin, window, here.now_ms), here, WHEEL, FORECAST)
     forecast, forecast_evidence = _ask(lambda admin: forecast_of(admin, window), here, FORECAST)
@@ -73,7 +73,7 @@ def timer_sums() -> TimersPage:
     here = mirrored()
     status, evidence = _ask(lambda admin: admin.timer_status(), here, STATUS)
     if _lacks(evidence):
-        return apache_pages.timers(here, window_of("", None, here.now_ms))
+        return apache_records.timers(here, window_of("", None, here.now_ms))
     topics, nothing = _topics(status), TimerList(evidence, here.now_ms, TimerFilter(), ())
     return TimersPage(
         evidence, here.now_ms, here.name, window_of("", None, here.now_ms).zoom.name, None, timer_figures(status),
@@ -86,7 +86,7 @@ def timer_list(wanted: TimerFilter, cursor: str | None = None, count: int = PAGE
     here = mirrored()
     found, evidence = _ask(lambda admin: _page(admin, wanted, cursor, count), here, LIST)
     if _lacks(evidence):
-        return apache_pages.timer_list(here, wanted, cursor, count)
+        return apache_records.timer_list(here, wanted, cursor, count)
     rows, following, complete = found or ([], None, True)
     return TimerList(evidence, here.now_ms, wanted, tuple(rows), following, complete)
 
@@ -96,7 +96,7 @@ def timer_life(position: int) -> TimerLife:
     here = mirrored()
     found, evidence = _ask(lambda admin: one_timer(admin, {"position": position}), here, LIFE)
     if _lacks(evidence):
-        return apache_pages.timer_life(here, position)
+        return apache_records.timer_life(here, position)
     state, timer, events = found or ("unknown", None, ())
     return TimerLife(evidence, here.now_ms, state, timer, events, position)
 

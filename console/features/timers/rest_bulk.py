@@ -1,31 +1,36 @@
 """Many timers at once, and all of them paused: operations of the console, with its audit, asked for by a token."""
+# ~ from console/features/timers/rest_bulk.py:
+# ~ Timers that are chosen one by one, as operations name them, and whether all are of topics that are allowed.
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from broker.client.names import check_topic
+from broker.client.outgoing import check_schedule_key
+from broker.client.timers import BadHandle, read_handle
+from console.features.messages.rest import is_offset_id, only_parameters
+from console.features.timers.rest_bulk_schemas import ManyMoved, ManyTimers, SwitchReason, TakenBack, TimerFilter
 from console.operations import workflow
 from console.operations.actor import PAUSE_TIMERS, STEER_TIMERS, STEER_TRANSACTIONS, Actor
 from console.operations.models import Operation
-from console.security.tokens import Grant
-
-from ...rest.errors import InvalidMoment, NoOperation, SchemaViolated
-from ...rest.grants import require_where
-from ...rest.moments import moment_ms
-from ...rest.operations_bridge import Allow, allowed, begun, in_thread, shown_of
-from ...rest.recorder import token_actor
-from ...rest.request_body import decode, read_body
-from ...rest.responses import json_answer
-from ...rest.state import Room
-from ..messages.rest import only_parameters
-from .rest_bulk_schemas import ManyMoved, ManyTimers, SwitchReason, TakenBack, TimerFilter
-from .rest_selection import chosen_timers
+from console.rest.choice_schemas import ChosenTimer
+from console.rest.errors import InvalidIdentifier, InvalidMoment, NoOperation, SchemaViolated
+from console.rest.grants import require, require_where
+from console.rest.identifiers import parse
+from console.rest.moments import moment_ms
+from console.rest.operations_bridge import Allow, allowed, begun, in_thread, shown_of
+from console.rest.recorder import token_actor
+from console.rest.request_body import decode, read_body
+from console.rest.responses import json_answer
+from console.rest.state import Room
+from console.security.tokens import PUBLISH, Grant
 
 #: a thousand that are chosen by their ids
 MAX_BODY_BYTES = 512 * 1024
@@ -149,3 +154,54 @@ def _own(text: str, grant: Grant) -> Operation:
     if row is None:
         raise NoOperation
     return row
+
+
+def chosen_timers(chosen: Sequence[ChosenTimer], grant: Grant, *, may_move: bool) -> tuple[list[dict[str, Any]], bool]:
+    """Targets of an operation, and whether each can only be of a topic that the token allows to publish to.
+
+    Where that is not so, the preview says which topics they are of. Raises ScopeMissing, PolicyDenies, SchemaViolated.
+    """
+    targets = [_target(each, grant) for each in chosen]
+    for each, target in zip(chosen, targets, strict=True):
+        if each.deliver_at is None:
+            continue
+        if not may_move:
+            raise InvalidMoment("A moment is given to timers that are moved.", "deliver_at")
+        target["dueMs"] = moment_ms(each.deliver_at, "deliver_at")
+    return targets, all("topic" in target or "handle" in target for target in targets)
+
+
+def _target(each: ChosenTimer, grant: Grant) -> dict[str, Any]:
+    names = [each.id, each.schedule_key, each.message_id, each.position]
+    has_key = each.schedule_key is not None or each.message_id is not None
+    if sum(name is not None for name in names) != 1 or has_key != (each.topic is not None):
+        raise SchemaViolated("A timer is named by id, by topic and schedule_key or message_id, or by position.")
+    if each.position is not None:
+        return {"position": each.position}
+    if each.id is not None:
+        return _by_id(each.id, grant)
+    topic = each.topic or ""
+    check_topic(topic)
+    require(grant, PUBLISH, topic)
+    if each.schedule_key is None:
+        return {"topic": topic, "uniqueKey": each.message_id}
+    check_schedule_key(each.schedule_key)
+    return {"topic": topic, "scheduleKey": each.schedule_key}
+
+
+def _by_id(text: str, grant: Grant) -> dict[str, Any]:
+    """By what a message keeps when it is moved, where it has it."""
+    if text.startswith("m1"):
+        wanted = parse(text)
+        require(grant, PUBLISH, wanted.topic)
+        if wanted.unique_key:
+            return {"topic": wanted.topic, "uniqueKey": wanted.unique_key}
+        return {"position": wanted.position}
+    if is_offset_id(text):
+        return {"messageId": text.upper()}
+    try:
+        handle = read_handle(text)
+    except BadHandle:
+        raise InvalidIdentifier(f"{text[:60]!r} is no id, offset id or recall handle.") from None
+    require(grant, PUBLISH, handle.topic)
+    return {"handle": text}

@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from broker.client import BrokerRefused
 from broker.client.names import check_topic
+from broker.client.outgoing import check_schedule_key
 from broker.client.timers import Action, BadHandle, Steered, TimerTarget, read_handle
-from broker.client.timing import check_schedule_key
 from console.features.timers.operations import result_of
 from console.operations import second_person
 from console.operations.kind import Target

@@ -5,9 +5,21 @@
 One item is one timer. What is over stays over: a moment that is past, a message that retention took, a schedule key
 that another message has now, a timer that was delivered, cancelled or moved since.
 """
+# ~ from console/features/timers/undo_operations.py:
+# ~ A cancelled timer once more: its parked record as a message that waits for the same moment.
+# ~
+# ~ The record stays in the log until retention takes it; nothing is kept beside it. The new message has what its sender
+# ~ gave, under a new unique id: Apache RocketMQ deletes by unique id within a second, so that the old one would be deleted
+# ~ with it. The new id follows from the old record, so that the broker itself can be asked whether it was parked again.
+# ~ from console/features/timers/undo_operations.py:
+# ~ Whether a timer that was cancelled or moved can still be put back: asked of the broker, answered with a code.
+# ~
+# ~ An Apache RocketMQ broker cannot be asked where a timer is: there only its records are looked for.
 
 from __future__ import annotations
 
+import hashlib
+import re
 import time
 import uuid
 from collections import Counter, defaultdict
@@ -22,18 +34,19 @@ from broker.client import (
     ClientError,
     InvalidArgument,
     Message,
+    NotSupported,
     ScheduleKeyTaken,
     SendResult,
     TimerPast,
 )
+from broker.client.names import SYSTEM_PROPERTIES
 from broker.client.outgoing import Outgoing
-from console.features.messages.copies import NotReadable, producer
+from console.features.messages.copies import COPY_OF, NotReadable, plain_body, producer
 from console.features.timers.apache_records import WHEEL_TOPIC, row_of_record
 from console.features.timers.operations import label_of, result_of
-from console.features.timers.recreate import message_again
 from console.features.timers.release_load import busiest, capacity_of
-from console.features.timers.rows import target_of
-from console.features.timers.undo_checks import former_ms, obstacle
+from console.features.timers.rows import one_timer, target_of
+from console.features.timers.shapes import TimerRow
 from console.operations.actor import STEER_TIMERS
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.found_rows import EXAMPLES, PREVIEW_PATIENCE_S
@@ -214,3 +227,98 @@ def _result_of(answer: SendResult | ClientError, target: Mapping[str, Any], row:
         return ItemResult("unknown", {"error": str(answer)})
     told = {**label_of(row), "due_ms": answer.due_ms or row.due_ms, "unique_key": answer.message_id}
     return ItemResult("parked_again" if target["isNoted"] else "taken_back", told)
+
+
+#: what a sender may have set among the properties that mean something to clients; the rest is the broker's
+_SENDERS = frozenset(
+    {"KEYS", "TAGS", "WAIT", "BUYER_ID", "INSTANCE_ID", "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "__SHARDINGKEY"}
+)
+_SCHEDULE_KEY = "ESC_SCHEDULE_KEY"
+#: RocketMQ's unique ids: 4 bytes of address, 2 of process, 4 of loader, 4 of time in the month, 2 of counter
+_UNIQUE_ID = re.compile(r"[0-9A-F]{32}\Z")
+_OF_SENDER = 20
+
+
+def unique_id_again(position: int, unique_key: str) -> str:
+    """The unique id of what takes the place of a cancelled record: the time of its birth stays readable in it."""
+    made = hashlib.sha256(f"{position} {unique_key}".encode()).hexdigest().upper()
+    return made[:_OF_SENDER] + (unique_key if _UNIQUE_ID.match(unique_key) else "0" * 32)[_OF_SENDER:]
+
+
+def message_again(record: Message, due_ms: int) -> Outgoing:
+    """The message to send; a moment that is past is refused by the broker. Raises NotReadable."""
+    kept = {
+        name: text
+        for name, text in record.properties.items()
+        if name in _SENDERS or not (name in SYSTEM_PROPERTIES or name.startswith("ESC_"))
+    }
+    if _SCHEDULE_KEY in record.properties:
+        kept[_SCHEDULE_KEY] = record.properties[_SCHEDULE_KEY]
+    unique_id = unique_id_again(record.position, record.unique_key or "")
+    kept |= {
+        "UNIQ_KEY": unique_id, "TIMER_DELIVER_MS": str(due_ms), "ESC_REJECT_PAST": "true",
+        COPY_OF: record.offset_message_id,
+    }  # fmt: skip
+    stored = "".join(f"{name}\x01{text}\x02" for name, text in kept.items())
+    return Outgoing(plain_body(record), stored, unique_id)
+
+
+_OVER = {"released": "already_delivered", "cancelled": "already_cancelled", "unknown": "gone"}
+
+
+def former_ms(of: str, item: OperationItem) -> int:
+    """The moment at which it was due before the operation of kind `of` touched it; 0: not known."""
+    name = "previous_due_ms" if of == "timers.reschedule" else "due_ms"
+    return int(item.result.get(name) or item.label.get("due_ms") or 0)
+
+
+def obstacle(admin: Admin, of: str, target: Mapping[str, Any]) -> str:
+    """Why not, as an outcome; "": it can be. Raises ClientError when the broker does not answer."""
+    if target["position"] is None:
+        return "gone"
+    try:
+        return _of_moved(admin, target) if of == "timers.reschedule" else _of_cancelled(admin, target)
+    except NotSupported:
+        return _of_noted(admin, target)
+    except (BrokerRefused, InvalidArgument):
+        return "gone"
+
+
+def _of_moved(admin: Admin, target: Mapping[str, Any]) -> str:
+    state, row, _ = one_timer(admin, {"position": target["position"]})
+    if state == "pending" and row is not None and row.unique_key == target["uniqueKey"]:
+        if row.due_ms == target["formerMs"]:
+            return "already_taken_back"
+        return "" if row.due_ms == target["movedMs"] else "changed_since"
+    return _OVER.get(state, "changed_since")
+
+
+def _of_cancelled(admin: Admin, target: Mapping[str, Any]) -> str:
+    row = _record(admin, target)
+    if row is None:
+        return "gone"
+    again = {"topic": row.topic, "uniqueKey": unique_id_again(row.position, row.unique_key)}
+    if one_timer(admin, again)[0] != "unknown":
+        return "already_taken_back"
+    if row.schedule_key:
+        state, holder, _ = one_timer(admin, {"topic": row.topic, "scheduleKey": row.schedule_key})
+        if state == "pending" and holder is not None:
+            return "key_taken"
+    return ""
+
+
+def _of_noted(admin: Admin, target: Mapping[str, Any]) -> str:
+    """By Apache RocketMQ's own index of parked records."""
+    row = _record(admin, target)
+    if row is None:
+        return "gone"
+    again = unique_id_again(row.position, row.unique_key)
+    return "already_taken_back" if admin.message_by_unique_id(WHEEL_TOPIC, again) is not None else ""
+
+
+def _record(admin: Admin, target: Mapping[str, Any]) -> TimerRow | None:
+    """The parked record, None if another one stands there."""
+    row = row_of_record(admin.message_at(target["position"], topic=WHEEL_TOPIC))
+    if row is None or (target["topic"] and row.topic != target["topic"]):
+        return None
+    return row

@@ -2,6 +2,10 @@
 
 Who may is said by the token's `settings` prefixes, which are of topics and of consumer groups.
 """
+# ~ from console/features/topics/rest.py:
+# ~ What requests and answers about the settings of topics and groups look like: those of the console's forms.
+# ~ from console/features/topics/rest.py:
+# ~ The part of the table of REST operations that is about the settings of topics and groups.
 
 from __future__ import annotations
 
@@ -9,41 +13,152 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from broker.client.names import check_group, check_topic
+from console.features.messages.rest import only_parameters
+from console.features.timers.rest_bulk import MAX_BODY_BYTES, actor_of
+from console.features.timers.rest_bulk_schemas import BulkReason, OperationShown
 from console.features.topics import setting_fields
 from console.features.topics.operations import PENDING
 from console.operations.actor import CHANGE_SETTINGS
 from console.operations.models import OperationItem
 from console.operations.preview import Preview
 from console.operations.registry import kind_of
-from console.security.tokens import SETTINGS, Grant
+from console.rest.errors import GroupUnknown, OperationRefused, TopicUnknown
+from console.rest.grants import require
+from console.rest.operations_bridge import begun, in_thread
+from console.rest.request_body import decode, read_body
+from console.rest.responses import json_answer
+from console.rest.route import Operation
+from console.rest.schemas import Text
+from console.rest.state import Room
+from console.security.tokens import DELETE, READ, SETTINGS, Grant
 
-from ...rest.errors import GroupUnknown, OperationRefused, TopicUnknown
-from ...rest.grants import require
-from ...rest.operations_bridge import begun, in_thread
-from ...rest.request_body import decode, read_body
-from ...rest.responses import json_answer
-from ...rest.state import Room
-from ..messages.rest import only_parameters
-from ..timers.rest_bulk import MAX_BODY_BYTES, actor_of
-from .rest_schemas import (
-    GroupChange,
-    GroupSettings,
-    NewGroup,
-    NewTopic,
-    SettingsOfGroup,
-    SettingsOfTopic,
-    SettingsPreview,
-    TopicChange,
-    TopicSettings,
-    WaitingForTopic,
-)
+Queues = Annotated[int, Meta(ge=1, le=1_024)]
+Delay = Annotated[str, Meta(max_length=20, pattern="^[1-9][0-9]*(ms|s|m|h|d)$")]
+Expected = Meta(description="The change is refused unless these are the settings now.")
+OnlyLook = Annotated[bool, Meta(description="Answer what would be changed, or lost, and change nothing.")]
+
+
+class TopicSettings(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Settings of a topic; those that are left out stay as they are (of a new topic: 4 queues, to read and write)."""
+
+    read_queues: Queues | UnsetType = UNSET
+    write_queues: Queues | UnsetType = UNSET
+    permission: Annotated[Literal[6, 4, 2], Meta(description="4 read, 2 write, 6 both.")] | UnsetType = UNSET
+    message_type: (
+        Annotated[
+            Literal["", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"],
+            Meta(description="What 5.x clients may send; empty: not said."),
+        ]
+        | UnsetType
+    ) = UNSET
+    order: bool | UnsetType = UNSET
+
+
+class GroupSettings(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Settings of a consumer group; those that are left out stay as they are."""
+
+    consume_enabled: bool | UnsetType = UNSET
+    broadcast_enabled: bool | UnsetType = UNSET
+    orderly: Annotated[bool, Meta(description="5.x clients get the messages of a queue in order.")] | UnsetType = UNSET
+    retry_max_times: Annotated[int, Meta(ge=0, le=10_000)] | UnsetType = UNSET
+    retry_policy: Literal["CUSTOMIZED", "EXPONENTIAL"] | UnsetType = UNSET
+    retry_delays: (
+        Annotated[str, Meta(description="CUSTOMIZED: 10s 30s 1m; empty: the broker's levels.")] | UnsetType
+    ) = UNSET
+    retry_first_delay: Annotated[Delay, Meta(description="EXPONENTIAL: of the first try.")] | UnsetType = UNSET
+    retry_longest_delay: Annotated[Delay, Meta(description="EXPONENTIAL: no try waits longer.")] | UnsetType = UNSET
+    retry_multiplier: Annotated[int, Meta(ge=1, description="EXPONENTIAL: from one try to the next.")] | UnsetType = (
+        UNSET
+    )
+
+
+class NewTopic(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A topic to make."""
+
+    name: Text
+    settings: TopicSettings = field(default_factory=TopicSettings)
+    reason: BulkReason
+    preview: OnlyLook = False
+
+
+class TopicChange(Struct, forbid_unknown_fields=True, kw_only=True):
+    """What is to be changed of a topic."""
+
+    settings: TopicSettings
+    expected: Annotated[TopicSettings, Expected] | UnsetType = UNSET
+    reason: BulkReason
+    preview: OnlyLook = False
+
+
+class NewGroup(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A consumer group to make."""
+
+    name: Text
+    settings: GroupSettings = field(default_factory=GroupSettings)
+    reason: BulkReason
+    preview: OnlyLook = False
+
+
+class GroupChange(Struct, forbid_unknown_fields=True, kw_only=True):
+    """What is to be changed of a consumer group."""
+
+    settings: GroupSettings
+    expected: Annotated[GroupSettings, Expected] | UnsetType = UNSET
+    reason: BulkReason
+    preview: OnlyLook = False
+
+
+class SettingsOfTopic(Struct, kw_only=True):
+    """A topic's settings as the (first) broker keeps them."""
+
+    name: str
+    settings: TopicSettings
+
+
+class SettingsOfGroup(Struct, kw_only=True):
+    """A consumer group's settings as the (first) broker keeps them."""
+
+    name: str
+    settings: GroupSettings
+
+
+class WaitingForTopic(Struct, kw_only=True):
+    """What waits for a topic, or of the tries of a group: timers, messages of delay levels, halves that nobody decided
+    about, and those that are asked about no more. null: the broker does not tell; not `complete`: there may be more."""
+
+    timers: int | None
+    delayed: int | None
+    halves: int | None
+    parked_halves: int | None
+    complete: bool
+
+
+class SettingsPreview(Struct, kw_only=True):
+    """What would come of it; nothing was changed.
+
+    `changes`: name, value before (null: it is new), value after. `unread`: messages in queues that nobody would read
+    any more. `lost_messages`, `lost_readers`, `members`: what a deletion would take with it, and who is connected.
+    """
+
+    name: str
+    changes: list[tuple[str, int | bool | str | None, int | bool | str | None]]
+    unread: int | None
+    lost_messages: int | None
+    lost_readers: int | None
+    members: int | None
+    waiting: Annotated[
+        WaitingForTopic | None,
+        Meta(description="Of a topic that would be deleted; of a group which of `lost_messages` wait."),
+    ] = None
+
 
 New = TypeVar("New", NewTopic, NewGroup)
 Change = TypeVar("Change", TopicChange, GroupChange)
@@ -167,3 +282,45 @@ def _waiting(found: Preview) -> WaitingForTopic | None:
 
 topics = _Topics(NewTopic, TopicChange)
 groups = _Groups(NewGroup, GroupChange)
+
+_TOPIC, _GROUP = "/topics/{topic}", "/groups/{group}"
+_DELETE = (("reason", "Kept in the audit."), ("preview", "true: say what would be lost, and delete nothing."))
+_PENDING = (
+    "pending", "What becomes of what waits for it, needed where something does: cancel, or keep (it makes it anew).",
+)  # fmt: skip
+_BEGUN = (202, "It is done, or waits for a second person; Location says where to look.", OperationShown)
+_PREVIEW = (200, "Asked for a preview: what would come of it.", SettingsPreview)
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        "POST", "/topics", "Make a topic", SETTINGS, topics.make, NewTopic, (_BEGUN, _PREVIEW), narrows="body"
+    ),
+    Operation(
+        "GET", f"{_TOPIC}/settings", "Look at a topic's settings", READ, topics.look, None,
+        ((200, "As they are now.", SettingsOfTopic),),
+    ),
+    Operation(
+        "PATCH", f"{_TOPIC}/settings", "Change a topic's settings", SETTINGS, topics.change, TopicChange,
+        (_BEGUN, (200, "They are so already; asked for a preview: SettingsPreview.", SettingsOfTopic)),
+    ),
+    Operation(
+        "DELETE", _TOPIC, "Delete a topic with its messages", DELETE, topics.delete, None,
+        (_BEGUN, _PREVIEW), (*_DELETE, _PENDING),
+    ),
+    Operation(
+        "POST", "/groups", "Make a consumer group", SETTINGS, groups.make, NewGroup, (_BEGUN, _PREVIEW),
+        narrows="body",
+    ),
+    Operation(
+        "GET", f"{_GROUP}/settings", "Look at a consumer group's settings", READ, groups.look, None,
+        ((200, "As they are now.", SettingsOfGroup),),
+    ),
+    Operation(
+        "PATCH", f"{_GROUP}/settings", "Change a consumer group's settings", SETTINGS, groups.change,
+        GroupChange, (_BEGUN, (200, "They are so already; asked for a preview: SettingsPreview.", SettingsOfGroup)),
+    ),
+    Operation(
+        "DELETE", _GROUP, "Delete a consumer group with how far it has read", DELETE, groups.delete, None,
+        (_BEGUN, _PREVIEW), _DELETE,
+    ),
+)  # fmt: skip

@@ -1,6 +1,6 @@
 """Transactions of an Apache RocketMQ broker: the newest records of its half, op and parked topics, by pulling.
 
-What they say, and what they do not, stands in broker.client.half_records.
+What they say, and what they do not, stands in broker.client.admin_transactions.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from broker.client import Admin, BrokerRefused, Message
-from broker.client.half_records import HALF_TOPIC, OP_TOPIC, PARKED_TOPIC, op_records, transactions_of
+from broker.client.admin_transactions import HALF_TOPIC, OP_TOPIC, PARKED_TOPIC, op_records, transactions_of
 from console.features.checkback.read import address_rows
 from console.features.transactions.board import HALVES, board_of
 from console.features.transactions.board import Pulled as Records

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from broker.client import Admin, Message
-from broker.client.half_records import HALF_TOPIC, OP_TOPIC
+from broker.client.admin_transactions import HALF_TOPIC, OP_TOPIC
 from console.features.transactions.rows import newest, ops_of, row_of_half
 from console.features.transactions.shapes import Board, OpRow, TransactionRow, TransactionState
 from console.site.evidence import Evidence
 
 #: topic stats, pull
-REQUESTS = (202, 11)
+BOARD_REQUESTS = (202, 11)
 #: halves drawn, and op records looked through for what decides them
 HALVES = 14
 OPS = 64

@@ -12,7 +12,7 @@ from console.site.mirrored import mirrored
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 #: by key, transaction by position
-REQUESTS = (12, 14_011)
+KEY_REQUESTS = (12, 14_011)
 #: of one key; records that are looked through for them
 MOST, LOOKED = 64, 256
 
@@ -20,7 +20,7 @@ MOST, LOOKED = 64, 256
 def halves_named(key: str, is_seen: Callable[[str], bool] = lambda topic: True) -> tuple[TransactionRow, ...]:
     """Those of topics that are seen with this key or unique id as they are now, the newest first; none if the broker
     does not answer."""
-    found, _evidence = ask(lambda admin: _named(admin, key, is_seen), source=mirrored().name, requests=REQUESTS)
+    found, _evidence = ask(lambda admin: _named(admin, key, is_seen), source=mirrored().name, requests=KEY_REQUESTS)
     return tuple(found or ())
 
 

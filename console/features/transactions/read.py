@@ -9,8 +9,7 @@ from broker.client import Admin, BrokerRefused
 from broker.client.admin_transactions import TransactionStatus
 from console.features.checkback.read import address_rows
 from console.features.transactions import apache_records
-from console.features.transactions.board import REQUESTS as BOARD_REQUESTS
-from console.features.transactions.board import Pulled, board_of, pulled
+from console.features.transactions.board import BOARD_REQUESTS, Pulled, board_of, pulled
 from console.features.transactions.rows import life_of, page_of
 from console.features.transactions.shapes import (
     FIRST_COUNT,

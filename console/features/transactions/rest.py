@@ -2,6 +2,12 @@
 
 `{id}` is our id of a half, or RocketMQ's transaction id. A half is decided by who may publish to its topic.
 """
+# ~ from console/features/transactions/rest.py:
+# ~ A transaction of the client as the REST interface shows it.
+# ~ from console/features/transactions/rest.py:
+# ~ One transaction by REST: what is known of it, and what happened to it.
+# ~
+# ~ An Apache RocketMQ broker has no such question: there the newest records of its topics are read, as the pages do.
 
 from __future__ import annotations
 
@@ -14,40 +20,40 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from broker.client import (
-    BrokerRefused,
-    ClientError,
-    Decision,
-    HalfNotSafe,
-    InvalidArgument,
-    NotSupported,
-    SendResult,
-)
-from broker.client.admin_transactions import Action, Transaction, TransactionTarget
+from broker.client import BrokerRefused, ClientError, Decision, HalfNotSafe, InvalidArgument, NotSupported, SendResult
+from broker.client.admin_transactions import Action, Transaction, TransactionLife, TransactionTarget
 from broker.client.names import check_group, check_topic, check_writable_topic
 from broker.client.transaction import as_half
+from console.features.messages.rest import only_parameters
+from console.features.messages.rest_send import outgoing
+from console.features.timers.rest_bulk import actor_of
 from console.features.transactions import apache_operations
 from console.features.transactions.apache_records import read_newest
+from console.features.transactions.rest_schemas import (
+    Decided,
+    DecisionReason,
+    HalfTaken,
+    NewHalf,
+    TransactionLifeShown,
+    TransactionMoment,
+    TransactionRows,
+    TransactionShown,
+)
+from console.features.transactions.shapes import TransactionRow
 from console.operations import second_person
 from console.operations.kind import ItemResult, Target
 from console.operations.single_calls import ONE
+from console.rest.errors import InvalidParameter, MessageNotFound
+from console.rest.filled_pages import fill
+from console.rest.grants import require
+from console.rest.identifiers import MessageIdentifier, parse, written
+from console.rest.operations_bridge import begun, in_thread
+from console.rest.request_body import MAX_SINGLE_BYTES, decode, read_body
+from console.rest.responses import json_answer
+from console.rest.schemas import NewMessage
+from console.rest.state import Room
 from console.security.tokens import PUBLISH, READ, Grant
 from console.site import broker as site_broker
-
-from ...rest.errors import InvalidParameter, MessageNotFound
-from ...rest.filled_pages import fill
-from ...rest.grants import require
-from ...rest.identifiers import parse, written
-from ...rest.operations_bridge import begun, in_thread
-from ...rest.request_body import MAX_SINGLE_BYTES, decode, read_body
-from ...rest.responses import json_answer
-from ...rest.schemas import NewMessage
-from ...rest.state import Room
-from ..messages.rest import only_parameters
-from ..messages.rest_send import outgoing
-from ..timers.rest_bulk import actor_of
-from .rest_rows import shown
-from .rest_schemas import Decided, DecisionReason, HalfTaken, NewHalf, TransactionRows
 
 Handler = Callable[[Request, Grant, Room], Awaitable[Response]]
 Outcome = Literal["committed", "rolled_back", "check_planned", "checks_resumed"]
@@ -306,3 +312,77 @@ def _whole(request: Request, name: str, low: int, high: int) -> int | None:
     if not (text.isascii() and text.isdigit() and len(text) < 20 and low <= int(text) <= high):
         raise InvalidParameter(f"{name} is a whole number from {low:,} to {high:,}.")
     return int(text)
+
+
+def shown(each: Transaction, broker: str | None) -> TransactionShown:
+    """Without an id where its record, or its broker, is not known."""
+    is_named = each.position is not None and broker is not None
+    return TransactionShown(
+        id=written(broker or "", each.topic, each.position or 0, each.transaction_id or "") if is_named else None,
+        transaction_id=each.transaction_id, state=each.state, topic=each.topic, producer_group=each.group,
+        keys=each.keys, tag=each.tags, stored_ms=each.store_ms, checks=each.checks, next_check_ms=each.next_check_ms,
+        parked_ms=each.parked_ms, decided_ms=each.decided_ms, decided_by=each.by or None, reason=each.reason or None,
+        producers=each.producers,
+    )  # fmt: skip
+
+
+async def transaction(request: Request, grant: Grant, room: Room) -> Response:
+    """One by its id; raises MessageNotFound, also for one of a topic that the token must not read."""
+    only_parameters(request)
+    text: str = request.path_params["id"]
+    named = parse(text) if text.startswith("m1") else None
+    if named is not None:
+        require(grant, READ, named.topic)
+    hiding = await room.grants.hiding(grant)
+    try:
+        found = await _found_half(named, text, room)
+    except NotSupported:
+        polled = await _polled(named, text, grant)
+        hiding.transaction(polled.transaction)
+        return json_answer(polled)
+    is_named = named is None or (
+        found.topic == named.topic and named.unique_key in ("", found.transaction_id)
+    )  # fmt: skip
+    if not is_named or not grant.allows(READ, found.topic):
+        raise MessageNotFound
+    broker = named.broker if named is not None else (await room.admin.brokers())[0].name
+    told = hiding.transaction(shown(found, broker))
+    return json_answer(TransactionLifeShown(now_ms=found.now_ms, transaction=told, life=_life(found)))
+
+
+async def _found_half(named: MessageIdentifier | None, text: str, room: Room) -> TransactionLife:
+    if named is None:
+        return await room.admin.transaction(text)
+    return await room.admin.transaction(position=named.position, address=await room.admin.address_of(named.broker))
+
+
+def _life(found: TransactionLife) -> list[TransactionMoment]:
+    return [
+        TransactionMoment(
+            event=event.kind, at_ms=event.at_ms, check=event.count, by=event.by or None, reason=event.reason or None,
+            queue_id=event.queue_id, queue_offset=event.queue_offset,
+        )
+        for event in found.life
+    ]  # fmt: skip
+
+
+async def _polled(named: MessageIdentifier | None, text: str, grant: Grant) -> TransactionLifeShown:
+    key = named.unique_key if named is not None else text
+    found = await in_thread(lambda: read_newest(site_broker.admin()))
+    row = next((each for each in found.rows if each.transaction_id == key), None)
+    if row is None or not grant.allows(READ, row.topic) or (named is not None and row.topic != named.topic):
+        raise MessageNotFound
+    moments = [("half", row.store_ms), ("parked", row.parked_ms), ("decided", row.decided_ms)]
+    return TransactionLifeShown(
+        now_ms=None,
+        transaction=shown(_as_told(row), named.broker if named is not None else None),
+        life=[TransactionMoment(event=event, at_ms=at_ms) for event, at_ms in moments if at_ms is not None],
+    )
+
+
+def _as_told(row: TransactionRow) -> Transaction:
+    return Transaction(
+        offset=row.offset, state=row.state.value, position=row.position, group=row.group, topic=row.topic,
+        transaction_id=row.transaction_id, keys=list(row.keys), tags=row.tag or None, store_ms=row.store_ms,
+        checks=row.checks, parked_ms=row.parked_ms, decided_ms=row.decided_ms,
+    )  # fmt: skip

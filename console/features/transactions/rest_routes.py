@@ -11,7 +11,7 @@ from ...rest.choice_schemas import OperationPreview
 from ...rest.route import Operation
 from ..timers.rest_bulk_schemas import OperationShown
 from . import rest as transactions_rest
-from . import rest_bulk, rest_life
+from . import rest_bulk
 from .rest_schemas import (
     Decided,
     DecisionReason,
@@ -76,7 +76,7 @@ OPERATIONS = (
     ),
     *_many(),
     Operation(
-        "GET", "/transactions/{id}", "Look at a transaction", READ, rest_life.transaction, None,
+        "GET", "/transactions/{id}", "Look at a transaction", READ, transactions_rest.transaction, None,
         ((200, "The transaction, and what happened to it.", TransactionLifeShown),), narrows="id",
     ),
 )  # fmt: skip

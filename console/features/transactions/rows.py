@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from broker.client import Admin, Message
-from broker.client.admin_transactions import Transaction
-from broker.client.half_records import ends_of, op_records
+from broker.client.admin_transactions import Transaction, ends_of, op_records
 from console.features.transactions.shapes import (
     LifeEvent,
     OpRow,

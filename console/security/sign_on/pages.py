@@ -14,7 +14,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from console.security.sign_on import provider
-from console.security.sign_on.users import NotMeant, user_of
+from console.security.sign_on.provider import NotMeant, user_of
 
 logger = logging.getLogger(__name__)
 

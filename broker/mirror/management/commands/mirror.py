@@ -12,8 +12,7 @@ from ....client.errors import ClientError
 from ....log_lines import escaped
 from ...changes import UnreadableChangesError
 from ...clock_file import broker_now_ms
-from ...follower import Mirror
-from ...lock import MirrorBusyError
+from ...follower import Mirror, MirrorBusyError
 from ...models import MirrorState
 
 

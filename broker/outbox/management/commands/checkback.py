@@ -12,8 +12,8 @@ from ....client.stop_signals import StopSignals
 from ....log_lines import escaped
 from ...configuration import producer_groups
 from ...errors import NotConfigured
-from ...producers import close_all, producer_of
 from ...retention import clean
+from ...transaction_block import close_all, producer_of
 
 logger = logging.getLogger(__name__)
 CLEAN_EVERY_S = 3600.0

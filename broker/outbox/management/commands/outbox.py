@@ -12,9 +12,8 @@ from ....client.stop_signals import StopSignals
 from ....log_lines import escaped
 from ...configuration import producer_group
 from ...errors import NotConfigured
-from ...producers import close_all, producer_of
-from ...stuck import send_again, stuck, waiting
-from ...worker import Turn, Worker
+from ...transaction_block import close_all, producer_of
+from ...worker import Turn, Worker, send_again, stuck, waiting
 
 logger = logging.getLogger(__name__)
 #: Pause after a turn that sent nothing, and the longest one while the database is away.

@@ -1,0 +1,319 @@
+"""A batch of messages for one queue, appended together: one piece of the log, one of the queue, one of the index.
+
+What is the same in all of its records is made once, and the rest column by column.
+"""
+# ~ from broker/engine/log/append.py:
+# ~ Records that nobody waits for, appended together: copies of messages whose own record was acknowledged before.
+# ~ from broker/engine/log/append.py:
+# ~ Records made ready before their moment, and appended together when it comes.
+# ~
+# ~ A record depends on its place in four spots only; everything else is encoded ahead, so that a herd due in one
+# ~ millisecond needs little more than its checksums then:
+# ~
+# ~     20  8 queue offset     28  8 position     56 | 68  8 store time     the ten digits of __CRC32#
+
+from __future__ import annotations
+
+import struct
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, chain, repeat
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+from ...rocketmq.layout import BLANK_SIZE, BYTES, CRC_SIZE, MAGIC_V1, MASK31, NOT_IPV6, U16, crc_properties
+from ...rocketmq.message import encode, record_size
+from ..errors import StoreBusy
+from ..message_header import Facts, also_indexed
+from ..queues.queues import ENTRY, ConsumeQueue
+from .ticket import BatchTicket
+
+if TYPE_CHECKING:
+    from ..store import Store
+
+
+#: Total size, magic, body crc, queue id, flag, queue offset, position, what is the same in all, body length.
+_START = Struct(">IIIiiqq48sI").pack
+#: sysFlag, born time and host, store time and host, reconsume times, prepared position.
+_SAME = Struct(">iq8sq8siq").pack
+_TOPIC_LIMIT = len(BYTES) - 1
+_ENTRY = ENTRY.pack
+
+
+class Parts(NamedTuple):
+    """Messages column by column. ``keys``: their unique ids if their properties say nothing else, else empty; then
+    ``facts`` has what they say."""
+
+    bodies: Sequence[bytes]
+    properties: Sequence[bytes]
+    flags: Sequence[int]
+    keys: Sequence[str]
+    facts: Sequence[Facts]
+
+    def cut(self, begin: int, stop: int) -> Parts:
+        """Return some of them."""
+        bodies, properties, flags, keys, facts = self
+        here = slice(begin, stop)
+        return Parts(bodies[here], properties[here], flags[here], keys[here], facts[here])
+
+
+class Together(NamedTuple):
+    """What holds for all messages of a batch."""
+
+    sys_flag: int
+    born_ms: int
+    born_host: bytes
+    store_ms: int
+
+
+def append_batch(store: Store, topic: str, queue_id: int, parts: Parts, sent: Together, owner: object) -> BatchTicket:
+    """Append messages that are known to be right, after ``Store.make_room``."""
+    log, name = store.log, store.name_of(topic)
+    bare = record_size(name, b"", b"", sent.born_host, store.store_host)
+    sizes = [bare + len(body) + len(raw) for body, raw in zip(parts.bodies, parts.properties, strict=True)]
+    queue = store.queues.ensure(topic, queue_id)
+    first_offset = queue.end_offset
+    positions: list[int] = []
+    while (done := len(positions)) < len(sizes):
+        begin = log.place(sizes[done])
+        ends = list(accumulate(sizes[done:] if done else sizes, initial=begin))
+        if ends[-1] + BLANK_SIZE - begin > log.room:
+            # they do not all lie in this segment
+            del ends[bisect_right(ends, begin + log.room - BLANK_SIZE) :]
+        size = ends.pop() - begin
+        stop = done + len(ends)
+        here, sizes_here = (parts, sizes) if len(ends) == len(sizes) else (parts.cut(done, stop), sizes[done:stop])
+        places = (queue_id, queue.end_offset, ends)
+        log.push(b"".join(_records(store.store_host, name, places, sizes_here, here, sent)), size)
+        tags = [store.tags_code(facts.tags) for facts in here.facts] or repeat(0)
+        queue.append_many(b"".join(map(_ENTRY, ends, sizes_here, tags)), size)
+        _index(store, topic, here, ends, sent.store_ms)
+        positions += ends
+    queue.last_ms = sent.store_ms
+    ticket = BatchTicket(owner, topic, queue_id, first_offset, positions, sizes, sent.store_ms, store.store_host)
+    store.appended(ticket.size, (queue,), sent.store_ms, (ticket,))
+    store.seal_if_full()
+    return ticket
+
+
+def _records(
+    host: bytes,
+    name: bytes,
+    places: tuple[int, int, Sequence[int]],
+    sizes: Sequence[int],
+    parts: Parts,
+    sent: Together,
+) -> Iterable[bytes]:
+    """Return the bytes of records, as ``message.encode`` makes them."""
+    queue_id, offset, positions = places
+    bodies, properties, flags, _, _ = parts
+    sys_flag, born_ms, born_host, store_ms = sent
+    if len(born_host) != 8 or len(host) != 8 or len(name) > _TOPIC_LIMIT:
+        rows = zip(positions, bodies, properties, flags, sizes, strict=True)
+        return [
+            encode(
+                name, queue_id, offset + number, position, body, raw, flag, sys_flag, born_ms, born_host, store_ms,
+                host, 0, 0, size,
+            )
+            for number, (position, body, raw, flag, size) in enumerate(rows)
+        ]  # fmt: skip
+    same = _SAME(sys_flag & NOT_IPV6, born_ms, born_host, store_ms, host, 0, 0)
+    heads = map(
+        _START, sizes, repeat(MAGIC_V1), [crc32(body) & MASK31 for body in bodies], repeat(queue_id), flags,
+        range(offset, offset + len(sizes)), positions, repeat(same), map(len, bodies),
+    )  # fmt: skip
+    lengths = list(map(len, properties))
+    middles = {length: BYTES[len(name)] + name + U16.pack(length + CRC_SIZE) for length in set(lengths)}
+    records = list(map(b"".join, zip(heads, bodies, map(middles.__getitem__, lengths), properties, strict=True)))
+    ends = crc_properties(list(map(crc32, records)))
+    cut = [ends[at : at + CRC_SIZE] for at in range(0, len(ends), CRC_SIZE)]
+    return chain.from_iterable(zip(records, cut, strict=True))
+
+
+def _index(store: Store, topic: str, parts: Parts, positions: Sequence[int], store_ms: int) -> None:
+    """Make records findable by unique id, keys and tags."""
+    index = store.index
+    if parts.keys:
+        index.add_many(index.hashes_of(topic, parts.keys), positions, store_ms)
+        return
+    hashes, places = array("I"), []
+    for (_, unique_key, tags, keys, _, _, _), position in zip(parts.facts, positions, strict=True):
+        if unique_key:
+            hashes.append(index.hash_of(f"{topic}#{unique_key}"))
+            places.append(position)
+        if keys or tags:
+            for text in also_indexed(topic, tags, keys):
+                hashes.append(index.hash_of(text))
+                places.append(position)
+    if places:
+        index.add_many(hashes, places, store_ms)
+
+
+class Copy(NamedTuple):
+    """One record and the queue it belongs to, which is known to be right."""
+
+    topic: str
+    queue_id: int
+    body: bytes
+    facts: Facts
+    flag: int
+    sys_flag: int
+    born_ms: int
+    born_host: bytes
+    reconsume_times: int
+    prepared_position: int
+
+
+def append_burst(store: Store, copies: Sequence[Copy], store_ms: int) -> int:
+    """Append copies until all are, or the batch is large enough for a sync; return how many. ``store.seal_if_full``
+    is left to the caller, who may have something to note first.
+
+    Raises StoreRefused; then nothing was appended.
+    """
+    if store.pending_bytes > store.config.pending_limit_bytes:
+        raise StoreBusy
+    host, log, index = store.store_host, store.log, store.index
+    limit_bytes = store.config.sync_batch_bytes
+    queues: set[ConsumeQueue] = set()
+    hashes = array("I")
+    positions: list[int] = []
+    count = total_bytes = 0
+    for topic, queue_id, body, facts, flag, sys_flag, born_ms, born_host, reconsume_times, prepared_position in copies:
+        stored, unique_key, tags, keys = facts[:4]
+        name = store.name_of(topic)
+        size = record_size(name, body, stored, born_host, host)
+        queue = store.queues.ensure(topic, queue_id)
+        try:
+            position = log.place(size)
+        except Exception:
+            if not count:
+                raise
+            break
+        offset = queue.append(position, size, store.tags_code(tags) if tags else 0)
+        log.push(
+            encode(
+                name, queue_id, offset, position, body, stored, flag, sys_flag, born_ms, born_host, store_ms, host,
+                reconsume_times, prepared_position, size,
+            ),
+            size,
+        )  # fmt: skip
+        if unique_key:
+            hashes.append(index.hash_of(f"{topic}#{unique_key}"))
+            positions.append(position)
+        if keys or tags:
+            also = [index.hash_of(entry) for entry in also_indexed(topic, tags, keys)]
+            hashes.extend(also)
+            positions += [position] * len(also)
+        queue.last_ms = store_ms
+        queues.add(queue)
+        total_bytes += size
+        count += 1
+        if log.batch.size_bytes >= limit_bytes:
+            break
+    if positions:
+        index.add_many(hashes, positions, store_ms)
+    store.appended(total_bytes, queues, store_ms)
+    return count
+
+
+_PLACE_AT = 20
+_PLACE = struct.Struct(">qq")
+_TIME = struct.Struct(">q")
+#: Where the ten digits stand, from the end of a record.
+_DIGITS_BEGIN, _DIGITS_END = 11, 1
+
+
+class Run:
+    """Records back to back in ``data``. ``places`` names the queues (topic, queue id) that ``groups`` counts in."""
+
+    __slots__ = ("data", "groups", "hash_ends", "hashes", "places", "sizes", "starts", "tags_codes", "time_at")
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.starts = array("I")
+        self.sizes = array("I")
+        self.time_at = array("B")
+        self.groups = array("H")
+        self.tags_codes = array("q")
+        #: index hashes of all records, and where those of each end
+        self.hashes = array("I")
+        self.hash_ends = array("I")
+        self.places: list[tuple[str, int]] = []
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+
+def append_run(store: Store, run: Run, begin: int, stop: int, now_ms: int) -> int:
+    """Append the records ``begin``..``stop`` of a run; return where it stopped: before ``stop`` if the store is full.
+
+    Raises StoreRefused, OSError; then nothing was appended.
+    """
+    queues = [store.queues.ensure(topic, queue_id) for topic, queue_id in run.places]
+    at = begin
+    while at < stop:
+        try:
+            at = _append_part(store, run, at, stop, now_ms, queues)
+        except Exception:
+            if at == begin:
+                raise
+            return at
+    return at
+
+
+def _append_part(store: Store, run: Run, begin: int, stop: int, now_ms: int, queues: list[ConsumeQueue]) -> int:
+    """Append as much as fits the segment; return where it stopped."""
+    log = store.log
+    starts, sizes = run.starts, run.sizes
+    position = log.place(sizes[begin])
+    room = log.room - BLANK_SIZE
+    first = starts[begin]
+    if starts[stop - 1] + sizes[stop - 1] - first > room:
+        stop = begin + 1
+        while starts[stop] + sizes[stop] - first <= room:
+            stop += 1
+    last = starts[stop - 1] + sizes[stop - 1]
+    _fill_in(run, begin, stop, position, now_ms, queues)
+    size = last - first
+    log.push(bytes(memoryview(run.data)[first:last]), size)
+    base = position - first
+    low = run.hash_ends[begin - 1] if begin else 0
+    positions: list[int] = []
+    for number in range(begin, stop):
+        high = run.hash_ends[number]
+        positions += [base + starts[number]] * (high - low)
+        low = high
+    if positions:
+        store.index.add_many(run.hashes[low - len(positions) : low], positions, now_ms)
+    store.appended(size, {queues[group] for group in set(run.groups[begin:stop])}, now_ms)
+    return stop
+
+
+def _fill_in(run: Run, begin: int, stop: int, position: int, now_ms: int, queues: list[ConsumeQueue]) -> None:
+    """Write place, time and checksum into the records, and their queue entries."""
+    data, starts, sizes, time_at, groups, tags = (
+        run.data, run.starts, run.sizes, run.time_at, run.groups, run.tags_codes,
+    )  # fmt: skip
+    place_into, time_into, entry = _PLACE.pack_into, _TIME.pack_into, ENTRY.pack
+    tails = [bytearray() for _ in queues]
+    following = [queue.end_offset for queue in queues]
+    totals = [0] * len(queues)
+    with memoryview(data) as view:
+        for number in range(begin, stop):
+            at, size, group = starts[number], sizes[number], groups[number]
+            offset = following[group]
+            following[group] = offset + 1
+            place_into(data, at + _PLACE_AT, offset, position)
+            time_into(data, at + time_at[number], now_ms)
+            end = at + size
+            digits = b"%010d" % (crc32(view[at : end - CRC_SIZE]) & MASK31)
+            view[end - _DIGITS_BEGIN : end - _DIGITS_END] = digits[::-1]
+            tails[group] += entry(position, size, tags[number])
+            totals[group] += size
+            position += size
+    for queue, tail, size_bytes in zip(queues, tails, totals, strict=True):
+        if tail:
+            queue.append_many(tail, size_bytes)
+            queue.last_ms = now_ms
