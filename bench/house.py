@@ -64,7 +64,7 @@ def house(base: Path, namesrv: str = "") -> Iterator[House]:
         "ESCAPEMENT_NAMESRV_PORT": str(first + 2),
         **({"ESCAPEMENT_NAMESRV": namesrv} if namesrv else {}),
     }
-    child = Child([sys.executable, MANAGE, "house"], log=base / "house.err", env=env)
+    child = Child([sys.executable, MANAGE, "run"], log=base / "house.err", env=env)
     one = House(f"http://127.0.0.1:{first}", namesrv or f"127.0.0.1:{first + 2}", env)
     try:
         await_pages(one, child)

@@ -1,1 +1,1 @@
-"""The Django project: console pages, REST, websockets, and the house that runs every process."""
+"""The Django project: console pages, REST, websockets, and the supervisor that runs every process."""

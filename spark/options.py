@@ -24,7 +24,7 @@ class LogOptions:
 
     ``end_position`` None and ``end`` "checkpoint": what the broker's checkpoint vouches for, and where there is none,
     up to the last sound record. ``end`` "log": up to the last sound record in any case. ``broker``: address of the
-    broker that is asked first; empty: nobody. ``pushdown``: see pushdown.py.
+    broker that is asked first; empty: nobody. ``pushdown``: see row_filter.py.
     """
 
     path: str

@@ -1,15 +1,14 @@
-"""Reading gives way to the broker: processors and disk serve everybody else first."""
-# ~ from spark/priority.py:
-# ~ A group of processes that Linux lets run only where nobody else wants to (cgroups(7), ``cpu.idle``).
-# ~
-# ~ Niceness, even of a whole session, is a share: who has the least of it still keeps a processor to the next tick (4 ms at
-# ~ 250 Hz) while somebody wakes up who is owed it, and one synced send wakes up half a dozen threads, the kernel's among
-# ~ them. A member of an idle group gives the processor up at once. Nothing else does that across sessions: SCHED_IDLE
-# ~ counts within its own, and short slices (priority.py) make the wait about half as long.
-# ~
-# ~ The group lies below the one that this process is in already, so whatever limits that has go on to hold.
-# ~ from spark/priority.py:
-# ~ Which processors a scan takes.
+"""How reading gives way to the broker: processors and disk serve everybody else first.
+
+``give_way`` lowers priorities. ``join`` enters a group of processes that Linux lets run only where nobody else wants to
+(cgroups(7), ``cpu.idle``). Niceness, even of a whole session, is a share: who has the least of it still keeps a
+processor to the next tick (4 ms at 250 Hz) while somebody wakes up who is owed it, and one synced send wakes up half a
+dozen threads, the kernel's among them. A member of an idle group gives the processor up at once. Nothing else does that
+across sessions: SCHED_IDLE counts within its own, and short slices make the wait about half as long. The group lies
+below the one that this process is in already, so whatever limits that has go on to hold.
+
+``chosen`` says which processors a scan takes.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +52,7 @@ def give_way(cores: Collection[int] = (), session_niceness: int = GROUP_NICENESS
     The process gets a session of its own: the niceness of a process counts among those of its session only, and the
     broker is in another. Whoever ends processes by their group does not reach it any more, so it ends with its parent.
 
-    With the least share of all a group of idle ones is joined too (idlegroup.py). Where that cannot be had, threads get
+    With the least share of all a group of idle ones is joined too (``join``). Where that cannot be had, threads get
     short slices: who wakes up waits for the rest of a slice, whatever its share is.
 
     The policy for idle times (SCHED_IDLE) is not used: it counts within the session as well, and what such a process
@@ -113,6 +112,8 @@ def _end_with_parent() -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
+
+# The idle group of all scans.
 
 #: All scans of a machine share one; it stays when they end, empty.
 NAME = "escapement-scan"
@@ -180,6 +181,8 @@ def _own_group(proc: Path) -> tuple[Path, bool]:
             return Path(place) / below, not name
     raise LookupError("no groups")
 
+
+# The processors of a scan.
 
 #: As many at most without a word: each takes a Python process and its memory.
 MOST = 4

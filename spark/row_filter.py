@@ -1,15 +1,13 @@
-"""Which rows are wanted: topic, time stored, position.
+"""Which rows are wanted, by topic, time stored and position, and which filters of a query the reader takes over.
 
 Positions choose segments exactly. Times choose them by the first record of each stretch, with an hour to spare on
 either side, because a broker's clock may have been set back; what is left is compared row by row.
+
+Spark 4.3 keeps the reader of a DataFrame with the filters it was given, and uses it again for a later query of the same
+DataFrame that has none: rows are missing then, and nothing says so. Therefore filters are taken only from a DataFrame
+that was loaded with ``pushdown=true``, which says that it is asked once; the options ``topics``, ``since_ms``,
+``until_ms``, ``start_position`` and ``end_position`` do the same without that trap.
 """
-# ~ from spark/row_filter.py:
-# ~ Filters of a query that the reader takes upon itself: topic, time stored, position.
-# ~
-# ~ Spark 4.3 keeps the reader of a DataFrame with the filters it was given, and uses it again for a later query of the same
-# ~ DataFrame that has none: rows are missing then, and nothing says so. Therefore filters are taken only from a DataFrame
-# ~ that was loaded with ``pushdown=true``, which says that it is asked once; the options ``topics``, ``since_ms``,
-# ~ ``until_ms``, ``start_position`` and ``end_position`` do the same without that trap.
 
 from __future__ import annotations
 

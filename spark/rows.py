@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from broker.engine.errors import CorruptRecord
+from broker.rocketmq.errors import CorruptRecord
 from broker.rocketmq.message import Message, decode
 
 from .bodies import inflated

@@ -1,7 +1,7 @@
 """Computes dashboards in a process of its own: ``python -m spark.run`` with one JSON object on standard input.
 
     {"store": path, "database_url": …, "broker": name, "runs": {dashboard: id of its row}, "window": "all" | "24h" | …,
-     "end_position": n | null, "as_of_ms": n, "levels": "1s 5s …", "cores": n (0: cores.py), "memory_mb": n,
+     "end_position": n | null, "as_of_ms": n, "levels": "1s 5s …", "cores": n (0: priority.py), "memory_mb": n,
      "retention_hours": n, "scratch": directory or "", "disk": directory if memory does not do (scratch.py),
      "broker_address": "host:port" of the broker that is asked where its log ends, or ""}
 

@@ -1,6 +1,6 @@
 """The part of the asynchronous admin that asks what access control lets a user do.
 
-What a broker tells of a user is decided upon here by the broker's own rule (remoting/access/policies.py): there is no
+What a broker tells of a user is decided upon here by the broker's own rule (broker/server/access/users.py): there is no
 second one.
 """
 

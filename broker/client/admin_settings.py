@@ -1,13 +1,10 @@
-"""The part of the asynchronous admin that reads and changes the settings of topics and groups.
+"""Parts of the asynchronous admin: settings of topics and groups, how far groups are, and traces.
 
-Fields are RocketMQ's own; what is not named stays as it is.
+- `SettingQuestions` reads and changes settings. Fields are RocketMQ's own; what is not named stays as it is.
+- `ProgressQuestions` looks for places in queues, and moves groups to them.
+- `TopicWaiting` is what waits for a topic, as Escapement tells it (14014).
+- `TraceQuestions` reads what clients with tracing have told.
 """
-# ~ from broker/client/admin_settings.py:
-# ~ The part of the asynchronous admin that looks for places in queues, and moves groups to them.
-# ~ from broker/client/admin_settings.py:
-# ~ What waits for a topic, as a broker of this project tells it (14014).
-# ~ from broker/client/admin_settings.py:
-# ~ The part of the asynchronous admin that reads what clients with tracing have told.
 
 from __future__ import annotations
 

@@ -2,14 +2,13 @@
 
 All values are frozen and read straight from the answers' JSON, whose names are the same in camel case
 (docs/PROTOCOL.md). Moments are epoch ms. Apache RocketMQ knows 37 and 323 only; the others raise NotSupported there.
+
+Apache RocketMQ has no list of its transactions: `transactions_of` makes one from the newest records of its three
+topics. A half is decided if an op record names its offset, or that of an older copy: such a broker puts a half back
+into its topic with each check, whole, with a new offset and one more in TRANSACTION_CHECK_TIMES. So of records with one
+unique key the newest counts, also against those in TRANS_CHECK_MAX_TIME_TOPIC. How it was decided, by whom, and which
+producers are there is not told; op records come some seconds late, the first one after the broker's start later still.
 """
-# ~ from broker/client/admin_transactions.py:
-# ~ Transactions of a broker that has no list of them (Apache RocketMQ), from the newest records of its three topics.
-# ~
-# ~ A half is decided if an op record names its offset, or that of an older copy: such a broker puts a half back into its
-# ~ topic with each check, whole, with a new offset and one more in TRANSACTION_CHECK_TIMES. So of records with one unique
-# ~ key the newest counts, also against those in TRANS_CHECK_MAX_TIME_TOPIC. How it was decided, by whom, and which
-# ~ producers are there is not told; op records come some seconds late, the first one after the broker's start later still.
 
 from __future__ import annotations
 
@@ -220,6 +219,8 @@ def _read(answer: Response, kind: type[Value]) -> Value:
     except msgspec.ValidationError as error:
         raise BadAnswer(f"The broker's answer about transactions cannot be read: {error}") from None
 
+
+# Transactions of a broker that has no list of them (Apache RocketMQ).
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"

@@ -1,14 +1,10 @@
 """What the JSON bodies of answers mean: pure functions from what was read to the API's values.
 
-Both kinds of broker are read: Apache RocketMQ's fastjson (see leniency) and strict JSON.
+Our brokers write strict JSON. Apache RocketMQ's fastjson writes two forms that a strict reader refuses: bare integers
+as keys (requests 106 and 45: ``{0:"127.0.0.1:10911"}``) and whole objects as keys (202 and 208:
+``{{"queueId":0,"topic":"T"}:{"maxOffset":3}}``). `read_json` takes both: integers become text keys, as in strict JSON,
+and an object whose keys are objects becomes a `Table`.
 """
-# ~ from broker/client/answers.py:
-# ~ Reading the JSON that Apache RocketMQ's fastjson writes but a strict reader refuses.
-# ~
-# ~ Two forms appear in answers: bare integers as keys (requests 106 and 45: ``{0:"127.0.0.1:10911"}``) and whole
-# ~ objects as keys (202 and 208: ``{{"queueId":0,"topic":"T"}:{"maxOffset":3}}``).
-# ~
-# ~ `read_json` gives integers as text keys, as strict JSON would, and an object whose keys are objects as a `Table`.
 
 from __future__ import annotations
 
@@ -73,7 +69,8 @@ def number(value: Json) -> int:
     try:
         return int(value)
     except ValueError:
-        raise BadAnswer(f"A number was expected in the answer, not {value[:60]!r}.") from None  # type: ignore[index]  # only text can fail
+        # only text can fail
+        raise BadAnswer(f"A number was expected in the answer, not {value[:60]!r}.") from None  # type: ignore[index]
 
 
 def route(topic: str, answer: Fields) -> Route:
@@ -250,6 +247,8 @@ def delay_level_ms(text: str) -> list[int]:
         levels.append(int(word[:-1]) * units[word[-1]])
     return levels
 
+
+# Reading JSON, also the forms that only fastjson writes.
 
 MAX_DEPTH = 32
 _BLANKS = " \t\n\r"

@@ -40,7 +40,7 @@ class AsyncConsumer(AsyncClosing):
     """A member of a consumer group (clustering): its share of the queues, each message acknowledged by returning.
 
     `from_where` counts for a topic that is new to the group: "first" begins with the first message that is there,
-    "last" with the first one that comes after the group's first start; `beginnings` says what that means in detail.
+    "last" with the first one that comes after the group's first start; offsets.py says what that means in detail.
     """
 
     def __init__(

@@ -1,11 +1,11 @@
-"""The one event-loop thread behind the synchronous API of this process."""
-# ~ from broker/client/event_loop.py:
-# ~ Synchronous faces: each speaks through an asynchronous client, which belongs to one process.
-# ~
-# ~ A face that was made before a fork works in the child too: with a client of its own, that is made at its first use there
-# ~ and connects anew. What had begun (consuming, above all) goes on in the parent alone.
-# ~ from broker/client/event_loop.py:
-# ~ Clients as `with` blocks: the end of the block closes them.
+"""What stands behind the synchronous API: one event-loop thread in this process, and faces of asynchronous clients.
+
+A face is a synchronous client that speaks through an asynchronous one, which belongs to one process. A face that was
+made before a fork works in the child too: with a client of its own, which is made at its first use there and connects
+anew. What had begun (consuming, above all) goes on in the parent alone.
+
+Clients are `with` blocks: the end of the block closes them, faces (`Face`) and asynchronous clients (`AsyncClosing`).
+"""
 
 from __future__ import annotations
 
@@ -76,6 +76,9 @@ class EventLoopThread:
 
 
 event_loop_thread = EventLoopThread()
+
+
+# Synchronous faces of asynchronous clients.
 
 Core = TypeVar("Core")
 

@@ -1,6 +1,8 @@
-"""Calling the handlers of a push consumer, coroutines in the event loop and functions in threads."""
-# ~ from broker/client/handler_calls.py:
-# ~ How messages get from readers to handlers: here in any order; orderly.py has the other way.
+"""How the messages of a push consumer get from its readers to its handlers, which are coroutines or functions.
+
+`Handlers` calls coroutines in the event loop and functions in threads. A `Flow` brings messages there: in any order
+here (`UnorderedFlow`), one after the other in orderly.py.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The asynchronous lite pull consumer: the one implementation of fetching by hand. It belongs to one event loop."""
-# ~ from broker/client/lite_pull_async.py:
-# ~ One queue of a lite pull consumer: what was read ahead of its polls, and how far these have got.
-# ~ from broker/client/lite_pull_async.py:
-# ~ Where a lite pull consumer goes on in each of its queues: asked, moved, stopped for a while.
+"""The asynchronous lite pull consumer: the one implementation of fetching by hand. It belongs to one event loop.
+
+A `Feed` is one of its queues: what was read ahead of the polls, and how far these have got. `QueuePlaces` is where the
+consumer goes on in each of them: asked, moved, stopped for a while.
+"""
 
 from __future__ import annotations
 

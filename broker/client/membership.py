@@ -1,10 +1,10 @@
-"""Being a member of a consumer group: heartbeats, and the member's share of the queues whenever it changes."""
-# ~ from broker/client/membership.py:
-# ~ Telling brokers who is there (request 34), as the official client does: every 30 s and when something changed.
-# ~ from broker/client/membership.py:
-# ~ Which queues a member of a group consumes: RocketMQ's AllocateMessageQueueAveragely.
-# ~
-# ~ Every member computes it for itself from the same two sorted lists, so they need not talk to each other.
+"""Being a member of a consumer group: heartbeats, and the member's share of the queues whenever it changes.
+
+`Heartbeat` tells brokers who is there (request 34), as the official client does: every 30 s and when something changed.
+
+`allocate` is RocketMQ's AllocateMessageQueueAveragely: which queues a member consumes. Every member computes it for
+itself from the same two sorted lists, so they need not talk to each other.
+"""
 
 from __future__ import annotations
 
@@ -165,6 +165,8 @@ class Membership:
         await self.rest()
         await self._heartbeat.stop()
 
+
+# Heartbeats.
 
 INTERVAL_S = 30.0
 #: After a beat that did not reach every broker.

@@ -1,18 +1,20 @@
-"""Where one queue begins and ends, and where a group stands in it, as the queue's broker knows it."""
-# ~ from broker/client/offsets.py:
-# ~ Where a group begins in a topic that is new to it, if it wants only what comes from now on (``from_where="last"``).
-# ~
-# ~ Brokers let a new group begin at a queue's first message while they have it, whatever it wants. So the first member of
-# ~ the group asks where all queues of the topic end, when it starts, and commits that at once: from then on the group has
-# ~ offsets like any other, and whoever starts next misses nothing of what came between.
-# ~
-# ~ | the group has in the topic | it begins                                                         |
-# ~ |----------------------------|-------------------------------------------------------------------|
-# ~ | an offset of a queue       | there                                                             |
-# ~ | an offset of another queue | at the queue's first message: the topic got it after the group    |
-# ~ | none                       | at the end of every queue, as it is at the group's first start    |
-# ~ | none, and was there before | at what was stored when it first looked for the topic, or later   |
-# ~ | the topic                  |                                                                   |
+"""Offsets of queues as their brokers know them, and where a group begins in a topic that is new to it.
+
+`QueueOffsets` asks where one queue begins and ends, and where a group stands in it.
+
+`Beginnings` is for a group that wants only what comes from now on (``from_where="last"``). Brokers let a new group
+begin at a queue's first message while they have it, whatever it wants. So the first member of the group asks where all
+queues of the topic end, when it starts, and commits that at once: from then on the group has offsets like any other,
+and whoever starts next misses nothing of what came between.
+
+| the group has in the topic | it begins                                                         |
+|----------------------------|-------------------------------------------------------------------|
+| an offset of a queue       | there                                                             |
+| an offset of another queue | at the queue's first message: the topic got it after the group    |
+| none                       | at the end of every queue, as it is at the group's first start    |
+| none, and was there before | at what was stored when it first looked for the topic, or later   |
+| the topic                  |                                                                   |
+"""
 
 from __future__ import annotations
 
@@ -28,6 +30,8 @@ from .errors import BadAnswer, BrokerRefused, ClientError, RouteNotFound
 from .remoting import Response
 from .session import Session
 from .types import MessageQueue
+
+logger = logging.getLogger(__name__)
 
 
 class QueueOffsets:
@@ -99,7 +103,7 @@ def offset_in(answer: Response) -> int:
         raise BadAnswer("The broker did not say an offset.") from None
 
 
-logger = logging.getLogger(__name__)
+# Where a group begins in a topic that is new to it.
 
 RETRY_PREFIX = "%RETRY%"
 #: How often is looked whether another member is done with its part of a first start, and the pause between two looks.

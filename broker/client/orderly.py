@@ -2,18 +2,16 @@
 
 A queue is read while its lock is held, and handled by one handler at a time. When that fails, the queue is suspended
 and the same message is handled again, with `reconsume_times` one higher; after the most times it is given to the
-group's retry topic, which brokers turn into a dead letter while the group holds locks, and the queue goes on.
+group's retry topic, and the queue goes on.
+
+Locks are held at the queues' brokers (requests 41 and 42): only who holds one handles the queue's messages in order. A
+broker forgets a lock that is not renewed for 60 s; this client stops trusting one after 30 s, and renews it every 20 s
+(the official client's figures). So there is never a second holder, also while a broker cannot be reached.
+
+A message that is given up is sent to the retry topic (ConsumeMessageOrderlyService.sendMessageBack of 5.5.0), not
+copied by the broker as request 36 does, so that it has the attempts that only this client counted. Brokers make a dead
+letter of it while the group holds locks; after that it is delivered again with a delay.
 """
-# ~ from broker/client/orderly.py:
-# ~ Locks of queues at their brokers (requests 41 and 42): only who holds one handles the queue's messages in order.
-# ~
-# ~ A broker forgets a lock that is not renewed for 60 s; this client stops trusting one after 30 s, and renews it every
-# ~ 20 s (the official client's figures). So there is never a second holder, also while a broker cannot be reached.
-# ~ from broker/client/orderly.py:
-# ~ Giving up a message that was handled in order too often (ConsumeMessageOrderlyService.sendMessageBack of 5.5.0).
-# ~
-# ~ It is sent, not copied by the broker as request 36 does, so that it has the attempts that only this client counted.
-# ~ Brokers make a dead letter of it while the group holds locks; after that it is delivered again with a delay.
 
 from __future__ import annotations
 
@@ -252,6 +250,8 @@ class _Turn:
         self._turns.release()
 
 
+# Locks of queues at their brokers.
+
 RENEW_S = 20.0
 RENEW_SOON_S = 3.0
 """After a renewal that did not reach every broker."""
@@ -371,6 +371,8 @@ class _Queue(msgspec.Struct, rename="camel"):
     broker_name: str
     queue_id: int
 
+
+# Giving a message up that failed too often.
 
 #: The level of the first delay (as for messages that are sent back).
 FIRST_LEVEL = 3

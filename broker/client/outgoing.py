@@ -1,27 +1,26 @@
-"""A message on its way out: checked, with its unique id, its properties in the form in which they are stored."""
-# ~ from broker/client/outgoing.py:
-# ~ When a message is to be delivered, as a sender says it: checked, and as the properties that brokers read.
-# ~
-# ~ | option          | property         |                                                               |
-# ~ |-----------------|------------------|---------------------------------------------------------------|
-# ~ | `deliver_at_ms` | TIMER_DELIVER_MS | epoch ms                                                      |
-# ~ | `delay_ms`      | TIMER_DELAY_MS   | from the moment at which the broker takes it, by its clock    |
-# ~ | `schedule_key`  | ESC_SCHEDULE_KEY | business key, unique in its topic while the message waits     |
-# ~ | `on_conflict`   | ESC_ON_CONFLICT  | what to do if a message with that key waits: error (default), |
-# ~ |                 |                  | replace it, or keep it and drop this one                      |
-# ~ | `reject_past`   | ESC_REJECT_PAST  | refuse a moment that is past instead of delivering at once    |
-# ~
-# ~ A half becomes a timer when its transaction commits, and nobody can be told then that its key is taken: there
-# ~ `on_conflict` must be replace.
-# ~
-# ~ Apache RocketMQ knows the first two and keeps the others unread.
-# ~ from broker/client/outgoing.py:
-# ~ Unique message ids as RocketMQ's MessageClientIDSetter makes them: 32 upper-case hex digits.
-# ~
-# ~     4 bytes address | 2 bytes process | 4 bytes class loader | 4 bytes ms since the month began | 2 bytes counter
-# ~
-# ~ The first ten bytes are one prefix per process here (address and process id replaced by random bytes: no address is
-# ~ told), so that two processes cannot make the same id, and a broker hashes the common prefix once.
+"""A message on its way out: checked, with its unique id, its properties in the form in which they are stored.
+
+`timing_properties` checks when it is to be delivered, as a sender says it, and makes the properties that brokers read:
+
+| option          | property         |                                                               |
+|-----------------|------------------|---------------------------------------------------------------|
+| `deliver_at_ms` | TIMER_DELIVER_MS | epoch ms                                                      |
+| `delay_ms`      | TIMER_DELAY_MS   | from the moment at which the broker takes it, by its clock    |
+| `schedule_key`  | ESC_SCHEDULE_KEY | business key, unique in its topic while the message waits     |
+| `on_conflict`   | ESC_ON_CONFLICT  | what to do if a message with that key waits: error (default), |
+|                 |                  | replace it, or keep it and drop this one                      |
+| `reject_past`   | ESC_REJECT_PAST  | refuse a moment that is past instead of delivering at once    |
+
+A half becomes a timer when its transaction commits, and nobody can be told then that its key is taken: there
+`on_conflict` must be replace. Apache RocketMQ knows the first two and keeps the others unread.
+
+`UniqueIds` makes message ids as RocketMQ's MessageClientIDSetter does: 32 upper-case hex digits.
+
+    4 bytes address | 2 bytes process | 4 bytes class loader | 4 bytes ms since the month began | 2 bytes counter
+
+The first ten bytes are one prefix per process here (address and process id replaced by random bytes: no address is
+told), so that two processes cannot make the same id, and a broker hashes the common prefix once.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +66,7 @@ def prepare(
     sharding_key: str | None = None,
     **timing: Unpack[Timing],
 ) -> Outgoing:
-    """Check everything a caller gives and make the message; `timing` is explained there. Raises InvalidArgument.
+    """Check everything a caller gives and make the message; `timing` is explained above. Raises InvalidArgument.
 
     Messages with one `sharding_key` go to one queue, as long as the topic has as many: the one that RocketMQ's
     SelectMessageQueueByHash takes for it. Consumers see the key as the property __SHARDINGKEY.
@@ -138,6 +137,8 @@ def _check_size(stored: str) -> None:
             field="properties",
         )
 
+
+# When a message is to be delivered.
 
 MAX_SCHEDULE_KEY_CHARACTERS = 200
 #: RocketMQ reads moments as a signed 64-bit number.
@@ -229,6 +230,8 @@ def check_schedule_key(key: str) -> None:
             field="schedule_key",
         )
 
+
+# Unique message ids.
 
 _MONTH_MS = 31 * 24 * 3600 * 1000
 

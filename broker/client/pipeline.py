@@ -1,21 +1,17 @@
-"""One connection to a broker on which many sends are under way at once.
+"""One connection to a broker on which many sends are under way at once, and what the answers mean.
 
 The general RemotingClient serves every kind of request; a Line serves the one that must be quick. A caller hands over
 the header's fields ready encoded, all requests of one turn of the event loop leave in one write, and answers are
 matched by opaque. Nothing is awaited per message but the answer itself. Headers are RocketMQ's binary ones.
+
+Answers are read a short way, too. Escapement answers a binary send with a binary header whose fields have one order:
+
+    1 serialisation 1 | 3 header length | 2 code 0 | 1 language | 2 version | 4 opaque | 4 flag | 4 remark length 0 |
+    4 fields length | msgId | queueId | queueOffset | transactionId | ...
+
+What waits has escDueMs behind them, a timer also recallHandle. Anything else (a refusal, a schedule key that was
+taken, Apache RocketMQ's JSON) is decoded as any frame is (broker/rocketmq/frame.py).
 """
-# ~ from broker/client/pipeline.py:
-# ~ The answer to a send, read the short way.
-# ~
-# ~ Escapement answers a binary send with a binary header whose fields have one order:
-# ~
-# ~     1 serialisation 1 | 3 header length | 2 code 0 | 1 language | 2 version | 4 opaque | 4 flag | 4 remark length 0 |
-# ~     4 fields length | msgId | queueId | queueOffset | transactionId | ...
-# ~
-# ~ What waits has escDueMs behind them, a timer also recallHandle. Anything else (a refusal, a schedule key that was
-# ~ taken, Apache RocketMQ's JSON) is read the long way by the codec.
-# ~ from broker/client/pipeline.py:
-# ~ What a broker's answer to a send means.
 
 from __future__ import annotations
 
@@ -186,6 +182,8 @@ class Lines(Connections[Line]):
         )
 
 
+# The answer to a send, read the short way.
+
 _SHORT = re.compile(
     rb"\x01...\0\0...(....)....\0\0\0\0....\0\x05msgId\0\0\0.([0-9A-F]+)\0\x07queueId\0\0\0.(\d+)"
     rb"\0\x0bqueueOffset\0\0\0.(\d+)\0\x0dtransactionId\0",
@@ -215,6 +213,8 @@ def read_stored(frame: bytes) -> tuple[int, Stored] | None:
         stored = stored._replace(due_ms=int(due), recall_handle=handle.decode() if handle else None)
     return int.from_bytes(opaque, "big"), stored
 
+
+# What an answer means.
 
 #: Stored, with less safety than was asked for (ResponseCode of 5.5.0).
 STORED = {

@@ -1,10 +1,11 @@
-"""The asynchronous producer: the one implementation of sending. It belongs to the event loop in which it is used."""
-# ~ from broker/client/producer_async.py:
-# ~ Sends of one message each, as they go out on a line: many at once, each answered on its own.
-# ~ from broker/client/producer_async.py:
-# ~ RocketMQ's batch (request 320): many messages of one queue in one body, stored all or not at all.
-# ~
-# ~ one message: 4 size | 4 magic 0 | 4 CRC 0 | 4 flag | 4 body length | body | 2 properties length | properties
+"""The asynchronous producer: the one implementation of sending. It belongs to the event loop in which it is used.
+
+Sends of one message each go out on a line (pipeline.py): many at once, each answered on its own.
+
+RocketMQ's batch (request 320) holds many messages of one queue in one body, stored all or not at all:
+
+    one message: 4 size | 4 magic 0 | 4 CRC 0 | 4 flag | 4 body length | body | 2 properties length | properties
+"""
 
 from __future__ import annotations
 
@@ -342,6 +343,8 @@ def trace_writer(trace: bool | str, group: str, namesrv: str, access: Access) ->
     return TraceWriter(topic, lambda: AsyncProducer(trace_group(group), namesrv, retries=1, **access))
 
 
+# Sends of one message each.
+
 SEND = int(Request.SEND_MESSAGE_V2)
 
 
@@ -419,6 +422,8 @@ async def _connect(
         raise next(iter(failed.values()))
     return connected, failed
 
+
+# RocketMQ's batch.
 
 _FRONT = Struct(">iiiii")
 _SHORT = Struct(">H")

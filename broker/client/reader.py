@@ -2,11 +2,10 @@
 
 A message is in flight from the pull until its handler is done (or it was sent back); what may be committed is the
 lowest offset in flight, so a crash repeats messages but loses none.
+
+The body of a pull is commit-log records one after another. Each message gets the body that its sender had: official
+clients compress large ones, by ZLIB unless they are told otherwise.
 """
-# ~ from broker/client/reader.py:
-# ~ Cutting the body of a pull, which is commit-log records one after another.
-# ~ from broker/client/reader.py:
-# ~ Bodies as their sender had them: official clients compress large ones, by ZLIB unless they are told otherwise.
 
 from __future__ import annotations
 
@@ -18,8 +17,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ..engine.errors import CorruptRecord
 from ..rocketmq.codes import Answer, Request
+from ..rocketmq.errors import CorruptRecord
 from ..rocketmq.layout import COMPRESSION_MASK, COMPRESSION_SHIFT, FLAG_COMPRESSED
 from ..rocketmq.message import Message, decode
 from .errors import BadAnswer, ClientClosed, ClientError
@@ -246,6 +245,8 @@ def as_delivered(message: Message) -> Message:
         return message
     return replace(message, topic=original)
 
+
+# Cutting the body of a pull into messages.
 
 _MIN_RECORD_BYTES = 91
 

@@ -1,15 +1,12 @@
 """Asking over remoting: one asynchronous client for any number of brokers and name servers.
 
-Connections are made at the first request to an address and made anew after they were lost. All of it belongs to the
-event loop in which it is used.
+`Connections` are kept by address: made at the first request to it, and anew after they were lost. All of it belongs to
+the event loop in which it is used.
+
+`Forks` is for a process that forks: its child must never write to, or wait for, what belongs to the parent's event
+loop. `generation` grows in each child. In the child, the parent's connections are closed without a word to the other
+end: descriptors are put over with /dev/null, so whoever still holds one can do no harm with it, nor with its number.
 """
-# ~ from broker/client/remoting.py:
-# ~ Connections of a client by address: made at the first use, and anew after a loss.
-# ~ from broker/client/remoting.py:
-# ~ A process that forks: its child must never write to, or wait for, what belongs to the parent's event loop.
-# ~
-# ~ `generation` grows in each child. In the child, the parent's connections are closed without a word to the other end:
-# ~ descriptors are put over with /dev/null, so whoever still holds one can do no harm with it, nor with its number.
 
 from __future__ import annotations
 
@@ -28,6 +25,8 @@ from ..rocketmq.codes import ONEWAY_FLAG, RESPONSE_FLAG, Answer
 from ..rocketmq.errors import BadFrame, ConnectFailed, ConnectionLost, RemotingError, RequestTimedOut
 from ..rocketmq.frame import JSON, Command, FrameBuffer, decode, encode
 
+__all__ = ["Handler", "RemotingClient", "RemotingError", "Response"]
+
 logger = logging.getLogger(__name__)
 
 Response = Command
@@ -39,6 +38,9 @@ None for none."""
 
 Sign = Callable[[dict[str, str], bytes], dict[str, str]]
 """The header fields of a request with these fields and body, signed."""
+
+Secure = Callable[[str], tuple[ssl.SSLContext | None, str | None]]
+"""TLS context and the name expected in the certificate, for a connection to a host; None and None for no TLS."""
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 """Largest answer read: a pull may carry more than a request may."""
@@ -269,11 +271,7 @@ class _Link(Connection):
             self._transport.write(frame)
 
 
-__all__ = ["Handler", "RemotingClient", "RemotingError", "Response"]
-
-Secure = Callable[[str], tuple[ssl.SSLContext | None, str | None]]
-"""TLS context and the name expected in the certificate, for a connection to a host; None and None for no TLS."""
-
+# Connections by address.
 
 C = TypeVar("C", bound=Connection)
 
@@ -363,6 +361,9 @@ class Connections(Generic[C]):
             raise self._failed(address, str(error)) from error
         self._ready[address] = one
         return one
+
+
+# What a child lets go of after a fork.
 
 
 class Inherited(Protocol):

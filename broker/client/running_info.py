@@ -2,9 +2,9 @@
 
 Bodies are written as Java's clients write them (ConsumerRunningInfo, GetConsumerStatusBody): tables have queues as
 keys, which no JSON library writes.
+
+How busy the client was of late is kept in sums: of the last minute, and of the last hour for failures.
 """
-# ~ from broker/client/running_info.py:
-# ~ How busy a client was of late: sums of the last minute, and of the last hour for failures.
 
 from __future__ import annotations
 
@@ -154,6 +154,8 @@ def _table(rows: Mapping[MessageQueue, bytes]) -> bytes:
 def _object(parts: Mapping[str, bytes]) -> bytes:
     return b"{" + b",".join(b'"%b":%b' % (name.encode(), value) for name, value in parts.items()) + b"}"
 
+
+# How busy a client was of late.
 
 MINUTE_S = 60.0
 HOUR_S = 3600.0

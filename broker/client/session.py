@@ -1,9 +1,9 @@
-"""Asking brokers and name servers: routes, and remoting's errors as the client's own.
+"""Asking brokers and name servers: routes, remoting's errors as the client's own, and the time that a call may take.
 
 One Session belongs to one event loop. It keeps one connection per address and a cache of routes.
+
+A Deadline is the time of a whole call, whatever that waits for: names, routes, connections, answers, other calls.
 """
-# ~ from broker/client/session.py:
-# ~ The time that a whole call may take, whatever it waits for: names, routes, connections, answers, other calls.
 
 from __future__ import annotations
 
@@ -226,6 +226,8 @@ def _unreachable(address: str, error: RemotingError) -> BrokerUnreachable:
         return BrokerUnreachable(address, str(error.__cause__ or error))
     return BrokerUnreachable(address, str(error))
 
+
+# The time of a whole call.
 
 Result = TypeVar("Result")
 

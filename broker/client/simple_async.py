@@ -1,8 +1,8 @@
-"""The asynchronous simple consumer: the one implementation of receiving by hand. It belongs to one event loop."""
-# ~ from broker/client/simple_async.py:
-# ~ What a simple consumer gets: messages, each with the receipt by which it is acknowledged.
-# ~ from broker/client/simple_async.py:
-# ~ Simple consumers of many groups over one set of connections: for who receives in the name of others.
+"""The asynchronous simple consumer: the one implementation of receiving by hand. It belongs to one event loop.
+
+It gets messages (`Received`), each with the `Receipt` by which it is acknowledged. `SimpleConsumers` are consumers of
+many groups over one set of connections, for a program that receives in the name of others.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LONGEST_INVISIBLE_MS = 12 * 3_600_000
 SEVERAL_WAIT_MS = 1_000
 """Where a topic lives on several brokers, each is waited at for so long in turn."""
 _INIT_FIRST = "0"
-"""Where brokers have a group begin that has no offset: who begins at the end has one by then (see beginnings)."""
+"""Where brokers have a group begin that has no offset: who begins at the end has one by then (see offsets.py)."""
 _NOTHING = (Answer.SUCCESS, Answer.POLLING_TIMEOUT, Answer.POLLING_FULL, Answer.PULL_NOT_FOUND)
 
 
@@ -257,6 +257,8 @@ def _batch(receipts: list[Receipt], group: str) -> list[dict[str, object]]:
         for key, row in rows.items()
     ]
 
+
+# What a simple consumer gets.
 
 MOST_BITS = 1 << 16
 """How far a message may be from the first one of its pop."""

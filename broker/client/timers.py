@@ -1,12 +1,11 @@
-"""What brokers say about timers: messages that wait for a moment (requests 14002 to 14008, 60 and 61).
+"""What brokers say about timers, messages that wait for a moment, and how operators steer them.
 
-All values are frozen and read straight from the answers' JSON, whose names are the same in camel case
-(docs/PROTOCOL.md). Moments are epoch ms.
+Requests are 14002 to 14008, 60 and 61. All values are frozen and read straight from the answers' JSON, whose names are
+the same in camel case (docs/PROTOCOL.md). Moments are epoch ms.
+
+`TimerQuestions` is that part of the asynchronous admin. Apache RocketMQ answers `timer_checkpoint` and `timer_metrics`;
+everything else raises NotSupported there.
 """
-# ~ from broker/client/timers.py:
-# ~ The part of the asynchronous admin that asks about timers, and acts on them.
-# ~
-# ~ Apache RocketMQ answers `timer_checkpoint` and `timer_metrics`; everything else raises NotSupported there.
 
 from __future__ import annotations
 
@@ -299,6 +298,8 @@ class TimerMetric(Struct, frozen=True):
     count: int
     changed_ms: int
 
+
+# Asking about timers, and acting on them.
 
 Value = TypeVar("Value")
 #: config/timercheck: read time, flushed position, queue offset, the master's queue offset; a data version follows.

@@ -1,12 +1,11 @@
-"""What a producer, and what a consumer, tells of messages where that is wanted (`trace`): RocketMQ's message trace."""
-# ~ from broker/client/trace_events.py:
-# ~ What a client with tracing tells of a message, as RocketMQ's 5.5.0 writes it (TraceDataEncoder); traces.py reads it.
-# ~
-# ~ A line ends with \x02, its fields are parted by \x01. Names of fields are in the order of RocketMQ's TraceContext.
-# ~ from broker/client/trace_events.py:
-# ~ Sending what is told of messages to the trace topic: in the background, many at a time, and never at any price.
-# ~
-# ~ What cannot be sent is dropped and counted; sends and handlers do not wait for it and do not fail with it.
+"""What a producer, and what a consumer, tells of messages where that is wanted (`trace`): RocketMQ's message trace.
+
+It is told in lines, as RocketMQ 5.5.0 writes them (TraceDataEncoder); broker/rocketmq/traces.py reads them. A line ends
+with \\x02, its fields are parted by \\x01. Names of fields are in the order of RocketMQ's TraceContext.
+
+A `TraceWriter` sends the lines to the trace topic in the background, many at a time. Sends and handlers do not wait for
+it and do not fail with it: what cannot be sent is dropped and counted.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +27,8 @@ from .outgoing import Outgoing, prepare, unique_ids
 from .tracing import tracing
 from .transaction import Check, Decision, Half
 from .types import Message, SendResult
+
+logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 _OK = "SEND_OK"
@@ -212,6 +213,10 @@ def _now_ms() -> int:
 
 
 #: MixAll.DEFAULT_TRACE_REGION_ID; brokers give the same name unless they are told another one.
+
+
+# Lines, as RocketMQ writes them.
+
 REGION = "DefaultRegion"
 #: Ordinals of org.apache.rocketmq.common.message.MessageType.
 NORMAL, HALF, DECIDED_HALF, DELAYED = 0, 1, 2, 3
@@ -308,7 +313,7 @@ def _truth(is_so: bool) -> str:
     return "true" if is_so else "false"
 
 
-logger = logging.getLogger(__name__)
+# Sending lines to the trace topic.
 
 #: How long a line waits for others (AsyncTraceDispatcher's pollingTimeMil), and how many go in one message.
 LINGER_S = 0.1

@@ -1,16 +1,13 @@
-"""What transactions are made of: a half, a decision, and the fields in which RocketMQ carries them.
+"""What transactions are made of: a half, a decision, the fields in which RocketMQ carries them, and answers to checks.
 
 A half is a message that the broker has but shows to nobody. Its producer's group decides: commit shows it, rollback
-drops it. Where no decision comes, the broker asks a live producer of the group (a check).
+drops it. Where no decision comes, the broker asks a live producer of the group over its connection what became of the
+half (request 39, a check); `Checks` answers by request 37. Checks wait in a bounded queue; what does not fit is dropped
+and logged: the broker asks again.
+
+`plain_sends` keeps a plain send out of a block whose messages a transaction decides: it would go out whatever becomes
+of that. Each thread has its own state: a synchronous producer is called in the thread that entered the block.
 """
-# ~ from broker/client/transaction.py:
-# ~ Keeps a plain send out of a block whose messages a transaction decides: it would go out whatever becomes of that.
-# ~
-# ~ Each thread has its own state: a synchronous producer is called in the thread that entered the block.
-# ~ from broker/client/transaction.py:
-# ~ Answering checks: a broker asks over our connection what became of a half (request 39), we answer by request 37.
-# ~
-# ~ Checks wait in a bounded queue; what does not fit is dropped and logged: the broker asks again.
 
 from __future__ import annotations
 
@@ -27,8 +24,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ..engine.errors import CorruptRecord
 from ..rocketmq.codes import Request
+from ..rocketmq.errors import CorruptRecord
 from ..rocketmq.frame import Command
 from ..rocketmq.message import decode
 from . import names
@@ -36,6 +33,8 @@ from .errors import ClientError, InvalidArgument
 from .outgoing import Outgoing, value_in
 from .session import Session
 from .types import Message
+
+logger = logging.getLogger(__name__)
 
 #: Refusal of a decision that contradicts the one already taken, or comes too late (ResponseCode.ILLEGAL_OPERATION).
 ILLEGAL_OPERATION = 604
@@ -175,6 +174,8 @@ def _ending(
     }
 
 
+# Plain sends inside a transactional block.
+
 _state = threading.local()
 
 
@@ -205,7 +206,7 @@ def check_plain_send() -> None:
         raise PlainSendRefused
 
 
-logger = logging.getLogger(__name__)
+# Answering checks.
 
 #: The official client's checkRequestHoldMax.
 MAX_WAITING = 2000

@@ -322,7 +322,7 @@ class Engine(Readable, TimerDoors, Changeable):
         )
 
     def changes_since(self, token: str, now_ms: int) -> dict[str, Any]:
-        """Return the body of request 14000 (see follow.py)."""
+        """Return the body of request 14000 (see changes_since.py)."""
         changes = changes_since(self._store, self.schedule, self.health(), token, now_ms)
         return changes | {"transactions": self.transactions.summary()}
 

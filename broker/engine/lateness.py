@@ -1,9 +1,9 @@
-"""How late things happened, over the last minutes, in little memory: counts by size class and by half minute.
+"""Two ways to count how late things happened: over the last minutes for percentiles, since the start for Prometheus.
 
-A class is about 9 % wide, so a percentile is exact to within that.
+``Lateness`` takes little memory: counts by size class and by slice of ten seconds, of the last five minutes. A class is
+about 9 % wide, so a percentile is exact to within that. ``Histogram`` counts by size class since the start, with fixed
+bounds: what Prometheus calls a histogram.
 """
-# ~ from broker/engine/lateness.py:
-# ~ Counts by size class since the start, with fixed bounds: what Prometheus calls a histogram.
 
 from __future__ import annotations
 

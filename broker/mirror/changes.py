@@ -55,7 +55,7 @@ class Changes:
     members: Mapping[str, int] | None = None
     #: how its clock is simulated; None: it is not
     clock: ClockLine | None = None
-    #: rows that could not be read, or were changed to fit (fitting.py)
+    #: rows that could not be read, or were changed to fit (writer.py)
     flaws: tuple[Flaw, ...] = ()
 
 

@@ -1,16 +1,15 @@
-"""The mirror: the one writer of the mirror rows. It follows one broker through remoting, like any client: the first
-master by name, where a name service knows several.
+"""The mirror: the one writer of the mirror rows. It follows one broker through remoting, like any client.
 
-A round = ask for what changed since the token, write rows and token in one transaction, tell the pages. Whatever
-happens in between, the next round begins at the token that is in the database: a crash repeats, it never loses.
+That is the first master by name, where a name service knows several. A round = ask for what changed since the token,
+write rows and token in one transaction, tell the pages. Whatever happens in between, the next round begins at the token
+that is in the database: a crash repeats, it never loses.
+
+An advisory lock makes one mirror the only one. It belongs to the database session: whoever dies lets it go.
+
+When a reading has brought many rows, PostgreSQL is made to look at them (`Statistics`), so that it plans joins by what
+is there. Its own daemon looks once a minute, or not at all where it is switched off: until then it plans for few rows,
+and a page that sums over a thousand groups pays for that.
 """
-# ~ from broker/mirror/follower.py:
-# ~ The advisory lock that makes one mirror the only one. It belongs to the database session: whoever dies lets it go.
-# ~ from broker/mirror/follower.py:
-# ~ Has PostgreSQL look at the mirror's rows when a reading has brought many, so that it plans joins by what is there.
-# ~
-# ~ Its own daemon looks once a minute, or not at all where it is switched off: until then it plans for few rows, and a page
-# ~ that sums over a thousand groups pays for that.
 
 from __future__ import annotations
 
@@ -263,6 +262,8 @@ class Mirror:
             self._announcer.announce(stale[0].sequence, {"mirror"})
 
 
+# The lock that makes one mirror the only one.
+
 #: first key "Escapement", second "mirror"; any two numbers that nobody else uses in this database
 LOCK_KEYS = (0x45534341, 0x4D495252)
 
@@ -293,6 +294,8 @@ def unlock(database: str) -> None:
     with connections[database].cursor() as cursor:
         cursor.execute("SELECT pg_advisory_unlock(%s, %s)", LOCK_KEYS)
 
+
+# What PostgreSQL knows of the mirror's rows.
 
 #: tables that grow with the broker; all others have a bounded number of rows
 TABLES: tuple[type[MirrorRow], ...] = (Topic, Queue, ConsumerGroup, ConsumerOffset, RateHistory)

@@ -1,14 +1,13 @@
-"""Mirror rows: what the broker has, repeated in PostgreSQL for pages and SQL. Only the mirror writes them.
+"""Mirror rows: what the broker has, repeated in PostgreSQL for pages and SQL.
+
+Anybody reads them, only the mirror writes them.
 
 Offsets and positions are RocketMQ's (64 bits); times are epoch ms. NULL is unknown, never 0. Every table can be dropped
 and is rebuilt by `manage.py mirror rebuild`; only the short rate histories start again from nothing.
+
+Of transactions there are half messages and the op records that decide them. They are few: the oldest that are open or
+parked, and those decided within the last hour (broker/mirror/halves.py).
 """
-# ~ from broker/mirror/models.py:
-# ~ What all mirror tables share: anybody reads them, only the mirror writes them.
-# ~ from broker/mirror/models.py:
-# ~ Mirror rows of transactions: half messages and the op records that decide them.
-# ~
-# ~ They are few: the oldest that are open or parked, and those decided within the last hour (broker/mirror/halves.py).
 
 from __future__ import annotations
 
@@ -18,6 +17,23 @@ from typing import Any, NoReturn, Self, TypeVar
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils.translation import gettext_lazy as _
+
+__all__ = [
+    "SLOTS",
+    "SLOT_MS",
+    "Broker",
+    "ConsumerGroup",
+    "ConsumerOffset",
+    "HalfMessage",
+    "MirrorReadOnlyError",
+    "MirrorRow",
+    "MirrorState",
+    "OpMessage",
+    "Queue",
+    "RateHistory",
+    "ScheduleLevel",
+    "Topic",
+]
 
 Row = TypeVar("Row", bound=models.Model)
 
@@ -173,23 +189,6 @@ class HalfMessage(MirrorRow):
         """Somebody may still decide."""
         return self.state in (self.State.OPEN, self.State.DUE, self.State.PARKED)
 
-
-__all__ = [
-    "SLOTS",
-    "SLOT_MS",
-    "Broker",
-    "ConsumerGroup",
-    "ConsumerOffset",
-    "HalfMessage",
-    "MirrorReadOnlyError",
-    "MirrorRow",
-    "MirrorState",
-    "OpMessage",
-    "Queue",
-    "RateHistory",
-    "ScheduleLevel",
-    "Topic",
-]
 
 #: length of one slot of a rate history, and slots kept: the last five minutes
 SLOT_MS = 5_000

@@ -1,13 +1,13 @@
-"""What the mirror remembers between two readings to see what grew: ends, offsets, rates and the marks of lanes."""
-# ~ from broker/mirror/watch.py:
-# ~ Marks: where in a lane which due time lies, so that its whole backlog can be drawn without reading it.
-# ~
-# ~ A lane is in due order. A mark (offset, due_ms) says: entries before `offset` are due at `due_ms` or earlier, the entry
-# ~ at `offset` at `due_ms` or later. Whoever sees at the moment T that the lane ends at M knows the mark (M, T + delay) for
-# ~ nothing; an entry read by request 321 is a mark as well. Between two marks the number of messages is exact and their
-# ~ place is not. Two marks with one offset are the two ends of a pause in which nothing arrived.
-# ~ from broker/mirror/watch.py:
-# ~ Rate histories: counts per slot of five seconds, kept in memory while a slot fills and written when it is whole.
+"""What the mirror remembers between two readings to see what grew: ends, offsets, rates and the marks of lanes.
+
+Marks say where in a lane which due time lies, so that its whole backlog can be drawn without reading it. A lane is in
+due order. A mark (offset, due_ms) says: entries before `offset` are due at `due_ms` or earlier, the entry at `offset`
+at `due_ms` or later. Whoever sees at the moment T that the lane ends at M knows the mark (M, T + delay) for nothing; an
+entry read by request 321 is a mark as well. Between two marks the number of messages is exact and their place is not.
+Two marks with one offset are the two ends of a pause in which nothing arrived.
+
+Rate histories are counts per slot of five seconds, kept in memory while a slot fills and written when it is whole.
+"""
 
 from __future__ import annotations
 
@@ -240,6 +240,8 @@ class Watch:
             self.consumed.pop(key, None)
 
 
+# Marks of lanes.
+
 Mark = tuple[int, int]
 
 #: marks kept for one lane: over 2 h one in 28 s
@@ -328,6 +330,8 @@ def _thinned(marks: tuple[Mark, ...]) -> tuple[Mark, ...]:
             dropped.add(index)
     return tuple(mark for index, mark in enumerate(marks) if index not in dropped)
 
+
+# Rate histories.
 
 #: (kind, name) of RateHistory
 Key = tuple[str, str]

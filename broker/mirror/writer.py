@@ -2,15 +2,12 @@
 
 Rows of a kind go together. Where PostgreSQL takes one of them for wrong they go one by one, and what it does not take
 is left out and told of: one bad row never holds up the others.
+
+A broker may have been given anything: attributes with NUL, a filter type of any length, half a surrogate pair, numbers
+of any size. So what it told is first made to fit the columns of PostgreSQL. What only tells of something is clipped and
+escaped; a row whose name cannot be kept is left out. Both are flaws. They are kept beside the position, and the console
+shows them until the broker tells something else of that row.
 """
-# ~ from broker/mirror/writer.py:
-# ~ Makes what a broker told fit the columns of PostgreSQL, so that one odd value never stops the mirror.
-# ~
-# ~ A broker may have been given anything: attributes with NUL, a filter type of any length, half a surrogate pair, numbers
-# ~ of any size. What only tells of something is clipped and escaped; a row whose name cannot be kept is left out. Both are
-# ~ flaws: the console shows them until the broker tells something else of that row.
-# ~ from broker/mirror/writer.py:
-# ~ Which rows are not as the broker has them, until it tells something else of them: kept beside the position.
 
 from __future__ import annotations
 
@@ -39,6 +36,8 @@ from .models import (
     ScheduleLevel,
     Topic,
 )
+
+logger = logging.getLogger(__name__)
 
 #: what the database says of a value, not of itself: the connection lives, and other rows are taken
 BAD_ROW = (DataError, IntegrityError, ProgrammingError, ValueError, TypeError, OverflowError)
@@ -152,6 +151,8 @@ def _delete_others(broker: str, kind: str, rows: tuple[MirrorRow, ...]) -> int:
         model.mirror_writer.filter(pk__in=gone).delete()
     return len(gone)
 
+
+# Making rows fit the columns of PostgreSQL.
 
 MODELS: dict[str, type[MirrorRow]] = {
     "topics": Topic,
@@ -313,7 +314,7 @@ def _json_part(value: Any, levels: int) -> Any:
     return storable(str(value), LONGEST_WORD)
 
 
-logger = logging.getLogger(__name__)
+# Flaws: rows that are not as the broker has them.
 
 #: flaws that are kept by name; of more there is only the number
 LIMIT = 100

@@ -1,13 +1,13 @@
-"""The outbox in its classical form: `send_later` writes a row, a worker (`manage.py outbox`) sends it. At least once.
+"""Messages that are sent after the commit: by a worker at least once, or by this process at most once.
 
-No round trip to the broker inside the transaction, and none needed: the broker may be away for as long as it likes. A
-worker that dies between the send and the delete of the row sends it again, with the same unique id.
+`send_later` is the outbox in its classical form: it writes a row, and a worker (`manage.py outbox`) sends it. No round
+trip to the broker inside the transaction, and none needed: the broker may be away for as long as it likes. A worker
+that dies between the send and the delete of the row sends it again, with the same unique id.
+
+`send_on_commit` sends from this process once the transaction has committed. No half, no row: nothing is sent for a
+transaction that rolls back, but a process that dies between the commit and the send, or a broker that is away just
+then, loses the message.
 """
-# ~ from broker/outbox/after_commit.py:
-# ~ `send_on_commit`: sent by this process once the transaction has committed. At most once.
-# ~
-# ~ No half, no row: nothing is sent for a transaction that rolls back, but a process that dies between the commit and the
-# ~ send, or a broker that is away just then, loses the message.
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ from .configuration import producer_group as chosen_group
 from .models import OutboxMessage
 from .options import MessageOptions
 from .transaction_block import producer_of
+
+logger = logging.getLogger(__name__)
 
 _LANE_CHARACTERS = 40
 
@@ -71,9 +73,6 @@ def _lane(topic: str, message: Outgoing) -> str | None:
     else:
         return None
     return sha256(name.encode(errors="surrogatepass")).hexdigest()[:_LANE_CHARACTERS]
-
-
-logger = logging.getLogger(__name__)
 
 
 def send_on_commit(

@@ -12,17 +12,15 @@ PostgreSQL (pg_xact_status of the transaction that sent it):
 | too long ago | no   | unknown: the row may have been cleaned; a person decides      |
 
 Other databases: a row commits; no row is unknown until ESCAPEMENT_TRANSACTION_LIMIT_S after the half, then roll back.
+
+Which database and which transaction that is stands in property ESC_XID of the half:
+
+    pg/<system identifier>/<database oid>/<transaction id>     PostgreSQL
+    row/<name of the connection in DATABASES>                  any other database
+
+The system identifier is made by initdb and shared by a cluster's replicas, and no two clusters have the same one: so
+the transaction id of one database is never looked up in another.
 """
-# ~ from broker/outbox/decisions.py:
-# ~ Where a half comes from: the mark that lets any process ask the right database what became of its transaction.
-# ~
-# ~ Property ESC_XID of the half:
-# ~
-# ~     pg/<system identifier>/<database oid>/<transaction id>     PostgreSQL
-# ~     row/<name of the connection in DATABASES>                  any other database
-# ~
-# ~ The system identifier is made by initdb and shared by a cluster's replicas, and no two clusters have the same one: so
-# ~ the transaction id of one database is never looked up in another.
 
 from __future__ import annotations
 
@@ -108,6 +106,8 @@ def confirmed(message: Message, decision: Decision) -> None:
 def _of_row(state: str) -> Decision:
     return Decision.ROLLBACK if state == OutboxHalf.State.DONE else Decision.COMMIT
 
+
+# Where a half comes from.
 
 PROPERTY = "ESC_XID"
 _IDENTITY = (

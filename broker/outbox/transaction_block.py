@@ -5,14 +5,11 @@ What a send does, in this order; whatever dies after any of these steps, a check
 1. the transaction's id is read (PostgreSQL gives it one);
 2. the half goes to the broker and carries that id;
 3. a row of `escapement_outbox` is written inside the transaction;
-4. after the commit, the broker is told to commit; where the block fails, to roll back.
+4. after the commit, the broker is told to commit; where the block fails, to roll back (`Settlement`).
+
+This process has one transaction producer a group, made at first use, anew in a forked child. Each answers checks too
+(`decisions.check`): a broker asks any live member of the group, so every member must know.
 """
-# ~ from broker/outbox/transaction_block.py:
-# ~ The transaction producers of this process: one a group, made at first use, anew in a forked child.
-# ~
-# ~ Each answers checks too (`decisions.check`): a broker asks any live member of the group, so every member must know.
-# ~ from broker/outbox/transaction_block.py:
-# ~ Telling the broker what became of the halves of one transaction. What is lost here, a check finds out.
 
 from __future__ import annotations
 
@@ -38,6 +35,8 @@ from .decisions import Origin, check, confirmed, current_origin, decide, row_sta
 from .errors import BlockEnded, NotInTransaction, TransactionTooLong, WrongThread
 from .models import OutboxHalf
 from .options import MessageOptions
+
+logger = logging.getLogger(__name__)
 
 _of_thread = threading.local()
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -212,6 +211,9 @@ class InnermostProducer:
 
 producer = InnermostProducer()
 
+
+# The transaction producers of this process.
+
 _lock = threading.Lock()
 _kept: dict[tuple[int, str, str], TransactionProducer] = {}
 
@@ -247,7 +249,8 @@ def _forget() -> None:
 atexit.register(close_all)
 os.register_at_fork(after_in_child=_forget)
 
-logger = logging.getLogger(__name__)
+
+# Telling the broker what became of the halves.
 
 #: A half whose commit was confirmed within this time cannot have been copied for a check by Apache RocketMQ: its
 #: transactionTimeOut (6 s) less its transactionOpBatchInterval (3 s), and a second for clocks.

@@ -9,9 +9,8 @@
 | a timer that is taken, past or too far               | (an hour) it is stuck, until a person has it sent again      |
 
 Rows go out by age and pass those that wait. Only in a lane (one sharding key, one queue) each waits for the one before.
+`waiting` and `stuck` say what is there, `send_again` has it sent again.
 """
-# ~ from broker/outbox/worker.py:
-# ~ What waits in the outbox, what is stuck there, and having that sent again.
 
 from __future__ import annotations
 

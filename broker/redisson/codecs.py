@@ -1,23 +1,22 @@
-"""What turns values into bytes and back, by the name that Redisson gives it."""
-# ~ from broker/redisson/codecs.py:
-# ~ Which codec a queue's values were probably written with, and a value as text for people.
-# ~ from broker/redisson/codecs.py:
-# ~ How Redisson packs a value into a member of its set and list.
-# ~
-# ~ Since 3.21.1 (`Packing.NEW`, Lua struct format "Bc0Lc0"), little-endian, no padding:
-# ~
-# ~     | 1  n, nearly always 8 | n  random | 8  length of the value, u64 | value |
-# ~
-# ~ Up to 3.21.0 (`Packing.OLD`, "dLc0"):
-# ~
-# ~     | 8  random double | 8  length of the value, u64 | value |
-# ~
-# ~ The random part only makes equal values distinct. Members written here hold a counter in it, big-endian, so that values
-# ~ due in the same millisecond keep the order in which they were offered.
-# ~
-# ~ A random part of another length counts only where the old form does not fit: the first byte of an old member is chance.
-# ~
-# ~ A member that fits neither is poison: Java's transfer stops at it and repeats what came before it without end.
+"""Codecs that turn values into bytes and back, by Redisson's names, and the packing of a value into a member.
+
+A codec can be guessed from a queue's values, and a value shown as text for people.
+
+Redisson packs a value into a member of its set and list. Since 3.21.1 (`Packing.NEW`, Lua struct format "Bc0Lc0"),
+little-endian, no padding:
+
+    | 1  n, nearly always 8 | n  random | 8  length of the value, u64 | value |
+
+Up to 3.21.0 (`Packing.OLD`, "dLc0"):
+
+    | 8  random double | 8  length of the value, u64 | value |
+
+The random part only makes equal values distinct. Members written here hold a counter in it, big-endian, so that values
+due in the same millisecond keep the order in which they were offered. A random part of another length counts only where
+the old form does not fit: the first byte of an old member is chance.
+
+A member that fits neither is poison: Java's transfer stops at it and repeats what came before it without end.
+"""
 
 from __future__ import annotations
 
@@ -118,6 +117,9 @@ _CODECS: Mapping[str, Codec] = {
     codec.name: codec for codec in (StringCodec(), BytesCodec(), JsonJacksonCodec(), TypedJsonJacksonCodec())
 }
 
+
+# Guessing codecs, and values as text.
+
 #: Where none is certain, the first of these that reads all samples is named.
 _ORDER = (
     "SerializationCodec",
@@ -204,6 +206,8 @@ def _reads_kryo(value: bytes) -> bool:
         return False
     return True
 
+
+# The packing of a value into a member.
 
 RANDOM_BYTES = 8
 LENGTH_BYTES = 8

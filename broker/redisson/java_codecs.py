@@ -1,4 +1,6 @@
-"""What can be read of the codecs that only Java writes: text, numbers and booleans, for display.
+"""Values that Java wrote: of codecs that only Java writes, and of JSON with Java types.
+
+Of the codecs that only Java writes text, numbers and booleans are read, for display:
 
 | Codec | Text | Numbers and booleans |
 |---|---|---|
@@ -7,11 +9,10 @@
 | SerializationCodec | aced0005 74 + length u16 | none: they are objects there |
 
 Objects and collections mean nothing without their classes; they stay bytes.
+
+`untyped` is the reading half of Redisson's JsonJacksonCodec: what JSON with Java types means in Python. `Long`,
+`JavaObject` and `JavaValue` are values that Python has no own type for; `double_text` is how Java writes a number.
 """
-# ~ from broker/redisson/java_codecs.py:
-# ~ Java values that Python has no own type for, and how Java writes a number.
-# ~ from broker/redisson/java_codecs.py:
-# ~ What JSON with Java types means in Python: the reading half of Redisson's JsonJacksonCodec.
 
 from __future__ import annotations
 
@@ -144,6 +145,9 @@ JAVA_ONLY: Mapping[str, Callable[[bytes], object]] = {
     "MarshallingCodec": read_marshalling,
     "SerializationCodec": read_serialization,
 }
+
+
+# JSON with Java types.
 
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1

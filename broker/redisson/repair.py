@@ -1,16 +1,15 @@
-"""Damage: members that are in the list only, or in the set only.
+"""What an operator does to a waiting queue: repairs it, moves all of it to timers, or acts on one member.
 
-In the list only, a member is counted and shown and never comes due. In the set only, it comes due and is shown nowhere;
-Redisson's own retainAll leaves such. A plan is found by walking both, in bounded steps; each repair is one script that
-looks again before it writes.
+Damage is members that are in the list only, or in the set only. In the list only, a member is counted and shown and
+never comes due. In the set only, it comes due and is shown nowhere; Redisson's own retainAll leaves such. A plan is
+found by walking both, in bounded steps; each repair is one script that looks again before it writes.
+
+An import moves a whole queue of Redisson into Escapement timers, while Java keeps offering. The transfer service does
+the work, so it goes on after any restart: each value becomes a timer that is due at the same moment, with a schedule
+key made from the packed member, so that no second one can wait beside it.
+
+One waiting member can be taken out, delivered now, rescheduled, moved to another queue, or set aside.
 """
-# ~ from broker/redisson/repair.py:
-# ~ Moving a whole queue of Redisson into Escapement timers, while Java keeps offering.
-# ~
-# ~ The transfer service does the work, so it goes on after any restart: each value becomes a timer that is due at the same
-# ~ moment, with a schedule key made from the packed member, so that no second one can wait beside it.
-# ~ from broker/redisson/repair.py:
-# ~ Doing something with one waiting member: out, now, later, elsewhere, aside.
 
 from __future__ import annotations
 
@@ -91,6 +90,9 @@ def _damaged(queue: DelayedQueue, kind: str, compared: list[int]) -> Iterator[Da
         place += seen
         if seen <= 0:
             return
+
+
+# Moving a whole queue into Escapement timers.
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +176,8 @@ def _last_due(queue: DelayedQueue) -> int | None:
     last = scores[-1]
     return math.ceil(float(last[1] if isinstance(last, (list, tuple)) else last))
 
+
+# Acting on one waiting member.
 
 #: A member as a receipt gives it, or the handle of a page.
 Reference = bytes | Handle

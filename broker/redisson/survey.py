@@ -1,6 +1,7 @@
-"""What can be said of a queue at a glance, and which queues there are."""
-# ~ from broker/redisson/survey.py:
-# ~ Waiting members page by page, in the order in which they are due.
+"""What can be said of a queue at a glance, which queues there are, and their waiting members page by page.
+
+Members come in the order in which they are due.
+"""
 
 from __future__ import annotations
 
@@ -77,6 +78,8 @@ def _scanned(server: Server) -> Iterator[bytes]:
     assert scan is not None  # redis-py's clients have it, and a cluster's asks every node
     yield from cast("Iterator[bytes]", scan(match="*_delay_*:*", count=1000))
 
+
+# Waiting members page by page.
 
 #: Bytes of each value that a page carries.
 SHOWN_BYTES = 4096

@@ -9,13 +9,11 @@ one atomic script, so a value is moved once, by whoever comes first.
     next due, sweep ────┘
 
 A queue is worked on by one worker at a time and for SLICE_S at most, then others have their turn.
+
+- `Agenda`: when each queue is to be looked at next, a set of alarms that several workers share.
+- `Outage`: a server that does not answer; how long to wait before the next attempt, and since when it is gone.
+- `ModeMover`: where a queue's due values go, to the plain list, or to a topic when its mode says so.
 """
-# ~ from broker/redisson/transfer.py:
-# ~ When each queue is to be looked at next: a set of alarms that several workers share.
-# ~ from broker/redisson/transfer.py:
-# ~ A server that does not answer: how long to wait before the next attempt, and since when it is gone.
-# ~ from broker/redisson/transfer.py:
-# ~ Where a transfer moves a queue's due values: to the plain list, or to a topic when its mode says so.
 
 from __future__ import annotations
 
@@ -35,11 +33,11 @@ from typing import Protocol
 from redis.exceptions import (
     BusyLoadingError,
     ClusterDownError,
-    ConnectionError,
+    ConnectionError,  # noqa: A004 - redis-py's own name
     MasterDownError,
     ReadOnlyError,
     RedisError,
-    TimeoutError,
+    TimeoutError,  # noqa: A004 - redis-py's own name
     TryAgainError,
 )
 
@@ -308,6 +306,9 @@ def _note(status: QueueStatus, moved: Moved, call_ms: float) -> None:
         status.late_ms = 0
 
 
+# When each queue is to be looked at next.
+
+
 class Reason(StrEnum):
     """Why a queue is looked at."""
 
@@ -392,6 +393,8 @@ class Agenda:
         return None
 
 
+# A server that does not answer.
+
 FIRST_PAUSE_S = 0.05
 LAST_PAUSE_S = 3.0
 _OUTAGES = (
@@ -431,6 +434,8 @@ def is_outage(error: BaseException) -> bool:
     """Whether this error means that the server is down, starting or failing over, and is worth waiting for."""
     return isinstance(error, (*_OUTAGES, OSError))
 
+
+# Where the due values of a queue go.
 
 #: How soon a service notices that a plain queue got another mode.
 MODE_READ_S = 1.0

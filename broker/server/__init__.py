@@ -1,6 +1,7 @@
-"""RocketMQ's remoting protocol: frames, the broker's doors (name service and broker) and an asynchronous client.
+"""The broker as clients meet it: a server of RocketMQ's remoting protocol with two doors, name service and broker.
 
-Reading order: codec (frames), codes (numbers), client (asking), service (answering), processors (one noun a file).
+Reading order: connection (frames in, answers out), broker (what is started and stopped), processors (one noun a file).
+Frames and their numbers are in broker/rocketmq (frame, codes), asking is in broker/client.
 """
 
 from __future__ import annotations

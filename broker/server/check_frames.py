@@ -1,28 +1,27 @@
-"""Questions about halves that go to one queue (request 39), each cast in one piece.
+"""The frames that ask producers about their half messages (request 39), made in bulk from the records of the halves.
 
-What is the same in all of them is made once; %s marks what is filled in:
+A million halves may be due at once. So a question is not encoded field by field: it is put together from the bytes of
+the half's record, as the half with its real topic and queue:
+
+    | size, magic | body crc | queue id | flag .. body | topic | properties | __CRC32# |
+      new          as it was   new        as it was      new     + two        left out (clients check the body's alone)
+
+Halves of one producer are much alike. A ``Cutter`` finds out once where a record of some size and body length has its
+pieces, and cuts all records of that kind there:
+
+    | size | magic | body crc | queue id | middle: flag .. body | topic | before | key | after | ending | crc |
+
+``before`` ends with the mark, ``UNIQ_KEY\\x01``; ``ending`` says real topic and queue.
+
+A ``Mould`` keeps what is the same in all questions about halves that go to one queue. Each is cast in one piece; the
+words with a % are filled in:
 
     %frame length | header with %offset, %position, %key, %message id |
     %size, magic, %body crc, queue id, %flag .. body | topic | %properties and how often was asked
 
-Of halves that were cut together (halfcuts.py) sizes, lengths and the end of the properties are the same too: all their
-questions are put together from columns.
+Of halves that were cut together sizes, lengths and the end of the properties are the same too: all their questions are
+put together from columns. ``Questions`` has a slow way for records of any other form.
 """
-# ~ from broker/server/check_frames.py:
-# ~ Halves cut into the pieces that a question about them repeats.
-# ~
-# ~ Those of one producer are much alike: where a record of some size and body length has its pieces is found out once.
-# ~
-# ~     | size | magic | body crc | queue id | middle: flag .. body | topic | before | key | after | ending | crc |
-# ~
-# ~ ``before`` ends with the mark, ``UNIQ_KEY\x01``; ``ending`` says real topic and queue.
-# ~ from broker/server/check_frames.py:
-# ~ Questions to producers about their halves (request 39). The body is the half with its real topic and queue.
-# ~
-# ~ A million halves may be due at once, so a question is made from the bytes of the half's record:
-# ~
-# ~     | size, magic | body crc | queue id | flag .. body | topic | properties | __CRC32# |
-# ~       new          as it was   new        as it was      new     + two        left out (clients check the body's alone)
 
 from __future__ import annotations
 
@@ -53,6 +52,8 @@ from ..rocketmq.layout import (
 )
 from ..rocketmq.message import Message
 from ..rocketmq.properties import CHECK_TIMES, REAL_QUEUE_ID, REAL_TOPIC, UNIQUE_KEY, WAIT
+
+# Moulds cast many questions in one piece.
 
 #: What a question adds to a half's properties; %d: how often was asked, this time included.
 MORE = f"{CHECK_TIMES}\x01%d\x02{WAIT}\x01false\x02".encode()
@@ -221,6 +222,8 @@ def _hexadecimals(positions: Sequence[int]) -> list[bytes]:
     return numbers.tobytes().hex(" ", numbers.itemsize).upper().encode().split()
 
 
+# Cutters cut records into the pieces that moulds take.
+
 #: Before the real topic, and before the unique key.
 WHERE = f"\x02{REAL_TOPIC}\x01".encode()
 MARK = f"{UNIQUE_KEY}\x01".encode()
@@ -319,6 +322,8 @@ def _unpack_of(record: bytes, body_length: int) -> Callable[[bytes], Iterator[_F
         f"{end - ending}s{len(CRC_NAME)}s{CRC_SIZE - len(CRC_NAME)}x"
     ).iter_unpack
 
+
+# The frames for one broker.
 
 #: serialisation and header length, code, language, version, opaque, flag, remark length, ext length
 _START = Struct(">IhbhiiiI").pack

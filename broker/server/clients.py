@@ -1,8 +1,9 @@
-"""Who is connected: producers and consumers by group, and what each consumer group subscribes to."""
-# ~ from broker/server/clients.py:
-# ~ Requests of the broker to its clients that are answered: what a consumer does, a reply handed to who waits for it.
-# ~
-# ~ Most requests to clients are told and forgotten (39, 40, 220); these wait for an answer, each with a time of its own.
+"""Who is connected to the broker, and those requests of the broker to its clients that wait for an answer.
+
+`Clients` is the one owner of who is there: producers and consumers by group, and what each consumer group subscribes
+to. Most requests to clients (39, 40, 220) are sent and forgotten. `ClientCalls` holds those that are answered, each
+with a time of its own: what a consumer does, a reply that is handed to whoever waits for it.
+"""
 
 from __future__ import annotations
 
@@ -214,6 +215,8 @@ class Clients:
                     )
                 )
 
+
+# Requests to clients that wait for an answer.
 
 MOST_WAITING = 10_000
 """Requests without an answer yet; one more is answered as if its client said nothing."""

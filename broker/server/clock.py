@@ -4,9 +4,9 @@ Two clocks stand in a broker. By the *broker's clock* goes what is stored and wh
 timers, ages of halves, invisible times of popped messages, retention, rates. By the *live clock* goes what is between
 living processes: silence of connections, half frames, queue locks, long polls, how long an answer took. They are one
 and the same unless the broker's clock is simulated.
+
+A simulated clock is written down in the store, so that the next broker goes on where this one stopped.
 """
-# ~ from broker/server/clock.py:
-# ~ A simulated clock that is written down in the store, so that the next broker goes on where this one stopped.
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from datetime import datetime
 
 from ..engine.disk.files import Files
 from ..engine.log.simulated_clock import note_reached, reached_ms
+
+logger = logging.getLogger(__name__)
 
 HIGHEST_SPEED = 3_600
 """An hour a second: the wheel of timers turns 3,600 slots, more is not worth looking at."""
@@ -79,7 +81,7 @@ class SimulatedClock:
         return self._start_ms + int((self._steady_ns() - self._began_ns) * self.speed / 1_000_000)
 
 
-logger = logging.getLogger(__name__)
+# The simulated clock of a store is written down there.
 
 NOTE_INTERVAL_S = 1.0
 """How often the moment is written down, twice as far ahead: so much is skipped after a kill, nothing comes again."""

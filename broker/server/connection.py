@@ -1,11 +1,9 @@
-"""The broker's end of remoting connections: frames in, handlers, answers out.
+"""The broker's end of remoting connections: frames in, handlers, answers out; and the limits of what one peer may ask.
 
 All frames of one read are handled in one go, without a task or an await each; their answers leave in one write.
 A connection that does not read its answers is not read from; one that sends half a frame and stops, or nothing at
 all, is closed by sweep(); one that sends what is no frame is closed alone.
 """
-# ~ from broker/server/connection.py:
-# ~ What one peer may ask of a server.
 
 from __future__ import annotations
 
@@ -58,6 +56,25 @@ MOST_CORKED_BYTES = 128 * 1024
 
 #: What goes the short way and is no longer than this takes no longer than a look at the clock is worth.
 _SHORT_FRAME_BYTES = 4 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one peer may ask of the server."""
+
+    max_frame_bytes: int = MAX_FRAME_BYTES
+    most_partial_bytes: int = 64 * 1024 * 1024
+    """What all connections together may hold of frames that are not whole yet."""
+    max_connections: int = 10_000
+    """Of one door; all doors together have as many as descriptors allow (connection_limit.py)."""
+    frame_timeout_ms: int = 30_000
+    """A frame that was begun must be whole after this time."""
+    idle_timeout_ms: int = 120_000
+    """serverChannelMaxIdleTimeSeconds of RocketMQ; clients send a heartbeat every 30 s."""
+    write_pause_bytes: int = 4 * 1024 * 1024
+    """Above this many bytes waiting to be written, no more requests are read."""
+    sweep_interval_ms: int = 3_000
+    """How often all connections are looked at: that much later one is closed, at most."""
 
 
 class Server:
@@ -465,22 +482,3 @@ class Connection(asyncio.Protocol):
         """Ends the connection at once."""
         if self._transport is not None:
             self._transport.abort()
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one peer may ask of the server."""
-
-    max_frame_bytes: int = MAX_FRAME_BYTES
-    most_partial_bytes: int = 64 * 1024 * 1024
-    """What all connections together may hold of frames that are not whole yet."""
-    max_connections: int = 10_000
-    """Of one door; all doors together have as many as descriptors allow (places.py)."""
-    frame_timeout_ms: int = 30_000
-    """A frame that was begun must be whole after this time."""
-    idle_timeout_ms: int = 120_000
-    """serverChannelMaxIdleTimeSeconds of RocketMQ; clients send a heartbeat every 30 s."""
-    write_pause_bytes: int = 4 * 1024 * 1024
-    """Above this many bytes waiting to be written, no more requests are read."""
-    sweep_interval_ms: int = 3_000
-    """How often all connections are looked at: that much later one is closed, at most."""

@@ -1,12 +1,15 @@
-"""How many connections all doors of a broker have together, by the descriptors that its process may open.
+"""How many connections a broker takes, and how much memory its process has to itself.
+
+All doors of a broker share the descriptors that its process may open:
 
     descriptors allowed = what else is open + kept for the store + places of connections
 
 Where no place is free, the connection that has been silent longest since it came makes room for the next one; where all
 have spoken, the next one is closed as soon as it comes.
+
+Memory is the anonymous resident memory of the process. What is free of it can be given back to the operating system,
+which the allocator does not always do by itself.
 """
-# ~ from broker/server/connection_limit.py:
-# ~ How much memory this process has to itself, and how what is free of it goes back.
 
 from __future__ import annotations
 
@@ -133,6 +136,8 @@ class Places:
         self._taken.discard(guest)
         self._silent.pop(guest, None)
 
+
+# The memory of this process.
 
 WORTH_TRIMMING_BYTES = 32 * 1024 * 1024
 """So much must have been freed in large pieces before the allocator is asked to give it back."""

@@ -1,13 +1,12 @@
-"""Long polls: pulls that wait for a message, thousands of them, without anybody asking again and again.
+"""Pulls and pops that wait for a message: thousands of them, without anybody asking again and again.
 
-They lie by (topic, queue id) and are woken by what arrives there; one timer stands at the next time-out.
+Waiting pulls lie by (topic, queue id) and are woken by what arrives there; one timer stands at the next time-out.
+
+Waiting pops lie by group and topic, and the one that came first is served first. An arrival wakes the pops of its
+topic, or of the topic of which it may hold other tries. Each looks, and when one of a group got nothing, the others
+that ask for the same need not look. One timer stands at the next time-out, or at the next moment at which a pop is to
+look without an arrival: a queue that is popped in order is free again then.
 """
-# ~ from broker/server/long_polls.py:
-# ~ Pops that wait for a message: by group and topic, the one that came first served first.
-# ~
-# ~ An arrival wakes the pops of its topic, or of the topic of which it may hold other tries; each looks, and when one of a
-# ~ group got nothing the others that ask for the same need not look. One timer stands at the next time-out, or at the next
-# ~ moment at which a pop is to look without an arrival: a queue that is popped in order is free again then.
 
 from __future__ import annotations
 
@@ -131,6 +130,8 @@ class WaitingPulls:
         self._timer = None
         self.expire(self._clock())
 
+
+# Pops that wait.
 
 GroupTopic = tuple[str, str]
 

@@ -5,11 +5,10 @@ append ── kick ──► take_sync ──► job.run (thread; inline when no
                        └──────────────── whatever came meanwhile ◄────────────────────┤
                                                                 take_arrivals ──► long polls
 tick at the ms that the engine names ──► appends what is due ──► kick
+
+`JobThread` is one long-lived thread that runs the engine's jobs, with a lean way there and back. `AnsweredOwner` and
+`BriefOwner` own tickets: they answer a request when what it asked for is durable.
 """
-# ~ from broker/server/pump.py:
-# ~ One long-lived thread that runs the engine's jobs, and a lean way there and back.
-# ~ from broker/server/pump.py:
-# ~ Owners of tickets that answer a request when what it asked for is durable.
 
 from __future__ import annotations
 
@@ -238,6 +237,9 @@ class Pump:
             self._failed(reason, lost)
 
 
+# The thread that runs the jobs.
+
+
 class Job(Protocol):
     """Something that only reads and writes files, so that it may run beside the loop."""
 
@@ -292,6 +294,8 @@ def run_job(job: Job) -> OSError | None:
         return error
     return None
 
+
+# Owners of tickets that answer a request.
 
 _OPAQUE_AT = 13
 _SUCCESS = encode(Command(Answer.SUCCESS, flag=RESPONSE_FLAG, serialization=BINARY))

@@ -1,8 +1,9 @@
-"""Answers to sends, made when their messages are durable: constant parts kept, one write a connection."""
-# ~ from broker/server/send_reply.py:
-# ~ How large messages are that come in, and how long their senders wait for an answer.
-# ~
-# ~ On a message's way there is one `list.append`; the rest is done for all messages of a sync at once.
+"""Answers to sends, made when the messages are durable, and histograms of sizes and times.
+
+On a message's way there is one `list.append`; the rest is done for all messages of a sync at once. Answers are made
+from templates that keep the constant parts, with one write a connection. `Sends` counts how large the messages are that
+come in, and how long their senders wait for an answer.
+"""
 
 from __future__ import annotations
 
@@ -196,6 +197,8 @@ def reply_command(tickets: list[Ticket], opaque: int, serialization: int, unique
         ext["escDueMs"] = str(first.due_ms)
     return Command(0, ext, flag=RESPONSE_FLAG, opaque=opaque, serialization=serialization)
 
+
+# Histograms of sizes and times.
 
 #: Those of RocketMQ (1 and 4 KiB, 512 KiB, 1, 2 and 4 MiB; BrokerMetricsManager 5.5.0), and some between them.
 SIZE_BOUNDS_BYTES = (

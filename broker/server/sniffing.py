@@ -1,7 +1,7 @@
 """What a new connection speaks, told by its first byte: remoting, TLS, or HTTP for whoever watches the broker.
 
 22        a TLS handshake; what comes out of it is looked at in the same way
-G or H    GET or HEAD: one request for health or metrics, answered and closed (pages.py)
+G or H    GET or HEAD: one request for health or metrics, answered and closed (http_health.py)
 else      remoting; a frame begins with the highest byte of its length, 0 or 1
 """
 

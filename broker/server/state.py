@@ -1,11 +1,12 @@
-"""What the processors of one broker share."""
-# ~ from broker/server/state.py:
-# ~ Queues of orderly consumers: one client of a group at a time holds a queue, for 60 seconds from its last asking.
-# ~ from broker/server/state.py:
-# ~ Offsets that an administrator has set while consumers are at work.
-# ~
-# ~ A consumer goes on from what it remembers itself. So its next pull of the queue is answered with "go on there", and what
-# ~ it commits until then is not taken: it is about messages from before. A pull that waits is answered at once.
+"""What the processors of one broker share, the locks of its queues, and offsets that were reset.
+
+`QueueLocks` is for orderly consumers: one client of a group at a time holds a queue, for 60 seconds from the last time
+it asked.
+
+`OffsetResets` are offsets that an administrator has set while consumers are at work. A consumer goes on from what it
+remembers itself. So its next pull of the queue is answered with "go on there", and what it commits until then is not
+taken: it is about messages from before. A pull that waits is answered at once.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +22,11 @@ from .connection import Connection
 from .long_polls import WaitingPulls
 from .send_reply import Sends
 from .statistics import Rates, Statistics
+
+LOCK_LIFE_MS = 60_000
+"""REBALANCE_LOCK_MAX_LIVE_TIME of RocketMQ; clients ask again every 20 s."""
+
+QueueKey = tuple[str, int]
 
 
 class OffsetResets:
@@ -150,9 +156,3 @@ class BrokerState:
         """The address that clients are told to connect to."""
         host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
         return f"{host}:{self.config.port}"
-
-
-LOCK_LIFE_MS = 60_000
-"""REBALANCE_LOCK_MAX_LIVE_TIME of RocketMQ; clients ask again every 20 s."""
-
-QueueKey = tuple[str, int]

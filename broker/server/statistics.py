@@ -1,18 +1,19 @@
-"""How many messages came and went in the last minute, hour and day, by RocketMQ's names of statistics.
+"""Figures of one broker: messages of the last minute, hour and day, rates per second, and times of requests.
 
-A counter notes what it was when a stretch of time began in which it moved, so that what does not move costs nothing:
+`Statistics` counts what came and went, by RocketMQ's names of statistics. A counter notes what it was when a stretch of
+time began in which it moved, so that what does not move costs nothing:
 
     window   stretch   stretches kept
     minute   10 s       6
     hour     10 min     6
     day       1 h      24
+
+`Rates` says how fast numbers that only grow are growing, from samples taken now and then.
+
+`CallTimes` says how long requests take until they are answered, by request and answer: RocketMQ's
+`rocketmq_rpc_latency`. Sends of one message are counted where their answers are made (send_reply.py): they go the short
+way.
 """
-# ~ from broker/server/statistics.py:
-# ~ How fast numbers that only grow are growing, from samples taken now and then.
-# ~ from broker/server/statistics.py:
-# ~ How long requests take until they are answered, by request and answer: RocketMQ's `rocketmq_rpc_latency`.
-# ~
-# ~ Sends of one message are counted where their answers are made (sends.py), not here: they go the short way.
 
 from __future__ import annotations
 
@@ -203,6 +204,8 @@ def _day_of_quarter(quarter: int) -> int:
     return datetime.fromtimestamp(now_ms / 1000, UTC).astimezone().toordinal()
 
 
+# Rates of numbers that only grow.
+
 WINDOW_MS = 10_000
 MOST_SAMPLES = 64
 MOST_SERIES = 20_000
@@ -228,6 +231,8 @@ class Rates:
         begin_ms, begin = samples[0]
         return (total - begin) * 1000 / (now_ms - begin_ms) if now_ms > begin_ms else 0.0
 
+
+# How long requests take.
 
 #: Those that a broker holds until there is something to tell.
 _HELD = frozenset((Request.PULL_MESSAGE, Request.LITE_PULL_MESSAGE, Request.POP_MESSAGE, Request.NOTIFICATION))

@@ -83,19 +83,20 @@ OPERATIONS: tuple[Operation, ...] = (
         ((200, "The message.", FoundMessage),), (_TOPIC,), "id",
     ),
     Operation(
-        "GET", "/topics", "List topics", READ, messages_rest.topics, None, ((200, "Topics.", TopicList),), narrows="rows"
+        "GET", "/topics", "List topics", READ, messages_rest.topics, None, ((200, "Topics.", TopicList),),
+        narrows="rows",
     ),
     Operation(
         "GET", "/groups", "List consumer groups", READ, messages_rest.groups, None, ((200, "Groups.", GroupList),),
         narrows="rows",
     ),
     Operation(
-        "GET", "/schedule/levels", "List delay levels", READ, messages_rest.levels, None, ((200, "Levels.", LevelList),),
-        needs=_OVERVIEW,
+        "GET", "/schedule/levels", "List delay levels", READ, messages_rest.levels, None,
+        ((200, "Levels.", LevelList),), needs=_OVERVIEW,
     ),
     Operation(
-        "DELETE", "/topics/{topic}/schedule/{schedule_key}", "Cancel by schedule key", PUBLISH, rest_schedule.cancel, None,
-        ((200, "It is cancelled; also if it was before.", ScheduleChange), _WAITS), (_REASON,),
+        "DELETE", "/topics/{topic}/schedule/{schedule_key}", "Cancel by schedule key", PUBLISH, rest_schedule.cancel,
+        None, ((200, "It is cancelled; also if it was before.", ScheduleChange), _WAITS), (_REASON,),
     ),
     Operation(
         "PATCH", "/topics/{topic}/schedule/{schedule_key}", "Reschedule by schedule key", PUBLISH,
@@ -113,8 +114,8 @@ OPERATIONS: tuple[Operation, ...] = (
         "rows",
     ),
     Operation(
-        "GET", "/timers/status", "All timers in figures", READ, timers_rest.totals, None, ((200, "Figures.", TimerTotals),),
-        needs=_OVERVIEW,
+        "GET", "/timers/status", "All timers in figures", READ, timers_rest.totals, None,
+        ((200, "Figures.", TimerTotals),), needs=_OVERVIEW,
     ),
     Operation(
         "GET", "/timers/wheel", "What is due when, and the next rolls", READ, timers_rest.wheel, None,

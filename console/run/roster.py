@@ -1,9 +1,8 @@
-"""Which processes the supervisor keeps and how each does, in a file that the console reads.
+"""Which processes the supervisor keeps and how each does, in a file for the console; which TCP ports are in use.
 
-The supervisor writes it, whole, whenever one of them starts or ends; it counts as long as that supervisor runs.
+The supervisor writes the file, whole, whenever one of its processes starts or ends; it counts as long as that
+supervisor runs.
 """
-# ~ from console/run/roster.py:
-# ~ Which TCP ports of this machine are in use.
 
 from __future__ import annotations
 
@@ -21,6 +20,11 @@ from console.run.secrets import write_private
 from console.run.supervisor import Child
 
 FILE = "processes.json"
+
+LOOPBACK = "127.0.0.1"
+CONNECT_TIMEOUT_S = 0.5
+VIP_BELOW = 2
+_TRIES = 20
 State = Literal["running", "waiting", "ended"]
 
 
@@ -78,12 +82,6 @@ def _state(child: Child) -> State:
     if child.running:
         return "running"
     return "waiting" if child.restart_at_s is not None or not child.started_s else "ended"
-
-
-LOOPBACK = "127.0.0.1"
-CONNECT_TIMEOUT_S = 0.5
-VIP_BELOW = 2
-_TRIES = 20
 
 
 def taken(host: str, port: int) -> bool:

@@ -1,11 +1,9 @@
-"""Runs children: starts them in order, restarts those that end, stops them in the opposite order.
+"""The supervisor: start children in order, restart those that end, stop them in the opposite order.
 
 One thread and one loop: output, deaths and signals all arrive at the same `select`. Restarts back off from half a
 second to half a minute and begin anew after a minute of good running, so a child that cannot start neither spins nor is
 given up. SIGINT, SIGTERM and SIGHUP stop everything in order; a second one kills what is left.
 """
-# ~ from console/run/supervisor.py:
-# ~ One process that the supervisor keeps: what to run, and the running of it.
 
 from __future__ import annotations
 
@@ -29,175 +27,18 @@ BACK_OFF_LONGEST_S = 30.0
 GOOD_RUN_S = 60.0
 LOOP_LONGEST_S = 1.0
 PROBE_INTERVAL_S = 0.1
+
+LOG_LIMIT_BYTES = 10 << 20
 #: What the terminal shows of a child's output; its log has everything. What is indented belongs to a line before it.
 WORTH_SHOWING = re.compile(rb"(?!\s).*\b(WARNING|ERROR|CRITICAL)\b")
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: prctl(2): the signal that a process gets when its parent dies, so that a killed supervisor leaves no orphans.
+PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 class StartFailed(Exception):
     """A child could not be started; the message says which and where its log is."""
-
-
-class Supervisor:
-    """Keeps the children of one run. `say(name, text)` receives one line for the terminal, `on_change` all children
-    each time that one of them has started or ended."""
-
-    def __init__(
-        self,
-        specs: Sequence[ChildSpec],
-        logs: Path,
-        say: Callable[[str, str], None],
-        *,
-        verbose: bool = False,
-        on_change: Callable[[Sequence[Child]], None] = lambda children: None,
-    ) -> None:
-        self.children = [Child(spec, logs) for spec in specs]
-        self.stop_requests = 0
-        self._say = say
-        self._verbose = verbose
-        self._on_change = on_change
-        self._selector = selectors.DefaultSelector()
-
-    def run(self, on_started: Callable[[], None]) -> int:
-        """Start all, call `on_started`, keep them until a stop signal, stop all. Returns the exit code."""
-        woken, wake = os.pipe()
-        os.set_blocking(woken, False)
-        os.set_blocking(wake, False)
-        previous_fd = signal.set_wakeup_fd(wake)
-        previous = {number: signal.signal(number, self._note_stop) for number in STOP_SIGNALS}
-        previous[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
-        self._selector.register(woken, selectors.EVENT_READ, None)
-        try:
-            self._start_all()
-            if not self.stop_requests:
-                on_started()
-            while not self.stop_requests:
-                self._turn(LOOP_LONGEST_S)
-                self._keep_alive()
-            return 0
-        except StartFailed as failure:
-            self._say("house", str(failure))
-            return 1
-        finally:
-            self._say("house", "stopping")
-            self._stop_all()
-            self._selector.close()
-            for number, handler in previous.items():
-                signal.signal(number, handler)
-            signal.set_wakeup_fd(previous_fd)
-            os.close(wake)
-            os.close(woken)
-
-    def _note_stop(self, number: int, frame: FrameType | None) -> None:
-        self.stop_requests += 1
-
-    def _start_all(self) -> None:
-        for child in self.children:
-            if self.stop_requests:
-                return
-            self._start(child)
-            self._await_ready(child)
-
-    def _start(self, child: Child) -> None:
-        child.start(time.monotonic())
-        self._selector.register(child.output, selectors.EVENT_READ, child)
-        self._on_change(self.children)
-
-    def _await_ready(self, child: Child) -> None:
-        spec = child.spec
-        deadline_s = time.monotonic() + spec.ready_timeout_s
-        while not self.stop_requests:
-            self._turn(PROBE_INTERVAL_S)
-            code = self._reap(child)
-            if code is not None and not (spec.runs_once and code == 0):
-                raise StartFailed(self._epitaph(child, code))
-            if spec.runs_once and not child.running:
-                self._say(spec.name, f"done after {time.monotonic() - child.started_s:.1f} s")
-                return
-            if not spec.runs_once and spec.ready():
-                self._say(spec.name, f"ready after {time.monotonic() - child.started_s:.1f} s")
-                return
-            if time.monotonic() > deadline_s:
-                raise StartFailed(f"{spec.name} was not ready in {spec.ready_timeout_s:.0f} s; see {child.log_path}")
-
-    def _turn(self, longest_s: float) -> None:
-        """Wait for output, a death or a signal, and write the output where it belongs."""
-        for key, _ in self._selector.select(longest_s):
-            if key.data is None:
-                os.read(key.fd, 4096)
-            else:
-                self._copy_output(key.data)
-
-    def _copy_output(self, child: Child) -> None:
-        lines = child.read_lines()
-        if child.output_ended:
-            self._selector.unregister(child.output)
-        child.log(lines)
-        for line in lines:
-            if self._verbose or (not child.spec.quiet and WORTH_SHOWING.match(line)):
-                self._say(child.spec.name, shown(line))
-
-    def _reap(self, child: Child) -> int | None:
-        """The exit code of a child that has ended, after the last of its output was written."""
-        if child.process is None or child.process.poll() is None:
-            return None
-        if not child.output_ended:
-            self._copy_output(child)
-        if not child.output_ended:  # something it started still holds the pipe
-            self._selector.unregister(child.output)
-        child.kill()
-        code = child.reap()
-        self._on_change(self.children)
-        return code
-
-    def _keep_alive(self) -> None:
-        now_s = time.monotonic()
-        for child in self.children:
-            if child.spec.runs_once:
-                continue
-            code = self._reap(child)
-            if code is not None:
-                self._plan_restart(child, code, now_s)
-            if not child.running and child.restart_at_s is not None and child.restart_at_s <= now_s:
-                self._start(child)
-                self._say(child.spec.name, "started again")
-
-    def _plan_restart(self, child: Child, code: int, now_s: float) -> None:
-        if now_s - child.started_s >= GOOD_RUN_S:
-            child.failures = 0
-        wait_s = min(BACK_OFF_FIRST_S * 2**child.failures, BACK_OFF_LONGEST_S)
-        child.failures = min(child.failures + 1, 16)
-        child.restarts += 1
-        child.restart_at_s = now_s + wait_s
-        self._on_change(self.children)
-        self._say(child.spec.name, f"{self._epitaph(child, code)}; starting again in {wait_s:.1f} s")
-
-    def _epitaph(self, child: Child, code: int) -> str:
-        how = f"by signal {signal.Signals(-code).name}" if code < 0 else f"with {code}"
-        last = "".join(f"\n    {line}" for line in child.last_lines(5))
-        return f"{child.spec.name} ended {how}, log {child.log_path}{last}"
-
-    def _stop_all(self) -> None:
-        for child in reversed(self.children):
-            if child.running:
-                self._stop(child)
-
-    def _stop(self, child: Child) -> None:
-        deadline_s = time.monotonic() + child.spec.stop_timeout_s
-        how = "stopped"
-        child.signal(signal.SIGTERM)
-        while child.running and self._reap(child) is None:
-            if how == "stopped" and (time.monotonic() > deadline_s or self.stop_requests >= 2):
-                how = "killed: it did not stop in time" if self.stop_requests < 2 else "killed"
-                child.kill()
-            self._turn(PROBE_INTERVAL_S)
-        self._say(child.spec.name, how)
-
-
-LOG_LIMIT_BYTES = 10 << 20
-#: prctl(2): the signal that a process gets when its parent dies, so that a killed supervisor leaves no orphans.
-PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def always_ready() -> bool:
@@ -318,6 +159,162 @@ class Child:
             self.process.stdout.close()
             self.process = None
         return code
+
+
+class Supervisor:
+    """Keeps the children of one run. `say(name, text)` receives one line for the terminal, `on_change` all children
+    each time that one of them has started or ended."""
+
+    def __init__(
+        self,
+        specs: Sequence[ChildSpec],
+        logs: Path,
+        say: Callable[[str, str], None],
+        *,
+        verbose: bool = False,
+        on_change: Callable[[Sequence[Child]], None] = lambda children: None,
+    ) -> None:
+        self.children = [Child(spec, logs) for spec in specs]
+        self.stop_requests = 0
+        self._say = say
+        self._verbose = verbose
+        self._on_change = on_change
+        self._selector = selectors.DefaultSelector()
+
+    def run(self, on_started: Callable[[], None]) -> int:
+        """Start all, call `on_started`, keep them until a stop signal, stop all. Returns the exit code."""
+        woken, wake = os.pipe()
+        os.set_blocking(woken, False)
+        os.set_blocking(wake, False)
+        previous_fd = signal.set_wakeup_fd(wake)
+        previous = {number: signal.signal(number, self._note_stop) for number in STOP_SIGNALS}
+        previous[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._selector.register(woken, selectors.EVENT_READ, None)
+        try:
+            self._start_all()
+            if not self.stop_requests:
+                on_started()
+            while not self.stop_requests:
+                self._turn(LOOP_LONGEST_S)
+                self._keep_alive()
+            return 0
+        except StartFailed as failure:
+            self._say("run", str(failure))
+            return 1
+        finally:
+            self._say("run", "stopping")
+            self._stop_all()
+            self._selector.close()
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(previous_fd)
+            os.close(wake)
+            os.close(woken)
+
+    def _note_stop(self, number: int, frame: FrameType | None) -> None:
+        self.stop_requests += 1
+
+    def _start_all(self) -> None:
+        for child in self.children:
+            if self.stop_requests:
+                return
+            self._start(child)
+            self._await_ready(child)
+
+    def _start(self, child: Child) -> None:
+        child.start(time.monotonic())
+        self._selector.register(child.output, selectors.EVENT_READ, child)
+        self._on_change(self.children)
+
+    def _await_ready(self, child: Child) -> None:
+        spec = child.spec
+        deadline_s = time.monotonic() + spec.ready_timeout_s
+        while not self.stop_requests:
+            self._turn(PROBE_INTERVAL_S)
+            code = self._reap(child)
+            if code is not None and not (spec.runs_once and code == 0):
+                raise StartFailed(self._epitaph(child, code))
+            if spec.runs_once and not child.running:
+                self._say(spec.name, f"done after {time.monotonic() - child.started_s:.1f} s")
+                return
+            if not spec.runs_once and spec.ready():
+                self._say(spec.name, f"ready after {time.monotonic() - child.started_s:.1f} s")
+                return
+            if time.monotonic() > deadline_s:
+                raise StartFailed(f"{spec.name} was not ready in {spec.ready_timeout_s:.0f} s; see {child.log_path}")
+
+    def _turn(self, longest_s: float) -> None:
+        """Wait for output, a death or a signal, and write the output where it belongs."""
+        for key, _ in self._selector.select(longest_s):
+            if key.data is None:
+                os.read(key.fd, 4096)
+            else:
+                self._copy_output(key.data)
+
+    def _copy_output(self, child: Child) -> None:
+        lines = child.read_lines()
+        if child.output_ended:
+            self._selector.unregister(child.output)
+        child.log(lines)
+        for line in lines:
+            if self._verbose or (not child.spec.quiet and WORTH_SHOWING.match(line)):
+                self._say(child.spec.name, shown(line))
+
+    def _reap(self, child: Child) -> int | None:
+        """The exit code of a child that has ended, after the last of its output was written."""
+        if child.process is None or child.process.poll() is None:
+            return None
+        if not child.output_ended:
+            self._copy_output(child)
+        if not child.output_ended:  # something it started still holds the pipe
+            self._selector.unregister(child.output)
+        child.kill()
+        code = child.reap()
+        self._on_change(self.children)
+        return code
+
+    def _keep_alive(self) -> None:
+        now_s = time.monotonic()
+        for child in self.children:
+            if child.spec.runs_once:
+                continue
+            code = self._reap(child)
+            if code is not None:
+                self._plan_restart(child, code, now_s)
+            if not child.running and child.restart_at_s is not None and child.restart_at_s <= now_s:
+                self._start(child)
+                self._say(child.spec.name, "started again")
+
+    def _plan_restart(self, child: Child, code: int, now_s: float) -> None:
+        if now_s - child.started_s >= GOOD_RUN_S:
+            child.failures = 0
+        wait_s = min(BACK_OFF_FIRST_S * 2**child.failures, BACK_OFF_LONGEST_S)
+        child.failures = min(child.failures + 1, 16)
+        child.restarts += 1
+        child.restart_at_s = now_s + wait_s
+        self._on_change(self.children)
+        self._say(child.spec.name, f"{self._epitaph(child, code)}; starting again in {wait_s:.1f} s")
+
+    def _epitaph(self, child: Child, code: int) -> str:
+        how = f"by signal {signal.Signals(-code).name}" if code < 0 else f"with {code}"
+        last = "".join(f"\n    {line}" for line in child.last_lines(5))
+        return f"{child.spec.name} ended {how}, log {child.log_path}{last}"
+
+    def _stop_all(self) -> None:
+        for child in reversed(self.children):
+            if child.running:
+                self._stop(child)
+
+    def _stop(self, child: Child) -> None:
+        deadline_s = time.monotonic() + child.spec.stop_timeout_s
+        how = "stopped"
+        child.signal(signal.SIGTERM)
+        while child.running and self._reap(child) is None:
+            if how == "stopped" and (time.monotonic() > deadline_s or self.stop_requests >= 2):
+                how = "killed: it did not stop in time" if self.stop_requests < 2 else "killed"
+                child.kill()
+            self._turn(PROBE_INTERVAL_S)
+        self._say(child.spec.name, how)
 
 
 def shown(line: bytes) -> str:

@@ -43,6 +43,6 @@ def python_call(row: Operation) -> str:
     """The same in Python, where Django is set up; `user` is who does it."""
     given = masked_parameters(row.kind, row.parameters)
     return (
-        "from console.operations import workflow as desk\nfrom console.operations.actor import Actor\n\n"
-        f"desk.start({row.kind!r}, {given!r},\n           Actor.of(user), reason=...)"
+        "from console.operations import workflow\nfrom console.operations.actor import Actor\n\n"
+        f"workflow.start({row.kind!r}, {given!r},\n               Actor.of(user), reason=...)"
     )

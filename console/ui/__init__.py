@@ -1,1 +1,1 @@
-"""Console pages, one module a page family."""
+"""What the console pages share: addresses, navigation, live updates, files, charts, saved views and snapshots."""

@@ -39,7 +39,7 @@ def fingerprint(path: Path) -> str:
 
 def of_every_page() -> list[str]:
     """Styles and charts, as paths below the project: each picture may show them."""
-    found = [*(ROOT / "static" / "css").glob("*.css"), *(ROOT / "console" / "charts").glob("*.py")]
+    found = [*(ROOT / "static" / "css").glob("*.css"), *(ROOT / "console" / "ui" / "charts").glob("*.py")]
     return sorted(str(path.relative_to(ROOT)) for path in found)
 
 

@@ -25,7 +25,7 @@ def say(name, text):
     print(f'{name} | {text}', flush=True)
 children = [ChildSpec(name, tuple(command), runs_once=name in once) for name, *command in specs]
 told = Roster(logs.parent / 'processes.json').write
-raise SystemExit(Supervisor(children, logs, say, on_change=told).run(lambda: say('house', 'everything started')))
+raise SystemExit(Supervisor(children, logs, say, on_change=told).run(lambda: say('run', 'everything started')))
 """
 
 

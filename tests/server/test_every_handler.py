@@ -19,7 +19,7 @@ from broker.mirror.models import MirrorState, Topic
 from broker.rocketmq.codes import Answer, Request
 from broker.server.access.users import AccessConfig, User
 from tests.mirror.running import RunningBroker
-from tests.remoting.looking import console_of, wrong_pages
+from tests.server.looking import console_of, wrong_pages
 from tests.server.hostile import GOOD_BODIES, Asked, Caller, fields_of, requests_of
 from tests.server.peer import pull_ext, send_ext
 

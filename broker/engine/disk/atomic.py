@@ -1,17 +1,16 @@
-"""Small files that are replaced as a whole: after any crash there is the old content or the new one.
+"""Small files that a crash leaves whole: tables that are replaced, and snapshots of services that are written in turn.
 
-RocketMQ's form is kept: ``name`` is the current version, ``name.bak`` the one before. Its own writer renames the
-current file away first and so has a moment without one; here the order is
+After any crash a replaced file has the old content or the new one. RocketMQ's form is kept: ``name`` is the current
+version, ``name.bak`` the one before. Its own writer renames the current file away first and so has a moment without
+one; here the order is
 
     write name.tmp, sync it -> the current content to name.bak (the same way) -> rename tmp to name -> sync folder
+
+A snapshot holds what a service had at one moment; a checkpoint names it by its sequence. Two files are written in turn,
+so that the one a durable checkpoint names is never being written. Numbers are big-endian:
+
+    0  8 magic   8  8 sequence   16  8 length   24  4 CRC32 of all the rest   28  4 zero   32  content
 """
-# ~ from broker/engine/disk/atomic.py:
-# ~ A file that holds what a service had at one moment; a checkpoint names it by its sequence.
-# ~
-# ~     0  8 magic   8  8 sequence   16  8 length   24  4 CRC32 of all the rest   28  4 zero   32  content
-# ~
-# ~ Two files are written in turn, so that the one a durable checkpoint names is never being written. Numbers are
-# ~ big-endian.
 
 from __future__ import annotations
 
@@ -89,6 +88,8 @@ def replace(files: Files, path: str, content: bytes) -> None:
         file.close()
     files.rename(temporary, path)
 
+
+# Snapshots.
 
 _HEAD = struct.Struct(">8sQQII")
 

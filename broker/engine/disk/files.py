@@ -2,7 +2,7 @@
 
 Writes are ``pwrite`` into files opened once; ``sync`` is ``fdatasync``. A new file is durable only after
 ``sync`` of the file and ``sync_directory`` of its folder, a renamed one only after the latter. The twin in
-``broker/engine/testing.py`` loses, tears and reorders exactly what is not synced yet.
+``engine/testing/disk.py`` loses, tears and reorders exactly what is not synced yet.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Consume queues against the log: each record has its entry, each entry its record."""
-# ~ from broker/engine/fsck/queues.py:
-# ~ Index files against the log: each record's keys are there, each entry leads to a record that has the key.
+"""The check of queues and index against the log.
+
+Each record must have its entry in its consume queue, and each entry its record. Each record's keys must be in the
+index, and each entry of the index must lead to a record that has the key.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +20,8 @@ from ..queues.index import ENTRY_SIZE as INDEX_ENTRY_SIZE
 from ..queues.index import HEADER, HEADER_SIZE
 from ..queues.queues import ENTRY, ENTRY_SIZE
 from .report import Damage, Report
+
+# Consume queues.
 
 #: Queue files kept in memory at once.
 _OPEN_LIMIT = 64
@@ -133,6 +137,8 @@ class QueueCheck:
     def _damage(self, seen: _Seen, start: int, end: int, why: str) -> None:
         self._report.damages.append(Damage(seen.directory, start, end, why))
 
+
+# Index files.
 
 _READ_ENTRIES = 10_000
 #: RocketMQ's default ratio of entries to slots first (MessageStoreConfig), then those of small test stores.

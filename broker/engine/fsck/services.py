@@ -1,6 +1,8 @@
-"""Timers: state, wheel and timer log against each other and against the records they lead to. Nothing is changed."""
-# ~ from broker/engine/fsck/services.py:
-# ~ Transactions in the log: each commit has its one copy, each copy its op record.
+"""The check of the services: timers and transactions against the records of the log. Nothing is changed.
+
+Of the timers, state, wheel and timer log are checked against each other and against the records they lead to. Of the
+transactions, each commit must have its one copy, and each copy its op record.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The check of a whole store."""
-# ~ from broker/engine/fsck/store.py:
-# ~ The commit log, record by record, past whatever is damaged.
+"""The check of a whole store: the commit log, and against it the queues, the index, the services and the tables.
+
+The log is walked record by record, past whatever is damaged.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +21,8 @@ from ..tables.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from .queues import IndexCheck, QueueCheck
 from .report import Damage, Report
 from .services import TimerCheck, TransactionCheck
+
+# The whole store.
 
 _CHECKPOINT = "escapement.checkpoint"
 _TABLES = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")
@@ -111,6 +114,8 @@ def _check_tables(files: Files, root: str, report: Report) -> None:
             except ValueError as error:
                 report.damages.append(Damage(path, 0, len(content), f"not readable: {error}"))
 
+
+# The commit log.
 
 #: Bytes read at once.
 _WINDOW_BYTES = 1 << 20

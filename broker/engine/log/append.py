@@ -1,16 +1,15 @@
-"""A batch of messages for one queue, appended together: one piece of the log, one of the queue, one of the index.
+"""Appending many records at once: one piece of the log, one of each queue, one of the index.
 
-What is the same in all of its records is made once, and the rest column by column.
+    append_batch   messages of one batch, for one queue: what is the same in all of their records is made once, and the
+                   rest column by column
+    append_burst   records that nobody waits for: copies of messages whose own record was acknowledged before
+    append_run     records made ready before their moment
+
+A record depends on its place and time in four spots only. All else in the records of a run is encoded ahead, so that a
+herd due in one millisecond needs little more than its checksums then:
+
+    20  8 queue offset     28  8 position     56 | 68  8 store time     the ten digits of __CRC32#
 """
-# ~ from broker/engine/log/append.py:
-# ~ Records that nobody waits for, appended together: copies of messages whose own record was acknowledged before.
-# ~ from broker/engine/log/append.py:
-# ~ Records made ready before their moment, and appended together when it comes.
-# ~
-# ~ A record depends on its place in four spots only; everything else is encoded ahead, so that a herd due in one
-# ~ millisecond needs little more than its checksums then:
-# ~
-# ~     20  8 queue offset     28  8 position     56 | 68  8 store time     the ten digits of __CRC32#
 
 from __future__ import annotations
 
@@ -33,6 +32,8 @@ from .ticket import BatchTicket
 if TYPE_CHECKING:
     from ..store import Store
 
+
+# A batch.
 
 #: Total size, magic, body crc, queue id, flag, queue offset, position, what is the same in all, body length.
 _START = Struct(">IIIiiqq48sI").pack
@@ -151,6 +152,9 @@ def _index(store: Store, topic: str, parts: Parts, positions: Sequence[int], sto
         index.add_many(hashes, places, store_ms)
 
 
+# A burst.
+
+
 class Copy(NamedTuple):
     """One record and the queue it belongs to, which is known to be right."""
 
@@ -217,6 +221,8 @@ def append_burst(store: Store, copies: Sequence[Copy], store_ms: int) -> int:
     store.appended(total_bytes, queues, store_ms)
     return count
 
+
+# A run.
 
 _PLACE_AT = 20
 _PLACE = struct.Struct(">qq")

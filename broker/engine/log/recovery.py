@@ -1,4 +1,4 @@
-"""Bring a store that was just opened to the state the log says.
+"""Recovery: bring a store that was just opened to the state the log says, and refuse one that cannot be read whole.
 
     1  choose where to start: the checkpoint's position, else the beginning of the log
     2  open queues and index up to there; if they do not match the checkpoint, start at the beginning after all
@@ -9,24 +9,23 @@
 
 After a crash the last unsynced writes may be there, torn or gone, in any order. Nothing that was acknowledged can be
 among the bytes lost, and nothing readable is dropped: it is not known which sends were acknowledged.
+
+With some of its settings Apache RocketMQ 5 keeps tables, queues, timers, halves or popped messages in RocksDB, filter
+data of queues in ``consumequeue_ext``, and topics of batches in queues of another form. This engine does not read that.
+To open such a store without it would give messages twice, or never; so the store is refused (``refuse_outside``), by
+the name of what holds the part:
+
+    store/consumequeue, consumequeue_rocksdb          queues                    storeType=defaultRocksDB
+    store/rocksdbstore                                timers, halves, index     timer-, trans-, indexRocksDBEnable
+    store/kvStore                                     popped messages           popConsumerKVServiceEnable
+    store/config/topics, subscriptionGroups,
+                 consumerOffsets, metadata, rdb       tables                    storeType, configManagerVersion=v2
+    store/consumequeue_ext                            filter data of queues     enableConsumeQueueExt
+    store/batchconsumequeue                           queues of batches         topics with queue.type=BatchCQ
+
+A directory of RocksDB has a file CURRENT. Apache RocketMQ 5.5.0 always makes ``rocksdbstore``; nothing is in it as long
+as its write-ahead log is empty and there is no table.
 """
-# ~ from broker/engine/log/recovery.py:
-# ~ What Apache RocketMQ may keep beside the files of this format, and this engine does not read.
-# ~
-# ~ With some of its settings Apache RocketMQ 5 keeps tables, queues, timers, halves or popped messages in RocksDB, filter
-# ~ data of queues in ``consumequeue_ext``, and topics of batches in queues of another form. To open such a store without
-# ~ them would give messages twice, or never; so it is refused, by the name of what holds them.
-# ~
-# ~     store/consumequeue, consumequeue_rocksdb          queues                    storeType=defaultRocksDB
-# ~     store/rocksdbstore                                timers, halves, index     timer-, trans-, indexRocksDBEnable
-# ~     store/kvStore                                     popped messages           popConsumerKVServiceEnable
-# ~     store/config/topics, subscriptionGroups,
-# ~                  consumerOffsets, metadata, rdb       tables                    storeType, configManagerVersion=v2
-# ~     store/consumequeue_ext                            filter data of queues     enableConsumeQueueExt
-# ~     store/batchconsumequeue                           queues of batches         topics with queue.type=BatchCQ
-# ~
-# ~ A directory of RocksDB has a file CURRENT. Apache RocketMQ 5.5.0 makes ``rocksdbstore`` always; nothing is in it as long
-# ~ as its write-ahead log is empty and there is no table.
 
 from __future__ import annotations
 
@@ -302,6 +301,8 @@ def adopt_topic_names(store: Store) -> None:
         except OSError as error:
             raise BrokerError(f"The table of topics cannot be written: {error.strerror or error}.") from error
 
+
+# What Apache RocketMQ may keep in a form that is not read.
 
 _QUEUES = "its queues, written by storeType=defaultRocksDB"
 _TABLES = "its topics, groups or offsets, written by storeType=defaultRocksDB or configManagerVersion=v2"

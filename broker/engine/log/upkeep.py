@@ -1,13 +1,12 @@
-"""Work beside the path of messages: making derived files and tables durable, the checkpoint, the next segment.
+"""Upkeep: derived files and tables made durable, the checkpoint, the next segment, and the removal of old segments.
 
-One job at a time; it is put together and taken over by the engine, and runs in any thread. The order inside a job is
-the order of durability: log, then queues and index, then the checkpoint that vouches for them.
+This is work beside the path of messages. There is one job at a time; it is put together and taken over by the engine,
+and runs in any thread. The order inside a job is the order of durability: log, then queues and index, then the
+checkpoint that vouches for them.
+
+A segment of the log goes when its last record is older than the retention time and nothing in it is still pending:
+parked messages that are not released, and (unless switched off) messages that a group has not consumed.
 """
-# ~ from broker/engine/log/upkeep.py:
-# ~ Which segments of the log may go.
-# ~
-# ~ A segment goes when its last record is older than the retention time and nothing in it is still pending: parked
-# ~ messages that are not released, and (unless switched off) messages that a group has not consumed.
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ _SEGMENT_RETRY_MS = 1_000
 
 @dataclass(slots=True)
 class UpkeepJob:
-    """One round. ``run`` may be called in any thread; everything else belongs to the engine."""
+    """One round of upkeep. ``run`` may be called in any thread; everything else belongs to the engine."""
 
     store: Store
     files: Files
@@ -232,6 +231,8 @@ def _passed(since_ms: int, interval_ms: int, now_ms: int) -> bool:
     """Tell whether an interval is over; a clock that was set back does not stop upkeep."""
     return not since_ms <= now_ms < since_ms + interval_ms
 
+
+# Removing old segments.
 
 #: Segments removed in one pass.
 _SEGMENTS_PER_PASS = 4

@@ -1,25 +1,24 @@
-"""One queue as one group pops it.
+"""The state of one queue as one group pops it, in any order or strictly in order.
 
-    base_offset <= ... <= next_offset      below base all is over; at next goes on who pops, behind what is out
-                                           between them: what the check points (or the orderly block) hold, or over
+    base_offset <= ... <= next_offset      everything below base_offset is over, the next pop begins at next_offset;
+                                           what lies between is over, or out: a check point or the block holds it
+
+A check point is what one pop took out of the queue (RocketMQ's PopCheckPoint): its offsets, and until when nobody else
+gets them. Bit n of a mask stands for offset ``start + n``. A consumer names a check point by ``start`` and ``pop_ms``,
+which are part of the handle of every message it got.
+
+Popped in order, a queue has one pop out at a time, and the next one begins at the first message that is not done:
+
+    block    the pop that is out: nothing else leaves the queue until all of it is acknowledged or visible again
+    counts   how often an offset was handed out before, for those offsets that a next pop may get
+
+As in RocketMQ (ConsumerOrderInfoManager), progress is the first message that is not acknowledged: what was acknowledged
+behind it is handed out again, in its place, if the pop ends before the rest of it is done. The same attempt (a client
+that asks again because it got no answer) gets its messages again at once.
 
 The same methods carry out what clients ask and what the log says after a start. Hearing something twice changes
 nothing, so a snapshot may be newer than the place from which the log is read.
 """
-# ~ from broker/engine/pop/popqueue.py:
-# ~ What one pop took out of one queue (RocketMQ's PopCheckPoint): its offsets, and until when nobody else gets them.
-# ~
-# ~ Bit n of a mask stands for offset ``start + n``. A consumer names a check point by ``start`` and ``pop_ms``, which are
-# ~ part of the handle of every message it got.
-# ~ from broker/engine/pop/popqueue.py:
-# ~ Popping in order: one pop of a queue is out at a time, and the next one begins at the first message that is not done.
-# ~
-# ~     block    the pop that is out: nothing else leaves the queue until all of it is acknowledged or visible again
-# ~     counts   how often an offset was handed out before, of those that a next pop may get
-# ~
-# ~ As in RocketMQ (ConsumerOrderInfoManager), progress is the first message that is not acknowledged: what was acknowledged
-# ~ behind it is handed out again, in its place, if the pop ends before the rest of it is done. The same attempt (a client
-# ~ that asks again because it got no answer) gets its messages again at once.
 
 from __future__ import annotations
 
@@ -35,6 +34,9 @@ FOR_EVER_MS = 10 * 365 * 86_400_000
 _NOT_ZERO = re.compile(rb"[^\0]").finditer
 #: Places of the bits of each byte.
 _BITS = [tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256)]
+
+
+# Check points, and the masks they hold.
 
 
 class CheckPoint:
@@ -92,6 +94,9 @@ def mask_of(start: int, offsets: list[int]) -> int:
     for offset in offsets:
         mask |= 1 << (offset - start)
     return mask
+
+
+# Popping in order.
 
 
 class Block:
@@ -221,6 +226,8 @@ def next_offset_in(value: dict[str, Any], next_offset: int) -> int:
     return min([next_offset, *map(int, value.get("todo", ()))])
 
 
+# The queue.
+
 _START = attrgetter("start")
 #: group, topic as it stands in the log (a retry topic, too), queue id
 Key = tuple[str, str, int]
@@ -233,7 +240,7 @@ class PopQueue:
 
     def __init__(self, key: Key, offset: int) -> None:
         self.key = key
-        #: as the ledger and the snapshot write it; the parts hold no zero byte
+        #: as the pop records and the snapshot write it; the parts hold no zero byte
         self.name = "\0".join((key[0], key[1], str(key[2]))).encode()
         self.next_offset = offset
         self.points: dict[tuple[int, int], CheckPoint] = {}

@@ -1,9 +1,11 @@
-"""What the broker writes down of pops: records of ``rmq_sys_esc_pops``, queue 0; RocketMQ has no such topic.
+"""The records in which the broker writes down what was popped: their form, and how they are collected and appended.
 
-One record holds what came together. Its body, big-endian:
+They stand in ``rmq_sys_esc_pops``, queue 0; RocketMQ has no such topic. What happens is collected, and becomes records
+when the batch is closed. So what one moment brings shares a record and a sync, however many pops and acknowledgements
+it was. The body of a record, big-endian:
 
-    1  version 1     2  number of queues, each  2 length, group \0 topic \0 queue id (UTF-8)     then entries:
-    1  kind          2  which queue          then by kind
+    1  version 1     2  number of queues, each  2 length, name      then entries:
+    1  kind          2  which queue             then by kind
 
     "P"  popped           8 start  8 next offset  8 pop_ms  8 invisible_ms  mask
     "A"  acknowledged     8 start  8 pop_ms  mask
@@ -14,12 +16,9 @@ One record holds what came together. Its body, big-endian:
     "a"  acknowledged     8 pop_ms  8 offset                        (in order)
     "c"  changed          8 pop_ms  8 offset  8 visible_ms          (in order)
 
+    name: group, topic and queue id in UTF-8, a zero byte between them
     mask: 2 length, then bytes, lowest first: bit n is offset start + n
 """
-# ~ from broker/engine/pop/records.py:
-# ~ The ledger's pen: what happens is collected, and becomes records when the batch is closed.
-# ~
-# ~ So what one moment brings shares a record and a sync, however many pops and acknowledgements it was.
 
 from __future__ import annotations
 
@@ -35,6 +34,8 @@ from ..message_header import Facts
 from ..store import Store
 from ..tables.topics import POP_TOPIC
 from .popqueue import CheckPoint, Key, PopQueue
+
+# The form of a record.
 
 VERSION = 1
 POPPED, ACKED, CHANGED, PLACED, CUT = b"PACST"
@@ -157,6 +158,8 @@ def read_key(name: bytes) -> Key:
     return group, topic, int(queue_id)
 
 
+# Collecting and appending.
+
 #: A record is closed at this size, in small stores at a quarter of a segment.
 _PAGE_BYTES = 128 << 10
 _PROPERTIES = format_properties({WAIT: "true"})
@@ -190,7 +193,7 @@ class _Owners:
 
 
 class Pen:
-    """Collects entries. Owners are told when everything noted so far is durable."""
+    """Collects entries and appends them as records. Owners are told when everything noted so far is durable."""
 
     def __init__(self, store: Store, service: Derived) -> None:
         self._store = store

@@ -1,14 +1,15 @@
-"""Coming to the state that the log says, after a start."""
-# ~ from broker/engine/pop/recovery.py:
-# ~ What was handed out as of one moment, on disk, so that a start need not read all that was ever popped.
-# ~
-# ~ ``escapement.pops.0`` and ``.1`` (disk/snapshot.py), magic "ESCPOPS1". The content is a row for each queue:
-# ~
-# ~     2 length, name (group \0 topic \0 queue id)   8 next offset   4 length, JSON of Orderly (empty without)
-# ~     4 count, check points that pin:   8 start  8 pop_ms  8 due_ms  mask held  mask pinned
-# ~     4 count, those of one message:    8 offset  8 pop_ms  8 due_ms  8 start of its parent  8 pop_ms of its parent
-# ~
-# ~ A mask is 2 length and bytes, lowest first. What is being copied counts as held: the copy may not be durable yet.
+"""Recovery of what was popped: the last snapshot, and what the log says behind it.
+
+The snapshot holds what was handed out as of one moment, so that a start need not read all that was ever popped. It is
+in ``escapement.pops.0`` and ``.1``, written in turn (the form of such files: disk/atomic.py), magic "ESCPOPS1". The
+content is a row for each queue:
+
+    2 length, name (as in records.py)             8 next offset   4 length, JSON of Orderly (empty without)
+    4 count, check points that pin:   8 start  8 pop_ms  8 due_ms  mask held  mask pinned
+    4 count, those of one message:    8 offset  8 pop_ms  8 due_ms  8 start of its parent  8 pop_ms of its parent
+
+A mask is 2 length and bytes, lowest first. What is being copied counts as held: the copy may not be durable yet.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ _READ_AHEAD = 256
 
 
 class Recovering:
-    """Hears of records in order of position and keeps the book."""
+    """Takes records in order of position into the book."""
 
     def __init__(self, book: Book) -> None:
         self._book = book
@@ -64,7 +65,7 @@ class Recovering:
                 continue
 
     def walked(self, message: Message) -> None:
-        """Hear of a record of the ledger, or of a copy that was made of a popped message."""
+        """Hear of a pop record, or of a copy that was made of a popped message."""
         if message.topic == POP_TOPIC:
             try:
                 for entry in read_page(message.body):
@@ -151,6 +152,8 @@ def _positions(book: Book, topic: str) -> Iterator[int]:
         yield from (entry.position for entry in entries)
         offset += len(entries)
 
+
+# The snapshot.
 
 _MAGIC = b"ESCPOPS1"
 _LENGTH = struct.Struct(">H")

@@ -1,19 +1,20 @@
-"""Giving out again what was not acknowledged in time: a copy for another try, or for the dead letters.
+"""Giving popped messages out again: those not acknowledged in time, and those that consumers gave back to their group.
 
-The copy goes to the retry topic of group and topic, with one more try counted, and is popped from there; after the last
-try that the group allows it goes to ``%DLQ%group``. What was given back to the group (returning.py) was counted before.
-The copy names the message it stands for and the handle whose time was
-over (``ESC_POPPED``: group@topic@queue id@offset@start@pop_ms), so that after a crash nothing is copied twice.
+A message whose time is over is copied, for another try or for the dead letters. The copy goes to the retry topic of
+group and topic, ``%RETRY%group_topic``, with one more try counted, and is popped from there; after the last try that
+the group allows it goes to ``%DLQ%group``. The copy names the message it stands for and the handle whose time was over
+(``ESC_POPPED``: group@topic@queue id@offset@start@pop_ms), so that after a crash nothing is copied twice.
+
+Messages that were given back to a group (request 36) stand in ``%RETRY%group``, one topic for all that the group
+consumes, but whoever pops a topic reads ``%RETRY%group_topic``. So a pop first has what was given back copied there.
+The try was counted when the message was given back, and is not counted again. Otherwise these copies are named and
+counted as every other, so that a crash copies nothing twice and the group's offset on ``%RETRY%group`` says what is not
+over.
+
+Only what belongs to a topic that the group pops is taken. The rest stays for whoever pops, or pulls, that topic; and a
+message stays that has no retry topic because its names are too long together. While somebody of the group pulls
+``%RETRY%group``, all of it is theirs, and nobody asks for it here.
 """
-# ~ from broker/engine/pop/revive.py:
-# ~ Messages that were given back to a group (request 36), for those of its consumers that pop.
-# ~
-# ~ They stand in ``%RETRY%group``, one topic for all that the group consumes, and who pops a topic reads
-# ~ ``%RETRY%group_topic``. So a pop first has what was given back taken there: a copy each, with the same number of tries,
-# ~ named and counted as every other copy (reviving.py), so that a crash copies nothing twice and the group's offset on
-# ~ ``%RETRY%group`` says what is not over. Only what belongs to a topic that the group pops is taken; the rest stays for
-# ~ whoever pops, or pulls, that; so does what has no retry topic because its names are too long together. While somebody of
-# ~ the group pulls ``%RETRY%group`` it all is his: then nobody asks for it.
 
 from __future__ import annotations
 
@@ -47,6 +48,8 @@ from .records import Pen
 from .state import Book, origin_topic, retry_topic
 from .take import Taker, Wanted, offsets_of
 
+# Messages whose time is over.
+
 #: Copies made in one tick, so that a herd does not keep the broker from answering.
 COPIES_PER_TICK = 500
 #: Retry after the store, or the table of topics, took nothing.
@@ -57,7 +60,7 @@ _GONE_LIMIT = 50_000
 
 
 class Reviver:
-    """Makes the copies."""
+    """Makes the copies of messages whose time is over."""
 
     def __init__(self, book: Book, pen: Pen, service: Derived) -> None:
         self._book = book
@@ -127,7 +130,7 @@ class Reviver:
         self._book.plan(queue, changed)
 
     def _over(self, queue: PopQueue, point: CheckPoint, offset: int) -> None:
-        """End the message without a record that names it: the ledger says so."""
+        """End the message without a record that names it: the pop records say so."""
         bit = 1 << (offset - point.start)
         self._pen.acked(queue, point, bit)
         queue.ack(point, bit)
@@ -194,6 +197,8 @@ def read_source(text: str) -> tuple[Key, int, int, int] | None:
     return (parts[0], parts[1], queue_id), start, pop_ms, offset
 
 
+# Messages that were given back.
+
 #: Taken with one look.
 _MOST_MESSAGES = 32
 _MOST_BYTES = 4 << 20
@@ -205,7 +210,7 @@ _Left = dict[str, list[tuple[CheckPoint, int]]]
 
 
 class Returning:
-    """Takes what was given back to where it is popped. ``give_out`` makes the copies that are due."""
+    """Takes messages that were given back to where they are popped. ``give_out`` makes the copies that are due."""
 
     def __init__(self, book: Book, pen: Pen, taker: Taker, give_out: Callable[[int], object]) -> None:
         self._book = book

@@ -1,18 +1,18 @@
-"""Popping as one service of the engine.
+"""The POP service of the engine: messages are handed out for a while, and given out again unless they are acknowledged.
 
-    pop              hands out, and says so in the ledger          taking.py
+    pop              first takes what was given back to the group    revive.py
+                     hands out, and notes what                       take.py, records.py
     ack, change      what consumers say of what they hold
-    tick             what nobody acknowledged in time              reviving.py
-                     what was given back to a group that pops      returning.py
-    before_sync      the ledger's record of the moment             writing.py
-    open             from the last snapshot and the log            recovering.py
+    tick             gives out again what nobody acknowledged        revive.py
+    before_sync      appends the pop records of the moment           records.py
+    open             from the last snapshot and the log              recovery.py
 
 A pop is answered at once: if its entry is lost in a crash, its messages are given out again. An acknowledgement is
 answered when it is durable.
+
+Beside it stands the table of request modes: whether the clients of a group are told to consume a topic by pulling or by
+popping. It is ``config/messageRequestMode.json`` in RocketMQ's shape.
 """
-# ~ from broker/engine/pop/service.py:
-# ~ How the clients of a group are told to consume a topic, pulling or popping: ``config/messageRequestMode.json`` in
-# ~ RocketMQ's shape.
 
 from __future__ import annotations
 
@@ -231,14 +231,14 @@ class Pops:
         return self.reviver.tick(now_ms)
 
     def synced(self, notes: Sequence[Any], now_ms: int) -> None:
-        """Hear that copies, and records of the ledger, are durable."""
+        """Hear that copies, and pop records, are durable."""
         for kind, *rest in notes:
             if kind == "written":
                 self._pen.synced()
             else:
                 self.reviver.synced(*rest)
 
-    # see store/derived.py
+    # recovery and checkpoints (see engine/derived.py)
 
     def resume(self, saved: Any | None, *, whole: bool) -> None:
         """Take over the last snapshot."""
@@ -263,7 +263,7 @@ class Pops:
         self._recovering.walked(message)
 
     def heard(self, parked: Message) -> None:
-        """Nothing to do: the ledger holds nothing that is released."""
+        """Nothing to do: no pop record is ever released."""
 
     def start(self, now_ms: int) -> None:
         """Fit everything to what the log holds, and have it looked at when its time comes."""
@@ -311,6 +311,8 @@ class Pops:
         return min(found, default=None)
 
 
+# The table of request modes.
+
 #: The file is written anew with each change.
 MOST_MODES = 100_000
 MODES = ("PULL", "POP")
@@ -326,7 +328,7 @@ class RequestMode(NamedTuple):
 
 
 class RequestModes(Kept):
-    """Owner of the file. A change is durable when the call returns."""
+    """Owner of ``messageRequestMode.json``. A change is durable when the call returns."""
 
     _memory = ("_modes",)
 

@@ -75,7 +75,7 @@ class Popped(NamedTuple):
 
 
 class Taker:
-    """Hands out."""
+    """Hands messages out to those who pop."""
 
     def __init__(self, book: Book, pen: Pen) -> None:
         self._book = book

@@ -1,8 +1,8 @@
-"""Reading a store the way consumers and operators do: by queue, by time, by key."""
-# ~ from broker/engine/queues/reader.py:
-# ~ Pulling what a filter expression wants: records are read a few at a time and asked one by one.
-# ~ from broker/engine/queues/reader.py:
-# ~ What a pull finds.
+"""Reading a store the way consumers and operators do: by queue, by time, by key.
+
+A pull may want everything, the tags codes that stand in the queue's entries, or what a filter expression matches. For a
+filter expression records are read a few at a time and matched one by one (``sift``).
+"""
 
 from __future__ import annotations
 
@@ -19,6 +19,31 @@ from .queues import FILLER_SIZE, ConsumeQueue, QueueEntry
 from .repair import Mender
 
 __all__ = ["PullStatus", "Pulled", "Reader"]
+
+#: What is wanted of a queue: hash codes of tags (as they stand in its entries), a filter, or everything (None).
+Selection = frozenset[int] | Filter | None
+
+
+class PullStatus(Enum):
+    """What a pull found."""
+
+    FOUND = "found"
+    NO_MESSAGE = "no message"
+    NO_MATCH = "no match"
+    OFFSET_TOO_SMALL = "offset too small"
+    OFFSET_OVERFLOW = "offset overflow"
+    EMPTY_QUEUE = "empty queue"
+
+
+class Pulled(NamedTuple):
+    """Whole records in queue order, and where to go on."""
+
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    records: list[bytes]
+
 
 #: Entries looked at in one pull, however few of them match the filter.
 _SCAN_ENTRIES = 4096
@@ -216,6 +241,8 @@ class Reader:
         return queue
 
 
+# Pulling what a filter expression wants.
+
 #: Records looked at in one pull, however few of them match: reading them holds up everybody else.
 _MOST_LOOKED_AT = 512
 _AT_ONCE = 64
@@ -256,28 +283,3 @@ def sift(
 def _result(pulled: Pulled, next_offset: int, found: list[bytes]) -> Pulled:
     status = PullStatus.FOUND if found else PullStatus.NO_MATCH
     return Pulled(status, next_offset, pulled.min_offset, pulled.max_offset, found)
-
-
-#: What is wanted of a queue: hash codes of tags (as they stand in its entries), a filter, or everything (None).
-Selection = frozenset[int] | Filter | None
-
-
-class PullStatus(Enum):
-    """What a pull found."""
-
-    FOUND = "found"
-    NO_MESSAGE = "no message"
-    NO_MATCH = "no match"
-    OFFSET_TOO_SMALL = "offset too small"
-    OFFSET_OVERFLOW = "offset overflow"
-    EMPTY_QUEUE = "empty queue"
-
-
-class Pulled(NamedTuple):
-    """Whole records in queue order, and where to go on."""
-
-    status: PullStatus
-    next_offset: int
-    min_offset: int
-    max_offset: int
-    records: list[bytes]

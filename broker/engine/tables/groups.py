@@ -1,12 +1,12 @@
-"""The consumer groups of a store: ``config/subscriptionGroup.json`` in RocketMQ's shape."""
-# ~ from broker/engine/tables/groups.py:
-# ~ When a message that a group could not handle is tried again: the policy that its configuration may hold.
-# ~
-# ~ RocketMQ keeps ``groupRetryPolicy`` and its proxy tells 5.x clients of it; its broker itself follows the delay levels
-# ~ only. Here a consumer that leaves the delay to the broker gets that of the policy, where the group says one:
-# ~
-# ~     CUSTOMIZED   {"next": [ms, ...]}: of try n (from 0 on) entry n + 2, at last the last one, as RocketMQ counts
-# ~     EXPONENTIAL  {"initial": ms, "max": ms, "multiplier": number}: initial * multiplier ** n, at most max
+"""The consumer groups of a store, ``config/subscriptionGroup.json`` in RocketMQ's shape, and their retry policies.
+
+The retry policy of a group says when a message that the group could not handle is tried again. RocketMQ keeps it
+(``groupRetryPolicy``) and its proxy tells 5.x clients of it; its broker itself follows the delay levels only. Here a
+consumer that leaves the delay to the broker gets that of the policy, where the group says one:
+
+    CUSTOMIZED   {"next": [ms, ...]}: of try n (from 0 on) entry n + 2, at last the last one, as RocketMQ counts
+    EXPONENTIAL  {"initial": ms, "max": ms, "multiplier": number}: initial * multiplier ** n, at most max
+"""
 
 from __future__ import annotations
 
@@ -266,6 +266,8 @@ class Groups(Kept):
             "subscriptionGroupTable": self._rows.of(self._groups),
         }
 
+
+# The retry policy.
 
 INITIAL_MS, LONGEST_MS, MULTIPLIER = 5_000, 7_200_000, 2
 """ExponentialRetryPolicy of 5.5.0, where nothing else is said."""

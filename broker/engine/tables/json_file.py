@@ -1,11 +1,11 @@
-"""JSON files in RocketMQ's shape.
+"""JSON files in RocketMQ's shape, and what all tables share that are kept in memory and in such a file.
 
-Its writer leaves whole numbers as object keys unquoted (``{0:11}``): such files are read, strict JSON is written
+RocketMQ's writer leaves whole numbers as object keys unquoted (``{0:11}``): such files are read, strict JSON is written
 (RocketMQ reads that too). What is written here carries a checksum under a key of its own, which RocketMQ ignores and
 leaves out when it writes: a flipped digit in an offset would lose messages without a trace.
+
+A change of a table (``Kept``) is in memory and in the file when the call returns, or in neither.
 """
-# ~ from broker/engine/tables/json_file.py:
-# ~ A table that is in memory and in a JSON file: a change is in both when the call returns, or in neither.
 
 from __future__ import annotations
 
@@ -162,8 +162,11 @@ def _name(name: Any) -> str:
     return encode_basestring(name if isinstance(name, str) else json.dumps(name))
 
 
+# A table in memory and in its file.
+
+
 class Kept(ABC):
-    """What the owners of the small tables share. ``_memory`` names the attributes that a change may touch."""
+    """The base of the small tables' owners. ``_memory`` names the attributes that a change may touch."""
 
     _memory: ClassVar[tuple[str, ...]] = ()
 

@@ -33,9 +33,9 @@ HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 #: Halves whose producer was asked as often as allowed.
 PARKED_HALF_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
-#: Ours: how often producers were asked (engine/transaction/notes.py).
+#: Ours: how often producers were asked (transaction/records.py).
 CHECKS_TOPIC = "rmq_sys_esc_checks"
-#: Ours: what was popped and acknowledged (engine/pop/ledger.py).
+#: Ours: what was popped and acknowledged (pop/records.py).
 POP_TOPIC = "rmq_sys_esc_pops"
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"

@@ -1,6 +1,6 @@
 """The test kit of the engine: a clock moved by hand, a disk that loses power, an engine driven step by step.
 
-It ships with the engine because the tests of everything above need it too. Read ``simulated.py`` first.
+It ships with the engine because the tests of everything above need it too. Read ``disk.py`` first.
 """
 
 from __future__ import annotations

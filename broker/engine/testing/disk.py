@@ -1,21 +1,20 @@
-"""Files in memory that lose, tear and reorder what is not synced, fill up, fail and rot on request."""
-# ~ from broker/engine/testing/disk.py:
-# ~ One simulated file: what reads see, what the disk has, and the operations in between.
-# ~
-# ~ current   = everything written so far (the page cache)
-# ~ durable   = what a power loss cannot take
-# ~ pending   = operations after the last sync, in order; a sync applies them to durable
-# ~ lost      a failed sync forgets its pending operations: current still shows them, no later sync saves them
-# ~ from broker/engine/testing/disk.py:
-# ~ The names of a simulated disk: which path leads to which file, now and after a power loss.
-# ~
-# ~ A created, renamed or removed name is durable only after its folder was synced. Folders themselves are made durable
-# ~ at once, which is what ``Files.make_directory`` promises.
-# ~ from broker/engine/testing/disk.py:
-# ~ What a power loss does to the operations that were not synced yet.
-# ~
-# ~ Each operation of a simulated disk has a sequence number. A PowerLoss decides from that number alone, so that the
-# ~ same one applied to the same history gives the same disk: a failure is repeated from its kind, seed and limit.
+"""A simulated disk: files in memory that lose, tear and reorder what is not synced, fill up, fail and rot on request.
+
+Of each file it keeps what reads see, what the disk has, and the operations in between:
+
+    current   everything written so far (the page cache)
+    durable   what a power loss cannot take
+    pending   operations after the last sync, in order; a sync applies them to durable
+
+A failed sync forgets its pending operations: current still shows them, and no later sync saves them.
+
+Names are kept in the same way: a created, renamed or removed name is durable only after its folder was synced. Folders
+themselves are made durable at once, which is what ``Files.make_directory`` promises.
+
+Each operation has a sequence number. A PowerLoss decides from that number alone what becomes of an operation that was
+not synced, so that the same one applied to the same history gives the same disk: a failure is repeated from its kind,
+seed and limit.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +27,8 @@ from typing import Literal, NamedTuple
 from ..disk.files import File, directory_of
 from ..errors import StoreLocked
 from .faults import Fault, Kind
+
+# The disk and its open files.
 
 
 class SimulatedFiles:
@@ -295,6 +296,9 @@ class SimulatedFile:
             raise OSError(errno.EBADF, "file is closed", self.path)
 
 
+# The content of a file.
+
+
 class Change(NamedTuple):
     """A write of ``data`` at ``at``, or (``data`` is None) a new size ``at``."""
 
@@ -388,6 +392,9 @@ def _apply(content: bytes | bytearray, change: Change) -> bytearray:
     target.extend(bytes(max(0, change.at - len(target))))
     target[change.at : change.at + len(change.data)] = change.data
     return target
+
+
+# The names.
 
 
 class NameChange(NamedTuple):
@@ -490,7 +497,9 @@ class Names:
         self.current.apply(change)
 
 
-#: The unit in which a disk writes; a write may be torn between two of them (reliability programme, R2).
+# The power loss.
+
+#: The unit in which a disk writes; a write may be torn between two of them.
 SECTOR_BYTES = 512
 _MASK = (1 << 64) - 1
 

@@ -1,4 +1,4 @@
-"""What the timers keep with each checkpoint, and the wheel's file.
+"""What of the timers goes to disk with a checkpoint, and what may go from memory and disk with it.
 
 ``escapement.timers``, replaced as a whole, ours:
 
@@ -15,9 +15,9 @@ Units behind that position are put into the wheel again at start.
 ``config/timercheck``, RocketMQ's, 4,096 bytes of which 56 are used: 8 read time, 8 position in the timer log that
 the wheel's file stands for, 8 next offset of the queue, 8 the same, 8 state version, 8 time, 8 counter. State version
 is our mark: RocketMQ writes 0, and that it was there in between means that it has delivered timers.
+
+``config/escapementTimers.json``, ours: whether releases are paused.
 """
-# ~ from broker/engine/timer/checkpoint.py:
-# ~ What of the timers goes to disk with a checkpoint, and what may go from memory and disk with it.
 
 from __future__ import annotations
 
@@ -36,6 +36,8 @@ from .core import Core
 from .done import pack_chunks, unpack_chunks
 from .log import UNIT_SIZE, TimerLogWrite
 from .wheel import checksum_of
+
+# The files.
 
 _MAGIC = b"ESCTIM01"
 _HEAD = struct.Struct(">8sQIII")
@@ -169,12 +171,14 @@ def check_of_rocketmq(files: Files, path: str) -> int:
     return int(_CHECK.unpack_from(content)[0]) if content is not None and len(content) >= _CHECK.size else 0
 
 
+# Putting a checkpoint together.
+
 #: A slot may be used once more shortly after its second: so far behind it is looked at again.
 _LOOK_BACK = 120
 
 
 class Keeper:
-    """Puts the writes together and takes over their outcome."""
+    """Puts together what a checkpoint writes of the timers, and takes over the outcome."""
 
     def __init__(self, core: Core, clock: ClockWatch) -> None:
         root = core.store.config.root

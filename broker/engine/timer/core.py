@@ -1,15 +1,13 @@
-"""What all parts of the timers work on: the timer log, the wheel, what is over, what comes next; and how they agree.
+"""The state that all parts of the timers work on: timer log, wheel, what is over, what comes next; and how they agree.
 
 A timer is a record of ``rmq_sys_wheel_timer`` queue 0. It waits until its offset is in ``done``. Wheel and timer log
 only say where to look for it when its second comes; that they name it twice, or after it is over, does no harm.
+
+``Pace`` tells how fast and how late timers were released. ``Recalled`` remembers what was recalled, so that a copy that
+arrives later does not come out: a sender's retry, or the message itself. Apache RocketMQ leaves a delete in the second
+of the message, which ends whatever comes into that second. Here the delete is in the log, and what it says is
+remembered until its moment is over; it is kept with each checkpoint.
 """
-# ~ from broker/engine/timer/core.py:
-# ~ How fast and how late timers were released.
-# ~ from broker/engine/timer/core.py:
-# ~ What was recalled, so that a copy that arrives later does not come out: a sender's retry, or the message itself.
-# ~
-# ~ Apache RocketMQ leaves a delete in the second of the message, which ends whatever comes into that second. Here the
-# ~ delete is in the log, and what it says is remembered until its moment is over; with each checkpoint it is kept.
 
 from __future__ import annotations
 
@@ -46,6 +44,104 @@ class Totals:
     rescheduled: int = 0
     rolled: int = 0
     early: int = 0
+
+
+#: A burst shorter than this says nothing about capacity.
+_BURST_MS = 100
+
+
+class Pace:
+    """Lateness by real topic, and the speed at which a herd was released. ``capacity_per_s`` is of the last one."""
+
+    def __init__(self) -> None:
+        self.by_topic: dict[str, Lateness] = {}
+        self.capacity_per_s: float | None = None
+        #: how late timers left since the start, in ms
+        self.released_late = Histogram(LATENCY_BOUNDS_MS)
+        self._burst_ms: int | None = None
+        self._burst_count = 0
+
+    def late(self, topic: str, now_ms: int, late_ms: int, count: int) -> None:
+        """Count releases that became visible."""
+        known = self.by_topic.get(topic)
+        if known is None:
+            known = self.by_topic[topic] = Lateness()
+        known.add(now_ms, late_ms, count)
+        self.released_late.add(max(0, late_ms), count)
+
+    def released(self, now_ms: int, count: int, *, more: bool) -> None:
+        """Hear how many a tick released; ``more`` were due."""
+        if self._burst_ms is None:
+            if more:
+                self._burst_ms, self._burst_count = now_ms, 0
+            return
+        self._burst_count += count
+        elapsed_ms = now_ms - self._burst_ms
+        if elapsed_ms >= _BURST_MS:
+            self.capacity_per_s = round(self._burst_count * 1000 / elapsed_ms, 1)
+        if not more or elapsed_ms < 0:
+            self._burst_ms = None
+
+    def to_json(self, now_ms: int) -> dict[str, Any]:
+        """Return the part of the status that tells of speed and lateness, of the last five minutes."""
+        topics = []
+        for topic, lateness in self.by_topic.items():
+            histogram = lateness.counts(now_ms)
+            if histogram:
+                topics.append(
+                    {
+                        "topic": topic,
+                        "count": sum(count for _, count in histogram),
+                        "p50": lateness.percentile(now_ms, 0.50),
+                        "p99": lateness.percentile(now_ms, 0.99),
+                        "max": histogram[-1][0],
+                        "histogram": [[int(up_to_ms + 0.999), count] for up_to_ms, count in histogram],
+                    }
+                )
+        return {
+            "releasedPerS": round(sum(lateness.per_second(now_ms) for lateness in self.by_topic.values()), 2),
+            "capacityPerS": self.capacity_per_s,
+            "latenessByTopic": topics,
+        }
+
+
+#: Recalls remembered; beyond it those are forgotten first that were made first.
+MOST_REMEMBERED = 100_000
+
+
+class Recalled:
+    """Topic and unique key of recalled messages, and until when (ms) each counts. False while there are none."""
+
+    def __init__(self) -> None:
+        self._until: dict[tuple[str, str], int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._until)
+
+    def __len__(self) -> int:
+        return len(self._until)
+
+    def add(self, topic: str, unique_key: str, until_ms: int) -> None:
+        """Remember a recall."""
+        key = (topic, unique_key)
+        until_ms = max(until_ms, self._until.pop(key, 0))
+        if len(self._until) >= MOST_REMEMBERED:
+            del self._until[next(iter(self._until))]
+        self._until[key] = until_ms
+
+    def holds(self, topic: str, unique_key: str | None, now_ms: int) -> bool:
+        """Tell whether a message with this key was recalled and its moment is not over."""
+        return unique_key is not None and now_ms <= self._until.get((topic, unique_key), -1)
+
+    def load(self, rows: Iterable[tuple[str, str, int]]) -> None:
+        """Take over what was kept."""
+        self._until = {(str(topic), str(key)): int(until_ms) for topic, key, until_ms in rows}
+
+    def kept(self, now_ms: int) -> list[tuple[str, str, int]]:
+        """Return what counts still; the rest is forgotten."""
+        if any(until_ms < now_ms for until_ms in self._until.values()):
+            self._until = {key: until_ms for key, until_ms in self._until.items() if until_ms >= now_ms}
+        return [(topic, key, until_ms) for (topic, key), until_ms in self._until.items()]
 
 
 class Core:
@@ -287,101 +383,3 @@ class Core:
             return False
         self.count(topic, -1)
         return True
-
-
-#: A burst shorter than this says nothing about capacity.
-_BURST_MS = 100
-
-
-class Pace:
-    """Lateness by real topic, and the speed at which a herd was released. ``capacity_per_s`` is of the last one."""
-
-    def __init__(self) -> None:
-        self.by_topic: dict[str, Lateness] = {}
-        self.capacity_per_s: float | None = None
-        #: how late timers left since the start, in ms
-        self.released_late = Histogram(LATENCY_BOUNDS_MS)
-        self._burst_ms: int | None = None
-        self._burst_count = 0
-
-    def late(self, topic: str, now_ms: int, late_ms: int, count: int) -> None:
-        """Count releases that became visible."""
-        known = self.by_topic.get(topic)
-        if known is None:
-            known = self.by_topic[topic] = Lateness()
-        known.add(now_ms, late_ms, count)
-        self.released_late.add(max(0, late_ms), count)
-
-    def released(self, now_ms: int, count: int, *, more: bool) -> None:
-        """Hear how many a tick released; ``more`` were due."""
-        if self._burst_ms is None:
-            if more:
-                self._burst_ms, self._burst_count = now_ms, 0
-            return
-        self._burst_count += count
-        elapsed_ms = now_ms - self._burst_ms
-        if elapsed_ms >= _BURST_MS:
-            self.capacity_per_s = round(self._burst_count * 1000 / elapsed_ms, 1)
-        if not more or elapsed_ms < 0:
-            self._burst_ms = None
-
-    def to_json(self, now_ms: int) -> dict[str, Any]:
-        """Return the part of the status that tells of speed and lateness, of the last five minutes."""
-        topics = []
-        for topic, lateness in self.by_topic.items():
-            histogram = lateness.counts(now_ms)
-            if histogram:
-                topics.append(
-                    {
-                        "topic": topic,
-                        "count": sum(count for _, count in histogram),
-                        "p50": lateness.percentile(now_ms, 0.50),
-                        "p99": lateness.percentile(now_ms, 0.99),
-                        "max": histogram[-1][0],
-                        "histogram": [[int(up_to_ms + 0.999), count] for up_to_ms, count in histogram],
-                    }
-                )
-        return {
-            "releasedPerS": round(sum(lateness.per_second(now_ms) for lateness in self.by_topic.values()), 2),
-            "capacityPerS": self.capacity_per_s,
-            "latenessByTopic": topics,
-        }
-
-
-#: Recalls remembered; beyond it those are forgotten first that were made first.
-MOST_REMEMBERED = 100_000
-
-
-class Recalled:
-    """Topic and unique key of recalled messages, and until when (ms) each counts. False while there are none."""
-
-    def __init__(self) -> None:
-        self._until: dict[tuple[str, str], int] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._until)
-
-    def __len__(self) -> int:
-        return len(self._until)
-
-    def add(self, topic: str, unique_key: str, until_ms: int) -> None:
-        """Remember a recall."""
-        key = (topic, unique_key)
-        until_ms = max(until_ms, self._until.pop(key, 0))
-        if len(self._until) >= MOST_REMEMBERED:
-            del self._until[next(iter(self._until))]
-        self._until[key] = until_ms
-
-    def holds(self, topic: str, unique_key: str | None, now_ms: int) -> bool:
-        """Tell whether a message with this key was recalled and its moment is not over."""
-        return unique_key is not None and now_ms <= self._until.get((topic, unique_key), -1)
-
-    def load(self, rows: Iterable[tuple[str, str, int]]) -> None:
-        """Take over what was kept."""
-        self._until = {(str(topic), str(key)): int(until_ms) for topic, key, until_ms in rows}
-
-    def kept(self, now_ms: int) -> list[tuple[str, str, int]]:
-        """Return what counts still; the rest is forgotten."""
-        if any(until_ms < now_ms for until_ms in self._until.values()):
-            self._until = {key: until_ms for key, until_ms in self._until.items() if until_ms >= now_ms}
-        return [(topic, key, until_ms) for (topic, key), until_ms in self._until.items()]

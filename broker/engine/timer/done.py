@@ -5,7 +5,8 @@ the offsets between the oldest waiting timer and the newest: 1.25 MB for ten mil
 
     chunk n: bit (offset % 8) of byte (offset % 65,536 // 8) is 1 when the timer at n * 65,536 + ... is over
 
-Kept in the state file (state.py) as ``lowest chunk``, then the chunks in order; an absent chunk in between is all over.
+Kept in the state file (checkpoint.py) as ``lowest chunk``, then the chunks in order; an absent chunk in between is all
+over.
 """
 
 from __future__ import annotations

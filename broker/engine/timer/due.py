@@ -1,14 +1,12 @@
-"""What comes next: the seconds about to come, read ahead from wheel and timer log and ordered by exact ms.
+"""The timers that come next: seconds about to come, read ahead from wheel and timer log and ordered by exact ms.
 
-    wheel -> seconds (one at a time, bounded) \
-    accepted with little time left -> heap     > in order of (due ms, offset) -> ready (encoded ahead) -> released
+    wheel -> seconds (one at a time, bounded) --+
+    accepted with little time left -> heap -----+--> in order of (due ms, offset) -> ready (encoded ahead) -> released
 
-Equal moments keep their order of arrival. What is loaded is bounded; what waits further off stays on disk.
+Equal moments keep their order of arrival. What is loaded is bounded; what waits further off stays on disk. A second is
+read two seconds before its moment, and earlier the more timers it holds (``Ahead``). The slot of far timers that come
+by is read like any other, and each of them goes on to its next place (``Passing``).
 """
-# ~ from broker/engine/timer/due.py:
-# ~ How far before its moment a second is read: two seconds, and earlier the more timers it holds.
-# ~ from broker/engine/timer/due.py:
-# ~ Far timers that come by: their slot is read like any other, and each goes on to its next place.
 
 from __future__ import annotations
 
@@ -298,12 +296,14 @@ class Due:
         return found
 
 
+# How far ahead to read.
+
 #: How far ahead of its moment a second is read; one that holds many earlier, as reading and encoding takes its time.
 _AHEAD_SECONDS, _AHEAD_MOST_SECONDS, _READ_PER_SECOND = 2, 30, 15_000
 
 
 class Ahead:
-    """Looks at the numbers in the wheel, once a second of the clock."""
+    """Says how far to read ahead, from the numbers in the wheel; it looks at them once a second of the clock."""
 
     def __init__(self, wheel: Wheel) -> None:
         self._wheel = wheel
@@ -327,6 +327,9 @@ class Ahead:
     def of(self, second: int) -> int:
         """Return how many seconds before its moment a second is to be read."""
         return min(_AHEAD_SECONDS + self._wheel.number_of(second) // _READ_PER_SECOND, _AHEAD_MOST_SECONDS)
+
+
+# Far timers that come by.
 
 
 class Passing:

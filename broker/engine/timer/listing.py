@@ -1,10 +1,11 @@
-"""What is pending, in order of due time, straight from wheel and timer log: no other index is kept.
+"""Pending timers in order of due time, and the life of one timer.
 
-What is due within the wheel's reach stands in its second, or still in one of the at most eight roll slots of its hour
-(see moments.py). An answer may take only so many units; it says how to go on, and what was begun is kept for that.
+The list comes straight from wheel and timer log; no other index is kept. What is due within the wheel's reach stands in
+its second, or still in one of the at most eight roll slots of its hour (see parked.py). An answer may take only so many
+units; it says how to go on, and what was begun is kept for that.
+
+The life of a timer is when it was accepted, rolled, rescheduled, cancelled or released, as far back as the log goes.
 """
-# ~ from broker/engine/timer/listing.py:
-# ~ The life of one timer: accepted, rolled, rescheduled, cancelled, released; as far back as the log goes.
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ Portion = tuple[int, list[tuple[int, int, int, int, int]]]
 
 
 class Listing:
-    """Lists timers."""
+    """Lists the timers that wait, page by page."""
 
     def __init__(self, core: Core, keys: Keys) -> None:
         self._core = core
@@ -259,6 +260,8 @@ def _read_cursor(cursor: str | None) -> tuple[int, int]:
     return (int(due), int(offset)) if due.isdigit() and offset.isdigit() else (-1, -1)
 
 
+# The life of one timer.
+
 _STEPS_BACK = 100
 #: A timer ten years away rolls some six hundred times: so many of them are told one by one, the last ones.
 _ROLLS_TOLD = 20
@@ -267,7 +270,7 @@ Event = dict[str, Any]
 
 
 class Life:
-    """Tells it."""
+    """Tells the life of a timer."""
 
     def __init__(self, core: Core, keys: Keys, steering: Steering) -> None:
         self._core = core

@@ -1,15 +1,14 @@
-"""One timer: its record's place and what it says, and what is noted on the records that begin or end it."""
-# ~ from broker/engine/timer/parked.py:
-# ~ When a timer is due, and in which second of the wheel it stands.
-# ~
-# ~ RocketMQ rounds a due time down to the second, and one second further if it was exact: a message due at 7,000 ms stands
-# ~ in second 6 and leaves when that second is over. ``TIMER_OUT_MS`` says so; the exact ms stand beside it (ESC_DUE_MS).
-# ~
-# ~ A timer further off than the wheel reaches stands on the way in a roll slot, six to seven days ahead. It is chosen such
-# ~ that second and hour of due time are equal modulo the seconds of a day: all that are due in one hour pass through at
-# ~ most eight slots, which are known from the hour, so the far future can be listed and counted without another index:
-# ~
-# ~     roll second mod 86,400 == hour of the due time since 1970 mod 86,400
+"""One timer: its record's place and what it says, when it is due, and in which second of the wheel it stands.
+
+RocketMQ rounds a due time down to the second, and one second further if it was exact: a message due at 7,000 ms stands
+in second 6 and leaves when that second is over. ``TIMER_OUT_MS`` says so; the exact ms stand beside it (ESC_DUE_MS).
+
+A timer further off than the wheel reaches stands on the way in a roll slot, six to seven days ahead. It is chosen such
+that second and hour of due time are equal modulo the seconds of a day: all that are due in one hour pass through at
+most eight slots, which are known from the hour, so the far future can be listed and counted without another index:
+
+    roll second mod 86,400 == hour of the due time since 1970 mod 86,400
+"""
 
 from __future__ import annotations
 
@@ -27,6 +26,8 @@ from ...rocketmq.properties import (
     TIMER_DELIVER_MS,
     TIMER_OUT_MS,
 )
+
+# The timer, and what is noted on the records that begin or end it.
 
 
 class Parked(NamedTuple):
@@ -114,6 +115,8 @@ def number_of(text: str | None) -> int | None:
         return None
     return int(text)
 
+
+# Its second in the wheel.
 
 HOUR_MS = 3_600_000
 _HOUR_BITS = 22

@@ -1,4 +1,7 @@
-"""Timers encoded for their real topic before their moment: only place, time and checksum are missing (store/run.py)."""
+"""Timers encoded for their real topic before their moment: only place, time and checksum are missing.
+
+They are appended as a run (log/append.py).
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
-"""Coming back: the last state, what the log says since, and a rebuild from the log alone where the state is no use.
+"""Recovery of the timers: the last state, what the log says since, or a rebuild from the log if the state is no use.
 
 A store that Apache RocketMQ wrote (or wrote to, after us) is rebuilt too. What it has delivered, deleted or put back
 does not name the timer, so it is found by unique key: pending is every timer that was not seen delivered in its real
 topic, not deleted in its second, and not followed by a copy of itself that was put back more often.
 """
-# ~ from broker/engine/timer/recovery.py:
-# ~ What Apache RocketMQ did to the timers of a store: it does not name them, so they are found by unique key.
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ _GAP_LIMIT = 1 << 22
 
 
 class Revival:
-    """One opening."""
+    """Brings the timers of a store back, once for each opening."""
 
     def __init__(self, core: Core, keys: Keys, paths: Paths) -> None:
         self._core = core
@@ -323,8 +321,11 @@ def set_overdue(core: Core, begin: int, end: int) -> None:
         core.overdue.only(seconds)
 
 
+# What Apache RocketMQ did.
+
+
 class Foreigner:
-    """Finds out."""
+    """Finds out which timers Apache RocketMQ delivered, deleted or put back."""
 
     def __init__(self, core: Core, keys: Keys) -> None:
         self._core = core

@@ -1,19 +1,22 @@
-"""Timers: messages that wait for any moment up to ten years, to the ms, until they are released, cancelled or moved.
+"""The timers as one service of the engine: messages that wait for any moment up to ten years, to the ms.
 
-    parking     a message becomes a record of rmq_sys_wheel_timer              (parking.py, asks.py, keys.py)
-    synced      visible: into timer log and wheel, what it ends is over        (core.py, wheel.py, log.py, done.py)
-    tick        seconds about to come are read and encoded, what is due goes   (due.py, ready.py, releasing.py)
-    checkpoint  timer log, wheel, what is over                                 (state.py)
-    open        the last state, and what the log says since                    (revival.py)
+They wait until they are released, cancelled or moved:
+
+    parking     a message becomes a record of rmq_sys_wheel_timer               parking.py, keys.py
+    synced      visible: into timer log and wheel, what it ends is over         core.py, wheel.py, log.py, done.py
+    tick        seconds about to come are read and encoded, what is due goes    due.py, prepared.py, release.py
+    steering    cancelled, moved or delivered now                               steer.py
+    seeing      what waits, in order or in numbers                              listing.py, stats.py
+    checkpoint  timer log, wheel, what is over                                  checkpoint.py
+    open        the last state, and what the log says since                     recovery.py
 
 Exactly once: a released record names its timer (ESC_SOURCE), a record that ends one names it too (ESC_CANCELS,
 ESC_REPLACES); whatever is lost of everything else follows from these.
+
+Timers that alone keep an old segment of the log are appended again, so that the segment can go. The copy names the old
+record (ESC_REPLACES) and is due at the same moment; nothing else changes. This is done only where what waits is a small
+part of the segment, and only so many at a time.
 """
-# ~ from broker/engine/timer/service.py:
-# ~ Timers that alone keep an old segment of the log: they are appended again, so that the segment can go.
-# ~
-# ~ The copy names the old record (ESC_REPLACES) and is due at the same moment; nothing else changes. Only where what waits
-# ~ is a small part of the segment, and only so many at a time.
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ _REFUSED_PAUSE_MS = 100
 
 
 class Timers:
-    """The service. ``place(topic, queue id)`` says where a released message goes now."""
+    """All timers of a store. ``place(topic, queue id)`` says where a released message goes now."""
 
     name = "timers"
     topics = frozenset({TIMER_TOPIC})
@@ -81,7 +84,7 @@ class Timers:
             self._flying[id(value)] = value.ready.dues[value.begin]
         self._store.note(self, value)
 
-    # recovery (see store/derived.py)
+    # recovery (see engine/derived.py)
 
     def close(self) -> None:
         """Give the memory of the wheel back."""
@@ -256,7 +259,7 @@ class Timers:
         self._changes += 1
 
     def drop(self, topic: str) -> None:
-        """Hear that all that waited for a topic is cancelled (store/topics.py): what is encoded already, too."""
+        """Hear that all that waited for a topic is cancelled (tables/topics.py): what is encoded already, too."""
         for due in (self.core.due, self.core.overdue):
             if due is not None:
                 self._releaser.drop(due, topic)
@@ -290,7 +293,7 @@ class Timers:
         version = {"counter": self._changes, "stateVersion": 0, "timestamp": self._now_ms}
         return {"timingCount": counts, "dataVersion": version}
 
-    # keeping (see store/derived.py)
+    # checkpoints (see engine/derived.py)
 
     def state(self) -> int:
         """Return a number that changes with every change."""
@@ -307,13 +310,15 @@ class Timers:
         return entries[0].position if entries else None
 
 
+# Timers that alone keep an old segment.
+
 #: Timers moved in one pass, and the largest part of a segment that is worth moving.
 _MOVES_PER_PASS = 500
 _SMALL_PART = 4
 
 
 class Survivors:
-    """Moves them."""
+    """Moves timers from the oldest segment to the end of the log."""
 
     def __init__(self, core: Core, keys: Keys, steering: Steering) -> None:
         self._core = core

@@ -11,17 +11,14 @@ Number counts messages less deletes. Magic is 0 in RocketMQ's files and copied a
 
 The wheel is kept in anonymous memory; untouched pages cost nothing. A slot whose messages are all over is zeroed here
 (RocketMQ leaves it and looks at the read time of ``timercheck`` instead; it reads both forms the same).
+
+Two computations go over the whole wheel, which may hold hundreds of thousands of used slots, or nearly none. ``Tally``
+counts at start how many timers stand in each minute: where a block is one stretch of seconds without roll units, which
+nearly all are, its numbers are added up minute by minute; slot by slot only elsewhere. ``over_zeros`` gives the CRC32
+over many zero bytes without looking at them: taking in a zero byte maps the checksum by a matrix over GF(2) and a
+constant, and the map of 2n bytes is that of n bytes applied twice, so a run of any length is a few maps of powers of
+two.
 """
-# ~ from broker/engine/timer/wheel.py:
-# ~ How many timers stand in each minute of the wheel, counted once at start.
-# ~
-# ~ A wheel may hold hundreds of thousands of used slots. Where a block of it is one stretch of seconds without roll units,
-# ~ which nearly all are, its numbers are added up minute by minute; slot by slot only elsewhere.
-# ~ from broker/engine/timer/wheel.py:
-# ~ CRC32 over many zero bytes without looking at them.
-# ~
-# ~ Taking in a zero byte maps the checksum by a matrix over GF(2) and a constant. The map of 2n bytes is that of n bytes
-# ~ applied twice, so a run of any length is a few maps of powers of two.
 
 from __future__ import annotations
 
@@ -39,6 +36,8 @@ from zlib import crc32
 
 from ..disk.files import File, Files
 from .log import MAGIC_DELETE, MAGIC_PLAIN, MAGIC_ROLL, UNIT, UNIT_SIZE
+
+# The ring of slots.
 
 SLOT = struct.Struct(">qqqii")
 SLOT_SIZE = SLOT.size
@@ -299,6 +298,8 @@ def checksum_of(pages: list[tuple[int, bytes]], size: int) -> int:
     return over_zeros(value, size - at)
 
 
+# Counting by minute.
+
 _MINUTE = 60
 #: Two seconds of one block that lie closer than a block belong to one turn, if a turn is at least so long.
 _CLEAR_PLACES = 2 * BLOCK_BYTES // SLOT_SIZE
@@ -357,6 +358,8 @@ class Tally:
             if rolls > 0:
                 self.rolls[second] = self.rolls.get(second, 0) + rolls
 
+
+# CRC32 over zeros.
 
 #: Shorter runs are quicker to look at.
 _SHORT_BYTES = 1 << 13

@@ -1,23 +1,20 @@
-"""The open half messages, in little memory: some 40 bytes each, ordered by offset and so by position too.
+"""The tables of halves in little memory: those that are open, when each is to be looked at, and those that are parked.
 
-Rows stand in chunks of columns, so that one that is decided is taken out of a short column and nothing else moves.
+    OpenHalves      some 40 bytes each, ordered by offset and so by position too. Rows stand in chunks of columns, so
+                    that one that is decided is taken out of a short column and nothing else moves
+    Chunk           some of these rows. A snapshot takes the columns of all chunks as they are (``freeze``), without
+                    copying one; whoever changes a row afterwards makes the columns of that chunk its own first
+                    (``own``), and the snapshot keeps the old ones
+    Calendar        when which half is to be looked at next: offsets by tenth of a second, eight bytes each
+    ParkedHalves    halves that were asked about as often as allowed: parked in TRANS_CHECK_MAX_TIME_TOPIC until
+                    somebody decides
+    GroupNames      producer groups as small numbers: a table of a million halves holds each name once
+    Line            offsets that wait in a line: eight bytes each, taken from the front without moving the others
+                    each time
+
+The calendar goes by a clock of its own that never goes back, so a wall clock that is set back makes nothing wait
+longer: ``planned`` turns a moment of the wall clock into one of the calendar's, ``wall`` turns it back.
 """
-# ~ from broker/engine/transaction/halves.py:
-# ~ Some rows of the open halves, by column.
-# ~
-# ~ A snapshot takes the columns of all chunks as they are (``freeze``), without copying one; whoever changes a row
-# ~ afterwards makes the columns of that chunk its own first (``own``), and the snapshot keeps the old ones.
-# ~ from broker/engine/transaction/halves.py:
-# ~ When which half is to be looked at next: offsets by tenth of a second, eight bytes each.
-# ~
-# ~ The calendar goes by a clock of its own that never goes back, so a wall clock that is set back makes nothing wait
-# ~ longer: ``planned`` turns a moment of the wall clock into one of the calendar's, ``wall`` turns it back.
-# ~ from broker/engine/transaction/halves.py:
-# ~ Halves that were asked about as often as allowed: parked in TRANS_CHECK_MAX_TIME_TOPIC until somebody decides.
-# ~ from broker/engine/transaction/halves.py:
-# ~ Producer groups as small numbers: a table of a million halves holds each name once.
-# ~ from broker/engine/transaction/halves.py:
-# ~ Offsets that wait in a line: eight bytes each, taken from the front without moving the others each time.
 
 from __future__ import annotations
 
@@ -26,6 +23,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple, TypeAlias
+
+# The open halves.
 
 #: Rows of a chunk when it is split; taking one out of 1,024 costs less than finding it.
 _CHUNK_ROWS = 1024
@@ -345,12 +344,14 @@ def equal(column: array[int], part: slice) -> Iterator[tuple[slice, int]]:
         begin = end
 
 
+# The calendar.
+
 #: Offsets of so long a time share a page; they are looked at when it is over, so never early and at most this late.
 _PAGE_MS = 100
 
 
 class Calendar:
-    """Offsets and the moment each is due. An offset may stand here more than once, or be long decided: ask."""
+    """Offsets and the moment each is due. An offset may stand here more than once, or its half be long decided: ask."""
 
     def __init__(self) -> None:
         self._pages: dict[int, Line] = {}
@@ -416,6 +417,9 @@ class Calendar:
     def next_ms(self) -> int | None:
         """Return when (on the wall clock) ``take`` has something to give, None if it never has."""
         return self.wall((self._order[0] + 1) * _PAGE_MS) if self._order else None
+
+
+# The parked halves.
 
 
 class Parked(NamedTuple):
@@ -487,6 +491,9 @@ class ParkedHalves:
         return Parked(*(column[at] for column in self._columns))
 
 
+# Groups and lines.
+
+
 class GroupNames:
     """Producer groups as small numbers, as long as one of their halves is open."""
 
@@ -545,7 +552,7 @@ _WORTH_MOVING = 4_096
 
 
 class Line:
-    """First in, first out."""
+    """Offsets that wait, first in, first out."""
 
     __slots__ = ("_offsets", "_taken")
 

@@ -1,6 +1,8 @@
-"""Transactions as an operator sees them: plain values for JSON, camelCase, moments in ms of the wall clock."""
-# ~ from broker/engine/transaction/listing.py:
-# ~ The life of one transaction, as the log tells it: half, checks, parking, decision, what went out.
+"""Transactions as an operator sees them: status, pages of open, parked and decided halves, and the life of one.
+
+Everything is a plain value for JSON: camelCase, moments in ms of the wall clock. The life of a transaction is what the
+log tells of it: half, checks, parking, decision, what went out.
+"""
 
 from __future__ import annotations
 
@@ -199,6 +201,8 @@ def find_half(book: Book, *, transaction_id: str, offset: int, position: int) ->
         raise TransactionNotFound(offset, position)
     return half
 
+
+# The life of one transaction.
 
 #: Note records read for one life.
 _MOST_NOTES = 4_096

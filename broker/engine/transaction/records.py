@@ -1,24 +1,25 @@
-"""The form of a half record, and of the copy that it may become.
+"""The forms of records of transactions: halves and the copies they may become, op records, note records.
 
+A half is the client's message with the broker's own properties; its copy goes to the real topic when it is committed.
 The halves of one producer differ in little but their unique key: what the properties around it mean is remembered.
+
+An op record says which halves were decided, how, and by whom:
+
+    topic RMQ_SYS_TRANS_OP_HALF_TOPIC, queue 0, tag "d"
+    body             12,15,13,          half offsets in order of arrival, each followed by a comma (RocketMQ's form)
+    ESC_DECISIONS    c0r1c0             ours: for each offset c (commit) or r (rollback), and who: a number in
+    ESC_DECIDERS     [["producer 10.0.0.7:50112", ""], ["ann", "stuck since noon"]]    ours: [who, reason], JSON
+
+RocketMQ says only that an offset was decided; a record without our properties is read so.
+
+A note record says what happened to open halves beside a decision. Note records are ours; RocketMQ has no such topic:
+
+    topic rmq_sys_esc_checks, queue 0
+    tag "check"      body 12:3,15:1,    half offset and how often it was asked about by now, each followed by a comma
+    tag "resume"     body 12,15,        half offsets that were parked and are open again; who and why in ESC_DECIDERS
+
+One record holds the checks of one moment. The store time of the record is when they were sent.
 """
-# ~ from broker/engine/transaction/records.py:
-# ~ Op records: which halves were decided, how, and by whom.
-# ~
-# ~     topic RMQ_SYS_TRANS_OP_HALF_TOPIC, queue 0, tag "d"
-# ~     body             12,15,13,          half offsets in order of arrival, each followed by a comma (RocketMQ's form)
-# ~     ESC_DECISIONS    c0r1c0             ours: for each offset c (commit) or r (rollback), and who: a number in
-# ~     ESC_DECIDERS     [["producer 10.0.0.7:50112", ""], ["ann", "stuck since noon"]]    ours: [who, reason], JSON
-# ~
-# ~ RocketMQ says only that an offset was decided; a record without our properties is read so.
-# ~ from broker/engine/transaction/records.py:
-# ~ Note records: what happened to open halves beside a decision. They are ours; RocketMQ has no such topic.
-# ~
-# ~     topic rmq_sys_esc_checks, queue 0
-# ~     tag "check"      body 12:3,15:1,    half offset and how often it was asked about by now, each followed by a comma
-# ~     tag "resume"     body 12,15,        half offsets that were parked and are open again; who and why in ESC_DECIDERS
-# ~
-# ~ One record holds the checks of one moment. The store time of the record is when they were sent.
 
 from __future__ import annotations
 
@@ -45,6 +46,8 @@ from ...rocketmq.properties import (
     parse_properties,
 )
 from ..message_header import Facts, value_in
+
+# Half records, and their copies.
 
 #: Properties that the broker writes itself: what a client says of them is dropped.
 _OURS = (CHECK_TIMES, PREPARED_QUEUE_OFFSET, SOURCE, REAL_TOPIC, REAL_QUEUE_ID, TRANSACTION_ID)
@@ -166,6 +169,8 @@ def immunity_of(text: str | None) -> int | None:
     return None
 
 
+# Op records.
+
 DECISIONS = "ESC_DECISIONS"
 DECIDERS = "ESC_DECIDERS"
 #: TransactionalMessageUtil.REMOVE_TAG
@@ -256,6 +261,8 @@ def read_op(body: bytes, properties: dict[str, str]) -> list[Decision]:
         for offset, (letter, number) in zip(offsets, said, strict=True)
     ]
 
+
+# Note records.
 
 CHECK_TAG = "check"
 RESUME_TAG = "resume"

@@ -1,4 +1,4 @@
-"""Coming to the right state after a start, whatever was lost with the last one.
+"""Recovery of transactions: the right state after a start, whatever was lost with the last one.
 
     half, nothing else             open
     half, its copy, no op          committed: the op record is written now
@@ -9,20 +9,19 @@
 
 Below the checkpoint everything is durable, so an op record there is believed without a look at the copy; and no
 checkpoint passes a copy whose op record is not visible yet.
+
+A snapshot holds the open and parked halves, so that a start need not read all half messages. It is in
+``escapement.halves.0`` and ``.1``, written in turn; the checkpoint names the one that counts by its sequence:
+
+    0  8 magic "ESCHALF1"   8  8 sequence   16  8 length   24  4 CRC32 of all the rest   28  4 zero   32  content
+    content:  4 length of the head   head: JSON {"groups": [...], "open": n, "parked": n}
+              open rows by column:    n x 8 offset, position, store_ms, next_ms   n x 2 checks   n x 4 group
+              parked rows by column:  n x 8 offset, position, store_ms, copy offset, copy position, parked_ms
+
+Numbers are big-endian. ``group`` is an index into the head's groups, some of which may be nobody's. A file that does
+not match its checksum or the sequence asked for is as good as none: the half, op and note queues are read from their
+beginning.
 """
-# ~ from broker/engine/transaction/recovery.py:
-# ~ The open and parked halves on disk, so that a start need not read all half messages.
-# ~
-# ~ ``escapement.halves.0`` and ``.1``, written in turn; the checkpoint names the one that counts by its sequence.
-# ~
-# ~     0  8 magic "ESCHALF1"   8  8 sequence   16  8 length   24  4 CRC32 of all the rest   28  4 zero   32  content
-# ~     content:  4 length of the head   head: JSON {"groups": [...], "open": n, "parked": n}
-# ~               open rows by column:    n x 8 offset, position, store_ms, next_ms   n x 2 checks   n x 4 group
-# ~               parked rows by column:  n x 8 offset, position, store_ms, copy offset, copy position, parked_ms
-# ~
-# ~ Numbers are big-endian. ``group`` is an index into the head's groups, some of which may be nobody's. A file that does
-# ~ not match its checksum or the sequence asked for is as good as none: the half, op and note queues are read from their
-# ~ beginning.
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ _READ_AHEAD = 256
 
 
 class Recovering:
-    """Hears of records in order of position and keeps the book."""
+    """Takes records in order of position into the book."""
 
     def __init__(self, book: Book) -> None:
         self._book = book
@@ -210,6 +209,8 @@ def _positions(store: Store, topic: str, mark: int) -> Iterator[int]:
 def _number(text: str) -> int:
     return min(int(text), 0xFFFF) if text.isascii() and text.isdigit() and len(text) < 9 else 0
 
+
+# The snapshot.
 
 _MAGIC = b"ESCHALF1"
 _LENGTH = struct.Struct(">I")

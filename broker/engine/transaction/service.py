@@ -1,10 +1,10 @@
 """Transactional messages as one service of the engine.
 
-    begin        a half message goes in                      (intake)
-    end          commit, rollback, or "not known yet"        deciding.py
-    tick         what is due: asked about, or parked         checking.py
-    before_sync  op and note records of the moment
-    open         from the last snapshot and the log          recovering.py
+    begin        a half message goes in                      engine/half_intake.py
+    end          commit, rollback, or "not known yet"        decision.py
+    tick         what is due: asked about, or parked         check.py
+    before_sync  op and note records of the moment           records.py
+    open         from the last snapshot and the log          recovery.py
 
 A half is taken in when it is visible: nobody can decide about one that might still be lost.
 """
@@ -155,7 +155,7 @@ class Transactions:
         except StoreRefused:
             return
 
-    # see store/derived.py
+    # recovery and checkpoints (see engine/derived.py)
 
     def resume(self, saved: Any | None, *, whole: bool) -> None:
         """Take over the last snapshot, and what the queues hold beyond it."""

@@ -1,12 +1,13 @@
-"""What is known of all transactions now: shared by those who decide, ask, recover and tell."""
-# ~ from broker/engine/transaction/state.py:
-# ~ Halves of the last moments as they were sent: most are decided at once, and then need not be read again.
-# ~ from broker/engine/transaction/state.py:
-# ~ Halves that Apache RocketMQ put back: each check (and each round of an immune half) made it a new record there.
-# ~
-# ~ The records of one transaction have the same unique key and producer group; only the newest may be open, and a decision
-# ~ about any of them is one about all. Escapement puts nothing back, and takes the marks of it from what clients send, so
-# ~ two halves with one key (a client that sends the same message twice) stay two transactions.
+"""What is known of all transactions now: the tables shared by those who decide, check, recover and list.
+
+Open and parked halves, the calendar and the latest decisions stand in the book. Halves of the last moments are kept as
+they were sent: most are decided at once, and then need not be read again.
+
+Apache RocketMQ puts halves back: each check (and each round of an immune half) makes the half a new record there. The
+records of one transaction have the same unique key and producer group; only the newest may be open, and a decision
+about any of them is one about all. Escapement puts nothing back, and takes the marks of it from what clients send, so
+two halves with one key (a client that sends the same message twice) stay two transactions.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +33,56 @@ _REMEMBERED = 20_000
 _CHECKS_PER_CHANGE = 32
 #: Op records read to find one decision.
 _LONGEST_SEARCH = 4_096
+
+
+# Halves kept as they were sent.
+
+#: Halves kept; those that are not decided soon are read from the log.
+_MOST = 2_000
+#: Larger bodies are read from the log.
+_LARGEST_BODY_BYTES = 4_096
+
+
+class Fresh(NamedTuple):
+    """One half; ``facts`` are those of its copy, without the property that names the half."""
+
+    position: int
+    group: str
+    topic: str
+    queue_id: int
+    body: bytes
+    facts: Facts
+    flag: int
+    sys_flag: int
+    born_ms: int
+    born_host: bytes
+    reconsume_times: int
+
+
+class FreshHalves:
+    """The newest halves by offset; the oldest one goes when there are too many."""
+
+    def __init__(self) -> None:
+        self._halves: dict[int, Fresh] = {}
+
+    def put(self, offset: int, half: Fresh) -> None:
+        """Keep a half, unless it is large."""
+        if len(half.body) <= _LARGEST_BODY_BYTES:
+            halves = self._halves
+            halves[offset] = half
+            if len(halves) > _MOST:
+                del halves[next(iter(halves))]
+
+    def get(self, offset: int) -> Fresh | None:
+        """Return a half if it is kept."""
+        return self._halves.get(offset)
+
+    def drop(self, offset: int) -> None:
+        """Forget a half that is decided."""
+        self._halves.pop(offset, None)
+
+
+# The book.
 
 
 class Settled(NamedTuple):
@@ -202,50 +253,7 @@ def records_of(store: Store, queue: ConsumeQueue, begin: int, end: int) -> list[
     return found
 
 
-#: Halves kept; those that are not decided soon are read from the log.
-_MOST = 2_000
-#: Larger bodies are read from the log.
-_LARGEST_BODY_BYTES = 4_096
-
-
-class Fresh(NamedTuple):
-    """One half; ``facts`` are those of its copy, without the property that names the half."""
-
-    position: int
-    group: str
-    topic: str
-    queue_id: int
-    body: bytes
-    facts: Facts
-    flag: int
-    sys_flag: int
-    born_ms: int
-    born_host: bytes
-    reconsume_times: int
-
-
-class FreshHalves:
-    """The newest halves by offset; the oldest one goes when there are too many."""
-
-    def __init__(self) -> None:
-        self._halves: dict[int, Fresh] = {}
-
-    def put(self, offset: int, half: Fresh) -> None:
-        """Keep a half, unless it is large."""
-        if len(half.body) <= _LARGEST_BODY_BYTES:
-            halves = self._halves
-            halves[offset] = half
-            if len(halves) > _MOST:
-                del halves[next(iter(halves))]
-
-    def get(self, offset: int) -> Fresh | None:
-        """Return a half if it is kept."""
-        return self._halves.get(offset)
-
-    def drop(self, offset: int) -> None:
-        """Forget a half that is decided."""
-        self._halves.pop(offset, None)
-
+# Halves that Apache RocketMQ put back.
 
 #: Records of one transaction looked at: RocketMQ's limit is 15 checks, and a few that were resumed.
 _MOST_RECORDS = 256

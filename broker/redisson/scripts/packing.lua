@@ -1,4 +1,4 @@
--- A member taken apart. Both packings are drawn in packing.py; nil is poison.
+-- A member taken apart. Both packings are drawn in codecs.py; nil is poison.
 --
 -- The last argument of every script that includes this: the packing that the queue is said to have, or 'auto'.
 local SAID = ARGV[#ARGV]

@@ -1,13 +1,15 @@
-"""What each request needs: the table of Apache RocketMQ 5.5.0 (its RocketMQAction and RocketMQResource annotations and
-DefaultAuthorizationContextBuilder), and more where that asks for nothing or believes what the client says:
+"""What each request needs to be allowed.
+
+The table is that of Apache RocketMQ 5.5.0 (its RocketMQAction and RocketMQResource annotations and
+DefaultAuthorizationContextBuilder). More is needed where that asks for nothing or believes what the client says:
 
 - a record that is named by its position (33, 36, 37, 309) is asked for by the topic it is really of;
 - a message that is given back through a retry topic needs the group of that topic, whatever group the sender claims;
 - what RocketMQ leaves open to every user (25, 26, 28, 43, 45, 200 ...) needs the cluster or the group;
 - what is in no table needs Update on the cluster.
+
+Bodies are read as far as they name topics and groups; the rest of them is their processor's business.
 """
-# ~ from broker/server/access/demands.py:
-# ~ Bodies of requests as far as they name topics and groups; the rest of them is their processor's business.
 
 from __future__ import annotations
 
@@ -271,6 +273,9 @@ def _topics_of_list(request: Command) -> Iterable[Demand]:
         demand_on(Kind.TOPIC, each.topic_name, (_CREATE,))
         for each in body_as(TopicList, request.body).topic_config_list
     ]
+
+
+# Bodies of requests, as far as they name topics and groups.
 
 
 class GroupConfig(msgspec.Struct, rename="camel"):

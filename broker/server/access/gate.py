@@ -1,10 +1,10 @@
-"""The gate before every handler: a valid signature, and everything allowed that the request needs.
+"""The gate before every handler: a request needs a valid signature, and its user everything that it asks for.
 
-All that is refused is answered with NO_PERMISSION (16), as RocketMQ does. Who has no valid signature is not told
-whether there is a user of that name. The first refusal of a connection is logged, further ones only in detail.
+All that is refused is answered with NO_PERMISSION (16), as RocketMQ does. A client without a valid signature is not
+told whether there is a user of that name. The first refusal of a connection is logged, further ones only in detail.
+
+`Strangers` are connections that have shown no valid signature yet: few an address, and not for long.
 """
-# ~ from broker/server/access/gate.py:
-# ~ Connections that have shown no valid signature yet: few an address, and not for long.
 
 from __future__ import annotations
 
@@ -122,6 +122,8 @@ class Gate:
 def _address(host: str) -> Address | None:
     return address_of(host)
 
+
+# Connections without a valid signature.
 
 MOST_AN_ADDRESS = 256
 PATIENCE_MS = 30_000

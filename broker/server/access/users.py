@@ -1,20 +1,20 @@
-"""Users: a name (the access key), a secret that signs, Super or Normal, enabled or not."""
-# ~ from broker/server/access/users.py:
-# ~ What a policy is about: a topic, a group, the cluster, one by its name, many by its beginning, or all.
-# ~
-# ~ *            everything          Topic:*        every topic
-# ~ Topic:order  one topic           Topic:order*   the topics that begin with "order"
-# ~ from broker/server/access/users.py:
-# ~ Policies of a user, and the rule that decides.
-# ~
-# ~ Of the entries that cover the resource, one of the wanted actions and the client's address, the one with the most exact
-# ~ resource decides: a name beats a prefix, a longer prefix a shorter one, any prefix "all of the kind", that "everything".
-# ~ Where two are equally exact, Deny wins. Entries of type Default count only where no Custom one applies. Nothing that
-# ~ applies is Deny.
-# ~ from broker/server/access/users.py:
-# ~ How access control is set up.
-# ~ from broker/server/access/users.py:
-# ~ What can be wrong with users and policies; the message is what an administrator reads.
+"""Users, their policies, and the rule that decides what a user may do.
+
+A user has a name (the access key) and a secret that signs, is Super or Normal, enabled or not.
+
+A policy is about a resource: a topic, a group, the cluster; one by its name, many by its beginning, or all:
+
+    *            everything          Topic:*        every topic
+    Topic:order  one topic           Topic:order*   the topics that begin with "order"
+
+Of the entries that cover the resource, one of the wanted actions and the client's address, the one with the most exact
+resource decides: a name beats a prefix, a longer prefix a shorter one, any prefix "all of the kind", that "everything".
+Where two are equally exact, Deny wins. Entries of type Default count only where no Custom one applies. Nothing that
+applies is Deny.
+
+`AccessConfig` is how access control is set up. Errors say what is wrong with users and policies; their message is what
+an administrator reads.
+"""
 
 from __future__ import annotations
 
@@ -100,6 +100,8 @@ def user_of(subject: str) -> str:
     return name
 
 
+# Resources: what a policy is about.
+
 MOST_NAME_CHARACTERS = 255
 
 
@@ -170,6 +172,8 @@ def parse_resource(text: str) -> Resource:
         raise InvalidAccess(f"{text[:80]!r} is no resource; a star may only end it, and names have no blanks.")
     return Resource(kind, pattern, name)
 
+
+# Policies, and the rule that decides.
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -317,6 +321,9 @@ def merged(known: Sequence[Entry], added: Iterable[Entry]) -> tuple[Entry, ...]:
     for each in added:
         by_resource[each.resource] = each
     return tuple(by_resource.values())
+
+
+# How access control is set up, and what can be wrong with it.
 
 
 @dataclass(frozen=True, slots=True)

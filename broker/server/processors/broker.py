@@ -1,8 +1,9 @@
-"""The broker about itself: runtime (28), statistics (315), its state as one of several (907)."""
-# ~ from broker/server/processors/broker.py:
-# ~ The broker's settings: 26 all of them, 25 changing some.
-# ~ from broker/server/processors/broker.py:
-# ~ Tidying at once what the broker tidies by itself: 306 queues, 316 topics, 329 the log.
+"""Requests about the broker itself: what it does, how it is set, and tidying at once.
+
+- runtime (28), statistics (315), its state as one of several (907);
+- its settings: 26 all of them, 25 changing some;
+- what the broker tidies by itself, now: 306 queues, 316 topics, 329 the log.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +20,8 @@ from ...rocketmq.message import decode
 from ..connection import Connection, Handler
 from ..settings import BadSetting, KeptSettings, all_settings
 from ..state import BrokerState
+
+logger = logging.getLogger(__name__)
 
 VERSION_NAME = "V5_5_0"
 """The RocketMQ version whose protocol is spoken: clients compare it."""
@@ -168,8 +171,6 @@ def _lasting(duration_ms: int) -> str:
     days, hours = divmod(hours, 24)
     return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
 
-
-logger = logging.getLogger(__name__)
 
 MOST_CHANGED_BYTES = 65_536
 

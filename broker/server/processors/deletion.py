@@ -1,13 +1,12 @@
-"""Deleting a topic (215), and what waits for one (14014): timers, delayed messages, halves.
+"""Deleting a topic (215), and counting what waits for one (14014): timers, delayed messages, halves.
 
 Whoever deletes a topic says what is to become of that which waits for it (`escPending`). Without a word a topic for
 which something waits stays: what fired later would make it anew.
+
+A `Sweep` ends, one by one, what waits for a topic that was deleted with all that waits for it. That nothing of it comes
+out is decided when the topic goes (broker/engine/tables/topics.py) and needs no sweep. It is done so that counts,
+lists, wheel and the board of halves say at once what will happen, not only when its moment has come.
 """
-# ~ from broker/server/processors/deletion.py:
-# ~ Ends, one by one, what waits for a topic that was deleted with all that waits for it.
-# ~
-# ~ That nothing of it comes out is decided when the topic goes (engine/store/topics.py) and needs none of this. It is done
-# ~ so that counts, lists, wheel and the board of halves say at once what will happen, not only when its moment has come.
 
 from __future__ import annotations
 
@@ -144,6 +143,8 @@ def _counts(waiting: Waiting) -> dict[str, int]:
         "parkedHalves": len(waiting.parked_halves),
     }
 
+
+# Ending what waited for a topic that was deleted with it.
 
 #: Timers and halves ended, and units of the timer log looked at, before others get their turn.
 _ENDED_AT_ONCE = 32

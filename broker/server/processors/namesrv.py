@@ -1,8 +1,10 @@
-"""The name service: where topics and brokers are (105, 106, 206, 216, 224, 304, 311 to 313), what may be written (205,
-327), what is set (318, 319). It knows one broker, the one beside it.
+"""The name service. It knows one broker, the one beside it.
+
+- where topics and brokers are: 105, 106, 206, 216, 224, 304, 311 to 313;
+- what may be written: 205, 327;
+- what is set: 318, 319;
+- values that are kept for whoever asks the name service: 100, 101, 102, 219.
 """
-# ~ from broker/server/processors/namesrv.py:
-# ~ Values that are kept for whoever asks the name service: 100, 101, 102, 219.
 
 from __future__ import annotations
 

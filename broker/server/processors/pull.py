@@ -1,9 +1,10 @@
-"""Pulling: 11 and 361, answered at once or held until a message arrives (long polling)."""
-# ~ from broker/server/processors/pull.py:
-# ~ What a pull asks for. Of its fields two change from one pull to the next, the others are read once:
-# ~
-# ~ queueOffset, commitOffset       each time
-# ~ all others                      once for each way in which they come together
+"""Pulling messages (11 and 361), answered at once or held until a message arrives (long polling).
+
+Of the fields of a pull two change from one pull to the next; `PullHeaders` reads the others once:
+
+    queueOffset, commitOffset       each time
+    all others                      once for each way in which they come together
+"""
 
 from __future__ import annotations
 
@@ -180,6 +181,8 @@ def _fields(next_offset: int, min_offset: int, max_offset: int) -> dict[str, str
         "groupSysFlag": "0",
     }
 
+
+# The fields of a pull.
 
 COMMIT_OFFSET = 1
 SUSPEND = 2

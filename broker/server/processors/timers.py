@@ -1,8 +1,12 @@
-"""Timers: RocketMQ's recall (370), checkpoint (60) and metrics (61), and requests of our own, 14002 to 14008."""
-# ~ from broker/server/processors/timers.py:
-# ~ What requests about timers ask for, checked: fields of 14002, 14003, 14006 and 14008, bodies of 14005 and 14007.
-# ~ from broker/server/processors/timers.py:
-# ~ Delay levels and changes: 45, and two requests of our own, 14000 and 14001.
+"""Requests about timers and delay levels; the fields and bodies of our own ones are in docs/PROTOCOL.md.
+
+- timers: RocketMQ's recall (370), checkpoint (60) and metrics (61), and requests of our own, 14002 to 14008;
+- delay levels: RocketMQ's offsets (45), and our own 14001;
+- what changed in the whole store since a token: our own 14000.
+
+What requests about timers ask for is checked in one place: fields of 14002, 14003, 14006 and 14008, bodies of 14005 and
+14007.
+"""
 
 from __future__ import annotations
 
@@ -260,6 +264,8 @@ def _illegal(remark: str) -> RequestRefused:
     return RequestRefused(Answer.ILLEGAL_OPERATION, remark)
 
 
+# What requests about timers ask for.
+
 MOST_LISTED = 1_000
 MOST_TARGETS = 1_000
 MOST_STEPS = 2_000
@@ -381,6 +387,8 @@ def read_paused(ext: Mapping[str, str]) -> bool:
 def _refused(remark: str) -> RequestRefused:
     return RequestRefused(Answer.INVALID_PARAMETER, remark)
 
+
+# Delay levels, and what changed in the store.
 
 #: What this broker calls itself; clients compare the protocol's version (request 28), people read this one.
 VERSION = "Escapement 0.1"

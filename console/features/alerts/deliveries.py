@@ -1,13 +1,11 @@
-"""What webhooks are told, again and again with growing pauses until they answer or it is given up.
+"""Telling people and programs about an alert: mail at once, a signed POST to the rule's webhook with the next round.
 
-A delivery has one id and one body however often it is tried, so that its receiver can know it again; each try is signed
-anew, and asked for as the first one is: only listed origins, one look-up, no redirects. One that does not answer keeps
-no other waiting; only what comes later of the same alert waits for what came before.
+A webhook is told again, with growing pauses, until it answers or is given up. A delivery has one id and one body
+however often it is tried, so its receiver can know it again. Each try is signed anew, with HMAC-SHA256 under the rule's
+secret over "alert" LF timestamp LF nonce LF body, and asked for as the first one is: only listed origins, one look-up,
+no redirects. A webhook that does not answer keeps no other waiting; only what comes later of the same alert waits for
+what came before.
 """
-# ~ from console/features/alerts/deliveries.py:
-# ~ Telling people and programs: mail at once, and a signed POST to the webhook of a rule with the next round of them.
-# ~
-# ~ The signature is HMAC-SHA256 with the rule's secret over "alert" LF timestamp LF nonce LF body.
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""One round of watching: readings against rules; what begins, is raised, and ends. Telling is somebody else's."""
-# ~ from console/features/alerts/evaluate.py:
-# ~ What the rules look at, read as the first page reads it: one value a subject.
-# ~ from console/features/alerts/evaluate.py:
-# ~ What a rule would say now, before anybody relies on it.
+"""One round of alerting: read what the rules watch, judge it, and say which alerts begin, are raised, and end.
+
+Readings are taken as the first page takes them, one value for each subject. `look` says what a rule would see now,
+before anybody relies on it. Telling people and webhooks is done in deliveries.py.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +28,32 @@ from console.site.mirrored import Mirrored, mirrored
 KEPT = timedelta(days=90)
 #: subjects that one rule may raise; a rule for everything must not fill the table
 SUBJECTS = 200
+
+#: readings that are shown, the highest first
+SHOWN = 8
 _JUDGED = ("value", "highest", "state", "raised_at", "was_silenced")
+
+What = AlertRule.What
+
+_OF_MIRROR = frozenset({What.BACKLOG, What.STILL, What.DEAD_LETTERS, What.LANE_LATE, What.HALF_AGE})
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """`value` of `subject` in the unit of `what`."""
+
+    what: str
+    subject: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """All readings of one moment. `told`: what could be read; of the rest nothing is known, so nothing ends."""
+
+    at_ms: int
+    readings: tuple[Reading, ...]
+    told: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +62,24 @@ class News:
 
     alert: Alert
     is_over: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """`rows`: the highest of `count` readings of what is watched, `above` of which are above the limit. `is_told`
+    False: it cannot be read now, so that nothing is raised, and nothing ends."""
+
+    is_told: bool
+    count: int
+    above: int
+    rows: tuple[Reading, ...]
+    #: one of those above is silenced for every rule
+    is_silenced: bool
+
+    @property
+    def pairs(self) -> tuple[tuple[str, float], ...]:
+        """As a preview has them."""
+        return tuple((each.subject, each.value) for each in self.rows)
 
 
 def watch(found: Round) -> list[News]:
@@ -91,30 +134,6 @@ def is_silenced(rule: AlertRule, subject: str, at: datetime) -> bool:
     """Somebody asked for quiet."""
     silences = Silence.objects.filter(Q(rule=rule) | Q(rule=None), until__gt=at)
     return any(fnmatchcase(subject, silence.subject) for silence in silences)
-
-
-What = AlertRule.What
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """`value` of `subject` in the unit of `what`."""
-
-    what: str
-    subject: str
-    value: float
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """All readings of one moment. `told`: what could be read; of the rest nothing is known, so nothing ends."""
-
-    at_ms: int
-    readings: tuple[Reading, ...]
-    told: frozenset[str]
-
-
-_OF_MIRROR = frozenset({What.BACKLOG, What.STILL, What.DEAD_LETTERS, What.LANE_LATE, What.HALF_AGE})
 
 
 def read(wanted: Collection[str] = tuple(What)) -> Round:
@@ -175,28 +194,6 @@ def _of_queues(queues: Iterable[QueueRow]) -> Iterator[Reading]:
     for row in queues:
         if row.survey is not None and row.is_stuck:
             yield Reading(What.STUCK_QUEUE, row.name, row.survey.stuck_ms / 1000)
-
-
-#: readings that are shown, the highest first
-SHOWN = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """`rows`: the highest of `count` readings of what is watched, `above` of which are above the limit. `is_told`
-    False: it cannot be read now, so that nothing is raised, and nothing ends."""
-
-    is_told: bool
-    count: int
-    above: int
-    rows: tuple[Reading, ...]
-    #: one of those above is silenced for every rule
-    is_silenced: bool
-
-    @property
-    def pairs(self) -> tuple[tuple[str, float], ...]:
-        """As a preview has them."""
-        return tuple((each.subject, each.value) for each in self.rows)
 
 
 def look(what: str, subject: str, limit: float) -> Look:

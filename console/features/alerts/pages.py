@@ -1,6 +1,8 @@
-"""Alerts: what is raised now, the rules, what was, and asking for quiet."""
-# ~ from console/features/alerts/pages.py:
-# ~ Rules of alerts: the form of one, and from it, or from a button, to an operation that is previewed.
+"""The Alerts pages: what is raised now, what was, the rules, and silencing.
+
+A rule has a form of its own. From it, or from a button, the way leads to an operation that is previewed first; only a
+silence is done at once.
+"""
 
 from __future__ import annotations
 
@@ -49,6 +51,32 @@ _FIELDS = ("subject", "rule", "minutes", "until", "reason")
 _OF_GROUPS = (AlertRule.What.BACKLOG, AlertRule.What.STILL, AlertRule.What.DEAD_LETTERS)
 
 
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One setting of the form: what stands in it, and what is wrong with that."""
+
+    name: str
+    value: str
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRow:
+    """A rule in the list. `silence`: the one that holds longest, of this rule or of all."""
+
+    rule: AlertRule
+    last_raised: datetime | None
+    silence: Silence | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Some of all alerts, and where the next are."""
+
+    rows: list[Alert]
+    following: int | None
+
+
 @require_safe
 @login_required
 @permission_required(VIEW, raise_exception=True)
@@ -80,108 +108,6 @@ def silence(request: HttpRequest) -> Answer:
         except NotPossible:
             raise Http404 from None
     return _page(request, given, faults, status=422) if faults else _back()
-
-
-def _until_ms(given: Mapping[str, str], faults: dict[str, str]) -> int | None:
-    """The moment that was written, or so long from now; 404 for a length that was not offered."""
-    if given["until"]:
-        return bound_ms(given["until"], "until", faults)
-    minutes = number(given["minutes"])
-    if minutes not in LENGTHS_MIN:
-        raise Http404
-    return now_ms() + minutes * 60_000
-
-
-def _back() -> HttpResponse:
-    answer = redirect("alerts")
-    answer.status_code = 303
-    return answer
-
-
-def _page(request: HttpRequest, given: Mapping[str, str], faults: Mapping[str, str], status: int = 200) -> Answer:
-    seen = eyes()
-    rows = _named_to(seen)
-    silences = [
-        row
-        for row in Silence.objects.select_related("rule").filter(until__gt=timezone.now())
-        if seen.see_all or row.subject == "*" or seen.queue(row.subject) or seen.group(row.subject)
-    ]
-    context = {
-        "here": "alerts",
-        "now_ms": now_ms(),
-        "open_ones": list(rows.exclude(state=Alert.State.ENDED).order_by("-state", "since")[:LISTED]),
-        "past": list(rows.filter(state=Alert.State.ENDED).order_by("-ended_at")[:LISTED]),
-        "rules": [_shown(rule, silences) for rule in _rules() if _is_named(rule, rule.subject, seen)],
-        "silences": silences,
-        "lengths": LENGTHS_MIN,
-        "may_silence": request.user.has_perm(SILENCE),
-        "may_add": seen.see_all and request.user.has_perm(ADD_ALERT_RULE),
-        "may_change": seen.see_all and request.user.has_perm(CHANGE_ALERT_RULE),
-        "given": {"subject": "*", "minutes": "30", **given},
-        "faults": faults,
-    }
-    return page_or_file(
-        request, "alerts/page.html", context, "alerts", _all_from, following=attrgetter("following"), status=status
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class RuleRow:
-    """A rule in the list. `silence`: the one that holds longest, of this rule or of all."""
-
-    rule: AlertRule
-    last_raised: datetime | None
-    silence: Silence | None
-
-
-def _rules() -> QuerySet[AlertRule]:
-    return AlertRule.objects.annotate(last_raised=Max("alerts__raised_at"))
-
-
-def _shown(rule: AlertRule, silences: Iterable[Silence]) -> RuleRow:
-    held = [each for each in silences if each.rule_id in (None, rule.pk)]
-    return RuleRow(rule, getattr(rule, "last_raised", None), max(held, key=lambda each: each.until, default=None))
-
-
-@dataclass(frozen=True, slots=True)
-class _Stretch:
-    """Some of all alerts, and where the next are."""
-
-    rows: list[Alert]
-    following: int | None
-
-
-def _all_from(offset: int | None) -> _Stretch:
-    first = offset or 0
-    found = list(_named_to(eyes())[first : first + LISTED + 1])
-    return _Stretch(found[:LISTED], first + LISTED if len(found) > LISTED else None)
-
-
-def _named_to(seen: Eyes) -> QuerySet[Alert]:
-    """Alerts of what the reader sees, as `_is_named` says it of one."""
-    rows = Alert.objects.select_related("rule")
-    if seen.see_all:
-        return rows
-    stuck, every = AlertRule.What.STUCK_QUEUE, Q(subject="*")
-    of_groups = Q(rule__what__in=_OF_GROUPS) & (every | Q(subject__in=seen.groups()))
-    of_queues = Q(rule__what=stuck) & (every | seen.visible.among("subject"))
-    return rows.filter(of_groups | of_queues | ~Q(rule__what__in=(*_OF_GROUPS, stuck)))
-
-
-def _is_named(rule: AlertRule, subject: str, seen: Eyes) -> bool:
-    """Whether the name of what is watched is one that the reader sees."""
-    if rule.what in _OF_GROUPS:
-        return subject == "*" or seen.group(subject)
-    return rule.what != AlertRule.What.STUCK_QUEUE or subject == "*" or seen.queue(subject)
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One setting of the form: what stands in it, and what is wrong with that."""
-
-    name: str
-    value: str
-    fault: str = ""
 
 
 @login_required
@@ -235,6 +161,82 @@ def undo(request: HttpRequest, operation_id: str) -> HttpResponse:
     item = row.items.first()
     target, result = (item.target, item.result) if item is not None else ({}, {})
     return drafted(request, "alerts", UNDONE_BY[row.kind], lambda: undo_parameters(row.kind, target, result))
+
+
+def _until_ms(given: Mapping[str, str], faults: dict[str, str]) -> int | None:
+    """The moment that was written, or so long from now; 404 for a length that was not offered."""
+    if given["until"]:
+        return bound_ms(given["until"], "until", faults)
+    minutes = number(given["minutes"])
+    if minutes not in LENGTHS_MIN:
+        raise Http404
+    return now_ms() + minutes * 60_000
+
+
+def _back() -> HttpResponse:
+    answer = redirect("alerts")
+    answer.status_code = 303
+    return answer
+
+
+def _page(request: HttpRequest, given: Mapping[str, str], faults: Mapping[str, str], status: int = 200) -> Answer:
+    seen = eyes()
+    rows = _named_to(seen)
+    silences = [
+        row
+        for row in Silence.objects.select_related("rule").filter(until__gt=timezone.now())
+        if seen.see_all or row.subject == "*" or seen.queue(row.subject) or seen.group(row.subject)
+    ]
+    context = {
+        "here": "alerts",
+        "now_ms": now_ms(),
+        "open_ones": list(rows.exclude(state=Alert.State.ENDED).order_by("-state", "since")[:LISTED]),
+        "past": list(rows.filter(state=Alert.State.ENDED).order_by("-ended_at")[:LISTED]),
+        "rules": [_shown(rule, silences) for rule in _rules() if _is_named(rule, rule.subject, seen)],
+        "silences": silences,
+        "lengths": LENGTHS_MIN,
+        "may_silence": request.user.has_perm(SILENCE),
+        "may_add": seen.see_all and request.user.has_perm(ADD_ALERT_RULE),
+        "may_change": seen.see_all and request.user.has_perm(CHANGE_ALERT_RULE),
+        "given": {"subject": "*", "minutes": "30", **given},
+        "faults": faults,
+    }
+    return page_or_file(
+        request, "alerts/page.html", context, "alerts", _all_from, following=attrgetter("following"), status=status
+    )
+
+
+def _rules() -> QuerySet[AlertRule]:
+    return AlertRule.objects.annotate(last_raised=Max("alerts__raised_at"))
+
+
+def _shown(rule: AlertRule, silences: Iterable[Silence]) -> RuleRow:
+    held = [each for each in silences if each.rule_id in (None, rule.pk)]
+    return RuleRow(rule, getattr(rule, "last_raised", None), max(held, key=lambda each: each.until, default=None))
+
+
+def _all_from(offset: int | None) -> _Stretch:
+    first = offset or 0
+    found = list(_named_to(eyes())[first : first + LISTED + 1])
+    return _Stretch(found[:LISTED], first + LISTED if len(found) > LISTED else None)
+
+
+def _named_to(seen: Eyes) -> QuerySet[Alert]:
+    """Alerts of what the reader sees, as `_is_named` says it of one."""
+    rows = Alert.objects.select_related("rule")
+    if seen.see_all:
+        return rows
+    stuck, every = AlertRule.What.STUCK_QUEUE, Q(subject="*")
+    of_groups = Q(rule__what__in=_OF_GROUPS) & (every | Q(subject__in=seen.groups()))
+    of_queues = Q(rule__what=stuck) & (every | seen.visible.among("subject"))
+    return rows.filter(of_groups | of_queues | ~Q(rule__what__in=(*_OF_GROUPS, stuck)))
+
+
+def _is_named(rule: AlertRule, subject: str, seen: Eyes) -> bool:
+    """Whether the name of what is watched is one that the reader sees."""
+    if rule.what in _OF_GROUPS:
+        return subject == "*" or seen.group(subject)
+    return rule.what != AlertRule.What.STUCK_QUEUE or subject == "*" or seen.queue(subject)
 
 
 def _rule_page(

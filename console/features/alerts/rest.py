@@ -1,8 +1,7 @@
-"""Alert rules and silences by REST: the console's operations, for tokens that may change the settings of everything."""
-# ~ from console/features/alerts/rest.py:
-# ~ What requests and answers about alert rules and silences look like: those of the console's forms.
-# ~ from console/features/alerts/rest.py:
-# ~ The part of the table of REST operations that is about alert rules and silences.
+"""Alert rules and silences by REST: the console's operations, for tokens that may change the settings of everything.
+
+Requests and answers have the fields of the console's forms.
+"""
 
 from __future__ import annotations
 

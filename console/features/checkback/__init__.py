@@ -1,6 +1,5 @@
 """Check-back by HTTP: producers that use REST are asked at an address that was registered for their group.
 
-`rows` and `registry` keep the addresses, `allowed` says where one may lead, `asking` asks one, `answering` is a
-producer of one group that passes the broker's questions on, `worker` keeps one for each address
-(`manage.py checkback_http`).
+`models` and `registry` keep the addresses, `allowed` says where one may lead, `request` asks one, and `worker` keeps,
+for each address, a producer of its group that passes the broker's questions on (`manage.py checkback_http`).
 """

@@ -2,12 +2,11 @@
 
 An address is read by one grammar that has one meaning: what browsers, resolvers and libraries are known to understand
 in two ways (user names, numbers as hosts, trailing dots, backslashes, capital letters) is not an address here.
+
+A name on the Internet has no business to lead to a special network: those of IANA's special-purpose registries (RFC
+6890 and its updates), the forms of IPv6 that carry an IPv4 address, and the addresses at which clouds tell a machine
+its own credentials. Nothing is asked there unless the allow-list names the network.
 """
-# ~ from console/features/checkback/allowed.py:
-# ~ Networks that a name on the Internet has no business to lead to.
-# ~
-# ~ From the special-purpose registries of IANA (RFC 6890 and its updates), the forms of IPv6 that carry an IPv4 address,
-# ~ and the addresses at which clouds tell a machine its own credentials.
 
 from __future__ import annotations
 
@@ -15,6 +14,9 @@ import ipaddress
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 LONGEST_ADDRESS = 500
 _PORTS = {"https": 443, "http": 80}
@@ -26,6 +28,31 @@ _origin = re.compile(_ORIGIN, re.ASCII).fullmatch
 _label = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII).fullmatch
 #: what some readers take for an IPv4 address: the last part of the host is a number, decimal or hexadecimal
 _ends_in_number = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)", re.ASCII).fullmatch
+
+#: The only IPv6 addresses that are given to somebody.
+_GLOBAL_V6 = ipaddress.ip_network("2000::/3")
+
+SPECIAL: tuple[IPNetwork, ...] = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            # this host, loopback, link-local, multicast, reserved and broadcast
+            "0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4",
+            # private, shared by a provider's customers
+            "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10",
+            # protocol assignments, documentation, benchmarks, the relays of 6to4
+            "192.0.0.0/24", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "198.18.0.0/15", "192.88.99.0/24",
+            # instance metadata: of most clouds, Azure, Alibaba, Oracle, Amazon by IPv6
+            "169.254.169.254/32", "168.63.129.16/32", "100.100.100.200/32", "192.0.0.192/32", "fd00:ec2::254/128",
+            # unspecified, loopback, IPv4 inside of IPv6: compatible, mapped, translated (NAT64), 6to4, Teredo
+            "::/128", "::1/128", "::/96", "::ffff:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32",
+            # protocol assignments, documentation, discard, segment routing
+            "2001::/23", "2001:db8::/32", "3fff::/20", "100::/64", "5f00::/16",
+            # unique local, link-local, site-local, multicast
+            "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
+        ),
+    )
+)  # fmt: skip
 
 
 class AddressRefused(ValueError):
@@ -69,6 +96,36 @@ class Address:
         return f"{self.origin}{self.target}"
 
 
+class AllowList:
+    """Origins that may be asked, and special networks (private ones, say) that their names may lead to."""
+
+    def __init__(
+        self, origins: Iterable[str], networks: Iterable[str] = (), *, listed_in: str = "ESCAPEMENT_CHECKBACK_ORIGINS"
+    ) -> None:
+        """`listed_in`: the setting that a refusal names. Raises AddressRefused for an entry that cannot be read."""
+        self._listed_in = listed_in
+        self._origins = frozenset(read_origin(text) for text in origins)
+        try:
+            self._networks: tuple[IPNetwork, ...] = tuple(ipaddress.ip_network(text) for text in networks)
+        except ValueError as error:
+            raise AddressRefused(f"This is no network such as 10.1.0.0/16: {error}") from None
+
+    def check_origin(self, address: Address) -> None:
+        """Raise AddressRefused unless its origin is listed, scheme and port included."""
+        if address.origin not in self._origins:
+            listed = ", ".join(sorted(map(str, self._origins))) or "none"
+            raise AddressRefused(
+                f"{address.origin} is not allowed; operators list origins in {self._listed_in} ({listed})."
+            )
+
+    def check_resolved(self, found: Sequence[IPAddress]) -> None:
+        """Raise AddressRefused unless each of them may be connected to: one bad apple spoils all."""
+        for each in found:
+            special = special_network(each)
+            if special is not None and not any(_opens(network, each, special) for network in self._networks):
+                raise AddressRefused(f"{each} is in {special}, which ESCAPEMENT_CHECKBACK_NETWORKS does not list.")
+
+
 def read_address(text: str) -> Address:
     """Read an address such as ``https://shop.example/checks``; raises AddressRefused."""
     found = _address(text) if len(text) <= LONGEST_ADDRESS else None
@@ -108,70 +165,11 @@ def _host(text: str) -> str:
     return text
 
 
-class AllowList:
-    """Origins that may be asked, and special networks (private ones, say) that their names may lead to."""
-
-    def __init__(
-        self, origins: Iterable[str], networks: Iterable[str] = (), *, listed_in: str = "ESCAPEMENT_CHECKBACK_ORIGINS"
-    ) -> None:
-        """`listed_in`: the setting that a refusal names. Raises AddressRefused for an entry that cannot be read."""
-        self._listed_in = listed_in
-        self._origins = frozenset(read_origin(text) for text in origins)
-        try:
-            self._networks: tuple[IPNetwork, ...] = tuple(ipaddress.ip_network(text) for text in networks)
-        except ValueError as error:
-            raise AddressRefused(f"This is no network such as 10.1.0.0/16: {error}") from None
-
-    def check_origin(self, address: Address) -> None:
-        """Raise AddressRefused unless its origin is listed, scheme and port included."""
-        if address.origin not in self._origins:
-            listed = ", ".join(sorted(map(str, self._origins))) or "none"
-            raise AddressRefused(
-                f"{address.origin} is not allowed; operators list origins in {self._listed_in} ({listed})."
-            )
-
-    def check_resolved(self, found: Sequence[IPAddress]) -> None:
-        """Raise AddressRefused unless each of them may be connected to: one bad apple spoils all."""
-        for each in found:
-            special = special_network(each)
-            if special is not None and not any(_opens(network, each, special) for network in self._networks):
-                raise AddressRefused(f"{each} is in {special}, which ESCAPEMENT_CHECKBACK_NETWORKS does not list.")
-
-
 def _opens(listed: IPNetwork, address: IPAddress, special: IPNetwork) -> bool:
     """Whether the listed network means this one: a wide one, such as 0.0.0.0/0, opens nothing special by the way."""
     if listed.version != address.version or address not in listed:
         return False
     return listed.prefixlen >= special.prefixlen
-
-
-IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
-IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-#: The only IPv6 addresses that are given to somebody.
-_GLOBAL_V6 = ipaddress.ip_network("2000::/3")
-
-SPECIAL: tuple[IPNetwork, ...] = tuple(
-    map(
-        ipaddress.ip_network,
-        (
-            # this host, loopback, link-local, multicast, reserved and broadcast
-            "0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4",
-            # private, shared by a provider's customers
-            "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10",
-            # protocol assignments, documentation, benchmarks, the relays of 6to4
-            "192.0.0.0/24", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "198.18.0.0/15", "192.88.99.0/24",
-            # instance metadata: of most clouds, Azure, Alibaba, Oracle, Amazon by IPv6
-            "169.254.169.254/32", "168.63.129.16/32", "100.100.100.200/32", "192.0.0.192/32", "fd00:ec2::254/128",
-            # unspecified, loopback, IPv4 inside of IPv6: compatible, mapped, translated (NAT64), 6to4, Teredo
-            "::/128", "::1/128", "::/96", "::ffff:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32",
-            # protocol assignments, documentation, discard, segment routing
-            "2001::/23", "2001:db8::/32", "3fff::/20", "100::/64", "5f00::/16",
-            # unique local, link-local, site-local, multicast
-            "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
-        ),
-    )
-)  # fmt: skip
 
 
 def special_network(address: IPAddress) -> IPNetwork | None:

@@ -12,7 +12,7 @@ from console.features.checkback.allowed import LONGEST_ADDRESS
 
 
 class CheckAddress(models.Model):
-    """Where the producers of one group are asked what became of a half. Its secret is not here (see `signing`)."""
+    """Where the producers of one group are asked what became of a half. Its secret is not here (see signature.py)."""
 
     group = models.CharField(_("producer group"), max_length=127, unique=True)
     url = models.CharField(_("address"), max_length=LONGEST_ADDRESS)

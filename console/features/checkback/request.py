@@ -1,9 +1,8 @@
-"""One question by HTTP: resolved once, checked, pinned, short. Whatever is not a proper answer raises NoAnswer.
+"""One question by HTTP: its name is looked up once, checked, and pinned; whatever is no proper answer raises NoAnswer.
 
-What is not here cannot be misled: no redirects, no proxies, no cookies, no compressed bodies, no connection kept.
+What is not here cannot be misled: no redirects, no proxies, no cookies, no compressed bodies, no connection kept. Names
+are looked up by the system's resolver, in threads, so that a slow name server does not use up the time of others.
 """
-# ~ from console/features/checkback/request.py:
-# ~ Names to IP addresses, by the system's resolver, in threads that a slow name server cannot use up for others.
 
 from __future__ import annotations
 
@@ -27,6 +26,9 @@ HEAD_BYTES = 8 * 1024
 _PART_BYTES = 16 * 1024
 #: IP addresses of one name that are tried, one after another.
 TRIED = 2
+
+#: Lookups at a time of one Resolver; each has one address to look up.
+LOOKUPS = 2
 
 
 class NoAnswer(Exception):
@@ -179,33 +181,6 @@ class _Parsed:
         self.answer.is_complete = True
 
 
-def _checked(answer: HttpAnswer) -> HttpAnswer:
-    kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise NoAnswer(f"Content-Type is {kind[:60]!r}, not application/json")
-    if answer.headers.get("content-encoding", "identity").lower() != "identity":
-        raise NoAnswer("the answer is encoded (compressed)")
-    return answer
-
-
-def _request(address: Address, headers: Mapping[str, str], body: bytes) -> bytes:
-    lines = [
-        f"POST {address.target} HTTP/1.1",
-        f"Host: {address.origin.authority}",
-        "Content-Type: application/json",
-        f"Content-Length: {len(body)}",
-        "Accept: application/json",
-        "Accept-Encoding: identity",
-        "Connection: close",
-        *(f"{name}: {text}" for name, text in headers.items()),
-    ]
-    return "\r\n".join([*lines, "", ""]).encode("ascii") + body
-
-
-#: Lookups at a time of one Resolver; each has one address to look up.
-LOOKUPS = 2
-
-
 class Resolves(Protocol):
     """Gives the IP addresses of a name, at least one; raises OSError."""
 
@@ -249,3 +224,26 @@ class Resolver:
         # a daemon: nothing ends a lookup that waits, and it must not hold up the end of the process
         threading.Thread(target=look_up, name=f"resolve-{host[:40]}", daemon=True).start()
         return [ipaddress.ip_address(text) for text in dict.fromkeys(await answer)]
+
+
+def _checked(answer: HttpAnswer) -> HttpAnswer:
+    kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise NoAnswer(f"Content-Type is {kind[:60]!r}, not application/json")
+    if answer.headers.get("content-encoding", "identity").lower() != "identity":
+        raise NoAnswer("the answer is encoded (compressed)")
+    return answer
+
+
+def _request(address: Address, headers: Mapping[str, str], body: bytes) -> bytes:
+    lines = [
+        f"POST {address.target} HTTP/1.1",
+        f"Host: {address.origin.authority}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        "Accept: application/json",
+        "Accept-Encoding: identity",
+        "Connection: close",
+        *(f"{name}: {text}" for name, text in headers.items()),
+    ]
+    return "\r\n".join([*lines, "", ""]).encode("ascii") + body

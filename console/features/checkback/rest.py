@@ -1,8 +1,4 @@
-"""Check-back addresses by REST: for tokens that administer producer groups (`manage.py token create --admin`)."""
-# ~ from console/features/checkback/rest.py:
-# ~ What requests and answers about check-back addresses look like.
-# ~ from console/features/checkback/rest.py:
-# ~ The part of the table of REST operations that is about check-back addresses.
+"""Check-back addresses by REST, for tokens that administer producer groups (`manage.py token create --admin`)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Keeps one Answerer for each address that is registered and asked, and writes down how each does."""
-# ~ from console/features/checkback/worker.py:
-# ~ A producer of one group that knows nothing itself: what brokers ask it, it asks the group's address.
-# ~
-# ~ Whatever is no proper answer is told to the broker as "unknown", which changes nothing. An address that failed some
-# ~ times in a row is left alone for a while, and this producer signs off meanwhile: then Escapement uses up no checks.
+"""The worker that answers check-backs: for each group with an address, a producer that asks that address.
+
+`Worker` keeps one `Answerer` for each address and writes down how each does. An answerer knows nothing itself: what
+brokers ask it, it asks the address. Whatever is no proper answer is told to the broker as "unknown", which changes
+nothing. An address that failed some times in a row is left alone for a while, and its producer signs off meanwhile, so
+that Escapement uses up no checks.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +37,39 @@ logger = logging.getLogger(__name__)
 LOOK_S = 1.0
 #: Without a word from the database for so long, nobody is asked: an address may have been taken back.
 BLIND_S = 30.0
+
+#: Questions under way for one group.
+IN_FLIGHT = 20
+#: Failures in a row after which an address is left alone.
+PATIENCE = 5
+#: For how long, doubled each time; the true pause is up to a quarter longer, so that not all begin again at once.
+REST_S, LONGEST_REST_S = 30.0, 300.0
 SECRET_KEY_CHANGED = "SECRET_KEY is another one than when its secret was made: make a new secret"  # noqa: S105 - words
+#: How often producers were asked before, in a check.
+_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
+_DECISIONS = {"COMMIT": Decision.COMMIT, "ROLLBACK": Decision.ROLLBACK, "UNKNOWN": Decision.UNKNOWN}
 
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """A group, where it is asked, and the secret shared with that address."""
+
+    group: str
+    address: Address
+    secret: str
+
+
+@dataclass(slots=True)
+class Standing:
+    """How an address does; moments are epoch seconds."""
+
+    asked_s: float | None = None
+    #: the last decision, or why there was none
+    outcome: str = ""
+    failures: int = 0
+    resting_until_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -135,54 +166,6 @@ class Worker:
 
     async def _in_thread(self, work: Callable[[], Result]) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._database, _with_database, work)
-
-
-def _with_database(work: Callable[[], Result]) -> Result:
-    try:
-        return work()
-    except DatabaseError:
-        connection.close()  # the next look takes a new one
-        raise
-
-
-def _close() -> None:
-    """The connection of the thread that this runs in."""
-    connection.close()
-
-
-def _moment(epoch_s: float | None) -> datetime | None:
-    return None if epoch_s is None else datetime.fromtimestamp(epoch_s, UTC)
-
-
-#: Questions under way for one group.
-IN_FLIGHT = 20
-#: Failures in a row after which an address is left alone.
-PATIENCE = 5
-#: For how long, doubled each time; the true pause is up to a quarter longer, so that not all begin again at once.
-REST_S, LONGEST_REST_S = 30.0, 300.0
-#: How often producers were asked before, in a check.
-_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
-_DECISIONS = {"COMMIT": Decision.COMMIT, "ROLLBACK": Decision.ROLLBACK, "UNKNOWN": Decision.UNKNOWN}
-
-
-@dataclass(frozen=True, slots=True)
-class Contact:
-    """A group, where it is asked, and the secret shared with that address."""
-
-    group: str
-    address: Address
-    secret: str
-
-
-@dataclass(slots=True)
-class Standing:
-    """How an address does; moments are epoch seconds."""
-
-    asked_s: float | None = None
-    #: the last decision, or why there was none
-    outcome: str = ""
-    failures: int = 0
-    resting_until_s: float | None = None
 
 
 class Answerer:
@@ -299,3 +282,20 @@ def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(dict(pairs)) != len(pairs):
         raise ValueError("a name comes twice")
     return dict(pairs)
+
+
+def _with_database(work: Callable[[], Result]) -> Result:
+    try:
+        return work()
+    except DatabaseError:
+        connection.close()  # the next look takes a new one
+        raise
+
+
+def _close() -> None:
+    """The connection of the thread that this runs in."""
+    connection.close()
+
+
+def _moment(epoch_s: float | None) -> datetime | None:
+    return None if epoch_s is None else datetime.fromtimestamp(epoch_s, UTC)

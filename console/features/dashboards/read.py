@@ -1,6 +1,4 @@
-"""Reads for the pages of dashboards: points of the current run, drawn and listed."""
-# ~ from console/features/dashboards/read.py:
-# ~ What the pages of dashboards show.
+"""What the pages of dashboards show: the points of the current run, drawn, listed and exported; what computes now."""
 
 from __future__ import annotations
 
@@ -30,6 +28,116 @@ MOST_POINTS, MOST_LINES = 3_000, 5
 #: Messages named behind a bar.
 MOST_MESSAGES = 20
 _STEPS_MS = tuple(minutes * 60_000 for minutes in (1, 5, 15, 60, 360, 1_440, 10_080, 43_200, 525_600))
+
+_AHEAD_MS = {"minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar of a drawing: its series, and its name (None: no bar by name) or its moment and how long that lasts."""
+
+    series: str
+    name: str | None = None
+    at_ms: int | None = None
+    step_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the address of a page asks for. Moments bound the series that have them; None is open."""
+
+    window: str = "all"
+    topic: str = ""
+    from_ms: int | None = None
+    to_ms: int | None = None
+    bar: Bar | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One point, and where its messages are (an address, empty where nothing leads there)."""
+
+    series: str
+    topic: str
+    label: str
+    part: str
+    at_ms: int | None
+    value: float
+    positions: tuple[int, ...] = ()
+    link: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """One line of a table of percentiles."""
+
+    topic: str
+    label: str
+    figures: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One sheet: bars (name, value) or moments for a drawing, rows for its table. `total` counts all rows."""
+
+    spec: PanelSpec
+    number: int
+    bars: tuple[tuple[str, float], ...] = ()
+    moments: tuple[tuple[int, float], ...] = ()
+    step_ms: int = 0
+    quantiles: tuple[Quantiles, ...] = ()
+    rows: tuple[Row, ...] = ()
+    total: int = 0
+    #: more moments than the drawing shows one by one
+    is_dense: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """True if there is nothing to show."""
+        return not self.total
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """What is behind one bar: how many figures, their sum, the largest ones, messages (position, address)."""
+
+    spec: PanelSpec
+    bar: Bar
+    total: int
+    value: float
+    rows: tuple[Row, ...]
+    messages: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """A time series at its full resolution: moments in seconds, and for each name a value or None at each of them."""
+
+    step_ms: int
+    at_s: tuple[int, ...]
+    names: tuple[str, ...]
+    values: tuple[tuple[float | None, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DashboardPage:
+    """One dashboard as it was last computed, and what computes now."""
+
+    name: str
+    asked: Asked
+    run: DashboardRun | None
+    panels: tuple[Panel, ...]
+    topics: tuple[str, ...]
+    active: tuple[DashboardRun, ...]
+    history: tuple[DashboardRun, ...]
+    missing: str | None
+    now_ms: int
+    behind: Behind | None = None
+
+    @property
+    def has_plots(self) -> bool:
+        """True if a panel has more moments than its drawing shows one by one."""
+        return any(panel.is_dense for panel in self.panels)
 
 
 def dashboard(name: str, asked: Asked, topics: VisibleTopics) -> DashboardPage:
@@ -196,9 +304,6 @@ def _row(point: DashboardPoint, ids: _MessageIds) -> Row:
     )  # fmt: skip
 
 
-_AHEAD_MS = {"minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
-
-
 class _MessageIds:
     """Turns positions into the addresses of messages: an offset message id is store host, port and position in hex."""
 
@@ -215,111 +320,3 @@ class _MessageIds:
     def address(self, position: int) -> str:
         """The address of the page of a message, empty where the broker's own address is not known."""
         return reverse("message", args=[f"{self._host}{position:016x}".upper()]) if self._host else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """One bar of a drawing: its series, and its name (None: no bar by name) or its moment and how long that lasts."""
-
-    series: str
-    name: str | None = None
-    at_ms: int | None = None
-    step_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What the address of a page asks for. Moments bound the series that have them; None is open."""
-
-    window: str = "all"
-    topic: str = ""
-    from_ms: int | None = None
-    to_ms: int | None = None
-    bar: Bar | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One point, and where its messages are (an address, empty where nothing leads there)."""
-
-    series: str
-    topic: str
-    label: str
-    part: str
-    at_ms: int | None
-    value: float
-    positions: tuple[int, ...] = ()
-    link: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Quantiles:
-    """One line of a table of percentiles."""
-
-    topic: str
-    label: str
-    figures: dict[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """One sheet: bars (name, value) or moments for a drawing, rows for its table. `total` counts all rows."""
-
-    spec: PanelSpec
-    number: int
-    bars: tuple[tuple[str, float], ...] = ()
-    moments: tuple[tuple[int, float], ...] = ()
-    step_ms: int = 0
-    quantiles: tuple[Quantiles, ...] = ()
-    rows: tuple[Row, ...] = ()
-    total: int = 0
-    #: more moments than the drawing shows one by one
-    is_dense: bool = False
-
-    @property
-    def is_empty(self) -> bool:
-        """True if there is nothing to show."""
-        return not self.total
-
-
-@dataclass(frozen=True, slots=True)
-class Behind:
-    """What is behind one bar: how many figures, their sum, the largest ones, messages (position, address)."""
-
-    spec: PanelSpec
-    bar: Bar
-    total: int
-    value: float
-    rows: tuple[Row, ...]
-    messages: tuple[tuple[int, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Lines:
-    """A time series at its full resolution: moments in seconds, and for each name a value or None at each of them."""
-
-    step_ms: int
-    at_s: tuple[int, ...]
-    names: tuple[str, ...]
-    values: tuple[tuple[float | None, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DashboardPage:
-    """One dashboard as it was last computed, and what computes now."""
-
-    name: str
-    asked: Asked
-    run: DashboardRun | None
-    panels: tuple[Panel, ...]
-    topics: tuple[str, ...]
-    active: tuple[DashboardRun, ...]
-    history: tuple[DashboardRun, ...]
-    missing: str | None
-    now_ms: int
-    behind: Behind | None = None
-
-    @property
-    def has_plots(self) -> bool:
-        """True if a panel has more moments than its drawing shows one by one."""
-        return any(panel.is_dense for panel in self.panels)

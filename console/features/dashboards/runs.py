@@ -1,6 +1,8 @@
-"""Starting runs: rows first, then the process that fills them. The console itself never loads Spark."""
-# ~ from console/features/dashboards/runs.py:
-# ~ What the broker whose log is read was told, and its log does not say: delays of its levels, how long it keeps.
+"""Starting runs of dashboards: the rows are made first, then the process that fills them.
+
+The console itself never loads Spark. Besides its window and address, a run is given what the broker knows and its log
+does not say: the delays of its levels, and for how long it keeps messages.
+"""
 
 from __future__ import annotations
 

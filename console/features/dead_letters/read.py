@@ -1,8 +1,8 @@
-"""Reads dead letters: which groups have some from the mirror, the messages from the broker, newest first."""
-# ~ from console/features/dead_letters/read.py:
-# ~ Dead letters as the broker has them: one by one from the newest on, and what was done with each.
-# ~ from console/features/dead_letters/read.py:
-# ~ Which dead letters an operation is about, as the broker has them now.
+"""Reading dead letters for the pages and for operations on them.
+
+Which groups have some is known from the mirror. The messages themselves are read from the broker, the newest first, and
+each is shown with what was done with it here before. An operation finds what it is about as the broker has it now.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +35,22 @@ PAGE_REQUESTS = (202, 11)
 ROWS = 50
 #: read for one page at most: a page with a narrow filter is short rather than slow
 READ_AT_MOST = 2_000
+
+#: records read at once
+STEP = 32
+#: operations whose outcome is shown beside a dead letter
+FAMILY = "dead_letters."
+SENT_AGAIN = ("sent_back", "sent_as_new")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What an operation is about, the newest first."""
+
+    now_ms: int
+    rows: Sequence[DeadLetter]
+    #: all that match were found
+    is_whole: bool = True
 
 
 def dead_letter_groups() -> DeadLetterGroups:
@@ -83,13 +99,6 @@ def _page(
             following, looked = (row.queue_id, row.offset), 0 if len(rows) == ROWS else number
             break
     return tuple(rows), sum(high - low for low, high in bounds.values()), following, looked
-
-
-#: records read at once
-STEP = 32
-#: operations whose outcome is shown beside a dead letter
-FAMILY = "dead_letters."
-SENT_AGAIN = ("sent_back", "sent_as_new")
 
 
 def bounds_of(admin: Admin, group: str) -> dict[int, tuple[int, int]]:
@@ -150,16 +159,6 @@ def marked(group: str, rows: Sequence[DeadLetter]) -> tuple[DeadLetter, ...]:
         for target, outcome in items.order_by("operation__created_at").values_list("target", "outcome")
     }
     return tuple(replace(row, sent_again=done.get((row.queue_id, row.offset), "")) for row in rows)
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What an operation is about, the newest first."""
-
-    now_ms: int
-    rows: Sequence[DeadLetter]
-    #: all that match were found
-    is_whole: bool = True
 
 
 def find_matching(admin: Admin, group: str, wanted: DeadLetterFilter, *, most: int, patience_s: float | None) -> Found:

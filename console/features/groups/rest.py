@@ -1,10 +1,8 @@
-"""What is done for a consumer group: its dead letters sent again, and the group moved to other offsets of a topic.
+"""Dead letters and offsets of consumer groups by REST: list and resend dead letters, move a group to other offsets.
 
 Who may is said by the token's `consume` prefixes, as for receiving as the group; what becomes a new message needs
 `publish` on its topic, too, and a move of the group `settings` on the group.
 """
-# ~ from console/features/groups/rest.py:
-# ~ The part of the table of REST operations that is about dead letters and offsets of consumer groups.
 
 from __future__ import annotations
 

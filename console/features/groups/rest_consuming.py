@@ -1,6 +1,4 @@
-"""POST: receive messages of a group, acknowledge them, give them back, keep them longer."""
-# ~ from console/features/groups/rest_consuming.py:
-# ~ The operations of receiving, for the table of all.
+"""Receiving by REST: receive messages of a group, acknowledge them, give them back, or keep them longer."""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
-"""What is worth a look on the first page, the gravest first."""
-# ~ from console/features/overview/findings.py:
-# ~ What the first page needs beside the mirror: timers ahead, Redisson's queues. Read at most every FRESH_S.
+"""What is worth a look on the first page, the gravest first.
+
+Most of it follows from the mirror. Only the servers themselves know about timers that are late or come due all at once
+and about Redisson's queues. They are asked at most every FRESH_S, for one page at a time; other pages show meanwhile
+what was known before.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +46,11 @@ LIMIT = 10
 #: rows that the mirror could not keep as they are, named in the finding
 FLAWS_NAMED = 3
 
+#: older answers are asked for again by whoever comes first; the others are shown what there is
+FRESH_S = 10.0
+_AHEAD = ZOOMS["1d"]
+MOST_QUEUES = 1_000
+
 #: states in which nobody has decided yet and somebody is still asked
 UNDECIDED = (HalfMessage.State.OPEN, HalfMessage.State.DUE, HalfMessage.State.ENDING)
 _STATES = {
@@ -50,6 +58,20 @@ _STATES = {
     "READONLY": (FindingCode.BROKER_READ_ONLY, "ruby"),
     "DEGRADED": (FindingCode.BROKER_DEGRADED, "brass"),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Afar:
+    """None: not told, or not to be had now."""
+
+    timers: TimerStatus | None = None
+    herds: tuple[Herd, ...] = ()
+    #: Redisson's queues with something wrong
+    queues: tuple[QueueRow, ...] | None = None
+
+
+_kept: dict[tuple[str, str], tuple[float, Afar]] = {}
+_asking = Lock()
 
 
 def findings_of(
@@ -176,26 +198,6 @@ def _of_delayed_queues(known: Afar) -> Iterator[Finding]:
             yield Finding(FindingCode.DELAYED_STUCK, "ruby", row.name, found.overdue, span_ms=round(found.stuck_ms))
         else:
             yield Finding(FindingCode.DELAYED_DAMAGED, "brass", row.name, None, row.problem)
-
-
-#: older answers are asked for again by whoever comes first; the others are shown what there is
-FRESH_S = 10.0
-_AHEAD = ZOOMS["1d"]
-MOST_QUEUES = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class Afar:
-    """None: not told, or not to be had now."""
-
-    timers: TimerStatus | None = None
-    herds: tuple[Herd, ...] = ()
-    #: Redisson's queues with something wrong
-    queues: tuple[QueueRow, ...] | None = None
-
-
-_kept: dict[tuple[str, str], tuple[float, Afar]] = {}
-_asking = Lock()
 
 
 def afar(here: Mirrored) -> Afar:

@@ -60,7 +60,7 @@ def overview(eyes: Eyes | None = None) -> Overview:
 
 
 def _processes() -> tuple[roster.Process, ...]:
-    """Those of this house; their moments are real ones, and stand beside the broker's."""
+    """Those of this machine's supervisor; their moments are real ones, and stand beside the broker's."""
     found = roster.read(settings.VAR / roster.FILE)
     return tuple(replace(process, since_ms=shown_ms(process.since_ms)) for process in found)
 

@@ -1,9 +1,8 @@
-"""What people do to values of a delayed queue of Redisson, chosen ones or all that match, and clearing it."""
-# ~ from console/features/redisson/operations.py:
-# ~ Which values of which delayed queue an operation is about, and asking Redis for them.
-# ~
-# ~ {"queue": "orders", "handles": ["1795247527000~3f..~31", ...]}
-# ~ {"queue": "orders", "filter": {"from_ms": None, "to_ms": None}, "is_all": True}
+"""Operations on values of one of Redisson's delayed queues, chosen ones or all that match, and clearing a queue.
+
+{"queue": "orders", "handles": ["1795247527000~3f..~31", ...]}
+{"queue": "orders", "filter": {"from_ms": None, "to_ms": None}, "is_all": True}
+"""
 
 from __future__ import annotations
 
@@ -27,6 +26,10 @@ from console.operations.preview import Preview
 from console.operations.typed_moments import checked_move
 
 EXAMPLES = 5
+
+#: named at once, as for timers
+MOST_HANDLES = 1_000
+_NAME_LENGTH = 255
 
 
 class QueueKind(Kind):
@@ -245,11 +248,6 @@ class ClearQueue(QueueKind):
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
         """One command."""
         return [ItemResult("cleared" if in_redis(self.queue(parameters).clear) else "gone")]
-
-
-#: named at once, as for timers
-MOST_HANDLES = 1_000
-_NAME_LENGTH = 255
 
 
 def checked_queue(parameters: Mapping[str, Any], field: str = "queue") -> str:

@@ -1,6 +1,7 @@
-"""Reads the pages of Redisson's delayed queues from Redis itself; what moves them, from what the services publish."""
-# ~ from console/features/redisson/read.py:
-# ~ Asking the server of Redisson's delayed queues: one client for the process, its errors as evidence.
+"""What the pages of Redisson's delayed queues show: the queues as Redis has them, and what transfer services say.
+
+There is one client for the process. Where its server is away or refuses, the page has the reason as evidence.
+"""
 
 from __future__ import annotations
 
@@ -39,6 +40,10 @@ from console.site.evidence import Evidence, StaleReason
 SHOWN_BYTES = 600
 #: a repair plan of a page looks for so many of each kind
 PLANNED = 200
+#: a page does not wait longer for Redis
+PATIENCE_S = 3.0
+
+Answer = TypeVar("Answer")
 
 
 def delayed_queues(search: str = "", offset: int = 0, is_seen: Callable[[str], bool] | None = None) -> QueuesPage:
@@ -176,11 +181,6 @@ def _handing(mode: Mode) -> Handing | None:
 def _plan(name: str) -> RepairPlan | None:
     plan, _ = ask_redis(lambda: plan_repair(queue_named(name, to_write=True), limit=PLANNED))
     return plan
-
-
-Answer = TypeVar("Answer")
-#: a page does not wait longer for Redis
-PATIENCE_S = 3.0
 
 
 @lru_cache(maxsize=4)

@@ -1,11 +1,8 @@
-"""Redisson's delayed queues by REST: looked at, offered to, and everything that the console's operations do to them.
+"""Redisson's delayed queues by REST: look at them, offer values, and do what the console's operations do to them.
 
-The name of a queue is checked against the token's topic prefixes as if it were a topic.
+The name of a queue is checked against the token's topic prefixes as if it were a topic. All `_ms` are by the clock of
+the Redis server.
 """
-# ~ from console/features/redisson/rest.py:
-# ~ What requests and answers about Redisson's delayed queues look like. All `_ms` are the Redis server's clock.
-# ~ from console/features/redisson/rest.py:
-# ~ The part of the table of REST operations that is about Redisson's delayed queues.
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ Number = TypeVar("Number", int, float)
 LANE_REQUESTS = (202, 45, 321)
 #: a head that is overdue by more is behind, not just being released
 LATE_MS = 1_000
-#: the figure of the issue: p99 lateness at most 10 ms
+#: a p99 lateness above 10 ms deserves a look
 LATENESS_LIMIT_MS = 10.0
 #: RocketMQ saves every 10 s; three times missed deserves a look
 UNSAVED_LIMIT_MS = 30_000

@@ -1,8 +1,9 @@
-"""SCHEDULE_TOPIC_XXXX at a glance: one row a delay level, the figures strip, and the next minute."""
-# ~ from console/features/schedule/shapes.py:
-# ~ One lane opened: its pending messages in due order, page by page, read from the broker.
-# ~ from console/features/schedule/shapes.py:
-# ~ When what waits is due: the log-scaled stretch of a lane and the bars of the next minute.
+"""What the pages about SCHEDULE_TOPIC_XXXX show: the delay levels at a glance, and one of them opened.
+
+At a glance there is a row for each level, with when its messages are due on a logarithmic stretch, the strip of figures
+above them, and the bars of the next minute. An opened level lists its pending messages in due order, page by page, read
+from the broker.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +14,21 @@ from django.utils.translation import gettext_lazy as _
 
 from console.site.evidence import Evidence
 from console.site.history import History
+
+#: messages on one page of a lane, and the most one may ask for
+PAGE_COUNT = 50
+MAX_PAGE_COUNT = 200
+
+#: buckets of a lane's stretch
+BUCKETS = 50
+#: the log axis begins here (the first bucket also holds everything nearer and overdue) and ends at HORIZON_MS
+AXIS_START_MS = 500
+#: 2 h, RocketMQ's longest default level; what lies beyond is counted in `beyond`
+HORIZON_MS = 7_200_000
+#: right edges of the buckets as ms from now: AXIS_START_MS * (HORIZON_MS / AXIS_START_MS) ** ((i + 1) / BUCKETS)
+EDGES_MS: tuple[int, ...] = tuple(
+    round(AXIS_START_MS * (HORIZON_MS / AXIS_START_MS) ** ((index + 1) / BUCKETS)) for index in range(BUCKETS)
+)
 
 
 class LaneState(TextChoices):
@@ -111,11 +127,6 @@ class Lanes:
     next_minute_evidence: Evidence
 
 
-#: messages on one page of a lane, and the most one may ask for
-PAGE_COUNT = 50
-MAX_PAGE_COUNT = 200
-
-
 @dataclass(frozen=True, slots=True)
 class ParkedMessage:
     """A message that waits (or waited) on a lane. Fields of the record are None when its bytes could not be read."""
@@ -159,18 +170,6 @@ class LanePage:
     last_offset: int | None
     #: so many were looked through where the look ended before the page was full; 0: it did not
     looked: int = 0
-
-
-#: buckets of a lane's stretch
-BUCKETS = 50
-#: the log axis begins here (the first bucket also holds everything nearer and overdue) and ends at HORIZON_MS
-AXIS_START_MS = 500
-#: 2 h, RocketMQ's longest default level; what lies beyond is counted in `beyond`
-HORIZON_MS = 7_200_000
-#: right edges of the buckets as ms from now: AXIS_START_MS * (HORIZON_MS / AXIS_START_MS) ** ((i + 1) / BUCKETS)
-EDGES_MS: tuple[int, ...] = tuple(
-    round(AXIS_START_MS * (HORIZON_MS / AXIS_START_MS) ** ((index + 1) / BUCKETS)) for index in range(BUCKETS)
-)
 
 
 @dataclass(frozen=True, slots=True)

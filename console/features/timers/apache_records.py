@@ -1,11 +1,11 @@
-"""Timers of an Apache RocketMQ broker: the newest records of rmq_sys_wheel_timer, by pulling, and what 60 and 61 tell.
+"""Timers of an Apache RocketMQ broker, for the Timers pages.
+
+The newest records of rmq_sys_wheel_timer are pulled; requests 60 and 61 tell the checkpoint and the metrics.
 
 A parked record says where it goes (REAL_TOPIC, REAL_QID) and when: TIMER_DELIVER_MS or, failing that, the second after
 TIMER_OUT_MS. A record with TIMER_DEL_UNIQKEY cancels the one with that unique key; a record that was parked again
-(TIMER_ROLL_TIMES) stands for the one before it. All else is unknown here and said to be.
+(TIMER_ROLL_TIMES) stands for the one before it. Nothing is guessed: all else is unknown here, and said to be.
 """
-# ~ from console/features/timers/apache_records.py:
-# ~ The Timers pages on an Apache RocketMQ broker: the newest parked records, checkpoint, metrics; nothing is guessed.
 
 from __future__ import annotations
 
@@ -40,6 +40,11 @@ from console.site.queue_contents import pull_all
 WHEEL_TOPIC = "rmq_sys_wheel_timer"
 #: newest records that are read: eight pulls of 32, as much as such a broker gives from memory at once
 NEWEST = 256
+
+#: topic stats and pull; checkpoint and metrics
+PULLED = (202, 11)
+TOLD = (60, 61)
+TOPICS = 16
 #: timerPrecisionMs of 5.5.0
 _PRECISION_MS = 1_000
 
@@ -130,12 +135,6 @@ def matches(row: TimerRow, wanted: TimerFilter) -> bool:
     if wanted.from_ms is not None and row.due_ms < wanted.from_ms:
         return False
     return wanted.to_ms is None or row.due_ms < wanted.to_ms
-
-
-#: topic stats and pull; checkpoint and metrics
-PULLED = (202, 11)
-TOLD = (60, 61)
-TOPICS = 16
 
 
 def timers(here: Mirrored, window: Window, is_seen: Callable[[str], bool] = lambda topic: True) -> TimersPage:

@@ -1,6 +1,9 @@
-"""Many timers at once, and all of them paused: operations of the console, with its audit, asked for by a token."""
-# ~ from console/features/timers/rest_bulk.py:
-# ~ Timers that are chosen one by one, as operations name them, and whether all are of topics that are allowed.
+"""Many timers at once by REST, and pausing all of them: the console's operations, with its audit, asked for by a token.
+
+Timers are chosen by a filter or one by one. A filter needs a token for its topic, or for all topics. Of timers that are
+chosen one by one, each must be of a topic that the token may publish to; where the request does not say the topic, the
+preview of the operation does.
+"""
 
 from __future__ import annotations
 

@@ -1,20 +1,17 @@
-"""Cancels and moves of timers taken back: what was cancelled waits again, what was moved has its former moment again.
+"""Taking back cancels and moves of timers: what was cancelled waits again, what was moved has its former moment again.
 
     {"operation": "3f8b5b1e-...", "items": [1, 4]}      without `items`: all that the operation cancelled or moved
 
 One item is one timer. What is over stays over: a moment that is past, a message that retention took, a schedule key
-that another message has now, a timer that was delivered, cancelled or moved since.
+that another message has now, a timer that was delivered, cancelled or moved since. The broker is asked whether that is
+so, and what it answers becomes the item's outcome; an Apache RocketMQ broker cannot be asked where a timer is, so there
+only its records are looked for.
+
+A cancelled timer is parked again as a new message for the same moment, made from its old record, which stays in the log
+until retention takes it; nothing is kept beside it. The new message has what its sender gave, under a new unique id:
+Apache RocketMQ deletes by unique id within a second, and would delete the new one with the old one. The new id follows
+from the old record, so the broker itself can be asked whether the timer was parked again already.
 """
-# ~ from console/features/timers/undo_operations.py:
-# ~ A cancelled timer once more: its parked record as a message that waits for the same moment.
-# ~
-# ~ The record stays in the log until retention takes it; nothing is kept beside it. The new message has what its sender
-# ~ gave, under a new unique id: Apache RocketMQ deletes by unique id within a second, so that the old one would be deleted
-# ~ with it. The new id follows from the old record, so that the broker itself can be asked whether it was parked again.
-# ~ from console/features/timers/undo_operations.py:
-# ~ Whether a timer that was cancelled or moved can still be put back: asked of the broker, answered with a code.
-# ~
-# ~ An Apache RocketMQ broker cannot be asked where a timer is: there only its records are looked for.
 
 from __future__ import annotations
 
@@ -63,6 +60,17 @@ OF = "of_item"
 #: outcomes of what was taken back
 BACK = ("taken_back", "parked_again", "moved_back")
 _MOVED_BACK = {"rescheduled": "moved_back", "changed": "changed_since"}
+
+_OVER = {"released": "already_delivered", "cancelled": "already_cancelled", "unknown": "gone"}
+
+#: what a sender may have set among the properties that mean something to clients; the rest is the broker's
+_SENDERS = frozenset(
+    {"KEYS", "TAGS", "WAIT", "BUYER_ID", "INSTANCE_ID", "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "__SHARDINGKEY"}
+)
+_SCHEDULE_KEY = "ESC_SCHEDULE_KEY"
+#: RocketMQ's unique ids: 4 bytes of address, 2 of process, 4 of loader, 4 of time in the month, 2 of counter
+_UNIQUE_ID = re.compile(r"[0-9A-F]{32}\Z")
+_OF_SENDER = 20
 
 
 class TakeBack(Kind):
@@ -229,16 +237,6 @@ def _result_of(answer: SendResult | ClientError, target: Mapping[str, Any], row:
     return ItemResult("parked_again" if target["isNoted"] else "taken_back", told)
 
 
-#: what a sender may have set among the properties that mean something to clients; the rest is the broker's
-_SENDERS = frozenset(
-    {"KEYS", "TAGS", "WAIT", "BUYER_ID", "INSTANCE_ID", "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "__SHARDINGKEY"}
-)
-_SCHEDULE_KEY = "ESC_SCHEDULE_KEY"
-#: RocketMQ's unique ids: 4 bytes of address, 2 of process, 4 of loader, 4 of time in the month, 2 of counter
-_UNIQUE_ID = re.compile(r"[0-9A-F]{32}\Z")
-_OF_SENDER = 20
-
-
 def unique_id_again(position: int, unique_key: str) -> str:
     """The unique id of what takes the place of a cancelled record: the time of its birth stays readable in it."""
     made = hashlib.sha256(f"{position} {unique_key}".encode()).hexdigest().upper()
@@ -261,9 +259,6 @@ def message_again(record: Message, due_ms: int) -> Outgoing:
     }  # fmt: skip
     stored = "".join(f"{name}\x01{text}\x02" for name, text in kept.items())
     return Outgoing(plain_body(record), stored, unique_id)
-
-
-_OVER = {"released": "already_delivered", "cancelled": "already_cancelled", "unknown": "gone"}
 
 
 def former_ms(of: str, item: OperationItem) -> int:

@@ -1,11 +1,8 @@
-"""Settings of topics and groups: looked at, and made, changed and deleted by the console's operations.
+"""Settings of topics and consumer groups by REST: look at them, and make, change and delete topics and groups.
 
-Who may is said by the token's `settings` prefixes, which are of topics and of consumer groups.
+Changes are the console's operations, and requests and answers have the fields of the console's forms. A change needs
+the token's `settings` prefixes, a deletion `delete`; both are of topics and of consumer groups.
 """
-# ~ from console/features/topics/rest.py:
-# ~ What requests and answers about the settings of topics and groups look like: those of the console's forms.
-# ~ from console/features/topics/rest.py:
-# ~ The part of the table of REST operations that is about the settings of topics and groups.
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The settings of a topic and of a group that can be changed here: names, values, and the fields of RocketMQ."""
-# ~ from console/features/topics/setting_fields.py:
-# ~ A group's own retry delays as text: "10s 30s 1m" for its first three tries, as RocketMQ writes delay levels.
-# ~
-# ~ RocketMQ's list has two entries before that of the first try, which nobody reads (CustomizedRetryPolicy).
+"""The settings of topics and consumer groups that can be changed here: names, values, and the fields of RocketMQ.
+
+A group's own retry delays are written as text, "10s 30s 1m" for its first three tries, as RocketMQ writes delay levels.
+RocketMQ's list has two entries before that of the first try, which nobody reads (CustomizedRetryPolicy).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +17,17 @@ from console.operations.errors import InvalidParameter
 PERMISSIONS = (6, 4, 2)
 MESSAGE_TYPES = ("", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED")
 RETRY_POLICIES = ("CUSTOMIZED", "EXPONENTIAL")
+LONGEST_MS = 365 * 86_400_000
+MOST_DELAYS = 100
+
+POLICY = "groupRetryPolicy"
+
+#: ExponentialRetryPolicy of RocketMQ 5.5.0
+USUAL_GROWTH = {"initial": 5_000, "max": 7_200_000, "multiplier": 2}
 _TYPE = "message.type"
+_DELAY = re.compile(r"([1-9][0-9]{0,10})(ms|s|m|h|d)")
+_SKIPPED = 2
+_UNITS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 
 Fields = Mapping[str, Any]
 Value = int | bool | str
@@ -65,53 +75,6 @@ class Setting:
             if not isinstance(value, bool):
                 raise InvalidParameter(self.name, f"{self.name} is true or false.")
         return value
-
-
-def _plain(name: str, key: str, default: Value, **more: Any) -> Setting:
-    kind = type(default)
-    return Setting(
-        name,
-        lambda found: kind(default if found.get(key) is None else found[key]),
-        lambda _, value: {key: value},
-        **more,
-    )
-
-
-def _read_type(found: Fields) -> str:
-    return str((found.get("attributes") or {}).get(_TYPE, ""))
-
-
-def _read_policy(found: Fields) -> str:
-    return str(policy_of(found).get("type", "CUSTOMIZED"))
-
-
-def _growing_delay(name: str, part: str) -> Setting:
-    return Setting(
-        name,
-        lambda found: text_of(growth_of(found, part, USUAL_GROWTH[part])),
-        lambda found, value: with_growth(found, part, delays_of(name, value)[0]),
-        form=checked_delay,
-    )
-
-
-TOPIC = (
-    _plain("read_queues", "readQueueNums", 4, low=1, high=1_024),
-    _plain("write_queues", "writeQueueNums", 4, low=1, high=1_024),
-    _plain("permission", "perm", 6, choices=PERMISSIONS),
-    Setting("message_type", _read_type, lambda _, value: {"attributes": {_TYPE: value or None}}, choices=MESSAGE_TYPES),
-    _plain("order", "order", False),
-)
-LONGEST_MS = 365 * 86_400_000
-MOST_DELAYS = 100
-
-POLICY = "groupRetryPolicy"
-
-
-#: ExponentialRetryPolicy of RocketMQ 5.5.0
-USUAL_GROWTH = {"initial": 5_000, "max": 7_200_000, "multiplier": 2}
-_DELAY = re.compile(r"([1-9][0-9]{0,10})(ms|s|m|h|d)")
-_SKIPPED = 2
-_UNITS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 
 
 def checked_delay(name: str, given: Any) -> str:
@@ -181,6 +144,41 @@ def with_own_delays(found: Mapping[str, Any], text: str) -> dict[str, Any]:
         policy["customizedRetryPolicy"] = {"next": [*delays[:1] * _SKIPPED, *delays]}
     return {POLICY: policy}
 
+
+def _plain(name: str, key: str, default: Value, **more: Any) -> Setting:
+    kind = type(default)
+    return Setting(
+        name,
+        lambda found: kind(default if found.get(key) is None else found[key]),
+        lambda _, value: {key: value},
+        **more,
+    )
+
+
+def _read_type(found: Fields) -> str:
+    return str((found.get("attributes") or {}).get(_TYPE, ""))
+
+
+def _read_policy(found: Fields) -> str:
+    return str(policy_of(found).get("type", "CUSTOMIZED"))
+
+
+def _growing_delay(name: str, part: str) -> Setting:
+    return Setting(
+        name,
+        lambda found: text_of(growth_of(found, part, USUAL_GROWTH[part])),
+        lambda found, value: with_growth(found, part, delays_of(name, value)[0]),
+        form=checked_delay,
+    )
+
+
+TOPIC = (
+    _plain("read_queues", "readQueueNums", 4, low=1, high=1_024),
+    _plain("write_queues", "writeQueueNums", 4, low=1, high=1_024),
+    _plain("permission", "perm", 6, choices=PERMISSIONS),
+    Setting("message_type", _read_type, lambda _, value: {"attributes": {_TYPE: value or None}}, choices=MESSAGE_TYPES),
+    _plain("order", "order", False),
+)
 
 GROUP = (
     _plain("consume_enabled", "consumeEnable", True),

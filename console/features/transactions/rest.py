@@ -1,13 +1,9 @@
-"""Transactions by REST: a half, its decision, its check, and the list.
+"""Transactions by REST: send a half, decide it, have it checked, list halves, and look at one and its life.
 
-`{id}` is our id of a half, or RocketMQ's transaction id. A half is decided by who may publish to its topic.
+`{id}` is our id of a half, or RocketMQ's transaction id. Whoever may publish to the topic of a half may decide it. An
+Apache RocketMQ broker cannot be asked for one transaction: there the newest records of its topics are read, as for the
+pages.
 """
-# ~ from console/features/transactions/rest.py:
-# ~ A transaction of the client as the REST interface shows it.
-# ~ from console/features/transactions/rest.py:
-# ~ One transaction by REST: what is known of it, and what happened to it.
-# ~
-# ~ An Apache RocketMQ broker has no such question: there the newest records of its topics are read, as the pages do.
 
 from __future__ import annotations
 
@@ -198,6 +194,30 @@ async def transactions(request: Request, grant: Grant, room: Room) -> Response:
     return json_answer(TransactionRows(now_ms=page.now_ms, transactions=rows, cursor=cursor))
 
 
+async def transaction(request: Request, grant: Grant, room: Room) -> Response:
+    """One by its id; raises MessageNotFound, also for one of a topic that the token must not read."""
+    only_parameters(request)
+    text: str = request.path_params["id"]
+    named = parse(text) if text.startswith("m1") else None
+    if named is not None:
+        require(grant, READ, named.topic)
+    hiding = await room.grants.hiding(grant)
+    try:
+        found = await _found_half(named, text, room)
+    except NotSupported:
+        polled = await _polled(named, text, grant)
+        hiding.transaction(polled.transaction)
+        return json_answer(polled)
+    is_named = named is None or (
+        found.topic == named.topic and named.unique_key in ("", found.transaction_id)
+    )  # fmt: skip
+    if not is_named or not grant.allows(READ, found.topic):
+        raise MessageNotFound
+    broker = named.broker if named is not None else (await room.admin.brokers())[0].name
+    told = hiding.transaction(shown(found, broker))
+    return json_answer(TransactionLifeShown(now_ms=found.now_ms, transaction=told, life=_life(found)))
+
+
 async def _check_message(message: NewMessage, room: Room) -> None:
     if message.schedule_key is not None:
         raise InvalidArgument("A half has no schedule_key: it waits for its decision.", field="schedule_key")
@@ -324,30 +344,6 @@ def shown(each: Transaction, broker: str | None) -> TransactionShown:
         parked_ms=each.parked_ms, decided_ms=each.decided_ms, decided_by=each.by or None, reason=each.reason or None,
         producers=each.producers,
     )  # fmt: skip
-
-
-async def transaction(request: Request, grant: Grant, room: Room) -> Response:
-    """One by its id; raises MessageNotFound, also for one of a topic that the token must not read."""
-    only_parameters(request)
-    text: str = request.path_params["id"]
-    named = parse(text) if text.startswith("m1") else None
-    if named is not None:
-        require(grant, READ, named.topic)
-    hiding = await room.grants.hiding(grant)
-    try:
-        found = await _found_half(named, text, room)
-    except NotSupported:
-        polled = await _polled(named, text, grant)
-        hiding.transaction(polled.transaction)
-        return json_answer(polled)
-    is_named = named is None or (
-        found.topic == named.topic and named.unique_key in ("", found.transaction_id)
-    )  # fmt: skip
-    if not is_named or not grant.allows(READ, found.topic):
-        raise MessageNotFound
-    broker = named.broker if named is not None else (await room.admin.brokers())[0].name
-    told = hiding.transaction(shown(found, broker))
-    return json_answer(TransactionLifeShown(now_ms=found.now_ms, transaction=told, life=_life(found)))
 
 
 async def _found_half(named: MessageIdentifier | None, text: str, room: Room) -> TransactionLife:

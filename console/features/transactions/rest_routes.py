@@ -52,8 +52,9 @@ OPERATIONS = (
         DecisionReason, ((200, "The message is in its topic, or waits for its moment.", Decided), _WAITS), narrows="id",
     ),
     Operation(
-        "POST", "/transactions/{id}:rollback", "Roll a half message back", PUBLISH, transactions_rest.steering("rollback"),
-        DecisionReason, ((200, "Nobody ever sees it.", Decided), _WAITS), narrows="id",
+        "POST", "/transactions/{id}:rollback", "Roll a half message back", PUBLISH,
+        transactions_rest.steering("rollback"), DecisionReason, ((200, "Nobody ever sees it.", Decided), _WAITS),
+        narrows="id",
     ),
     Operation(
         "POST", "/transactions/{id}:check", "Have its producer asked", PUBLISH, transactions_rest.steering("check"),
@@ -62,7 +63,8 @@ OPERATIONS = (
     ),
     Operation(
         "POST", "/transactions/{id}:resume", "Ask about a parked half message again", PUBLISH,
-        transactions_rest.steering("resume"), DecisionReason, ((200, "Checks begin anew.", Decided), _WAITS), narrows="id",
+        transactions_rest.steering("resume"), DecisionReason, ((200, "Checks begin anew.", Decided), _WAITS),
+        narrows="id",
     ),
     Operation(
         "GET", "/transactions", "List transactions", READ, transactions_rest.transactions, None,

@@ -40,7 +40,7 @@ class Command(BaseCommand):
         keep_private()
         settings.VAR.mkdir(mode=0o700, parents=True, exist_ok=True)
         # The descriptor stays open, and the lock held, until this process ends.
-        self._lock = os.open(settings.VAR / "house.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        self._lock = os.open(settings.VAR / "run.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as taken:
@@ -55,7 +55,7 @@ class Command(BaseCommand):
         logs = settings.VAR / "log"
         logs.mkdir(exist_ok=True)
         narrow(settings.VAR)
-        self._say("house", f"data in {settings.VAR}, logs in {logs}")
+        self._say("run", f"data in {settings.VAR}, logs in {logs}")
         roster = Roster(settings.VAR / ROSTER)
         code = Supervisor(specs, logs, self._say, verbose=options["verbose"], on_change=roster.write).run(self._greet)
         if code:
@@ -75,16 +75,16 @@ class Command(BaseCommand):
 
     def _greet(self) -> None:
         host = f"[{settings.WEB_HOST}]" if ":" in settings.WEB_HOST else settings.WEB_HOST
-        self._say("house", "")
-        self._say("house", f"console   http://{host}:{settings.WEB_PORT}/")
+        self._say("run", "")
+        self._say("run", f"console   http://{host}:{settings.WEB_PORT}/")
         login = first_login()
         if login is not None and login != self._login_before:
             # said once: what a terminal has shown is kept by its history, and by the journal of who runs this for good
-            self._say("house", f"log in    {login[0]} / {login[1]}   (said this once, kept in {first_login_path()})")
+            self._say("run", f"log in    {login[0]} / {login[1]}   (said this once, kept in {first_login_path()})")
         elif login is not None:
-            self._say("house", f"log in    as {login[0]}; the first password is in {first_login_path()}")
+            self._say("run", f"log in    as {login[0]}; the first password is in {first_login_path()}")
         else:
-            self._say("house", "log in    as before; `manage.py changepassword NAME` gives a user a new password")
-        self._say("house", f"clients   name service {settings.ESCAPEMENT_NAMESRV}")
-        self._say("house", "Ctrl-C stops everything; `make run` resumes.")
-        self._say("house", "")
+            self._say("run", "log in    as before; `manage.py changepassword NAME` gives a user a new password")
+        self._say("run", f"clients   name service {settings.ESCAPEMENT_NAMESRV}")
+        self._say("run", "Ctrl-C stops everything; `make run` resumes.")
+        self._say("run", "")

@@ -1,8 +1,8 @@
-"""The provider of the settings, spoken to by Authlib: discovery, authorization code with PKCE, checked id token."""
-# ~ from console/security/sign_on/provider.py:
-# ~ From what a provider says of somebody to a user of the console, with the groups that are meant for him.
-# ~
-# ~ The provider decides at each signing in: groups that he is no longer in there are gone here, too.
+"""Signing in through the provider of the settings: speak to it, and make a user of the console of whom it names.
+
+Authlib speaks to it: discovery, authorization code with PKCE, checked id token. The provider decides at each signing in
+which groups a user has: those that he is no longer in there are gone here, too.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +26,9 @@ from console.security.sign_on.models import SUBJECT_LENGTH, Identity
 TIMEOUT_S = 10
 DISCOVERY = "/.well-known/openid-configuration"
 
+_NAME_LENGTH = 150
+_NAMES = ("preferred_username", "email", "name", "sub")
+
 
 class SignOnFailed(Exception):
     """The provider did not say who it is; the text is for the log, and may have what a stranger sent."""
@@ -33,6 +36,10 @@ class SignOnFailed(Exception):
 
 class ProviderDown(SignOnFailed):
     """It does not answer, or not as a provider does."""
+
+
+class NotMeant(Exception):
+    """The provider knows him, and none of his groups has a place here, or his account here is closed."""
 
 
 def is_on() -> bool:
@@ -86,14 +93,6 @@ def _made(issuer: str, client_id: str, secret: str, scopes: str) -> Any:
         "provider", client_id=client_id, client_secret=secret, server_metadata_url=issuer.rstrip("/") + DISCOVERY,
         client_kwargs=kwargs,
     )  # fmt: skip
-
-
-_NAME_LENGTH = 150
-_NAMES = ("preferred_username", "email", "name", "sub")
-
-
-class NotMeant(Exception):
-    """The provider knows him, and none of his groups has a place here, or his account here is closed."""
 
 
 def user_of(claims: Mapping[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""One row a moment: each part of it packed by itself (console.ui.snapshots.packing), so that a page reads only its own."""
+"""Rows of snapshots: one a moment, each part packed by itself (packing.py), so that a page reads only its own part."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Reads everything that a snapshot holds, as the pages read it: what cannot be read is None, with the reason."""
-# ~ from console/ui/snapshots/taker.py:
-# ~ Keeps snapshots: one an interval, each for a while, then one an hour, then none.
+"""Take snapshots and let old ones go: one an interval, later one an hour, in the end none.
+
+A snapshot holds what the pages show, read as the pages read it. What cannot be read is None, with the reason beside it.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +37,10 @@ KEPT_ZOOMS = tuple(name for name in ZOOMS if name != "1s")
 MOST_GROUPS = 5_000
 MOST_TOPICS = 20_000
 
+HOUR_MS = 3_600_000
+#: rows that one round deletes at most: a long pause is caught up with over several rounds
+BATCH = 500
+
 _BY_TOPIC = """
     SELECT o."group", o.topic, count(*),
            CASE WHEN bool_and(q.max_offset IS NOT NULL) THEN sum(greatest(q.max_offset - o."offset", 0)) END,
@@ -48,6 +53,59 @@ _BY_TOPIC = """
      ORDER BY o."group", o.topic
      LIMIT %(most)s
 """
+
+#: of each hour that is past the first limit one snapshot stays: the first that knows its lanes, else the first
+_THINNED = """
+    DELETE FROM console_snapshot WHERE id IN (
+        SELECT id FROM (
+            SELECT id, row_number() OVER (PARTITION BY broker, at_ms / %(hour)s ORDER BY lanes IS NULL, at_ms) AS place
+              FROM console_snapshot WHERE at_ms < %(each_until)s
+        ) numbered WHERE place > 1 LIMIT %(batch)s)
+"""
+_OLD = """
+    DELETE FROM console_snapshot WHERE id IN (
+        SELECT id FROM console_snapshot WHERE at_ms < %(until)s ORDER BY at_ms LIMIT %(batch)s)
+"""
+
+
+def take() -> Snapshot | None:
+    """Take and keep the snapshot of this interval, unless somebody has; then let old ones go."""
+    slot_ms = _slot(now_ms())
+    kept = None
+    if not Snapshot.objects.filter(slot_ms=slot_ms).exists():
+        taken = look()
+        kept = keep(taken, slot_ms) if taken is not None else None
+    thin(now_ms())
+    return kept
+
+
+def keep(taken: Taken, slot_ms: int | None = None) -> Snapshot:
+    """Write one; of two of the same interval the first stays."""
+    packed = {part: None if getattr(taken, part) is None else pack(getattr(taken, part)) for part in PARTS}
+    lags = [row.lag for row in taken.groups.rows if row.lag is not None] if taken.groups else []
+    row = Snapshot(
+        broker=taken.broker,
+        slot_ms=_slot(taken.at_ms) if slot_ms is None else slot_ms,
+        at_ms=taken.at_ms,
+        why=taken.why,
+        lanes_pending=taken.lanes.figures.pending if taken.lanes else None,
+        timers_pending=taken.timers.page.figures.pending if taken.timers else None,
+        lag=sum(lags) if lags else None,
+        **packed,
+    )
+    Snapshot.objects.bulk_create([row], ignore_conflicts=True)
+    return Snapshot.objects.get(broker=row.broker, slot_ms=row.slot_ms)
+
+
+def thin(at_ms: int) -> int:
+    """Delete a batch of what is past its time; how many there were."""
+    each_until = at_ms - round(settings.SNAPSHOT_KEEP_H * HOUR_MS)
+    until = at_ms - round(settings.SNAPSHOT_KEEP_DAYS * 24 * HOUR_MS)
+    with connection.cursor() as cursor:
+        cursor.execute(_OLD, {"until": until, "batch": BATCH})
+        gone = cursor.rowcount
+        cursor.execute(_THINNED, {"hour": HOUR_MS, "each_until": each_until, "batch": BATCH})
+        return gone + cursor.rowcount
 
 
 def look(zooms: tuple[str, ...] = KEPT_ZOOMS) -> Taken | None:
@@ -162,64 +220,6 @@ def _groups(here: Mirrored, *, sums_only: bool) -> GroupsKept:
 
 def _whole(value: object) -> int | None:
     return None if value is None else int(str(value))
-
-
-HOUR_MS = 3_600_000
-#: rows that one round deletes at most: a long pause is caught up with over several rounds
-BATCH = 500
-
-#: of each hour that is past the first limit one snapshot stays: the first that knows its lanes, else the first
-_THINNED = """
-    DELETE FROM console_snapshot WHERE id IN (
-        SELECT id FROM (
-            SELECT id, row_number() OVER (PARTITION BY broker, at_ms / %(hour)s ORDER BY lanes IS NULL, at_ms) AS place
-              FROM console_snapshot WHERE at_ms < %(each_until)s
-        ) numbered WHERE place > 1 LIMIT %(batch)s)
-"""
-_OLD = """
-    DELETE FROM console_snapshot WHERE id IN (
-        SELECT id FROM console_snapshot WHERE at_ms < %(until)s ORDER BY at_ms LIMIT %(batch)s)
-"""
-
-
-def take() -> Snapshot | None:
-    """Take and keep the snapshot of this interval, unless somebody has; then let old ones go."""
-    slot_ms = _slot(now_ms())
-    kept = None
-    if not Snapshot.objects.filter(slot_ms=slot_ms).exists():
-        taken = look()
-        kept = keep(taken, slot_ms) if taken is not None else None
-    thin(now_ms())
-    return kept
-
-
-def keep(taken: Taken, slot_ms: int | None = None) -> Snapshot:
-    """Write one; of two of the same interval the first stays."""
-    packed = {part: None if getattr(taken, part) is None else pack(getattr(taken, part)) for part in PARTS}
-    lags = [row.lag for row in taken.groups.rows if row.lag is not None] if taken.groups else []
-    row = Snapshot(
-        broker=taken.broker,
-        slot_ms=_slot(taken.at_ms) if slot_ms is None else slot_ms,
-        at_ms=taken.at_ms,
-        why=taken.why,
-        lanes_pending=taken.lanes.figures.pending if taken.lanes else None,
-        timers_pending=taken.timers.page.figures.pending if taken.timers else None,
-        lag=sum(lags) if lags else None,
-        **packed,
-    )
-    Snapshot.objects.bulk_create([row], ignore_conflicts=True)
-    return Snapshot.objects.get(broker=row.broker, slot_ms=row.slot_ms)
-
-
-def thin(at_ms: int) -> int:
-    """Delete a batch of what is past its time; how many there were."""
-    each_until = at_ms - round(settings.SNAPSHOT_KEEP_H * HOUR_MS)
-    until = at_ms - round(settings.SNAPSHOT_KEEP_DAYS * 24 * HOUR_MS)
-    with connection.cursor() as cursor:
-        cursor.execute(_OLD, {"until": until, "batch": BATCH})
-        gone = cursor.rowcount
-        cursor.execute(_THINNED, {"hour": HOUR_MS, "each_until": each_until, "batch": BATCH})
-        return gone + cursor.rowcount
 
 
 def _slot(at_ms: int) -> int:
