@@ -14,7 +14,7 @@ from spark.jobs import JOBS
 from spark.points import Question
 from spark.priority import available, chosen, give_way
 from spark.records import OPTIONS
-from spark.scratch import scratch_for
+from spark.run import scratch_for
 from spark.session import open_session
 from spark.shared import shared_scan
 from spark.store import LogStore

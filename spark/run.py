@@ -2,11 +2,15 @@
 
     {"store": path, "database_url": …, "broker": name, "runs": {dashboard: id of its row}, "window": "all" | "24h" | …,
      "end_position": n | null, "as_of_ms": n, "levels": "1s 5s …", "cores": n (0: priority.py), "memory_mb": n,
-     "retention_hours": n, "scratch": directory or "", "disk": directory if memory does not do (scratch.py),
+     "retention_hours": n, "scratch": directory or "", "disk": directory if memory does not do,
      "broker_address": "host:port" of the broker that is asked where its log ends, or ""}
 
 One scan of the log serves all dashboards. A second thread says every second how far it is, and ends the work when
 somebody wants that. Exit code 0: done or cancelled; 1: failed, and the rows say why.
+
+Columns of a scan are kept in memory if there is plenty. Whoever waits until the log is on disk waits for what else the
+same disk is given meanwhile: a file system that keeps its journal in order writes the columns out before it says that
+the log is safe. With columns in memory a scan writes nothing.
 """
 
 from __future__ import annotations
@@ -14,31 +18,33 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
+import stat
 import sys
 import threading
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+import psutil
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from broker import log_lines
-
-from .errors import DashboardError
-from .jobs import JOBS
-from .options import parse_options
-from .points import HOUR_MS, Question
-from .priority import GROUP_NICENESS, available, chosen, give_way
-from .records import OPTIONS
-from .scratch import scratch_for
-from .selection import DEFAULT_LEVELS
-from .session import open_session, scratch_of
-from .shared import shared_scan
-from .sink import Coverage, Sink
-from .source import LogReader, first_position
-from .store import LogStore
-from .view import view_of
+from spark.errors import DashboardError, StoreUnreadable
+from spark.jobs import JOBS
+from spark.options import parse_options
+from spark.points import HOUR_MS, Question
+from spark.priority import GROUP_NICENESS, available, chosen, give_way
+from spark.records import OPTIONS
+from spark.selection import DEFAULT_LEVELS
+from spark.session import open_session, scratch_of
+from spark.shared import clear, shared_scan
+from spark.sink import Coverage, Sink
+from spark.source import LogReader, first_position
+from spark.store import LogStore
+from spark.view import view_of
 
 #: How a window is written: a number of hours or days.
 _UNITS_MS = {"h": HOUR_MS, "d": 24 * HOUR_MS}
@@ -224,6 +230,43 @@ def main() -> int:
         return 1
     json.dump(counts, sys.stdout)
     return 0
+
+
+#: A file system in memory, on Linux.
+MEMORY = Path("/dev/shm")  # noqa: S108 - checked below
+#: The log (its columns are a fraction of it) must fit so often into what is free.
+TIMES = 2
+
+
+def _is_ours(directory: Path) -> bool:
+    """Make a directory for nobody else; False if that cannot be, or if somebody else made it."""
+    try:
+        directory.mkdir(mode=0o700, exist_ok=True)
+        found = directory.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+
+
+def scratch_for(store: str, wanted: str, disk: str, memory: Path = MEMORY) -> Path:
+    """Return the directory ``wanted``; without a word one in memory if it holds the log, else ``disk``.
+
+    What runs left behind whose process is gone is removed from both.
+    """
+    if wanted:
+        return Path(wanted)
+    beside = scratch_of(disk)
+    clear(beside)
+    own = memory / f"escapement-{os.getuid()}"
+    if not _is_ours(own):
+        return beside
+    clear(own)
+    try:
+        needed = TIMES * sum(segment.size for segment in LogStore(store).segments())
+    except (OSError, StoreUnreadable):
+        return beside  # whoever reads it says so
+    free = min(psutil.virtual_memory().available, shutil.disk_usage(own).free)
+    return own if needed <= free else beside
 
 
 if __name__ == "__main__":

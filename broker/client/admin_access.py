@@ -1,6 +1,6 @@
 """The part of the asynchronous admin that asks what access control lets a user do.
 
-What a broker tells of a user is decided upon here by the broker's own rule (broker/server/access/users.py): there is no
+What a broker tells of a user is decided upon here by the broker's own rule (broker/rocketmq/acl.py): there is no
 second one.
 """
 
@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ..rocketmq.codes import Request
-from ..server.access.users import (
+from ..rocketmq.acl import (
     AccessError,
     Policies,
     PolicyType,
@@ -25,8 +24,9 @@ from ..server.access.users import (
     user_status,
     user_type,
 )
-from ..server.access.users import Action as Action
-from ..server.access.users import Kind as Kind
+from ..rocketmq.acl import Action as Action
+from ..rocketmq.acl import Kind as Kind
+from ..rocketmq.codes import Request
 from .admin_base import Questions
 from .answers import read_json, read_object
 from .errors import BadAnswer, BrokerRefused, InvalidArgument, NotSupported

@@ -69,8 +69,7 @@ def number(value: Json) -> int:
     try:
         return int(value)
     except ValueError:
-        # only text can fail
-        raise BadAnswer(f"A number was expected in the answer, not {value[:60]!r}.") from None  # type: ignore[index]
+        raise BadAnswer(f"A number was expected in the answer, not {str(value)[:60]!r}.") from None
 
 
 def route(topic: str, answer: Fields) -> Route:

@@ -1,4 +1,4 @@
-"""The app that other Django projects add: `escapement.handling` (here `broker.handlers`)."""
+"""The app that other Django projects add: `escapement.handlers` (here `broker.handlers`)."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ class HandlingConfig(AppConfig):
     """One command, no tables."""
 
     name = __name__.rpartition(".")[0]
-    label = "escapement_handling"
+    label = "escapement_handlers"
     verbose_name = "Escapement handlers"

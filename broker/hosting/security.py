@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.conf import settings
 
-from ..server.access.users import AccessConfig, InvalidAccess, User, check_name
+from ..rocketmq.acl import AccessConfig, InvalidAccess, User, check_name
 from ..server.clock import Simulation
 from ..server.exposure import Listening, ListeningRefused, Remedies, refuse_exposed
 from ..server.exposure import is_loopback as is_loopback

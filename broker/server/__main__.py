@@ -13,7 +13,7 @@ import uvloop
 from .. import log_lines
 from ..engine.config import EngineConfig
 from ..engine.errors import BrokerError
-from .access.users import AccessConfig, User
+from ..rocketmq.acl import AccessConfig, User
 from .broker import BrokerService
 from .connection_limit import raise_descriptor_limit
 from .exposure import Listening, ListeningRefused, Remedies, refuse_exposed

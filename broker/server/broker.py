@@ -14,10 +14,10 @@ from ..engine.config import EngineConfig
 from ..engine.disk.files import Files, OsFiles
 from ..engine.engine import Engine
 from ..engine.log.ticket import Ticket
+from ..rocketmq.acl import AccessConfig
 from ..rocketmq.codes import Request
 from .access.gate import Gate
 from .access.guard import guard
-from .access.users import AccessConfig
 from .check_rounds import CheckRounds
 from .clock import Simulation, Simulator, wall_clock_ms
 from .connection import Handler, Limits, Server

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
-from .access.users import address_of
+from ..rocketmq.acl import address_of
 
 logger = logging.getLogger(__name__)
 

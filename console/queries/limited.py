@@ -23,9 +23,8 @@ from console.features.groups import read as groups_read
 from console.features.groups.shapes import GroupPage, Groups
 from console.features.messages import read as messages_read
 from console.features.messages import search
-from console.features.messages.life_shapes import StepKind
 from console.features.messages.readers import readers_of
-from console.features.messages.shapes import Body, BodyForm, MessageFilter, MessagePage, MessageSearch
+from console.features.messages.shapes import Body, BodyForm, MessageFilter, MessagePage, MessageSearch, StepKind
 from console.features.overview import read as overview_read
 from console.features.overview.shapes import Overview
 from console.features.topics import queue

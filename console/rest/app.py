@@ -1,4 +1,8 @@
-"""The REST application: Starlette with one route per address, one place for tokens and for errors."""
+"""The REST application: Starlette with one route per address, one place for tokens and for errors.
+
+Requests to other host names than ours are refused, as Django refuses them for the pages: a page on a stranger's name
+that leads here would have a browser send what is meant for it alone.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +10,25 @@ import gc
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import lru_cache
 
 from django.conf import settings
+from django.http.request import split_domain_port, validate_host
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from broker.client import ClientError
-
-from . import documentation
-from .errors import AddressNotFound, MethodNotAllowed, RequestError
-from .grants import require_needs
-from .hosts import OwnHosts
-from .responses import problem_answer
-from .routes import OPERATIONS, Operation
-from .state import Room
+from console.rest import documentation
+from console.rest.errors import AddressNotFound, HostUnknown, MethodNotAllowed, RequestError
+from console.rest.grants import require_needs
+from console.rest.responses import problem_answer
+from console.rest.routes import OPERATIONS, Operation
+from console.rest.state import Room
 
 logger = logging.getLogger(__name__)
 
@@ -119,4 +123,26 @@ async def _no_such_address(request: Request, error: Exception) -> Response:
     return problem_answer(AddressNotFound())
 
 
+class OwnHosts:
+    """ASGI middleware: only what is addressed to a name of ESCAPEMENT_HOSTS gets through."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI: one request."""
+        if scope["type"] == "http":
+            named = [value for name, value in scope["headers"] if name == b"host"]
+            if len(named) != 1 or not _is_own(named[0], tuple(settings.ALLOWED_HOSTS)):
+                await problem_answer(HostUnknown())(scope, receive, send)
+                return
+        await self.app(scope, receive, send)
+
+
 application = create_application(settings.ESCAPEMENT_NAMESRV)
+
+
+@lru_cache(maxsize=1_024)
+def _is_own(host: bytes, allowed: tuple[str, ...]) -> bool:
+    name, _port = split_domain_port(host.decode("latin-1"))
+    return bool(name) and validate_host(name, allowed)

@@ -1,8 +1,8 @@
-"""Who may do what: bearer tokens, checked against the database at most a second ago, and the policies of their users.
+"""Who may do what: bearer tokens and the policies of the users they are bound to.
 
+A token is checked against the database at most a second ago, in one thread of its own with one connection; requests
+with the same token share one check. What access control lets its user do is asked of the brokers at most a moment ago.
 Everything that an answer or a change depends on is asked for here, or by `Grant.allows` for lists.
-
-The check runs in one thread of its own with one database connection; requests with the same token share one check.
 """
 
 from __future__ import annotations
@@ -22,17 +22,12 @@ from django.db import DatabaseError
 from django.http import HttpRequest
 from starlette.requests import Request
 
-from broker.client import AsyncAdmin
+from broker.client import AsyncAdmin, ClientError
+from broker.client.admin_access import UserAccess
 from broker.client.names import check_topic
-from console.security import tokens as security_tokens
-from console.security.masking import Masks, masks
-from console.security.policies import PoliciesOfUser
-from console.security.tokens import PUBLISH, READ, Grant
-from console.security.topic_scope import ALL, Eyes, VisibleTopics
-
-from .bound_users import BoundUsers
-from .database import close_connection, with_database
-from .errors import (
+from console.rest.database import close_connection, with_database
+from console.rest.errors import (
+    PoliciesUnreadable,
     PolicyDenies,
     ScopeMissing,
     TokenInvalid,
@@ -40,8 +35,13 @@ from .errors import (
     TokensUnreadable,
     TooManyRequests,
 )
-from .masking import Hiding
-from .needs import EVERYWHERE, OVERVIEW, SOMEWHERE, Need
+from console.rest.masking import Hiding
+from console.rest.needs import EVERYWHERE, OVERVIEW, SOMEWHERE, Need
+from console.security import tokens as security_tokens
+from console.security.masking import Masks, masks
+from console.security.policies import PoliciesOfUser
+from console.security.tokens import PUBLISH, READ, Grant
+from console.security.topic_scope import ALL, Eyes, VisibleTopics
 
 logger = logging.getLogger(__name__)
 
@@ -207,3 +207,38 @@ def _is_signed_in(session_key: str) -> bool:
     request: Any = HttpRequest()
     request.session = SessionStore(session_key)
     return get_user(request).is_authenticated
+
+
+class BoundUsers:
+    """Users that were asked for lately. Requests of one user share one question; there are as many as tokens name."""
+
+    def __init__(self, admin: AsyncAdmin) -> None:
+        self._admin = admin
+        self._known: dict[str, tuple[float, tuple[UserAccess, ...]]] = {}
+        self._asking: dict[str, asyncio.Task[tuple[UserAccess, ...]]] = {}
+
+    async def access_of(self, user: str) -> tuple[UserAccess, ...]:
+        """What each broker with access control lets the user do; none has it: (). Raises PoliciesUnreadable."""
+        known = self._known.get(user)
+        if known is not None and known[0] > time.monotonic():
+            return known[1]
+        task = self._asking.get(user)
+        if task is None:
+            task = self._asking[user] = asyncio.get_running_loop().create_task(self._ask(user))
+            task.add_done_callback(lambda done: self._asked(user, done))
+        try:
+            return await asyncio.shield(task)
+        except ClientError as error:
+            logger.warning("the policies of the user %s cannot be read: %s", user, error)
+            raise PoliciesUnreadable(f"The policies of the user {user!r} cannot be read now: {error}") from None
+
+    async def _ask(self, user: str) -> tuple[UserAccess, ...]:
+        asked = time.monotonic()
+        found = await self._admin.access_of(user)
+        self._known[user] = (asked + CACHE_S, found)
+        return found
+
+    def _asked(self, user: str, task: asyncio.Task[tuple[UserAccess, ...]]) -> None:
+        self._asking.pop(user, None)
+        if not task.cancelled():
+            task.exception()

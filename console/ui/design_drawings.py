@@ -6,8 +6,7 @@ import math
 import uuid
 from dataclasses import replace
 
-from console.features.messages.life_shapes import LifeStep, StepKind
-from console.features.messages.shapes import Hop, HopKind, MessagePage
+from console.features.messages.shapes import Hop, HopKind, LifeStep, MessagePage, StepKind
 from console.features.timers.shapes import (
     Forecast,
     Herd,

@@ -7,9 +7,9 @@ from typing import Any
 
 from broker.client.credentials import Signer
 from broker.client.remoting import RemotingClient
+from broker.rocketmq.acl import AccessConfig, User
 from broker.rocketmq.codes import Request
 from broker.rocketmq.frame import Command
-from broker.server.access.users import AccessConfig, User
 from tests.server.peer import Peer
 
 #: Name and secret of the broker's own user.

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.engine.disk.files import OsFiles
-from broker.server.access.accounts import AccessBook
-from broker.server.access.users import (
+from broker.rocketmq.acl import (
     AccessError,
     AccessUnreadable,
     InvalidAccess,
@@ -20,6 +19,7 @@ from broker.server.access.users import (
     entry,
     parse_resource,
 )
+from broker.server.access.accounts import AccessBook
 
 INNER = User("house", "inner-secret", is_super=True)
 ORDERS = entry("Topic:order*", ["Pub"], "Allow", ["10.0.0.0/8"])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from broker.rocketmq.acl import Action
 from broker.rocketmq.codes import Request
 from broker.rocketmq.errors import RequestRefused
 from broker.rocketmq.frame import Command
 from broker.server.access.demands import FIELDS, OPEN_TO_USERS, Demands
-from broker.server.access.users import Action
 from broker.server.broker import BrokerService
 
 EVERYTHING = "Cluster:Home"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.server.access.users import (
+from broker.rocketmq.acl import (
     Action,
     Demand,
     Entry,

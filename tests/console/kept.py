@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from console.features.messages import copies
-from console.features.timers import apache_recall
+from console.features.timers import operations as timers_operations
 from console.site import broker as site_broker
 
 
 def hang_up() -> None:
     """Close them all."""
-    for each in (site_broker, copies, apache_recall):
+    for each in (site_broker, copies, timers_operations):
         each.hang_up()

@@ -10,7 +10,7 @@ from django.test import Client
 from broker.client import Consumer, Message, Producer
 from broker.rocketmq.traces import TRACE_TOPIC, Trace
 from console import queries
-from console.features.messages.life_shapes import LifeStep, StepKind
+from console.features.messages.shapes import LifeStep, StepKind
 from console.features.messages.traces import TOLD_LIMIT, Told, told_of
 from tests.console.stage import HOSTILE, Stage
 from tests.console.test_pages import tags_of, words

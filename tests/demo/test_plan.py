@@ -25,7 +25,7 @@ from console.run.demo.plan import (
     level_for,
     reminders,
 )
-from console.run.demo.progress import Progress, load, save
+from console.run.demo.replay import Progress, load, save
 from console.run.demo.schedule import Schedule
 
 DELAYS_MS = [1_000, 5_000, 10_000, 30_000, *range(60_000, 600_001, 60_000), 1_200_000, 1_800_000, 3_600_000, 7_200_000]

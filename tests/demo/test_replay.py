@@ -13,8 +13,7 @@ from django.core.management import CommandError, call_command
 from broker.client import Admin
 from console.management.commands.demo import minute_of
 from console.run.demo.plan import BOARDING, TOPICS
-from console.run.demo.progress import Progress, load, save
-from console.run.demo.replay import Options
+from console.run.demo.replay import Options, Progress, load, save
 from tests.client.running import BrokerThread, small_store
 from tests.demo.playing import Run, eventually, write_days
 

@@ -18,7 +18,7 @@ DOCUMENT = (ROOT / "docs" / "CONSUMING.md").read_text()
 def test_the_handlers_of_the_document_are_registered(monkeypatch: pytest.MonkeyPatch) -> None:
     package = ModuleType("escapement")
     monkeypatch.setitem(sys.modules, "escapement", package)
-    monkeypatch.setitem(sys.modules, "escapement.handling", handlers)
+    monkeypatch.setitem(sys.modules, "escapement.handlers", handlers)
     (code,) = re.findall(r"```python handlers\n(.*?)```", DOCUMENT, re.DOTALL)
     try:
         exec(code, {"__name__": "shop.handlers"})  # noqa: S102 - the document is ours

@@ -15,7 +15,7 @@ from django.test import Client
 from broker.client import Admin, Consumer, Producer
 from broker.mirror.follower import Mirror
 from console import queries
-from console.features.timers import apache_recall
+from console.features.timers import operations as timers_operations
 from console.features.timers.shapes import TimerFilter
 from console.operations.models import AuditEntry, Operation
 from console.site.broker import hang_up
@@ -40,7 +40,7 @@ def mirror(apache: Server, transactional_db: None, settings: Any) -> Iterator[Mi
         yield follower
         follower.close()
     hang_up()
-    apache_recall.hang_up()
+    timers_operations.hang_up()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.engine.config import EngineConfig
-from broker.server.access.users import AccessConfig
+from broker.rocketmq.acl import AccessConfig
 from broker.server.broker import BrokerService
 
 #: small files, so that a store costs no disk

@@ -13,10 +13,10 @@ from django.db import connection
 from broker.client import AsyncAdmin
 from broker.client.admin_access import Action, UserAccess
 from broker.client.types import Broker
+from broker.rocketmq.acl import PolicyType, entry
 from broker.rocketmq.codes import Request
 from broker.rocketmq.frame import Command
 from broker.server.access.demands import Demands
-from broker.server.access.users import PolicyType, entry
 from broker.server.broker import BrokerService
 from console.features.topics.rest import GroupSettings, TopicSettings
 from console.features.topics.setting_fields import GROUP, TOPIC

@@ -16,11 +16,11 @@ import pytest
 from broker.client import Admin, NotSupported
 from broker.mirror.follower import Mirror
 from broker.mirror.models import MirrorState, Topic
+from broker.rocketmq.acl import AccessConfig, User
 from broker.rocketmq.codes import Answer, Request
-from broker.server.access.users import AccessConfig, User
 from tests.mirror.running import RunningBroker
-from tests.server.looking import console_of, wrong_pages
 from tests.server.hostile import GOOD_BODIES, Asked, Caller, fields_of, requests_of
+from tests.server.looking import console_of, wrong_pages
 from tests.server.peer import pull_ext, send_ext
 
 ROOT = ("root", b"root-secret")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from broker.engine.config import EngineConfig
+from broker.rocketmq.acl import AccessConfig, User
 from broker.rocketmq.codes import Request
-from broker.server.access.users import AccessConfig, User
 from broker.server.broker import BrokerService
 
 PAGE = Path(__file__).parents[2] / "docs" / "COMPATIBILITY.md"

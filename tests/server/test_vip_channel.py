@@ -13,9 +13,9 @@ import pytest
 
 from broker.client.remoting import RemotingClient
 from broker.engine.config import EngineConfig
+from broker.rocketmq.acl import AccessConfig, User
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.errors import ConnectFailed, ConnectionLost
-from broker.server.access.users import AccessConfig, User
 from broker.server.broker import BrokerService
 from broker.server.connection import Limits
 from broker.server.listener import VIP_BELOW, bound, bound_pair

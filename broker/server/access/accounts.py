@@ -14,7 +14,7 @@ from typing import Any
 from ...engine.disk import atomic
 from ...engine.disk.files import Files, directory_of
 from ...engine.tables import json_file
-from .users import (
+from ...rocketmq.acl import (
     AccessError,
     AccessUnreadable,
     Entry,

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from ...rocketmq.acl import Action, Demand, Kind, demand_on
 from ...rocketmq.codes import Request
 from ...rocketmq.fields import body_as
 from ...rocketmq.frame import Command
@@ -26,7 +27,6 @@ from ...rocketmq.recall_handle import BadHandle, read_handle
 from ..processors.heartbeat import ClientConfigBody, HeartbeatBody
 from ..processors.locks import LockBody
 from ..processors.timers import NamedTarget, read_steering, read_target
-from .users import Action, Demand, Kind, demand_on
 
 #: The topic that the record at a position of the log is of (a parked one: is meant for); None if there is no record.
 TopicAt = Callable[[int], str | None]

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Collection
 from functools import lru_cache
 
+from ...rocketmq.acl import Action, Address, Demand, Kind, User, address_of, decide
 from ...rocketmq.codes import Answer
 from ...rocketmq.errors import BadFrame, RequestRefused
 from ...rocketmq.frame import Command
@@ -20,7 +21,6 @@ from ...rocketmq.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, content
 from ..connection import Connection
 from .accounts import AccessBook
 from .demands import Demands
-from .users import Action, Address, Demand, Kind, User, address_of, decide
 
 logger = logging.getLogger(__name__)
 

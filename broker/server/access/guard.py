@@ -1,4 +1,4 @@
-"""Puts the gate before the doors of a broker."""
+"""Put the gate before the processors of a broker; a record asked for by its position belongs to its own topic."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import asyncio
 from collections.abc import Iterable
 
 from ...engine.disk.files import Files, join
+from ...engine.engine import Engine
+from ...engine.errors import BrokerError
+from ...engine.tables.topics import HALF_TOPIC, PARKED_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from ...rocketmq.acl import AccessConfig
+from ...rocketmq.message import decode
+from ...rocketmq.properties import REAL_TOPIC
 from ..connection import Server
 from ..state import BrokerState
 from .accounts import FILE_NAME, AccessBook
-from .demands import OPEN_TO_USERS, Demands
+from .demands import OPEN_TO_USERS, Demands, TopicAt
 from .gate import Gate
-from .record_topic import topics_of
-from .users import AccessConfig
 
 
 def guard(state: BrokerState, files: Files, config: AccessConfig, servers: Iterable[Server]) -> Gate:
@@ -39,3 +43,21 @@ def guard(state: BrokerState, files: Files, config: AccessConfig, servers: Itera
 
     book.on_changed.append(close)
     return gate
+
+
+#: What lies here is meant for another topic.
+_PARKED = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, PARKED_HALF_TOPIC})
+
+
+def topics_of(engine: Engine) -> TopicAt:
+    """The topic of the record at a position, of a parked one the real topic; None where no record is."""
+
+    def topic_at(position: int) -> str | None:
+        try:
+            message = decode(engine.look_at(position), verify=False)
+        except (BrokerError, OSError):
+            return None
+        topic = message.properties.get(REAL_TOPIC) if message.topic in _PARKED else None
+        return topic or message.topic
+
+    return topic_at

@@ -6,13 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from ...rocketmq.codes import Answer, Request
-from ...rocketmq.errors import RequestRefused
-from ...rocketmq.fields import body_as, text
-from ...rocketmq.frame import Command
-from ...rocketmq.json_body import json_body
-from ..access.accounts import AccessBook
-from ..access.users import (
+from ...rocketmq.acl import (
     AccessError,
     Entry,
     InvalidAccess,
@@ -28,6 +22,12 @@ from ..access.users import (
     user_status,
     user_type,
 )
+from ...rocketmq.codes import Answer, Request
+from ...rocketmq.errors import RequestRefused
+from ...rocketmq.fields import body_as, text
+from ...rocketmq.frame import Command
+from ...rocketmq.json_body import json_body
+from ..access.accounts import AccessBook
 from ..connection import Connection, Handler
 
 #: Answers with names and policies stay below what Java clients read in one frame.

@@ -9,8 +9,7 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
 
-from console.features.messages.life_shapes import LifeStep, StepKind
-from console.features.messages.shapes import MessagePage
+from console.features.messages.shapes import LifeStep, MessagePage, StepKind
 from console.templatetags.spans import span
 from console.ui.charts.life import FOLD_MS, Stop, life_svg
 

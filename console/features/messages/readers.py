@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from broker.client import Admin, BrokerRefused
 from broker.mirror.models import ConsumerGroup, ConsumerOffset, Topic
 from console.features.messages.hops import RETRY
-from console.features.messages.life_shapes import StepKind
 from console.features.messages.read import topics_of_group
-from console.features.messages.shapes import Hop, HopKind, MessagePage, Reader, ReaderState
+from console.features.messages.shapes import Hop, HopKind, MessagePage, Reader, ReaderState, StepKind
 from console.security.topic_scope import Eyes
 from console.site.broker import ask
 from console.site.mirrored import Mirrored

@@ -1,4 +1,4 @@
-"""GET: a message, topics, groups, delay levels."""
+"""GET: a message with what clients told of it, topics, groups, delay levels."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from broker.client import BrokerRefused, Message
-from broker.client.errors import Answer
+from broker.client.errors import Answer, ClientError
 from broker.client.names import check_topic
-from console.security.tokens import READ, Grant
-
-from ...rest.errors import InvalidIdentifier, InvalidParameter, MessageNotFound
-from ...rest.grants import require
-from ...rest.identifiers import MessageIdentifier, parse
-from ...rest.operations_bridge import in_thread
-from ...rest.responses import json_answer
-from ...rest.schemas import (
+from console.features.messages.traces import TOLD_LIMIT, Told, told_of
+from console.features.timers.rest_life import TIMER_TOPIC, Life, State, is_delete, is_timer, life_of
+from console.rest.errors import InvalidIdentifier, InvalidParameter, MessageNotFound
+from console.rest.grants import eyes_of, require
+from console.rest.identifiers import MessageIdentifier, parse
+from console.rest.operations_bridge import in_thread
+from console.rest.responses import json_answer
+from console.rest.schemas import (
     FoundMessage,
     GroupList,
     GroupRow,
@@ -30,9 +30,8 @@ from ...rest.schemas import (
     TopicRow,
     TracedStep,
 )
-from ...rest.state import Room
-from ..timers.rest_life import TIMER_TOPIC, Life, State, is_delete, is_timer, life_of
-from .rest_traces import groups_seen, traced_steps
+from console.rest.state import Room
+from console.security.tokens import READ, Grant
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -248,3 +247,44 @@ async def levels(request: Request, grant: Grant, room: Room) -> Response:
             LevelRow(level=level, delay_ms=delay_ms, offset=offset, max_offset=end, backlog=max(0, end - offset))
         )
     return json_answer(LevelList(levels=rows))
+
+
+async def traced_steps(unique_id: str | None, grant: Grant, room: Room) -> list[TracedStep] | None:
+    """Oldest first, those without a moment last; None: the broker did not tell them.
+
+    A unique id is what a producer says: of a message with the same one that the token may not read nothing is told.
+    """
+    if unique_id is None:
+        return []
+    try:
+        told = told_of(await room.admin.traces(unique_id))
+    except ClientError:
+        # the message itself is worth the answer
+        return None
+    groups = {line.group for line in told if line.what == "consumed" and line.group}
+    seen = await in_thread(lambda: groups_seen(grant, groups)) if groups else frozenset()
+    told = tuple(line for line in told if _is_seen(line, grant, seen))
+    return [
+        TracedStep(
+            what=line.what, at_ms=line.at_ms, group=line.group, client=line.client, took_ms=line.took_ms,
+            succeeded=line.succeeded, retries=line.retries, state=line.state,
+        )
+        for line in told[:TOLD_LIMIT]
+    ]  # fmt: skip
+
+
+def groups_seen(grant: Grant, names: Iterable[str]) -> frozenset[str]:
+    """Of these groups those that the token may read: by their own names, or because they read such topics and no
+    others, and by its policies; asks the database."""
+    eyes = eyes_of(grant)
+    return frozenset(
+        name
+        for name in names
+        if (grant.scopes_allow(READ, name) or eyes.group(name))
+        and (grant.policies is None or grant.policies.allows(READ, name, "group"))
+    )
+
+
+def _is_seen(line: Told, grant: Grant, groups: frozenset[str]) -> bool:
+    """Consumers name their group, all others the topic."""
+    return line.group in groups if line.what == "consumed" else grant.allows(READ, line.topic or "")

@@ -1,24 +1,38 @@
-"""Timers: the wheel with what fires next, the list that can be acted on, and the life of one timer."""
+"""The Timers pages: the wheel with what fires next, the list that can be acted on, and the life of one timer.
+
+The log keeps the reason of a cancel only; that of a move stands with the operation that moved it.
+"""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 
 from django.contrib.auth.decorators import login_required
+from django.db.models import BigIntegerField, Q
+from django.db.models.fields.json import KT
+from django.db.models.functions import Cast
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils.html import escape
 from django.utils.http import urlencode
+from django.utils.safestring import SafeString, mark_safe
+from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from console import queries
-from console.features.timers.life_line import line_of
-from console.features.timers.move_reasons import with_reasons
-from console.features.timers.shapes import TimerFilter, TimerList
+from console.features.timers.shapes import LifeEvent, LifeKind, TimerFilter, TimerLife, TimerList
 from console.features.timers.zoom import DEFAULT, ZOOMS
+from console.operations.models import Operation, OperationItem
+from console.operations.reading import is_seen
 from console.operations.typed_moments import bound_ms
+from console.security.topic_scope import eyes
+from console.templatetags.spans import span
+from console.ui.charts.life import FOLD_MS, Stop, life_svg
 from console.ui.export import Answer, page_or_file
 from console.ui.live import number
 from console.ui.snapshots.as_of import asked_of, past_of, status_of
@@ -92,3 +106,66 @@ def timer(request: HttpRequest, position: int) -> HttpResponse:
     data = replace(data, events=with_reasons(data.events))
     context = {"data": data, "here": "timers", "line": line_of(data), "number": uuid.uuid4()}
     return render(request, "timers/timer.html", context)
+
+
+_KINDS = {LifeKind.CANCELLED: "failed", LifeKind.RESCHEDULED: "moved", LifeKind.ROLLED: "moved"}
+#: events drawn; the table has all
+_MOST_STEPS = 10
+
+
+def line_of(data: TimerLife) -> SafeString | None:
+    """The drawing, None when there is nothing to draw."""
+    stops: list[Stop] = []
+    if data.timer is not None and data.timer.born_ms is not None:
+        stops.append(Stop(data.timer.born_ms, escape(_("born")), _time(data.timer.born_ms), "done"))
+    for event in data.events[-_MOST_STEPS:]:
+        stops.append(_stop(event, stops[-1].ms if stops else None))
+    if data.state == "pending" and data.timer is not None and stops:
+        gap = escape(span(data.timer.due_ms - max(data.now_ms, stops[-1].ms)))
+        stops.append(Stop(data.timer.due_ms, escape(_("due")), _time(data.timer.due_ms), "ahead", gap))
+    if not stops:
+        return None
+    label = escape(_("The life of the timer: %(count)s events") % {"count": len(data.events)})
+    return mark_safe(life_svg(stops, label=label))  # noqa: S308 - every text is escaped
+
+
+def _stop(event: LifeEvent, before_ms: int | None) -> Stop:
+    apart = event.ms - before_ms if before_ms is not None else 0
+    gap = escape(span(apart)) if apart > FOLD_MS else ""
+    return Stop(event.ms, escape(event.kind.label), _time(event.ms), _KINDS.get(event.kind, "done"), gap)
+
+
+def _time(ms: int) -> str:
+    return f"{datetime.fromtimestamp(ms / 1000, UTC).astimezone(get_current_timezone()):%m-%d %H:%M:%S}.{ms % 1000:03d}"
+
+
+_MOVING = ("timers.reschedule", "timers.take_back")
+#: a broker's clock and the console's differ; operations that are asked for one page
+_APART, _MOST = timedelta(minutes=5), 32
+
+
+def with_reasons(events: Sequence[LifeEvent]) -> tuple[LifeEvent, ...]:
+    """The events, each move with the reason of the operation that wrote its record, if this console did and it is
+    seen."""
+    moves = {event.position: event for event in events if event.kind is LifeKind.RESCHEDULED and not event.reason}
+    found = _reasons(moves)
+    return tuple(
+        replace(event, reason=found[event.position]) if event in moves.values() and event.position in found else event
+        for event in events
+    )
+
+
+def _reasons(moves: dict[int | None, LifeEvent]) -> dict[int | None, str]:
+    """Position of the record that a move wrote -> reason."""
+    if not moves:
+        return {}
+    during = Q()
+    for event in moves.values():
+        at = datetime.fromtimestamp(event.ms / 1000, UTC)
+        during |= Q(started_at__lte=at + _APART) & (Q(finished_at=None) | Q(finished_at__gte=at - _APART))
+    seen = eyes()
+    rows = {row.pk: row for row in Operation.objects.filter(during, kind__in=_MOVING)[:_MOST] if is_seen(row, seen)}
+    items = OperationItem.objects.filter(operation__in=rows).annotate(
+        wrote=Cast(KT("result__new_position"), BigIntegerField())
+    )
+    return {item.wrote: rows[item.operation_id].reason for item in items.filter(wrote__in=list(moves))}

@@ -1,31 +1,28 @@
-"""The replay: a clock that runs faster than ours, and messages that leave when their minute has come."""
+"""The replay: a clock that runs faster than ours, and messages that leave when their minute has come.
+
+Consumer groups of different speed read them, so that some keep up and some lag. Where the replay is stands in one
+small file, so that it goes on where it stopped.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import os
 import time
+import zlib
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from broker.client import (
-    AsyncAdmin,
-    AsyncConsumer,
-    AsyncProducer,
-    ClientError,
-    Outgoing,
-    prepare,
-)
+from broker.client import AsyncAdmin, AsyncConsumer, AsyncProducer, ClientError, Message, Outgoing, prepare
+from console.run.demo.flights import flights_of
+from console.run.demo.plan import ARRIVAL, BOARDING, CANCELLED, DEPARTURE, GATE, TOPICS, Announcement, Reminder, clock
+from console.run.demo.reminders import STEPS, Reminders
+from console.run.demo.schedule import Departure, Schedule
 from console.site.clock import real_now_ms, shown_ms
-
-from . import consumers as demo_consumers
-from .flights import flights_of
-from .plan import TOPICS, Announcement, Reminder, clock
-from .progress import Progress, load, save
-from .reminders import STEPS, Reminders
-from .schedule import Departure, Schedule
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +74,7 @@ class Replay:
         try:
             if not await self._prepare():
                 return
-            consumers = await demo_consumers.start(self._options.namesrv)
+            consumers = await start_consumers(self._options.namesrv)
             await self._replay(await self._schedule())
         finally:
             await asyncio.gather(*(consumer.stop(1.0) for consumer in consumers))
@@ -207,3 +204,77 @@ def _message(departure: Departure) -> Outgoing:
         delay_level=departure.level,
         group=PRODUCER_GROUP,
     )
+
+
+class RefundRefused(Exception):
+    """The refund system said no; the message comes again later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One group: what it takes, how long a message takes it, with how many handlers, and every how many-th it fails."""
+
+    group: str
+    topics: tuple[str, ...]
+    work_s: float
+    handlers: int
+    fails_every: int = 0
+
+
+LISTENERS = (
+    Listener("gate-displays", (GATE, BOARDING), 0.02, 8),
+    Listener("departure-board", (DEPARTURE, CANCELLED), 0.1, 2),
+    Listener("crew-pager", (DEPARTURE, ARRIVAL), 0.7, 1),
+    Listener("refunds", (CANCELLED,), 0.5, 1, fails_every=3),
+)
+
+
+async def start_consumers(namesrv: str) -> list[AsyncConsumer]:
+    """All listeners, joined; one that cannot join yet is left out with a line in the log."""
+    joined = []
+    for listener in LISTENERS:
+        consumer = AsyncConsumer(listener.group, namesrv, from_where="first", handlers=listener.handlers)
+        for topic in listener.topics:
+            consumer.subscribe(topic, "*", _handler(listener))
+        try:
+            await consumer.start()
+        except ClientError as error:
+            logger.warning("group %s cannot join: %s", listener.group, error)
+            await consumer.stop(0)
+            continue
+        joined.append(consumer)
+    return joined
+
+
+def _handler(listener: Listener) -> Callable[[Message], Awaitable[None]]:
+    async def handle(message: Message) -> None:
+        await asyncio.sleep(listener.work_s)
+        choice = zlib.crc32((message.unique_key or "").encode())
+        if listener.fails_every and message.reconsume_times == 0 and choice % listener.fails_every == 0:
+            raise RefundRefused
+
+    return handle
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Everything that leaves up to `minute` (of the replayed year) has been sent; `sent` counts messages."""
+
+    minute: float
+    sent: int
+
+
+def load(path: Path) -> Progress | None:
+    """The last progress; None if there is none or the file is damaged (then the replay begins anew)."""
+    try:
+        kept = json.loads(path.read_text())
+        return Progress(float(kept["minute"]), int(kept["sent"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def save(path: Path, progress: Progress) -> None:
+    """Replace the file in one step."""
+    fresh = path.with_suffix(".new")
+    fresh.write_text(json.dumps(asdict(progress)))
+    os.replace(fresh, path)
