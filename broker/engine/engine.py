@@ -14,41 +14,49 @@ from __future__ import annotations
 from typing import Any
 
 from .changes_since import changes_since, level_json
-from .changing import RETENTION_INTERVAL_MS, Changeable
 from .config import EngineConfig
 from .derived import Derived
 from .disk.files import NO_DESCRIPTOR, File, Files, join
 from .errors import DiskFull, StoreBusy, StoreClosed, StoreFailed
 from .health import Health, assess
 from .intake import Intake
-from .log.recovery import refuse_outside
+from .log.recovery import Recovery, refuse_outside
 from .log.simulated_clock import admit
 from .log.ticket import BatchTicket, Stored, SyncJob, Ticket
 from .log.upkeep import NO_ROOM, Upkeep, UpkeepJob, expire, oldest_expired
-from .opening import open_store
 from .pop.service import Pops
-from .queues.reader import Reader
+from .queues.queues import QueueEntry
+from .queues.reader import Pulled, Reader, Selection
 from .queues.repair import Mender
-from .reading import Readable
 from .schedule import Schedule
 from .store import Store
 from .tables.topics import Pending
-from .timer.engine_calls import TimerDoors
 from .timer.service import Timers
+from .timer.steer import Action, Outcome, Target
 from .topic_backlog import Waiting
 from .transaction.service import Transactions
 
+#: How often segments are looked for whose time is over.
+_RETENTION_INTERVAL_MS = 10_000
 
-class Engine(Readable, TimerDoors, Changeable):
-    """One open store directory and what happens in it."""
+
+class Engine:
+    """One open store directory and what happens in it.
+
+    What one part of it alone knows is asked of that part: ``topics``, ``groups``, ``offsets``, ``key_values``,
+    ``schedule``, ``timers``, ``transactions``, ``pops``.
+    """
+
+    # The life of a store: it is opened and recovered, may fail for good, and is closed.
 
     def __init__(self, config: EngineConfig, files: Files, lock: File, now_ms: int) -> None:
         """Use ``Engine.open``."""
         self.config = config
         self._files = files
         self._lock = lock
-        store = Store(config, files)
-        super().__init__(store, reader := Reader(store, mender := Mender(store, files)))
+        self._store = Store(config, files)
+        mender = Mender(self._store, files)
+        self._reader = Reader(self._store, mender)
         self.schedule = Schedule(self._store, mender, lambda *release: self._intake.release(*release))
         self.transactions = Transactions(
             self._store,
@@ -57,7 +65,7 @@ class Engine(Readable, TimerDoors, Changeable):
             lambda half: self._intake.halves.plan_copy(half),
         )
         self.timers = Timers(self._store, mender, lambda topic, queue_id: self._intake.place(topic, queue_id))
-        self.pops = Pops(self._store, reader, mender)
+        self.pops = Pops(self._store, self._reader, mender)
         self._intake = Intake(self._store, self.schedule, self.transactions, self.timers.parking)
         #: each hears of its records, keeps its progress with the checkpoint, and acts when the time comes
         self._services: tuple[Derived, ...] = (self.schedule, self.timers, self.transactions, self.pops)
@@ -81,13 +89,80 @@ class Engine(Readable, TimerDoors, Changeable):
             refuse_outside(files, config.root)
             admit(files, config.root, now_ms, is_simulated=config.is_simulated)
             engine = cls(config, files, lock, now_ms)
-            engine._records_recovered = open_store(engine._store, engine._services, now_ms)
+            engine._recover(now_ms)
         except BaseException:
             lock.close()
             raise
         return engine
 
-    # sending
+    def _recover(self, now_ms: int) -> None:
+        """Bring the store and its services to the state the log says: the marks of the last stop, the tables, what the
+        log says since, then the services. Raises StoreUnsupported, OSError."""
+        store, files = self._store, self._files
+        abort = join(self.config.root, "abort")
+        checkpoint = store.checkpoints.load()
+        was_clean = checkpoint is not None and checkpoint.clean and not files.exists(abort)
+        if not files.exists(abort):
+            files.open(abort, create=True).close()
+            files.sync_directory(self.config.root)
+        topics_known = store.topics.load()
+        store.groups.load()
+        store.offsets.load()
+        store.key_values.load()
+        recovery = Recovery(store, self._services)
+        recovery.run(checkpoint, was_clean=was_clean, topics_known=topics_known)
+        for service in self._services:
+            service.start(now_ms)
+        self._records_recovered = recovery.records_walked
+
+    def check_open(self) -> None:
+        """Raise StoreFailed or StoreClosed if nothing can be written any more."""
+        if self._failure is not None or self._closed:
+            self._refuse()
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether messages can still be written."""
+        return self._failure is None and not self._closed
+
+    def _fail(self, error: OSError) -> None:
+        self._failure = self._failure or error.strerror or str(error)
+
+    def close(self, now_ms: int) -> None:
+        """Stop cleanly: everything is written, and the next start need not look. Closing twice is fine."""
+        if self._closed:
+            return
+        try:
+            if self._failure is None:
+                self._close_cleanly(now_ms)
+        finally:
+            self._closed = True
+            self.timers.close()
+            self._store.close()
+            self._lock.close()
+
+    def _close_cleanly(self, now_ms: int) -> None:
+        while (job := self.take_sync(now_ms)) is not None:
+            job.run()
+            self.synced(job, None, now_ms)
+        last = UpkeepJob(self._store, self._files)
+        if self._upkeep.may_checkpoint:
+            self._upkeep.add_checkpoint(last, clean=True)
+        self._upkeep.add_saves(last)
+        failed = False
+        try:
+            last.run()
+        except OSError as error:
+            # without room or descriptors for it the next start finds by the log what this one could not keep
+            failed = True
+            if error.errno not in NO_ROOM | NO_DESCRIPTOR:
+                raise
+        self._upkeep.done(last, now_ms, failed=failed)
+        if last.checkpointed:
+            self._files.remove(join(self.config.root, "abort"))
+            self._files.sync_directory(self.config.root)
+
+    # Sending: a message is taken or refused, and nothing of it is visible yet.
 
     def append(
         self,
@@ -139,16 +214,6 @@ class Engine(Readable, TimerDoors, Changeable):
         self.check_open()
         return self._intake.send_back(position, group, delay_level, max_reconsume_times, now_ms, owner)
 
-    def check_open(self) -> None:
-        """Raise StoreFailed or StoreClosed if nothing can be written any more."""
-        if self._failure is not None or self._closed:
-            self._refuse()
-
-    @property
-    def is_open(self) -> bool:
-        """Tell whether messages can still be written."""
-        return self._failure is None and not self._closed
-
     def _check_room(self) -> None:
         if self._failure is not None or self._closed or self._upkeep.disk_ratio > self.config.disk_refuse_ratio:
             self._refuse()
@@ -163,7 +228,7 @@ class Engine(Readable, TimerDoors, Changeable):
             "sends are refused, consumers still drain. Free space, sends resume by themselves."
         )
 
-    # the heart beat
+    # What is durable: batches go out to be written and come back as tickets.
 
     def take_sync(self, now_ms: int) -> SyncJob | None:
         """Return the batch to write now; None while one is out, when nothing waits, or after a failure."""
@@ -203,6 +268,8 @@ class Engine(Readable, TimerDoors, Changeable):
             self._store.arrivals = set()
         return arrivals
 
+    # Time: what is due goes on, and what is to be done beside the messages is done.
+
     def tick(self, now_ms: int) -> int | None:
         """Release what is due; return the moment of the next release, None if nothing waits."""
         if self._failure is not None or self._closed:
@@ -216,7 +283,7 @@ class Engine(Readable, TimerDoors, Changeable):
         """Return work to do beside the messages; call this every few hundred ms."""
         if self._failure is not None or self._closed:
             return None
-        if not self._retention_ms <= now_ms < self._retention_ms + RETENTION_INTERVAL_MS:
+        if not self._retention_ms <= now_ms < self._retention_ms + _RETENTION_INTERVAL_MS:
             self._retention_ms = now_ms
             try:
                 expire(self._store, now_ms, self._services)
@@ -241,44 +308,97 @@ class Engine(Readable, TimerDoors, Changeable):
         elif error is not None and error.errno not in NO_DESCRIPTOR:
             self._fail(error)
 
-    def _fail(self, error: OSError) -> None:
-        self._failure = self._failure or error.strerror or str(error)
+    # Reading: what stands in queues, records and keys. It changes nothing.
 
-    def close(self, now_ms: int) -> None:
-        """Stop cleanly: everything is written, and the next start need not look. Closing twice is fine."""
-        if self._closed:
-            return
-        try:
-            if self._failure is None:
-                self._close_cleanly(now_ms)
-        finally:
-            self._closed = True
-            self.timers.close()
-            self._store.close()
-            self._lock.close()
+    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Return (min, max) offset of a queue. Raises TopicNotFound."""
+        return self._reader.bounds(topic, queue_id)
 
-    def _close_cleanly(self, now_ms: int) -> None:
-        while (job := self.take_sync(now_ms)) is not None:
-            job.run()
-            self.synced(job, None, now_ms)
-        last = UpkeepJob(self._store, self._files)
-        if self._upkeep.may_checkpoint:
-            self._upkeep.add_checkpoint(last, clean=True)
-        self._upkeep.add_saves(last)
-        failed = False
-        try:
-            last.run()
-        except OSError as error:
-            # without room or descriptors for it the next start finds by the log what this one could not keep
-            failed = True
-            if error.errno not in NO_ROOM | NO_DESCRIPTOR:
-                raise
-        self._upkeep.done(last, now_ms, failed=failed)
-        if last.checkpointed:
-            self._files.remove(join(self.config.root, "abort"))
-            self._files.sync_directory(self.config.root)
+    def queue_end(self, topic: str, queue_id: int) -> int:
+        """Return the offset that the next message of a queue will have. Raises TopicNotFound."""
+        return self._reader.bounds(topic, queue_id)[1]
 
-    # steering and seeing
+    def queue_growth(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Return the end of a queue, as ``queue_end``, and the bytes of all records that it took since it was opened
+        (of some that are not to be seen yet, too). Raises TopicNotFound."""
+        queue = self._store.queues.get(topic, queue_id)
+        return self._reader.bounds(topic, queue_id)[1], queue.taken_bytes if queue is not None else 0
+
+    def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_count: int,
+        max_bytes: int,
+        tags_codes: Selection = None,
+    ) -> Pulled:
+        """Return records from an offset on. Raises TopicNotFound."""
+        return self._reader.pull(topic, queue_id, offset, max_count, max_bytes, tags_codes)
+
+    def entries(self, topic: str, queue_id: int, offset: int, count: int) -> list[QueueEntry]:
+        """Return queue entries; their tags code is the due time in SCHEDULE_TOPIC_XXXX. Raises TopicNotFound."""
+        return self._reader.entries(topic, queue_id, offset, count)
+
+    def record_at(self, position: int) -> bytes:
+        """Return a whole verified record. Raises RecordNotFound, CorruptRecord."""
+        return self._store.record_at(position)
+
+    def look_at(self, position: int) -> bytes:
+        """As ``record_at``, for a position that a client has made up: no record there is no damage."""
+        return self._store.look_at(position)
+
+    def offset_at_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """Return the first offset stored at or after a moment. Raises TopicNotFound."""
+        return self._reader.offset_at_time(topic, queue_id, timestamp_ms)
+
+    def store_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
+        """Return when a message was stored, None if it is gone. Raises TopicNotFound."""
+        return self._reader.store_ms(topic, queue_id, offset)
+
+    def find(self, topic: str, key: str, *, begin_ms: int, end_ms: int, max_count: int, now_ms: int) -> list[int]:
+        """Return positions of messages with a key or unique id, newest first.
+
+        Messages stored before the clock was set back lie in the future, so ``now_ms`` sets no limit.
+        """
+        return self._reader.find(topic, key, begin_ms=begin_ms, end_ms=end_ms, max_count=max_count)
+
+    # Timers that wait: one is steered, or all are paused. What waits is asked of `timers` itself.
+
+    def steer_timer(
+        self,
+        action: Action,
+        target: Target,
+        *,
+        due_ms: int | None = None,
+        reason: str = "",
+        now_ms: int,
+        owner: object = None,
+    ) -> Outcome:
+        """Cancel, reschedule (to ``due_ms``) or deliver one timer now (14005, 370).
+
+        The outcome may be told when all its ``tickets`` are durable; without any it is already. Raises StoreRefused.
+        """
+        self.check_open()
+        return self.timers.steering.steer(action, target, due_ms, reason, now_ms, owner)
+
+    def recall_timer(
+        self, topic: str, unique_key: str, moment_ms: int, *, now_ms: int, owner: object = None
+    ) -> Outcome:
+        """Take back what waits with a unique key, or comes with it before the moment of its handle is over (370).
+
+        Told as ``steer_timer``'s. Raises StoreRefused.
+        """
+        self.check_open()
+        return self.timers.steering.recall(topic, unique_key, moment_ms, now_ms, owner)
+
+    def pause_timers(self, paused: bool, now_ms: int) -> dict[str, Any]:
+        """Stop releasing or go on (14006); durable when it returns. Raises OSError."""
+        self.check_open()
+        self.timers.pause(paused, now_ms)
+        return {"paused": paused, "pending": self.timers.core.pending, "backlog": self.timers.backlog(now_ms)}
+
+    # Topics that go, and what waits for them.
 
     def delete_topic(self, topic: str, pending: Pending | None = None) -> None:
         """Forget a topic, its queues and what groups consumed of it. Raises TopicNotFound, InvalidValue, OSError.
@@ -308,6 +428,22 @@ class Engine(Readable, TimerDoors, Changeable):
     def waiting_for(self, topic: str) -> Waiting:
         """Return a count of what waits for a topic, to be driven on a portion at a time."""
         return Waiting(self._store, self.schedule, self.transactions.book, self.timers.core, topic)
+
+    # Settings, and how the store is.
+
+    def reconfigure(self, config: EngineConfig) -> None:
+        """Take over changed settings: topics made at their first message, retention, disk limit, transactions.
+
+        The others must be what they were. A half message that is open keeps the moment at which it is due.
+        """
+        self.config = self._store.config = config
+        book = self.transactions.book
+        book.timeout_ms, book.interval_ms = config.transaction_timeout_ms, config.transaction_interval_ms
+        book.most_checks = config.transaction_checks
+
+    def expire_soon(self) -> None:
+        """Have the next upkeep look for segments whose time has come."""
+        self._retention_ms = -_RETENTION_INTERVAL_MS
 
     def health(self) -> Health:
         """Return how the store is."""

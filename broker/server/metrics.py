@@ -191,7 +191,7 @@ class BrokerMetrics:
 
     def _timers(self) -> Iterator[Metric]:
         now_ms = self._state.clock()
-        status = self._engine.timer_status(now_ms)
+        status = self._engine.timers.status(now_ms)
         waiting = [({"topic": row["topic"]}, float(row["pending"])) for row in status["byTopic"]]
         yield self._gauge("rocketmq_timing_messages", "Timers that wait", waiting)
         behind = max(0, status["queueMaxOffset"] - status["enqueueOffset"])

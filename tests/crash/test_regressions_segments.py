@@ -46,7 +46,7 @@ def test_queue_files_that_are_missing_between_others_are_made_again(clean: bool,
         # killed before anything is written again, and after
         again = open_engine(disk, clock=ManualClock(driver.clock.now_ms))
         assert again.bodies("orders") == [b"%d" % number for number in range(48)]
-        assert again.engine.timer_status(driver.clock.now_ms)["pending"] == 48
+        assert again.engine.timers.status(driver.clock.now_ms)["pending"] == 48
         disk = disk.crash(PowerLoss("kill"))
     again.close()
     again = open_engine(disk, clock=ManualClock(driver.clock.now_ms))

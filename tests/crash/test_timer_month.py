@@ -78,7 +78,7 @@ class Month:
 def spend(count: int, slots: int, crash_hours: int, say) -> None:
     month = Month(count, slots, 7)
     month.run(max(1, count // (24 * 24)), crash_hours)
-    status = month.driver.engine.timer_status(month.clock.now_ms)
+    status = month.driver.engine.timers.status(month.clock.now_ms)
     say(
         f"R10 timers: {month.number:,} in 30 virtual days, {status['rolledTotal']:,} rolls, latest {month.late_ms} ms, "
         f"log from {month.driver.engine.health().log_min_position:,}, 0 lost, 0 early, 0 twice"

@@ -138,11 +138,11 @@ def test_rmq_10019_a_delete_that_meets_nothing_counts_nowhere() -> None:
     for key in ("nobody", "orders+nobody", "U1"):
         delay_ms = 9_000 if key == "U1" else 5_000
         driver.send("orders", b"", TIMER_DEL_UNIQKEY=key, TIMER_DELIVER_MS=str(driver.clock.now_ms + delay_ms))
-    status = driver.engine.timer_status(driver.clock.now_ms)
+    status = driver.engine.timers.status(driver.clock.now_ms)
     assert (status["pending"], status["byTopic"]) == (1, [{"topic": "orders", "pending": 1}])
     let_pass(driver, 20_000)
     assert driver.bodies("orders") == [b"x"]
-    assert driver.engine.timer_metrics()["timingCount"] == {}
+    assert driver.engine.timers.metrics()["timingCount"] == {}
 
 
 def test_rmq_10668_units_of_records_that_a_crash_took_lead_to_nobody_else() -> None:
@@ -199,10 +199,10 @@ def test_retention_moves_a_timer_that_alone_keeps_a_segment_and_drops_none() -> 
             clock.advance(11_000)
     health = driver.engine.health()
     assert health.log_min_position > 40_000, "the old segments must go"
-    status = driver.engine.timer_status(clock.now_ms)
+    status = driver.engine.timers.status(clock.now_ms)
     assert (status["pending"], status["rescheduledTotal"]) == (1, 0)
     driver = timers(files.crash(PowerLoss("all")), clock=clock, timer_slots=604_800)
-    page = driver.engine.timers_list(0, 1 << 50, key="k", topic="orders", now_ms=clock.now_ms)
+    page = driver.engine.timers.listing.page(0, 1 << 50, key="k", topic="orders", now_ms=clock.now_ms)
     assert [item["dueMs"] for item in page["items"]] == [due_ms]
     let_pass(driver, due_ms - 1 - clock.now_ms, DAY)
     assert b"far" not in driver.bodies("orders")
@@ -220,7 +220,7 @@ def test_what_apache_rocketmq_left_pending_leaves_at_its_moment_once(name: str) 
     ended |= {e["properties"]["TIMER_DEL_UNIQKEY"] for e in store.sent if "TIMER_DEL_UNIQKEY" in e["properties"]}
     seen = {entry["msgId"] for entry in store.manifest["seen"]}
     pending = {e["msgId"]: e for e in sent if e["msgId"] not in ended | seen}
-    assert driver.engine.timer_status(clock.now_ms)["pending"] == len(pending) > 0
+    assert driver.engine.timers.status(clock.now_ms)["pending"] == len(pending) > 0
     for _ in range(60):
         next_ms = driver.tick()
         if next_ms is None:

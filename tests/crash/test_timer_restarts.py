@@ -33,13 +33,13 @@ def play(driver: Driver, begin: int, end: int) -> None:
 
 
 def totals(driver: Driver) -> list[int]:
-    status = driver.engine.timer_status(driver.clock.now_ms)
+    status = driver.engine.timers.status(driver.clock.now_ms)
     return [status[name] for name in NAMES]
 
 
 def pending(driver: Driver) -> list[tuple[str, int]]:
-    page = driver.engine.timers_list(0, 1 << 50, limit=1_000, now_ms=driver.clock.now_ms)
-    assert len(page["items"]) == driver.engine.timer_status(driver.clock.now_ms)["pending"]
+    page = driver.engine.timers.listing.page(0, 1 << 50, limit=1_000, now_ms=driver.clock.now_ms)
+    assert len(page["items"]) == driver.engine.timers.status(driver.clock.now_ms)["pending"]
     return [(item["uniqueKey"], item["dueMs"]) for item in page["items"]]
 
 

@@ -56,11 +56,11 @@ class Book:
         driver = open_engine(files, clock=ManualClock(now_ms), **config)
         assert driver.engine.health().state in ("OK", "DEGRADED"), driver.engine.health()
         self.look(driver, finished=False)
-        if driver.engine.timer_status(now_ms)["paused"]:
+        if driver.engine.timers.status(now_ms)["paused"]:
             driver.engine.pause_timers(False, now_ms)
         let_pass(driver, LONGEST_MS + 20_000)
         self.look(driver, finished=True)
-        status = driver.engine.timer_status(driver.clock.now_ms)
+        status = driver.engine.timers.status(driver.clock.now_ms)
         assert (status["pending"], status["byTopic"]) == (0, []), status
         assert status["earlyTotal"] == 0
         return driver
@@ -157,7 +157,7 @@ class TimerLoad:
     def delete_as_rocketmq_does(self) -> None:
         """A delete message of a client in the second of the timer."""
         for body, promise in self._some():
-            pending = self.driver.engine.timer_events(Target(unique_key=body.decode()), self.clock.now_ms)
+            pending = self.driver.engine.timers.life.of(Target(unique_key=body.decode()), self.clock.now_ms)
             if pending["state"] != "pending" or pending["timer"]["dueMs"] <= self.clock.now_ms:
                 continue
             ticket = self.driver.append(

@@ -86,7 +86,7 @@ def test_a_step_of_the_clock_loses_nothing_repeats_nothing_and_is_early_with_not
     assert len(driver.bodies("orders")) == len(found) == len(delays) + 1
     for delay_ms in delays:
         assert found[b"%d" % delay_ms] >= start_ms + delay_ms or delay_ms <= 6_000
-    status = driver.engine.timer_status(driver.clock.now_ms)
+    status = driver.engine.timers.status(driver.clock.now_ms)
     assert status["earlyTotal"] == 0
     assert status["clockBackMs" if step_ms < 0 else "clockForwardMs"] >= abs(step_ms) - 15_000 or (down and step_ms > 0)
 
@@ -185,7 +185,7 @@ def test_a_timer_taken_after_the_clock_was_set_back_is_listed_after_a_crash():
     driver.append("orders", b"x", TIMER_DELIVER_MS=str(now_ms + 84_001))
     driver.settle()
     after = open_engine(files.crash(PowerLoss("kill")), clock=driver.clock, timer_max_delay_ms=3_600_000)
-    page = after.engine.timers_list(0, 1 << 50, limit=10, now_ms=now_ms)
+    page = after.engine.timers.listing.page(0, 1 << 50, limit=10, now_ms=now_ms)
     assert [item["dueMs"] for item in page["items"]] == [now_ms + 84_001]
     after.advance(84_001)
     assert after.bodies("orders") == [b"x"]

@@ -87,7 +87,7 @@ def test_a_timer_is_found_by_its_first_position_however_often_it_was_replaced() 
         key = {"ESC_SCHEDULE_KEY": KEY, "ESC_ON_CONFLICT": "replace", "UNIQ_KEY": f"U{number}"}
         park(driver, b"x", 100_000 + number * 1_500, **key)
     assert steer(driver, "cancel", Target(unique_key="U")).outcome == "already_cancelled"
-    assert driver.engine.timer_events(Target(unique_key="U"), driver.clock.now_ms)["state"] == "rescheduled"
+    assert driver.engine.timers.life.of(Target(unique_key="U"), driver.clock.now_ms)["state"] == "rescheduled"
     driver.advance(400_000)
     outcome = steer(driver, "cancel", first)
     assert (outcome.outcome, outcome.delivered_ms) == ("already_delivered", outcome.due_ms)

@@ -28,10 +28,10 @@ def test_a_pause_hides_nothing_that_waits(days: int, restarts: bool) -> None:
         driver = open_engine(files.crash(PowerLoss("kill")), clock=ManualClock(driver.clock.now_ms), **SIZES)
         driver.tick()
     now_ms = driver.clock.now_ms
-    page = driver.engine.timers_list(0, 1 << 50, limit=1_000, now_ms=now_ms)
+    page = driver.engine.timers.listing.page(0, 1 << 50, limit=1_000, now_ms=now_ms)
     assert [item["dueMs"] for item in page["items"]] == dues
     overdue = sum(due_ms <= now_ms for due_ms in dues)
-    status = driver.engine.timer_status(now_ms)
+    status = driver.engine.timers.status(now_ms)
     assert (status["pending"], status["backlog"], status["nextDueMs"]) == (60, overdue, dues[0])
     assert _foretold(driver) == 60 - overdue
     driver.engine.pause_timers(False, now_ms)
@@ -43,7 +43,7 @@ def test_a_pause_hides_nothing_that_waits(days: int, restarts: bool) -> None:
 def _foretold(driver: Driver) -> int:
     """How many are due in ten years from now, and later."""
     now_ms = driver.clock.now_ms
-    wheel = driver.engine.timer_wheel(now_ms, now_ms + 3_653 * DAY, 2 * DAY, now_ms)
-    forecast = driver.engine.timer_forecast(now_ms, now_ms + 3_653 * DAY, 2 * DAY, now_ms)
+    wheel = driver.engine.timers.views.wheel(now_ms, now_ms + 3_653 * DAY, 2 * DAY, now_ms)
+    forecast = driver.engine.timers.views.forecast(now_ms, now_ms + 3_653 * DAY, 2 * DAY, now_ms)
     assert sum(bucket[1] for bucket in wheel["buckets"]) == sum(bucket[1] for bucket in forecast["buckets"])
     return sum(bucket[1] for bucket in wheel["buckets"]) + wheel["far"]

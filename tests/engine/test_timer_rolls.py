@@ -21,7 +21,7 @@ def timers(files: SimulatedFiles, **config: object) -> Driver:
 
 
 def rolled_moments(driver: Driver, target: Target) -> list[int]:
-    life = driver.engine.timer_events(target, driver.clock.now_ms)
+    life = driver.engine.timers.life.of(target, driver.clock.now_ms)
     return [event["ms"] for event in life["events"] if event["kind"] == "rolled"]
 
 
@@ -41,7 +41,7 @@ def test_the_life_of_a_far_timer_tells_each_roll() -> None:
     assert all(at_ms - 60_000 <= ms <= at_ms + 2_000 for ms, at_ms in zip(told, seen, strict=True))
     driver.advance(10_000)
     again = timers(files.crash(PowerLoss("all")), clock=driver.clock)
-    life = again.engine.timer_events(target, again.clock.now_ms)
+    life = again.engine.timers.life.of(target, again.clock.now_ms)
     assert life["state"] == "released"
     assert [event["kind"] for event in life["events"]] == ["accepted", *["rolled"] * len(told), "released"]
 
@@ -56,7 +56,7 @@ def test_the_wheel_tells_rolls_behind_thousands_of_seconds_in_use() -> None:
         driver.send("orders", b"far", TIMER_DELIVER_MS=str(now_ms + hours * HOUR_MS))
     driver.tick()
     placed = [[slot.second * 1_000, slot.rolls] for slot in sorted(wheel.used()) if slot.rolls]
-    told = driver.engine.timer_wheel(now_ms, now_ms + HOUR_MS, 60_000, now_ms)["rolls"]
+    told = driver.engine.timers.views.wheel(now_ms, now_ms + HOUR_MS, 60_000, now_ms)["rolls"]
     assert told == placed
     assert sum(count for _, count in told) == 4
 
@@ -68,7 +68,7 @@ def test_a_list_from_the_start_of_an_hour_reads_no_other_hour() -> None:
     dues = [start_ms - 5, start_ms, start_ms + 1, start_ms + 7_000, start_ms + HOUR_MS]
     for due_ms in (*dues, *(start_ms - 1_000 * number for number in range(1, 50))):
         driver.send("orders", b"far", TIMER_DELIVER_MS=str(due_ms))
-    page = driver.engine.timers_list(start_ms, start_ms + HOUR_MS - 1, limit=100, now_ms=driver.clock.now_ms)
+    page = driver.engine.timers.listing.page(start_ms, start_ms + HOUR_MS - 1, limit=100, now_ms=driver.clock.now_ms)
     assert [item["dueMs"] for item in page["items"]] == dues[1:4]
     assert page["scanned"] == 3
 
@@ -85,7 +85,7 @@ def test_a_far_timer_that_was_moved_within_its_hour_stays_in_the_list(wait_s: in
     driver.settle()
     while driver.clock.now_ms < moved_ms - 10_000:
         driver.advance(10_000)
-        page = driver.engine.timers_list(0, 1 << 50, now_ms=driver.clock.now_ms)
+        page = driver.engine.timers.listing.page(0, 1 << 50, now_ms=driver.clock.now_ms)
         assert [item["dueMs"] for item in page["items"]] == [moved_ms]
 
 
@@ -146,7 +146,7 @@ def reading_far_timers(count: int) -> tuple[SimulatedFiles, Driver, int, int]:
 
 def listed(driver: Driver) -> list[int]:
     """Which timers a list shows, by their offsets."""
-    page = driver.engine.timers_list(0, 1 << 50, limit=1_000, now_ms=driver.clock.now_ms)
+    page = driver.engine.timers.listing.page(0, 1 << 50, limit=1_000, now_ms=driver.clock.now_ms)
     return sorted(item["offset"] for item in page["items"])
 
 

@@ -49,13 +49,13 @@ def test_what_is_cancelled_never_comes_and_says_so_again(target: Target) -> None
     outcome = steer(driver, "cancel", target)
     assert (outcome.outcome, outcome.position, outcome.due_ms) == ("cancelled", position, driver.clock.now_ms + 7_000)
     assert steer(driver, "cancel", target).outcome == "already_cancelled"
-    assert driver.engine.timer_status(driver.clock.now_ms)["pending"] == 0
+    assert driver.engine.timers.status(driver.clock.now_ms)["pending"] == 0
     again = timers(files.crash(PowerLoss("all")), clock=driver.clock)
     for one in (driver, again):
         one.advance(20_000)
         assert one.bodies("orders") == []
         assert steer(one, "cancel", target).outcome == "already_cancelled"
-        life = one.engine.timer_events(Target(position=position), one.clock.now_ms)
+        life = one.engine.timers.life.of(Target(position=position), one.clock.now_ms)
         assert (life["state"], [event["kind"] for event in life["events"]]) == ("cancelled", ["accepted", "cancelled"])
         assert life["events"][1]["reason"] == "late"
 
@@ -70,7 +70,7 @@ def test_what_has_gone_is_answered_with_when() -> None:
         assert (outcome.outcome, outcome.delivered_ms) == ("already_delivered", due_ms)
     assert steer(driver, "cancel", Target(topic="orders", unique_key="U2")).outcome == "unknown"
     assert steer(driver, "cancel", Target(position=77)).outcome == "unknown"
-    life = driver.engine.timer_events(Target(unique_key="U1"), driver.clock.now_ms)
+    life = driver.engine.timers.life.of(Target(unique_key="U1"), driver.clock.now_ms)
     assert (life["state"], life["events"][-1]["lateMs"]) == ("released", 0)
 
 
@@ -112,7 +112,7 @@ def test_a_timer_that_is_moved_leaves_at_the_new_moment_only(delays: tuple[int, 
     assert (message.keys, message.tags, message.unique_key) == (["k"], "t", "U1")
     again.advance(500_000)
     assert again.bodies("orders") == [b"x"]
-    life = again.engine.timer_events(Target(position=position), again.clock.now_ms)
+    life = again.engine.timers.life.of(Target(position=position), again.clock.now_ms)
     kinds = [event["kind"] for event in life["events"] if event["kind"] != "rolled"]
     assert kinds == ["accepted", "rescheduled", "released"]
     assert steer(again, "cancel", Target(position=position)).outcome == "already_delivered"
@@ -139,7 +139,7 @@ def test_deliver_now_is_at_once_and_only_once() -> None:
     again = timers(files.crash(PowerLoss("all")), clock=driver.clock)
     again.advance(100_000)
     assert again.bodies("orders") == [b"x"]
-    assert again.engine.timer_status(again.clock.now_ms)["earlyTotal"] == 0
+    assert again.engine.timers.status(again.clock.now_ms)["earlyTotal"] == 0
 
 
 def test_deletes_of_apache_rocketmq_work_at_once_in_both_forms() -> None:
@@ -150,7 +150,7 @@ def test_deletes_of_apache_rocketmq_work_at_once_in_both_forms() -> None:
         driver.send("orders", b"", TIMER_DEL_UNIQKEY=delete, TIMER_DELIVER_MS=due)
     driver.send("orders", b"stays", UNIQ_KEY="U9", TIMER_DELIVER_MS=due)
     driver.send("orders", b"", TIMER_DEL_UNIQKEY="U9", TIMER_DELIVER_MS=str(int(due) + 1_000))
-    assert driver.engine.timer_status(driver.clock.now_ms)["pending"] == 1
+    assert driver.engine.timers.status(driver.clock.now_ms)["pending"] == 1
     driver.advance(20_000)
     assert driver.bodies("orders") == [b"stays"]
 
@@ -174,7 +174,7 @@ def test_paused_nothing_goes_and_then_the_oldest_first() -> None:
     driver = timers(files.crash(PowerLoss("all")), clock=driver.clock)
     driver.advance(2_000)
     assert driver.bodies("orders") == []
-    status = driver.engine.timer_status(driver.clock.now_ms)
+    status = driver.engine.timers.status(driver.clock.now_ms)
     assert (status["paused"], status["pending"], status["backlog"]) == (True, 3, 3)
     driver.engine.pause_timers(False, driver.clock.now_ms)
     driver.advance(100)
@@ -185,7 +185,9 @@ def pages(driver: Driver, limit: int, **filters: object) -> list[dict[str, objec
     items: list[dict[str, object]] = []
     cursor = None
     for _ in range(10_000):
-        page = driver.engine.timers_list(0, 1 << 50, limit=limit, cursor=cursor, now_ms=driver.clock.now_ms, **filters)
+        page = driver.engine.timers.listing.page(
+            0, 1 << 50, limit=limit, cursor=cursor, now_ms=driver.clock.now_ms, **filters
+        )
         assert len(page["items"]) <= limit
         items += page["items"]
         cursor = page["cursor"]
@@ -232,21 +234,21 @@ def test_numbers_of_wheel_and_forecast_are_those_of_what_waits() -> None:
         park(driver, b"x", hours * HOUR_MS + 77)
     park(driver, b"x", 3_500, UNIQ_KEY="gone")
     steer(driver, "cancel", Target(unique_key="gone"))
-    wheel = driver.engine.timer_wheel(now_ms, now_ms + 60_000, 1_000, now_ms)
+    wheel = driver.engine.timers.views.wheel(now_ms, now_ms + 60_000, 1_000, now_ms)
     assert [count for _, count, _ in wheel["buckets"]] == [1] * 59
     assert (wheel["pending"], wheel["far"]) == (64, 5)
-    by_hour = driver.engine.timer_wheel(now_ms, now_ms + 40 * HOUR_MS, HOUR_MS, now_ms)
+    by_hour = driver.engine.timers.views.wheel(now_ms, now_ms + 40 * HOUR_MS, HOUR_MS, now_ms)
     assert {(start - now_ms) // HOUR_MS: count for start, count, _ in by_hour["buckets"]} == {0: 60, 5: 2, 9: 1, 11: 1}
     assert by_hour["far"] == 0
     driver.engine.timers.pace.capacity_per_s = 2.0
     due = str(now_ms + 20_700)
     for _ in range(9):
         driver.send("orders", b"x", TIMER_DELIVER_MS=due)
-    forecast = driver.engine.timer_forecast(now_ms, now_ms + HOUR_MS, 60_000, now_ms)
+    forecast = driver.engine.timers.views.forecast(now_ms, now_ms + HOUR_MS, 60_000, now_ms)
     herd = {"dueMs": now_ms + 21_000, "count": 10, "topics": [["orders", 10]], "lastLateMs": 5_000}
     assert forecast["herds"] == [herd]
     with pytest.raises(ValueError):
-        driver.engine.timer_wheel(0, HOUR_MS, 999, now_ms)
+        driver.engine.timers.views.wheel(0, HOUR_MS, 999, now_ms)
 
 
 def test_bytes_of_a_slot_are_those_of_the_records_that_wait_in_it() -> None:
@@ -257,29 +259,29 @@ def test_bytes_of_a_slot_are_those_of_the_records_that_wait_in_it() -> None:
         position = park(driver, b"x" * 100 * len(size), delay_ms, UNIQ_KEY=name)
         size[name] = len(driver.engine.record_at(position))
     steer(driver, "cancel", Target(unique_key="gone"))
-    by_second = driver.engine.timer_wheel(now_ms, now_ms + 60_000, 1_000, now_ms)
+    by_second = driver.engine.timers.views.wheel(now_ms, now_ms + 60_000, 1_000, now_ms)
     slots = {start - now_ms: (count, size_bytes) for start, count, size_bytes in by_second["buckets"]}
     assert slots == {2_000: (2, size["a"] + size["b"]), 3_000: (1, size["c"])}
-    by_hour = driver.engine.timer_wheel(now_ms, now_ms + 40 * HOUR_MS, HOUR_MS, now_ms)
+    by_hour = driver.engine.timers.views.wheel(now_ms, now_ms + 40 * HOUR_MS, HOUR_MS, now_ms)
     near, far = by_hour["buckets"]
     assert near[1:] == [3, size["a"] + size["b"] + size["c"]]
     assert far[1:] == [1, None], "it stands in another second, on its way"
     for _ in range(1_000):
         driver.append("orders", b"x", TIMER_DELIVER_MS=str(now_ms + 30_000))
     driver.settle()
-    crowded = driver.engine.timer_wheel(now_ms, now_ms + 60_000, 1_000, now_ms)
+    crowded = driver.engine.timers.views.wheel(now_ms, now_ms + 60_000, 1_000, now_ms)
     assert [bucket[2] for bucket in crowded["buckets"]] == [None] * 3, "too many to be added up"
-    moved = driver.engine.timer_wheel(now_ms, now_ms + 29_000, 1_000, now_ms)
+    moved = driver.engine.timers.views.wheel(now_ms, now_ms + 29_000, 1_000, now_ms)
     assert [bucket[2] for bucket in moved["buckets"]] == [size["a"] + size["b"], size["c"]]
 
 
 def test_checkpoint_and_metrics_speak_rocketmqs_language() -> None:
     driver = timers()
     park(driver, b"x", 9_000)
-    raw = driver.engine.timer_check_point(driver.clock.now_ms)
+    raw = driver.engine.timers.check_point(driver.clock.now_ms)
     assert len(raw) == 56
     assert int.from_bytes(raw[16:24], "big") == 1
-    assert driver.engine.timer_metrics()["timingCount"]["orders"]["count"] == 1
+    assert driver.engine.timers.metrics()["timingCount"]["orders"]["count"] == 1
     parked = decode(driver.engine.record_at(driver.engine.entries(TIMER_TOPIC, 0, 0, 1)[0].position))
     assert parked.body == b"x"
 

@@ -39,7 +39,7 @@ def test_each_step_counts_the_seconds_that_end_in_it(delays_ms, ahead_ms, step_m
     driver = parked(delays_ms)
     now_ms = driver.clock.now_ms
     from_ms = now_ms + ahead_ms
-    told = driver.engine.timer_forecast(from_ms, from_ms + steps * step_ms, step_ms, now_ms)["buckets"]
+    told = driver.engine.timers.views.forecast(from_ms, from_ms + steps * step_ms, step_ms, now_ms)["buckets"]
     ends_ms = [-(-(now_ms + delay_ms) // 1_000) * 1_000 for delay_ms in delays_ms]
     expected = Counter((end_ms - from_ms) // step_ms for end_ms in ends_ms if end_ms >= from_ms)
     assert told == [[from_ms + n * step_ms, expected[n]] for n in sorted(expected) if n < steps]
@@ -55,10 +55,10 @@ def test_what_is_due_next_is_what_waits_and_when(delay_ms: int, is_read_ahead: b
         driver.send("orders", b"x", UNIQ_KEY=key, TIMER_DELIVER_MS=str(due_ms))
     if is_read_ahead:
         driver.tick()
-    assert driver.engine.timer_status(now_ms)["nextDueMs"] == now_ms + 1_500
+    assert driver.engine.timers.status(now_ms)["nextDueMs"] == now_ms + 1_500
     driver.engine.steer_timer("cancel", Target(unique_key="A"), now_ms=now_ms)
     driver.settle()
-    assert driver.engine.timer_status(now_ms)["nextDueMs"] == now_ms + delay_ms
+    assert driver.engine.timers.status(now_ms)["nextDueMs"] == now_ms + delay_ms
     driver.engine.steer_timer("cancel", Target(unique_key="B"), now_ms=now_ms)
     driver.settle()
-    assert driver.engine.timer_status(now_ms)["nextDueMs"] is None
+    assert driver.engine.timers.status(now_ms)["nextDueMs"] is None

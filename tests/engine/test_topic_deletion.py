@@ -7,7 +7,7 @@ import pytest
 from broker.engine.errors import StoreBusy, TransactionDecided
 from broker.engine.tables.topics import Topic
 from broker.engine.testing import Driver, Fault, ManualClock, PowerLoss, SimulatedFiles, open_engine
-from broker.engine.timer.engine_calls import Target
+from broker.engine.timer.steer import Target
 from tests.engine.transacting import begin, end
 
 HOUR_MS = 3_600_000

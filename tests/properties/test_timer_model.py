@@ -147,10 +147,10 @@ class TimerMachine(RuleBasedStateMachine):
             assert found_now[name] >= timer.due_ms, f"{name} came {timer.due_ms - found_now[name]} ms early"
             self.released[name] = found_now[name]
         assert found_now == self.released
-        page = self.driver.engine.timers_list(0, 1 << 50, limit=1_000, now_ms=self.clock.now_ms)
+        page = self.driver.engine.timers.listing.page(0, 1 << 50, limit=1_000, now_ms=self.clock.now_ms)
         listed = sorted((item["dueMs"], item["uniqueKey"], item["scheduleKey"]) for item in page["items"])
         assert listed == sorted((timer.due_ms, name, timer.key) for name, timer in self.waiting.items())
-        assert self.driver.engine.timer_status(self.clock.now_ms)["pending"] == len(self.waiting)
+        assert self.driver.engine.timers.status(self.clock.now_ms)["pending"] == len(self.waiting)
 
     def _put(self, delay_ms: int, key: str | None) -> None:
         self.number += 1

@@ -28,6 +28,8 @@ _PORTION = 128
 #: Topics in which a schedule key is looked for if none is named.
 _TOPICS_TRIED = 200
 MOST_ITEMS = 1_000
+#: Units looked at for one answer: half a second at most.
+UNITS_PER_ANSWER = 20_000
 #: Units, and hours beyond reach, looked at for the first of all.
 _FIRST_LOOKS, _HOURS_LOOKED_AT = 512, 1_000
 _FOREVER_MS = 1 << 60
@@ -51,15 +53,19 @@ class Listing:
         self,
         from_ms: int,
         to_ms: int,
-        topic: str | None,
-        key: str | None,
-        limit: int,
-        units: int,
-        cursor: str | None,
+        *,
+        topic: str | None = None,
+        key: str | None = None,
+        limit: int = 100,
+        units: int = UNITS_PER_ANSWER,
+        cursor: str | None = None,
         now_ms: int,
     ) -> dict[str, Any]:
-        """Return the body of request 14002, with up to ``limit`` timers among about so many units. ``cursor``: of the
-        answer before; one that is none starts anew."""
+        """Return the body of request 14002: timers by due time, then arrival.
+
+        Items lack ``handle``: the caller adds it. Up to ``limit`` are told, found among about so many ``units`` of the
+        timer log. ``cursor``: of the answer before, to go on; one that is none starts anew.
+        """
         limit = min(max(limit, 1), MOST_ITEMS)
         after = _read_cursor(cursor)
         if key:

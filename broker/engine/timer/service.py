@@ -75,7 +75,7 @@ class Timers:
         self.survivors = Survivors(self.core, self.keys, self.steering)
         self.pace = Pace()
         self.listing = Listing(self.core, self.keys)
-        self.views = Views(self.core, self.clock)
+        self.views = Views(self.core, self.clock, self.pace)
         self.life = Life(self.core, self.keys, self.steering)
 
     def note(self, value: Parked | Replaced | Deleted | Released) -> None:
@@ -275,20 +275,20 @@ class Timers:
         return count
 
     def status(self, now_ms: int) -> dict[str, Any]:
-        """Return the body of request 14004."""
+        """Return the body of request 14004: how it goes."""
         next_due_ms = self.listing.first_due_ms(now_ms) if self.core.pending else None
         if next_due_ms is None and self.core.pending:
             dues, second = (self.core.due, self.core.overdue), self.core.due.next_second()
             moments = [head[0] for due in dues if due is not None and (head := due.head())]
             next_due_ms = min([*moments, (second + 1) * 1000] if second is not None else moments, default=None)
-        return self.views.status(now_ms, next_due_ms, self.backlog(now_ms), self.pace.to_json(now_ms))
+        return self.views.status(now_ms, next_due_ms, self.backlog(now_ms))
 
     def check_point(self, now_ms: int) -> bytes:
-        """Return what stands in ``timercheck`` as of now."""
+        """Return the 56 bytes of ``config/timercheck`` as of now (request 60)."""
         return self._keeper.check_point(list(self._flying.values()), now_ms)
 
     def metrics(self) -> dict[str, Any]:
-        """Return RocketMQ's TimerMetrics."""
+        """Return RocketMQ's TimerMetrics: counts by real topic (request 61)."""
         counts = {topic: {"count": count, "timeStamp": self._now_ms} for topic, count in self.core.by_topic.items()}
         version = {"counter": self._changes, "stateVersion": 0, "timestamp": self._now_ms}
         return {"timingCount": counts, "dataVersion": version}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .clock_steps import ClockWatch
-from .core import Core
+from .core import Core, Pace
 from .log import MAGIC_DELETE, MAGIC_ROLL
 from .parked import HOUR_MS, second_of
 
@@ -25,9 +25,10 @@ _ADDED_UP = 1_000
 class Views:
     """Counts timers."""
 
-    def __init__(self, core: Core, clock: ClockWatch) -> None:
+    def __init__(self, core: Core, clock: ClockWatch, pace: Pace) -> None:
         self._core = core
         self._clock = clock
+        self._pace = pace
 
     def buckets(self, from_ms: int, to_ms: int, step_ms: int, now_ms: int) -> list[tuple[int, int]]:
         """Return (start, count) of each step that is not empty."""
@@ -62,7 +63,8 @@ class Views:
             counts[((second + 1) * 1000 - from_ms) // step_ms] += number - rolls
 
     def wheel(self, from_ms: int, to_ms: int, step_ms: int, now_ms: int) -> dict[str, Any]:
-        """Return the body of request 14003."""
+        """Return the body of request 14003. Raises ValueError for more than 2,000 steps, or steps below 1,000 ms."""
+        _check_steps(from_ms, to_ms, step_ms)
         core = self._core
         buckets = self.buckets(from_ms, to_ms, step_ms, now_ms)
         sizes = self._sizes(buckets, from_ms, to_ms, step_ms, now_ms)
@@ -149,10 +151,10 @@ class Views:
             second = core.wheel.next_used(second + 1, until)
         return found
 
-    def forecast(
-        self, from_ms: int, to_ms: int, step_ms: int, capacity_per_s: float | None, now_ms: int
-    ) -> dict[str, Any]:
-        """Return the body of request 14008."""
+    def forecast(self, from_ms: int, to_ms: int, step_ms: int, now_ms: int) -> dict[str, Any]:
+        """Return the body of request 14008: what is due against what can go. Raises ValueError as ``wheel``."""
+        _check_steps(from_ms, to_ms, step_ms)
+        capacity_per_s = self._pace.capacity_per_s
         buckets = self.buckets(from_ms, to_ms, step_ms, now_ms)
         return {
             "nowMs": now_ms,
@@ -196,7 +198,7 @@ class Views:
         total = max(seen.total(), 1)
         return [[name, number * count // total] for name, number in seen.most_common() if name]
 
-    def status(self, now_ms: int, next_due_ms: int | None, backlog: int, rates: dict[str, Any]) -> dict[str, Any]:
+    def status(self, now_ms: int, next_due_ms: int | None, backlog: int) -> dict[str, Any]:
         """Return the body of request 14004."""
         core, config, totals = self._core, self._core.store.config, self._core.totals
         queue = core.queue
@@ -213,7 +215,7 @@ class Views:
             "rescheduledTotal": totals.rescheduled,
             "rolledTotal": totals.rolled,
             "earlyTotal": totals.early,
-            **rates,
+            **self._pace.to_json(now_ms),
             "clockBackMs": self._clock.back_ms,
             "clockForwardMs": self._clock.forward_ms,
             "clockStepAtMs": self._clock.step_at_ms,
@@ -226,6 +228,11 @@ class Views:
             "enqueueOffset": core.done.end,
             "queueMaxOffset": queue.max_offset,
         }
+
+
+def _check_steps(from_ms: int, to_ms: int, step_ms: int) -> None:
+    if step_ms < 1_000 or to_ms < from_ms or (to_ms - from_ms) // step_ms > MOST_BUCKETS:
+        raise ValueError("A range has at most 2,000 steps of at least 1,000 ms, and ends after it begins.")
 
 
 def _between(minutes: Mapping[int, int], begin: int, end: int) -> Iterable[tuple[int, int]]:

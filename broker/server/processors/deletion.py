@@ -18,7 +18,7 @@ from typing import cast
 
 from ...engine.errors import BrokerError, StoreRefused
 from ...engine.tables.topics import DLQ_PREFIX, RETRY_PREFIX, Pending
-from ...engine.timer.engine_calls import Target
+from ...engine.timer.steer import Target
 from ...engine.topic_backlog import Waiting
 from ...engine.transaction.decision import TOPIC_DELETED, Ending
 from ...rocketmq.codes import Answer, Request
@@ -189,7 +189,7 @@ class Sweep:
 
     def _end_timers(self) -> bool:
         now_ms, topics = self._state.clock(), self._engine.topics
-        page = self._engine.timers_list(
+        page = self._engine.timers.listing.page(
             0, LONG_MAX, topic=self._topic, limit=_ENDED_AT_ONCE, units=_UNITS_AT_ONCE, cursor=self._cursor,
             now_ms=now_ms,
         )  # fmt: skip

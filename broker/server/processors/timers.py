@@ -20,7 +20,8 @@ from msgspec import Meta, Struct
 
 from ...engine.errors import StoreRefused, TopicNotFound
 from ...engine.log.ticket import Ticket
-from ...engine.timer.engine_calls import UNITS_PER_ANSWER, Action, Outcome, Target
+from ...engine.timer.listing import UNITS_PER_ANSWER
+from ...engine.timer.steer import Action, Outcome, Target
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
 from ...rocketmq.fields import LONG_MAX, body_as, text, whole
@@ -155,7 +156,7 @@ class TimerProcessor:
     ) -> None:
         """A portion at a time: a page may have to look at all that fires in an hour, and no timer waits for that."""
         left = wanted.limit - (len(found["items"]) if found else 0)
-        page = self._engine.timers_list(
+        page = self._engine.timers.listing.page(
             wanted.from_ms, wanted.to_ms - 1, topic=wanted.topic, key=wanted.key,
             limit=left if wanted.key else min(left, _AT_ONCE),  # those with a key have no cursor
             units=_UNITS_AT_ONCE, cursor=found["cursor"] if found else wanted.cursor, now_ms=self._state.clock(),
@@ -176,7 +177,7 @@ class TimerProcessor:
         target = self._target(read_target(request.body))
         life: dict[str, Any] = {"state": "unknown", "timer": None, "events": []}
         if target is not None:
-            life = self._engine.timer_events(target, self._state.clock())
+            life = self._engine.timers.life.of(target, self._state.clock())
         if life["timer"] is not None:
             self._add_handle(life["timer"])
         return request.answer(body=json_body(life))
@@ -188,21 +189,23 @@ class TimerProcessor:
         timer["handle"] = handle_of(timer["topic"], broker, timer["dueMs"], key).decode() if key else None
 
     def _wheel(self, _: Connection, request: Command) -> Command:
-        return request.answer(body=json_body(self._engine.timer_wheel(*read_range(request.ext), self._state.clock())))
+        return request.answer(
+            body=json_body(self._engine.timers.views.wheel(*read_range(request.ext), self._state.clock()))
+        )
 
     def _forecast(self, _: Connection, request: Command) -> Command:
         return request.answer(
-            body=json_body(self._engine.timer_forecast(*read_range(request.ext), self._state.clock()))
+            body=json_body(self._engine.timers.views.forecast(*read_range(request.ext), self._state.clock()))
         )
 
     def _status(self, _: Connection, request: Command) -> Command:
-        return request.answer(body=json_body(self._engine.timer_status(self._state.clock())))
+        return request.answer(body=json_body(self._engine.timers.status(self._state.clock())))
 
     def _checkpoint(self, _: Connection, request: Command) -> Command:
-        return request.answer(body=self._engine.timer_check_point(self._state.clock()))
+        return request.answer(body=self._engine.timers.check_point(self._state.clock()))
 
     def _metrics(self, _: Connection, request: Command) -> Command:
-        return request.answer(body=json_body(self._engine.timer_metrics()))
+        return request.answer(body=json_body(self._engine.timers.metrics()))
 
 
 class _Awaited:
