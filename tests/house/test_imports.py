@@ -11,13 +11,6 @@ from pathlib import Path
 from tests.house.sources import ROOT, own_python, tree
 
 PRODUCT = ("broker", "console", "spark")
-#: Circles that are there still, each by one of the arrows that close it. None is added; whoever opens one takes it out.
-KNOWN = {
-    ("broker.engine.timer.due", "broker.engine.timer.core"),
-    ("broker.engine.timer.release", "broker.engine.timer.service"),
-    ("broker.engine.timer.steer", "broker.engine.timer.release"),
-    ("broker.engine.timer.listing", "broker.engine.timer.steer"),
-}
 #: A module of so few lines that one other in its folder imports belongs into that one.
 FEW_LINES = 80
 #: Those who put together what is looked for by its own name: addresses, processes.
@@ -57,25 +50,10 @@ def arrows() -> dict[str, set[str]]:
 
 
 def test_no_imports_go_in_a_circle() -> None:
-    left = {name: {other for other in others if (name, other) not in KNOWN} for name, others in arrows().items()}
     try:
-        TopologicalSorter(left).prepare()
+        TopologicalSorter(arrows()).prepare()
     except CycleError as error:
         raise AssertionError(" -> ".join(reversed(error.args[1]))) from None
-
-
-def test_every_known_circle_is_there_still() -> None:
-    gone = set()
-    for name, other in KNOWN:
-        reached, ahead = set[str](), [other]
-        while ahead:
-            here = ahead.pop()
-            if here not in reached:
-                reached.add(here)
-                ahead += arrows().get(here, ())
-        if other not in arrows()[name] or name not in reached:
-            gone.add((name, other))
-    assert gone == set(), "take these out of KNOWN"
 
 
 def test_small_modules_stand_with_the_one_that_uses_them() -> None:

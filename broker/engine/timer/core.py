@@ -25,7 +25,7 @@ from ..queues.queues import ConsumeQueue
 from ..store import Store
 from ..tables.topics import TIMER_TOPIC
 from .done import Done
-from .due import Due
+from .due import Due, Sources
 from .log import MAGIC_DELETE, MAGIC_PLAIN, MAGIC_ROLL, UNIT, UNIT_SIZE, TimerLog, Unit
 from .parked import CHECK_SHIFT, HOUR_MS, PLAIN_CHECK, Parked, Reach, due_ms_of, second_of
 from .wheel import SLOT, SLOT_END, SLOT_END_AT, SLOT_SIZE, Tally, Wheel
@@ -159,7 +159,8 @@ class Core:
         self.ending: dict[int, str] = {}
         #: appended and not visible yet, in the order of their records
         self.fresh: list[Parked] = []
-        self.due = Due(self)
+        self._sources = Sources(self.wheel, self.log, self.reach, self.done, self.claimed, self.count_rolls)
+        self.due = Due(self._sources)
         #: those that were overdue when the broker came back, while there are any
         self.overdue: Due | None = None
         self.pending = 0
@@ -178,6 +179,14 @@ class Core:
     def queue(self) -> ConsumeQueue:
         """The queue that all timers stand in."""
         return self.store.queues.ensure(TIMER_TOPIC, 0)
+
+    def part_overdue(self, begin: int, end: int) -> None:
+        """Let what is overdue be read beside what comes next, so that neither waits for the other."""
+        self.overdue = None
+        seconds = self.wheel.used_between(begin, end)
+        if seconds:
+            self.overdue = Due(self._sources, begin, end)
+            self.overdue.only(seconds)
 
     def lowest_second(self) -> int:
         """Return the lowest second in which something may wait, as far as wheel and memory know."""
@@ -310,6 +319,21 @@ class Core:
         self.log.append(previous, magic, second, now_ms, position, size, topic_hash, own)
         self.due.next_used = min(self.due.next_used, second)
         self.furthest = max(self.furthest, second)
+
+    def roll(self, due: Due, budget: int, now_ms: int) -> int:
+        """Put far timers that passed by to their next place, at most ``budget``; return how many were looked at."""
+        passing = due.rolling
+        used = min(budget, len(passing))
+        for _ in range(used):
+            unit, second = passing.take()
+            offset, due_ms = self.roll_of(second, unit)
+            if offset < 0:
+                due.broken = True
+            elif self.waits(offset):
+                self.put(offset, unit.position, unit.record_size, due_ms, unit.topic_hash, now_ms)
+                self.totals.rolled += 1
+        passing.forget()
+        return used
 
     def index_delete(self, position: int, size: int, victim: Parked, now_ms: int, first: int | None = None) -> None:
         """Put a delete into the second of what it deletes, so that numbers are right and RocketMQ knows. ``first``: the

@@ -13,19 +13,17 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import repeat
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from .bucket import Entry, Second, put_in_order
-from .log import MAGIC_DELETE, MAGIC_ROLL, Unit
+from .done import Done
+from .log import MAGIC_DELETE, MAGIC_ROLL, TimerLog, Unit
+from .parked import Reach
 from .prepared import Ready
 from .wheel import Slot, Wheel
-
-if TYPE_CHECKING:
-    from .core import Core
-
 
 #: Nothing known to be used.
 NEVER = 1 << 62
@@ -33,14 +31,29 @@ NEVER = 1 << 62
 _PORTION = 128
 
 
+class Sources(NamedTuple):
+    """What a second is read from: where timers stand, and which are over or about to be.
+
+    ``count_rolls`` is told of the roll units (second, change) that are read.
+    """
+
+    wheel: Wheel
+    log: TimerLog
+    reach: Reach
+    done: Done
+    claimed: set[int]
+    count_rolls: Callable[[int, int], None]
+
+
 class Due:
     """What is loaded of the wheel. All seconds below ``read_second`` are, or were; ``next_used`` is the next that is
     not empty, as far as known."""
 
-    def __init__(self, core: Core, begin: int = 0, end: int = NEVER) -> None:
-        self._core = core
+    def __init__(self, sources: Sources, begin: int = 0, end: int = NEVER) -> None:
+        self._sources = sources
+        self._wheel = sources.wheel
         self.end_second = end
-        self.ahead = Ahead(core.wheel)
+        self.ahead = Ahead(self._wheel)
         self.reset(begin)
 
     def reset(self, second: int) -> None:
@@ -50,7 +63,7 @@ class Due:
         self.ready_bytes = 0
         self.loaded = 0
         self.broken = False
-        self.rolling = Passing(self._core)
+        self.rolling = Passing(self._wheel)
         self._heap: list[tuple[int, int, int, int]] = []
         self._seconds: deque[Second] = deque()
         self._only: deque[int] | None = None
@@ -141,8 +154,8 @@ class Due:
         for loaded in self._seconds:
             count += sum(len(bucket) // 3 for due_ms, bucket in loaded.buckets.items() if due_ms <= now_ms)
         if self._only is not None:
-            return count + sum(map(self._core.wheel.due_in, self._only))
-        return count + self._core.wheel.count(self.read_second, (now_ms - 1) // 1000)
+            return count + sum(map(self._wheel.due_in, self._only))
+        return count + self._wheel.count(self.read_second, (now_ms - 1) // 1000)
 
     # loading
 
@@ -151,8 +164,8 @@ class Due:
         if self._only is not None:
             return None
         begin = max(self.next_used, self.read_second)
-        until = max(begin, self.read_second + self._core.wheel.places - 1)
-        found = self._core.wheel.next_used(begin, until) if begin <= until else None
+        until = max(begin, self.read_second + self._wheel.places - 1)
+        found = self._wheel.next_used(begin, until) if begin <= until else None
         self.next_used = until + 1 if found is None else found
         return found
 
@@ -169,7 +182,7 @@ class Due:
         if self.next_used > until:
             self.read_second = max(self.read_second, until + 1)
             return None
-        found = self._core.wheel.next_used(max(self.next_used, self.read_second), until)
+        found = self._wheel.next_used(max(self.next_used, self.read_second), until)
         if found is None:
             self.next_used = max(self.next_used, until + 1)
             self.read_second = max(self.read_second, until + 1)
@@ -199,18 +212,18 @@ class Due:
 
     def _read(self, second: int) -> Iterator[int]:
         """Read one second in portions, newest unit first; yield how many units each had."""
-        core = self._core
-        slot = core.wheel.get(second)
+        slot = self._wheel.get(second)
         if slot is None:
             return
         self.loading_number = slot.number
+        _, log, reach, done, claimed, count_rolls = self._sources
         if slot.rolls:
-            core.count_rolls(second, -slot.rolls)
-        done, claimed, start_ms, plain_of = core.done, core.claimed, second * 1000, core.reach.plain_of
+            count_rolls(second, -slot.rolls)
+        start_ms, plain_of = second * 1000, reach.plain_of
         buckets: dict[int, array[int]] = {}
         normal = deletes = rolls = portion = 0
         at = -1
-        for at, unit in core.log.chain(slot.first, slot.last):  # noqa: B007 - where the chain ended is looked at below
+        for at, unit in log.chain(slot.first, slot.last):  # noqa: B007 - where the chain ended is looked at below
             portion += 1
             if portion == _PORTION:
                 yield portion
@@ -247,12 +260,6 @@ class Due:
                 put_in_order(bucket)
                 self.loaded += len(bucket) // 3
             self._seconds.append(Second(second, buckets))
-
-    def roll(self, budget: int, now_ms: int) -> int:
-        """Put far timers that passed by to their next place, at most ``budget``; return how many."""
-        used = self.rolling.put(budget, now_ms)
-        self.broken |= self.rolling.is_broken
-        return used
 
     # taking
 
@@ -335,12 +342,10 @@ class Ahead:
 class Passing:
     """Units of far timers that were read, and are to be put further; false if there are none."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, wheel: Wheel) -> None:
+        self._wheel = wheel
         self._units: list[tuple[Unit, int]] = []
         self._left: Slot | None = None
-        #: whether one had no place
-        self.is_broken = False
 
     def __len__(self) -> int:
         return len(self._units)
@@ -353,26 +358,16 @@ class Passing:
         """Nobody need come back to a slot, read to its end, once all that were kept stand elsewhere: until then it is
         what a start would read again. Nor may it go if a timer came to it meanwhile."""
         self._left = slot
-        self._forget()
+        self.forget()
 
-    def put(self, budget: int, now_ms: int) -> int:
-        """Put timers to their next place, at most ``budget``; return how many were looked at."""
-        core = self._core
-        used = min(budget, len(self._units))
-        for _ in range(used):
-            unit, second = self._units.pop()
-            offset, due_ms = core.roll_of(second, unit)
-            if offset < 0:
-                self.is_broken = True
-            elif core.waits(offset):
-                core.put(offset, unit.position, unit.record_size, due_ms, unit.topic_hash, now_ms)
-                core.totals.rolled += 1
-        self._forget()
-        return used
+    def take(self) -> tuple[Unit, int]:
+        """Take one, with the second it stood in; whoever takes it puts it further, and then says ``forget``."""
+        return self._units.pop()
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Clear the slot that was left, if all that were kept stand elsewhere by now."""
         slot = self._left
         if slot is not None and not self._units:
             self._left = None
-            if self._core.wheel.get(slot.second) == slot:
-                self._core.wheel.clear(slot.second)
+            if self._wheel.get(slot.second) == slot:
+                self._wheel.clear(slot.second)

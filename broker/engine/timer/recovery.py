@@ -26,7 +26,7 @@ from ..tables.topics import TIMER_TOPIC
 from .checkpoint import Kept, Paths, check_of_rocketmq, is_foreign, load_state
 from .core import Core, Totals
 from .done import Done
-from .due import NEVER, Due
+from .due import NEVER
 from .keys import Keys
 from .parked import Parked, number_of, parked_of, second_of
 from .wheel import Slot
@@ -205,7 +205,7 @@ class Revival:
         else:
             self._rebuild(now_ms)
         core.due.reset(now_ms // 1000)
-        set_overdue(core, begin, now_ms // 1000)
+        core.part_overdue(begin, now_ms // 1000)
         # after the clock was set back a second may be used that was over once
         core.count_wheel(begin - 1 if self._usable else 0)
         self._tail, self._deletes, self._counted = [], [], Done()
@@ -221,7 +221,7 @@ class Revival:
         for timers in self._pending(0):
             core.index(timers, now_ms)
         core.due.reset(now_ms // 1000)
-        set_overdue(core, 0, now_ms // 1000)
+        core.part_overdue(0, now_ms // 1000)
         core.count_wheel(0)
 
     def _index_tail(self, now_ms: int) -> None:
@@ -310,15 +310,6 @@ class Revival:
         entries = self._core.queue.entries(offset, 1)
         message = self._keys.message_at(entries[0].position) if entries else None
         return message if message is not None and message.queue_offset == offset else None
-
-
-def set_overdue(core: Core, begin: int, end: int) -> None:
-    """Let what is overdue be read beside what comes next, so that neither waits for the other."""
-    core.overdue = None
-    seconds = core.wheel.used_between(begin, end)
-    if seconds:
-        core.overdue = Due(core, begin, end)
-        core.overdue.only(seconds)
 
 
 # What Apache RocketMQ did.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from ..errors import CorruptRecord, RecordNotFound
 from ..log.append import append_run
@@ -14,9 +15,6 @@ from .core import Core
 from .due import Due
 from .parked import parked_of
 from .prepared import Preparer, Ready
-
-if TYPE_CHECKING:
-    from .service import Timers
 
 #: Timers released, records encoded, units read in one tick: a herd does not keep the broker from answering, and where
 #: there is none a tick takes about a millisecond, so that what is due meanwhile is not late.
@@ -38,15 +36,23 @@ class Released(NamedTuple):
     stop: int
     asked: bool = False
 
+    @property
+    def first_offset(self) -> int:
+        """Queue offset of the first of them; no other note has it, as a timer is released once."""
+        return self.ready.offsets[self.begin]
+
 
 class Releaser:
-    """Moves timers from the wheel to their real topics, a portion with each tick."""
+    """Moves timers from the wheel to their real topics, a portion with each tick.
 
-    def __init__(self, core: Core, mender: Mender, preparer: Preparer, timers: Timers) -> None:
+    ``note`` is told of each portion when it was appended.
+    """
+
+    def __init__(self, core: Core, mender: Mender, preparer: Preparer, note: Callable[[Released], None]) -> None:
         self._core = core
         self._mender = mender
         self._preparer = preparer
-        self._timers = timers
+        self._note = note
 
     # ahead of the moment
 
@@ -64,10 +70,10 @@ class Releaser:
 
     def _load(self, due: Due, until: int, budget: int, now_ms: int) -> int:
         """Read units, and put those further that only pass through; return how many were looked at."""
-        used = 0
+        core, used = self._core, 0
         while used < budget:
             if due.rolling:
-                used += due.roll(budget - used, now_ms)
+                used += core.roll(due, budget - used, now_ms)
                 continue
             step = due.load(until, budget - used) if due.loaded < LOADED_LIMIT else 0
             used += step
@@ -202,7 +208,7 @@ class Releaser:
         reached = append_run(core.store, ready.run, begin, stop, now_ms)
         core.claimed.update(ready.offsets[begin:reached])
         ready.at = reached
-        self._timers.note(Released(ready, begin, reached, asked))
+        self._note(Released(ready, begin, reached, asked))
         core.store.seal_if_full()
 
 

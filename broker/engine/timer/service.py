@@ -38,7 +38,7 @@ from .listing import Life, Listing
 from .parked import Deleted, Parked, Replaced
 from .parking import Deletes, Parking
 from .prepared import Preparer
-from .recovery import Revival, set_overdue
+from .recovery import Revival
 from .release import RELEASES_PER_TICK, Released, Releaser, count_released
 from .stats import Views
 from .steer import Steering
@@ -59,16 +59,18 @@ class Timers:
         self._mender = mender
         self.core = Core(store)
         self.keys = Keys(self.core)
-        deletes = Deletes(self.core, self.keys, self.note)
-        self.parking = Parking(self.core, self.keys, deletes, partial(store.note, self))
+        note = partial(store.note, self)
+        deletes = Deletes(self.core, self.keys, note)
+        self.parking = Parking(self.core, self.keys, deletes, note)
         self.clock = ClockWatch()
-        self._releaser = Releaser(self.core, mender, Preparer(store, mender, place), self)
+        self._releaser = Releaser(self.core, mender, Preparer(store, mender, place), self._went)
         self.steering = Steering(self.core, self.keys, self.parking, deletes, self._releaser)
         self._keeper = Keeper(self.core, self.clock)
         self._revival = Revival(self.core, self.keys, self._keeper.paths)
         self._changes = 0
         self._now_ms = 0
         self._refused_until_ms = 0
+        #: portions released and not visible yet: queue offset and moment of the first timer of each
         self._flying: dict[int, int] = {}
         self._overdue_since_ms = 0
         self._overdue_room = RELEASES_PER_TICK
@@ -78,11 +80,10 @@ class Timers:
         self.views = Views(self.core, self.clock, self.pace)
         self.life = Life(self.core, self.keys, self.steering)
 
-    def note(self, value: Parked | Replaced | Deleted | Released) -> None:
-        """Be told of this when the record just appended is visible."""
-        if isinstance(value, Released):
-            self._flying[id(value)] = value.ready.dues[value.begin]
-        self._store.note(self, value)
+    def _went(self, note: Released) -> None:
+        """Hear of a portion that was appended; its second is looked at again by a start until it is visible."""
+        self._flying[note.first_offset] = note.ready.dues[note.begin]
+        self._store.note(self, note)
 
     # recovery (see engine/derived.py)
 
@@ -127,7 +128,7 @@ class Timers:
                 self._accept(came, now_ms)
                 came = []
             if isinstance(note, Released):
-                self._flying.pop(id(note), None)
+                self._flying.pop(note.first_offset, None)
                 self._count_lateness(note, now_ms)
             elif isinstance(note, Replaced):
                 self._accept([note.timer], now_ms)
@@ -244,7 +245,7 @@ class Timers:
             begin = min(begin, core.overdue.lowest_second())
         if begin < now_second:
             core.due.reset(now_second)
-            set_overdue(core, begin, now_second)
+            core.part_overdue(begin, now_second)
 
     # steering and seeing
 

@@ -7,7 +7,7 @@ for after it is answered with when the release was.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from ...rocketmq.message import Message, offset_message_id
 from ...rocketmq.properties import (
@@ -30,9 +30,7 @@ from .core import Core
 from .keys import Keys
 from .parked import Parked, Sent, number_of, second_of
 from .parking import Deletes, Parking, sent_of
-
-if TYPE_CHECKING:
-    from .release import Releaser
+from .release import Releaser
 
 Action = Literal["cancel", "reschedule", "deliver_now"]
 _NOBODY = b"\x7f\x00\x00\x01\x00\x00\x00\x00"
