@@ -42,6 +42,18 @@ def test_a_timer_leaves_at_its_ms_and_not_before() -> None:
         assert found == [released.position]
 
 
+def test_a_timer_that_is_named_twice_leaves_once() -> None:
+    driver = timers()
+    ticket = driver.send("orders", b"once", TIMER_DELAY_MS="500")
+    driver.tick()
+    due = driver.engine.timers.core.due
+    assert due.ready, "it is encoded ahead"
+    due.insert(ticket.due_ms or 0, ticket.queue_offset, ticket.position, ticket.size)
+    driver.advance(500)
+    assert driver.tick() is None
+    assert driver.bodies("orders") == [b"once"]
+
+
 @pytest.mark.parametrize(
     ("name", "value", "delay_ms"),
     [("TIMER_DELAY_SEC", "7", 7_000), ("TIMER_DELAY_MS", "7", 7), ("TIMER_DELAY_MS", "1", 1)],

@@ -155,7 +155,7 @@ class Releaser:
         limit = min(len(dues), stop + room)
         if late is not None and late[0] <= now_ms:
             offsets = ready.offsets
-            while stop < limit and dues[stop] <= now_ms and (dues[stop], offsets[stop]) < late:
+            while stop < limit and dues[stop] <= now_ms and (dues[stop], offsets[stop]) <= late:
                 stop += 1
             return stop
         if dues[limit - 1] <= now_ms:
