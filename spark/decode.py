@@ -15,11 +15,12 @@ import pyarrow.compute as pc
 
 from broker.rocketmq.layout import FLAG_COMPRESSED
 from broker.rocketmq.message import is_sound, unpack_host
+from broker.rocketmq.topics import SCHEDULE_TOPIC
 
 from .bodies import inflated
 from .fields import Fields, Longs, Mask, Window, locate, surely_sound
 from .properties import Properties, column_of, gather
-from .rows import DUE, LEVEL_TOPIC, batch_of, host_text, row_of
+from .rows import DUE, batch_of, host_text, row_of
 from .selection import HEAD, Selection
 
 _TEXTS = {"tag": "TAGS", "keys": "KEYS", "unique_key": "UNIQ_KEY", "real_topic": "REAL_TOPIC"}
@@ -170,7 +171,7 @@ def _due(
     window: Window, fields: Fields, topic: pa.Array, properties: Properties, delays_ms: tuple[int, ...]
 ) -> pa.Array:
     due = pc.coalesce(*[properties.longs(name) for name in DUE])
-    parked = np.flatnonzero(np.asarray(pc.equal(topic, LEVEL_TOPIC)))
+    parked = np.flatnonzero(np.asarray(pc.equal(topic, SCHEDULE_TOPIC)))
     if not delays_ms or not len(parked):
         return due
     level = properties.longs("DELAY").take(pa.array(parked))

@@ -24,18 +24,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from broker.rocketmq.topics import (
+    CHECKS_TOPIC,
+    HALF_TOPIC,
+    OP_TOPIC,
+    PARKED_HALF_TOPIC,
+    POP_TOPIC,
+    REVIVE_PREFIX,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+)
+
 from .fields import Longs, Mask
 from .properties import column_of, whole_numbers
-
-LEVEL_TOPIC = "SCHEDULE_TOPIC_XXXX"
-TIMER_TOPIC = "rmq_sys_wheel_timer"
-HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
-OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-STUCK_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
-CHECKS_TOPIC = "rmq_sys_esc_checks"
-POPS_TOPIC = "rmq_sys_esc_pops"
-#: Topics in which Apache RocketMQ writes down pops begin so (PopAckConstants.REVIVE_TOPIC).
-REVIVE_PREFIX = "rmq_sys_REVIVE_LOG_"
 
 KINDS: dict[str, pa.DataType] = {
     "kind": pa.string(),
@@ -68,8 +69,8 @@ NEEDED_PROPERTIES = (
 _NAMES = ("plain", "parked", "rolled", "delete", "half", "op", "note", "stuck", "damage")
 PLAIN, PARKED, ROLLED, DELETE, HALF, OP, NOTE, STUCK, DAMAGE = range(len(_NAMES))
 _OF_TOPIC = {
-    LEVEL_TOPIC: PARKED, TIMER_TOPIC: PARKED, HALF_TOPIC: HALF, OP_TOPIC: OP, CHECKS_TOPIC: NOTE, STUCK_TOPIC: STUCK,
-    POPS_TOPIC: NOTE,
+    SCHEDULE_TOPIC: PARKED, TIMER_TOPIC: PARKED, HALF_TOPIC: HALF, OP_TOPIC: OP, CHECKS_TOPIC: NOTE, POP_TOPIC: NOTE,
+    PARKED_HALF_TOPIC: STUCK,
 }  # fmt: skip
 #: Bits of sysFlag that say what a record is to a transaction, and their value for a committed message.
 _TRANSACTION_BITS, _COMMITTED = 0xC, 0x8
@@ -83,7 +84,9 @@ def kinds_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
     kind = np.array([*(_kind_of_topic(topic) for topic in topics), DAMAGE])[place]
     is_system = (kind != PLAIN) & (kind != DAMAGE)
     is_timer = np.array([*(topic == TIMER_TOPIC for topic in topics), False])[place]
-    mode = pa.array([*({LEVEL_TOPIC: "level", TIMER_TOPIC: "timer"}.get(topic) for topic in topics), None], pa.string())
+    mode = pa.array(
+        [*({SCHEDULE_TOPIC: "level", TIMER_TOPIC: "timer"}.get(topic) for topic in topics), None], pa.string()
+    )
     deletes = is_timer & (_has(batch, "TIMER_DEL_UNIQKEY") | _has(batch, "ESC_CANCELS") | _has(batch, "ESC_ECHO"))
     kind[is_timer & _has(batch, "TIMER_ROLL_TIMES")] = ROLLED
     kind[deletes] = DELETE

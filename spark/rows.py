@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from broker.rocketmq.errors import CorruptRecord
 from broker.rocketmq.message import Message, decode
+from broker.rocketmq.topics import SCHEDULE_TOPIC
 
 from .bodies import inflated
 from .properties import column_of
 from .selection import Selection
 
-LEVEL_TOPIC = "SCHEDULE_TOPIC_XXXX"
 #: A timer's moment, the most exact first.
 DUE = ("ESC_DUE_MS", "TIMER_DELIVER_MS", "TIMER_OUT_MS")
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
@@ -89,7 +89,7 @@ def _named(message: Message, selection: Selection) -> dict[str, Any]:
         "source_position": _number(found.get("ESC_SOURCE")),
         "due_ms": next((ms for ms in (_number(found.get(name)) for name in DUE) if ms is not None), None),
     }
-    if message.topic == LEVEL_TOPIC and selection.delays_ms:
+    if message.topic == SCHEDULE_TOPIC and selection.delays_ms:
         level = message.queue_id + 1 if level is None else level
         row["due_ms"] = message.store_ms + selection.delays_ms[min(max(level, 1), len(selection.delays_ms)) - 1]
     return row

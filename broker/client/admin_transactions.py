@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Struct, field
 
 from ..rocketmq.codes import Request
+from ..rocketmq.topics import PARKED_HALF_TOPIC
 from .admin_base import Questions
 from .answers import read_object
 from .errors import BadAnswer, BrokerRefused, InvalidArgument, RouteNotFound
@@ -209,7 +210,7 @@ class TransactionQuestions(Questions):
 
     async def resume_check(self, offset_message_id: str, *, topic: str = "", address: str | None = None) -> None:
         """Resume checking a parked half (request 323), on Apache RocketMQ too; the id is that of the parked record."""
-        ext = {"topic": topic or "TRANS_CHECK_MAX_TIME_TOPIC", "msgId": offset_message_id}
+        ext = {"topic": topic or PARKED_HALF_TOPIC, "msgId": offset_message_id}
         await self._ask(Request.RESUME_CHECK_HALF_MESSAGE, ext, address=address)
 
 
@@ -222,9 +223,6 @@ def _read(answer: Response, kind: type[Value]) -> Value:
 
 # Transactions of a broker that has no list of them (Apache RocketMQ).
 
-HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
-OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-PARKED_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 #: TransactionalMessageUtil.REMOVE_TAG
 _OP_TAG = "d"
 #: What our op records say of each offset: commit or roll back, and who (docs/FORMATS.md).

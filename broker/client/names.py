@@ -9,6 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from ..rocketmq.topics import (
+    HALF_TOPIC,
+    OFFSET_MOVED_TOPIC,
+    OP_TOPIC,
+    PARKED_HALF_TOPIC,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    TEMPLATE_TOPIC,
+    TIMER_TOPIC,
+)
 from .errors import InvalidArgument
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
@@ -26,16 +38,16 @@ _BLANK = re.compile(r"\s")
 #: Topics that only the broker writes (TopicValidator.NOT_ALLOWED_SEND_TOPIC_SET and our own use).
 BROKER_TOPICS = frozenset(
     {
-        "SCHEDULE_TOPIC_XXXX",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
-        "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
-        "rmq_sys_wheel_timer",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-        "TBW102",
+        SCHEDULE_TOPIC,
+        HALF_TOPIC,
+        OP_TOPIC,
+        PARKED_HALF_TOPIC,
+        ROCKSDB_HALF_TOPIC,
+        ROCKSDB_OP_TOPIC,
+        TIMER_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_TOPIC,
+        TEMPLATE_TOPIC,
     }
 )
 

@@ -17,9 +17,10 @@ from typing import Unpack
 
 from ..rocketmq.codes import Answer, Request
 from ..rocketmq.recall_handle import OUTCOME, BadHandle, read_handle
+from ..rocketmq.topics import TEMPLATE_TOPIC
 from . import names
 from .credentials import Access
-from .destinations import DEFAULT_QUEUES, TEMPLATE_TOPIC, Destination, Destinations, find_destinations
+from .destinations import DEFAULT_QUEUES, Destination, Destinations, find_destinations
 from .errors import BadAnswer, BrokerRefused, BrokerUnreachable, ClientClosed, ClientError, InvalidArgument, NoSuchQueue
 from .event_loop import AsyncClosing
 from .membership import Heartbeat

@@ -19,6 +19,7 @@ from ..rocketmq.codes import Answer, Request
 from ..rocketmq.errors import RequestRefused
 from ..rocketmq.fields import whole
 from ..rocketmq.frame import Command
+from ..rocketmq.topics import TEMPLATE_TOPIC, reply_topic
 from . import names
 from .errors import BrokerRefused, ClientError, InvalidArgument
 from .membership import Heartbeat
@@ -117,7 +118,7 @@ def reply_to(question: Message, body: bytes | str, properties: Mapping[str, str]
     message = prepare(body, properties=properties)
     added = {KIND: "reply", **{name: about[name] for name in (CORRELATION, ASKER, TIME_TO_LIVE) if name in about}}
     stored = message.properties + "".join(f"{name}\x01{value}\x02" for name, value in added.items())
-    return f"{about['CLUSTER']}_REPLY_TOPIC", Outgoing(message.body, stored, message.unique_id)
+    return reply_topic(about["CLUSTER"]), Outgoing(message.body, stored, message.unique_id)
 
 
 async def send_reply(session: Session, group: str, topic: str, message: Outgoing, deadline: Deadline) -> None:
@@ -128,7 +129,7 @@ async def send_reply(session: Session, group: str, topic: str, message: Outgoing
     if queue is None:
         raise BrokerRefused(Answer.NO_PERMISSION, f"No broker lets topic {topic} be written now.")
     ext = {
-        "a": group, "b": topic, "c": "TBW102", "d": "4", "e": str(queue.queue_id), "f": "0",
+        "a": group, "b": topic, "c": TEMPLATE_TOPIC, "d": "4", "e": str(queue.queue_id), "f": "0",
         "g": str(time.time_ns() // 1_000_000), "h": "0", "i": message.properties, "j": "0", "k": "false", "m": "false",
         "n": queue.broker,
     }  # fmt: skip

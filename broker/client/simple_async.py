@@ -17,6 +17,7 @@ from typing import Literal, Unpack
 
 from ..rocketmq.codes import Answer, Request
 from ..rocketmq.message import Message
+from ..rocketmq.topics import RETRY_PREFIX
 from . import names
 from .credentials import Access
 from .errors import BadAnswer, BrokerRefused, BrokerUnreachable, InvalidArgument, NotHeld, Timeout
@@ -304,7 +305,7 @@ class Receipt:
     def real_topic(self, group: str) -> str:
         """The topic in which the message stands: its own, or that of its further tries."""
         separator = _RETRY_SEPARATORS.get(self.part(_RETRY))
-        return self.topic if separator is None else f"%RETRY%{group}{separator}{self.topic}"
+        return self.topic if separator is None else f"{RETRY_PREFIX}{group}{separator}{self.topic}"
 
     def changed(self, pop_ms: str, invisible_ms: str, revive: str) -> Receipt:
         """The receipt after its time was changed (MQClientAPIImpl.changeInvisibleTimeAsync)."""

@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Protocol, TypeVar
 
 from ..rocketmq.message import offset_message_id, pack_host, unpack_host
-from ..rocketmq.traces import TRACE_TOPIC
+from ..rocketmq.topics import TRACE_TOPIC
 from .errors import BrokerRefused, ClientError, InvalidArgument
 from .names import MAX_GROUP_CHARACTERS, check_writable_topic
 from .outgoing import Outgoing, prepare, unique_ids

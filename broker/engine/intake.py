@@ -28,17 +28,17 @@ from ..rocketmq.properties import (
     WAIT,
     format_properties,
 )
+from ..rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, check_group_name, origin_topic
 from .admission import STORED_LIMIT_BYTES, Admission
 from .errors import InvalidMessage, PropertiesTooLarge, TimerFlowControl
 from .half_intake import HalfIntake
 from .log.append import Parts, Together, append_batch
 from .log.ticket import BatchTicket, Ticket
 from .message_header import Facts, facts_of, plain_facts, plain_keys, value_in
-from .pop.state import origin_topic
 from .schedule import Schedule
 from .store import Store
-from .tables.groups import check_group_name, retry_delay_ms
-from .tables.topics import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, Topic
+from .tables.groups import retry_delay_ms
+from .tables.topics import Topic
 from .timer.parked import Sent
 from .timer.parking import Parking
 from .transaction.service import Transactions

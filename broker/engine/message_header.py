@@ -24,8 +24,8 @@ from ..rocketmq.properties import (
     format_properties,
     parse_properties,
 )
+from ..rocketmq.topics import TIMER_TOPIC
 from .errors import InvalidDelayLevel, InvalidProperties
-from .tables.topics import TIMER_TOPIC
 
 _WELL_FORMED = re.compile("(?:[^\x01\x02]+\x01[^\x02]*+\x02)*+").fullmatch
 _PLAIN = re.compile(rb"(?:WAIT\x01true\x02)?UNIQ_KEY\x01([!-~]++)\x02(?:WAIT\x01true\x02)?").fullmatch

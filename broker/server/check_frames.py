@@ -33,7 +33,6 @@ from sys import byteorder
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ..engine.tables.topics import HALF_TOPIC
 from ..engine.transaction.check import Check, Checks, Kind, kind_of
 from ..rocketmq.codes import ONEWAY_FLAG, PROTOCOL_VERSION, Request
 from ..rocketmq.frame import BINARY, LANGUAGES, Command, encode_fields
@@ -52,6 +51,7 @@ from ..rocketmq.layout import (
 )
 from ..rocketmq.message import Message
 from ..rocketmq.properties import CHECK_TIMES, REAL_QUEUE_ID, REAL_TOPIC, UNIQUE_KEY, WAIT
+from ..rocketmq.topics import HALF_TOPIC
 
 # Moulds cast many questions in one piece.
 

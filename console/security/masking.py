@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 
 from django.utils.translation import gettext as _
 
+from broker.rocketmq.topics import GROUP_PREFIXES, OLD_SYSTEM_PREFIX, SYSTEM_PREFIX
 from console.security.models import MaskRule
-from console.security.topic_scope import OF_GROUP
 
 UNMASK = "console.unmask"
 BODY = "body"
 #: topics of the brokers own that hold messages of others
-_MIXED = (*OF_GROUP, "SCHEDULE_TOPIC", "RMQ_SYS_", "rmq_sys_")
+_MIXED = (*GROUP_PREFIXES, "SCHEDULE_TOPIC", OLD_SYSTEM_PREFIX, SYSTEM_PREFIX)
 #: fields of rows, and the property that each shows
 _FIELDS: Mapping[str, str] = {
     "keys": "KEYS", "tag": "TAGS", "unique_key": "UNIQ_KEY", "transaction_id": "UNIQ_KEY",

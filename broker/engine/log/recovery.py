@@ -34,13 +34,14 @@ from collections.abc import Sequence
 from ...rocketmq.layout import FLAG_TRANSACTION_COMMIT, FLAG_TRANSACTION_MASK
 from ...rocketmq.message import Message, decode
 from ...rocketmq.properties import POPPED, SOURCE
+from ...rocketmq.topics import POP_TOPIC, SYSTEM_PREFIX, SYSTEM_TOPICS
 from ..derived import Derived
 from ..disk.files import Files, join
 from ..errors import BrokerError, CorruptRecord, RecordNotFound, StoreUnsupported
 from ..message_header import Facts, extra_key_of
 from ..queues.queues import FILLER_SIZE, ConsumeQueue
 from ..store import Store
-from ..tables.topics import POP_TOPIC, SYSTEM_PREFIX, SYSTEM_TOPICS, Topic
+from ..tables.topics import Topic
 from .checkpoint import Checkpoint, DamagedRange
 
 #: How far behind bytes that are no record a later record is looked for: more than is ever written between two syncs.

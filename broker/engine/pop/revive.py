@@ -37,15 +37,15 @@ from ...rocketmq.properties import (
     WAIT,
     format_properties,
 )
+from ...rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX, check_topic_name, origin_topic, retry_topic
 from ..admission import STORED_LIMIT_BYTES
 from ..derived import Derived
 from ..errors import CorruptRecord, InvalidTopicName, RecordNotFound, StoreRefused
 from ..message_header import Facts
 from ..tables.groups import Group
-from ..tables.topics import DLQ_PREFIX, RETRY_PREFIX, check_topic_name
 from .popqueue import FOR_EVER_MS, CheckPoint, Key, PopQueue, lowest_bit, mask_of
 from .records import Pen
-from .state import Book, origin_topic, retry_topic
+from .state import Book
 from .take import Taker, Wanted, offsets_of
 
 # Messages whose time is over.

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from itertools import count
 from typing import NamedTuple
 
+from ...rocketmq.topics import check_topic_name, retry_topic
 from ..queues.reader import Pulled, PullStatus, Selection
-from ..tables.topics import Topic, check_topic_name
+from ..tables.topics import Topic
 from .popqueue import Block, Key, Orderly, PopQueue, mask_of
 from .records import Pen
-from .state import Book, retry_topic
+from .state import Book
 
 #: Messages of one queue that a group may hold without having acknowledged them; then the queue gives out no more.
 MOST_IN_FLIGHT = 200_000

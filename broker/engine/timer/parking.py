@@ -38,10 +38,10 @@ from ...rocketmq.properties import (
     format_properties,
     parse_properties,
 )
+from ...rocketmq.topics import TIMER_TOPIC
 from ..errors import PropertiesTooLarge, ScheduleKeyTaken, TimerFlowControl, TimerIllegal, TimerInThePast, TimerTooFar
 from ..log.ticket import Ticket
 from ..message_header import Facts, schedule_entry, value_in
-from ..tables.topics import TIMER_TOPIC
 from .core import Core
 from .keys import Keys
 from .parked import Deleted, Note, Parked, Replaced, Sent, out_ms_of, second_of

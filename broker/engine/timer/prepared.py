@@ -13,11 +13,11 @@ from ...rocketmq.integrity import is_sound
 from ...rocketmq.layout import CRC_NAME, CRC_SIZE, HEAD, MAGIC_V1, MAGIC_V2, U16, U32
 from ...rocketmq.message import Message, decode, encode, format_properties, pack_host, record_size
 from ...rocketmq.properties import DUE_MS, KEYS, REAL_QUEUE_ID, REAL_TOPIC, SOURCE, TAGS, UNIQUE_KEY
+from ...rocketmq.topics import TIMER_TOPIC
 from ..errors import CorruptRecord, RecordNotFound
 from ..log.append import Run
 from ..queues.repair import Mender
 from ..store import Store
-from ..tables.topics import TIMER_TOPIC
 from .bucket import Entry
 from .parked import due_ms_of
 

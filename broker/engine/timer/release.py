@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...rocketmq.topics import TIMER_TOPIC
 from ..errors import CorruptRecord, RecordNotFound
 from ..log.append import append_run
 from ..queues.repair import Mender
-from ..tables.topics import TIMER_TOPIC
 from .bucket import Entry
 from .core import Core
 from .due import Due

@@ -22,9 +22,9 @@ from ...rocketmq.layout import (
     crc_properties,
 )
 from ...rocketmq.message import decode
+from ...rocketmq.topics import HALF_TOPIC
 from ..errors import CorruptRecord, RecordNotFound
 from ..store import Store
-from ..tables.topics import HALF_TOPIC
 
 #: Read at once, and as far ahead as another half is wanted.
 _READ_BYTES = 128 << 10

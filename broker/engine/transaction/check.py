@@ -20,10 +20,10 @@ from typing import NamedTuple
 from ...rocketmq.layout import HEAD_V4
 from ...rocketmq.message import Message, decode, pack_host
 from ...rocketmq.properties import CHECK_TIMES, KEYS, PARKED_HALF, TAGS, UNIQUE_KEY, format_properties
+from ...rocketmq.topics import CHECKS_TOPIC, PARKED_HALF_TOPIC
 from ..derived import Derived
 from ..errors import BrokerError, CorruptRecord, StoreRefused
 from ..message_header import Facts
-from ..tables.topics import CHECKS_TOPIC, PARKED_HALF_TOPIC
 from .bulk_read import read_halves
 from .halves import DUE, ENDING, PARKING, Line, Parked, equal
 from .records import CHECK_TAG, NoteRecord, check_records

@@ -16,6 +16,7 @@ from ...rocketmq.errors import RequestRefused
 from ...rocketmq.frame import Command
 from ...rocketmq.headers.send import SendHeader, read_send_header
 from ...rocketmq.properties import format_properties, parse_properties
+from ...rocketmq.topics import TEMPLATE_TOPIC, reply_topic
 from ..connection import Connection, Handler
 from ..state import BrokerState
 from .send import SendProcessor
@@ -27,11 +28,6 @@ PUSHED_MS = "PUSH_REPLY_TIME"
 
 CLIENT_TIMEOUT_MS = 3_000
 """As long as the asker has to take it."""
-
-
-def reply_topic(cluster: str) -> str:
-    """The topic that replies are sent to (MixAll.getReplyTopic)."""
-    return f"{cluster}_REPLY_TOPIC"
 
 
 class ReplyProcessor:
@@ -75,7 +71,7 @@ class ReplyProcessor:
         return {
             "producerGroup": header.group,
             "topic": header.topic,
-            "defaultTopic": "TBW102",
+            "defaultTopic": TEMPLATE_TOPIC,
             "defaultTopicQueueNums": str(header.default_queues),
             "queueId": str(header.queue_id),
             "sysFlag": str(header.sys_flag),

@@ -16,14 +16,12 @@ from ...rocketmq.headers.send import SendHeader, SendShortcut, read_send_header
 from ...rocketmq.headers.send_json import read_json_send
 from ...rocketmq.message import pack_host
 from ...rocketmq.properties import format_properties, parse_properties
+from ...rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from ...rocketmq.unique_ids import UniqueKeys
 from ..connection import Connection, Express, Handler
 from ..pump import AnsweredOwner
 from ..send_reply import TRACE_FIELDS, SendReplies, reply_command
 from ..state import BrokerState
-
-RETRY_PREFIX = "%RETRY%"
-DEAD_PREFIX = "%DLQ%"
 
 _SEND_V2 = Request.SEND_MESSAGE_V2.to_bytes(2, "big")
 
@@ -135,7 +133,7 @@ class SendProcessor:
         topic, queue_id = header.topic, header.queue_id
         now_ms = self._state.clock()
         if topic.startswith(RETRY_PREFIX) and self._is_dead(header):
-            topic, queue_id = DEAD_PREFIX + topic[len(RETRY_PREFIX) :], 0
+            topic, queue_id = DLQ_PREFIX + topic[len(RETRY_PREFIX) :], 0
             self._engine.topics.ensure(topic, 1)
             properties["DELAY"] = "0"
         if not properties.get("UNIQ_KEY"):

@@ -12,8 +12,9 @@ from starlette.responses import Response
 from broker.client import BrokerRefused, Message
 from broker.client.errors import Answer, ClientError
 from broker.client.names import check_topic
+from broker.rocketmq.topics import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from console.features.messages.traces import TOLD_LIMIT, Told, told_of
-from console.features.timers.rest_life import TIMER_TOPIC, Life, State, is_delete, is_timer, life_of
+from console.features.timers.rest_life import Life, State, is_delete, is_timer, life_of
 from console.rest.errors import InvalidIdentifier, InvalidParameter, MessageNotFound
 from console.rest.grants import eyes_of, require
 from console.rest.identifiers import MessageIdentifier, parse
@@ -33,8 +34,6 @@ from console.rest.schemas import (
 from console.rest.state import Room
 from console.security.tokens import READ, Grant
 
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
-HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 #: Topics where messages of other topics wait.
 _PARKING = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC})
 _OFFSET_ID = re.compile(r"(?:[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56})\Z")

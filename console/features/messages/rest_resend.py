@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from broker.client import InvalidArgument, Message, RouteNotFound
 from broker.client.names import check_group, check_topic, check_writable_topic
+from broker.rocketmq.topics import HALF_TOPIC, SCHEDULE_TOPIC
 from console.operations import workflow
 from console.operations.actor import RESEND_DEAD_LETTERS, Actor
 from console.operations.kind import ItemResult
@@ -41,15 +42,7 @@ from ...rest.responses import json_answer
 from ...rest.state import Room
 from ..timers.rest_bulk import actor_of
 from ..timers.rest_life import is_timer, life_of
-from .rest import (
-    HALF_TOPIC,
-    SCHEDULE_TOPIC,
-    by_identifier,
-    by_offset_id,
-    by_unique_id,
-    is_offset_id,
-    only_parameters,
-)
+from .rest import by_identifier, by_offset_id, by_unique_id, is_offset_id, only_parameters
 from .rest import real_topic as topic_of
 
 KIND = "messages.resend"

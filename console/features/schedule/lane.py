@@ -9,6 +9,7 @@ from functools import partial
 
 from broker.client import Admin, Message
 from broker.client.types import QueueEntries, QueueEntry
+from broker.rocketmq.topics import SCHEDULE_TOPIC
 from console.features.schedule.read import lane_of, levels
 from console.features.schedule.shapes import MAX_PAGE_COUNT, PAGE_COUNT, LanePage, ParkedMessage
 from console.site.broker import ask
@@ -16,7 +17,6 @@ from console.site.mirrored import mirrored
 from console.site.queue_contents import pull_all
 from console.site.reading_on import fill
 
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 #: delay offsets, queue entries, pull
 PAGE_REQUESTS = (45, 321, 11)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from broker.client import Admin, Message
 from broker.client.timers import TimerCheckpoint, TimerMetric
+from broker.rocketmq.topics import TIMER_TOPIC
 from console.features.timers.shapes import (
     FIRST_COUNT,
     LifeEvent,
@@ -37,7 +38,6 @@ from console.site.evidence import Evidence
 from console.site.mirrored import Mirrored
 from console.site.queue_contents import pull_all
 
-WHEEL_TOPIC = "rmq_sys_wheel_timer"
 #: newest records that are read: eight pulls of 32, as much as such a broker gives from memory at once
 NEWEST = 256
 
@@ -66,12 +66,12 @@ class Newest:
 
 def read_newest(admin: Admin, count: int = NEWEST) -> Newest:
     """The pending timers among the newest records; raises ClientError."""
-    stats = admin.topic_stats(WHEEL_TOPIC).queues
+    stats = admin.topic_stats(TIMER_TOPIC).queues
     if not stats:
         return Newest((), 0, 0)
     first, end = stats[0].min_offset, stats[0].max_offset
     start = max(first, end - count)
-    records = pull_all(admin, WHEEL_TOPIC, 0, start, end - start) if end > start else []
+    records = pull_all(admin, TIMER_TOPIC, 0, start, end - start) if end > start else []
     return Newest(pending_of(records, now_ms()), len(records), end - first)
 
 
@@ -170,7 +170,7 @@ def timer_list(here: Mirrored, wanted: TimerFilter, cursor: str | None, count: i
 def timer_life(here: Mirrored, position: int) -> TimerLife:
     """A parked record: when it came and when it is due; whether it was recalled is not known there."""
     record, evidence = ask(
-        lambda admin: admin.message_at(position, topic=WHEEL_TOPIC), source=here.name, requests=(33,)
+        lambda admin: admin.message_at(position, topic=TIMER_TOPIC), source=here.name, requests=(33,)
     )
     row = row_of_record(record) if record is not None else None
     if row is None:

@@ -7,10 +7,10 @@ from typing import Literal
 
 from broker.client import Message, NotSupported, RouteNotFound
 from broker.client.timers import TimerTarget
+from broker.rocketmq.topics import TIMER_TOPIC
 
 from ...rest.state import Room
 
-TIMER_TOPIC = "rmq_sys_wheel_timer"
 State = Literal["stored", "waiting", "delivered", "cancelled"]
 #: `rescheduled` is said of a message whose place another one with its schedule key took: where it only moved, it waits.
 _STATES: dict[str, State] = {

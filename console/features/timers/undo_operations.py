@@ -38,8 +38,9 @@ from broker.client import (
 )
 from broker.client.names import SYSTEM_PROPERTIES
 from broker.client.outgoing import Outgoing
+from broker.rocketmq.topics import TIMER_TOPIC
 from console.features.messages.copies import COPY_OF, NotReadable, plain_body, producer
-from console.features.timers.apache_records import WHEEL_TOPIC, row_of_record
+from console.features.timers.apache_records import row_of_record
 from console.features.timers.operations import label_of, result_of
 from console.features.timers.release_load import busiest, capacity_of
 from console.features.timers.rows import one_timer, target_of
@@ -192,7 +193,7 @@ def _parked(admin: Admin, targets: Sequence[Mapping[str, Any]], reason: str) -> 
     records: dict[int, Message] = {}
     for nth, target in enumerate(targets):
         try:
-            record = admin.message_at(target["position"], topic=WHEEL_TOPIC)
+            record = admin.message_at(target["position"], topic=TIMER_TOPIC)
             row = row_of_record(record)
             if row is None:
                 raise NotReadable("No timer is parked at this position.")
@@ -308,12 +309,12 @@ def _of_noted(admin: Admin, target: Mapping[str, Any]) -> str:
     if row is None:
         return "gone"
     again = unique_id_again(row.position, row.unique_key)
-    return "already_taken_back" if admin.message_by_unique_id(WHEEL_TOPIC, again) is not None else ""
+    return "already_taken_back" if admin.message_by_unique_id(TIMER_TOPIC, again) is not None else ""
 
 
 def _record(admin: Admin, target: Mapping[str, Any]) -> TimerRow | None:
     """The parked record, None if another one stands there."""
-    row = row_of_record(admin.message_at(target["position"], topic=WHEEL_TOPIC))
+    row = row_of_record(admin.message_at(target["position"], topic=TIMER_TOPIC))
     if row is None or (target["topic"] and row.topic != target["topic"]):
         return None
     return row

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from broker.client import Admin, BrokerRefused, Message
-from broker.client.admin_transactions import HALF_TOPIC, OP_TOPIC, PARKED_TOPIC, op_records, transactions_of
+from broker.client.admin_transactions import op_records, transactions_of
+from broker.rocketmq.topics import HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
 from console.features.checkback.read import address_rows
 from console.features.transactions.board import HALVES, board_of
 from console.features.transactions.board import Pulled as Records
@@ -50,7 +51,7 @@ class Pulled:
 def read_newest(admin: Admin) -> Pulled:
     """Read all three topics; raises ClientError."""
     # what is decided meanwhile is in the op records: halves first would leave it open for longer, never the opposite
-    parked, _ = newest(admin, PARKED_TOPIC, NEWEST)
+    parked, _ = newest(admin, PARKED_HALF_TOPIC, NEWEST)
     halves, halves_total = newest(admin, HALF_TOPIC, NEWEST)
     ops, ops_total = newest(admin, OP_TOPIC, NEWEST)
     return Pulled(rows_of(halves, parked, ops), tuple(halves), halves_total, tuple(ops), ops_total)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.client import Admin, RouteNotFound
+from broker.rocketmq.topics import HALF_TOPIC
 from console.features.transactions.find import find_named
 from console.features.transactions.shapes import TransactionRow
 from console.site.broker import ask
 from console.site.mirrored import mirrored
 
-HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 #: by key, transaction by position
 KEY_REQUESTS = (12, 14_011)
 #: of one key; records that are looked through for them

@@ -20,6 +20,7 @@ from broker.client import BrokerRefused, ClientError, Decision, HalfNotSafe, Inv
 from broker.client.admin_transactions import Action, Transaction, TransactionLife, TransactionTarget
 from broker.client.names import check_group, check_topic, check_writable_topic
 from broker.client.transaction import as_half
+from broker.rocketmq.topics import HALF_TOPIC
 from console.features.messages.rest import only_parameters
 from console.features.messages.rest_send import outgoing
 from console.features.timers.rest_bulk import actor_of
@@ -54,7 +55,6 @@ from console.site import broker as site_broker
 Handler = Callable[[Request, Grant, Room], Awaitable[Response]]
 Outcome = Literal["committed", "rolled_back", "check_planned", "checks_resumed"]
 
-HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 MOST_ROWS = 1_000
 MAX_REASON_BYTES = 4 * 1024
 _STATES = ("open", "parked", "decided")
