@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from broker.rocketmq.layout import FLAG_COMPRESSED
 from broker.rocketmq.message import is_sound, unpack_host
+from broker.rocketmq.properties import DELAY, KEYS, REAL_QUEUE_ID, REAL_TOPIC, SOURCE, TAGS, UNIQUE_KEY
 from broker.rocketmq.topics import SCHEDULE_TOPIC
 
 from .bodies import inflated
@@ -23,8 +24,8 @@ from .properties import Properties, column_of, gather
 from .rows import DUE, batch_of, host_text, row_of
 from .selection import HEAD, Selection
 
-_TEXTS = {"tag": "TAGS", "keys": "KEYS", "unique_key": "UNIQ_KEY", "real_topic": "REAL_TOPIC"}
-_NUMBERS = {"delay_level": "DELAY", "real_queue_id": "REAL_QID", "source_position": "ESC_SOURCE"}
+_TEXTS = {"tag": TAGS, "keys": KEYS, "unique_key": UNIQUE_KEY, "real_topic": REAL_TOPIC}
+_NUMBERS = {"delay_level": DELAY, "real_queue_id": REAL_QUEUE_ID, "source_position": SOURCE}
 _NUMERIC = set(HEAD) - {"topic", "corrupt"}
 #: Properties that group ``names`` looks for.
 NAMED = (*_TEXTS.values(), *_NUMBERS.values(), *DUE)
@@ -174,7 +175,7 @@ def _due(
     parked = np.flatnonzero(np.asarray(pc.equal(topic, SCHEDULE_TOPIC)))
     if not delays_ms or not len(parked):
         return due
-    level = properties.longs("DELAY").take(pa.array(parked))
+    level = properties.longs(DELAY).take(pa.array(parked))
     level = pc.coalesce(level, pa.array(_number(window, fields, "queue_id")[parked] + 1)).to_numpy()
     delays = np.array(delays_ms)[np.clip(level, 1, len(delays_ms)) - 1]
     is_parked = np.zeros(len(topic), np.bool_)

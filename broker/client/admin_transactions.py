@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Struct, field
 
 from ..rocketmq.codes import Request
+from ..rocketmq.properties import CHECK_TIMES, DECISIONS, DELAY, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC
 from ..rocketmq.topics import PARKED_HALF_TOPIC
 from .admin_base import Questions
 from .answers import read_object
@@ -250,7 +251,7 @@ def op_records(records: Iterable[Message]) -> list[OpRecord]:
         if record.tags != _OP_TAG:
             continue
         halves = tuple(int(word) for word in record.body.split(b",") if word.isdigit() and len(word) < 19)
-        said = _PAIR.findall(record.properties.get("ESC_DECISIONS", ""))
+        said = _PAIR.findall(record.properties.get(DECISIONS, ""))
         commits: tuple[bool | None, ...] = tuple(letter == "c" for letter, _ in said)
         if len(commits) != len(halves):
             commits = (None,) * len(halves)
@@ -313,14 +314,14 @@ def ends_of(stats_of: Callable[[str], TopicStats], topic: str) -> tuple[int, int
 
 def _transaction(first: Message, last: Message, decided_ms: int | None, copy: Message | None) -> Transaction:
     named = last.properties
-    queue_id, checks = named.get("REAL_QID", ""), named.get("TRANSACTION_CHECK_TIMES", "")
+    queue_id, checks = named.get(REAL_QUEUE_ID, ""), named.get(CHECK_TIMES, "")
     host, port = last.born_host
     return Transaction(
         offset=last.queue_offset,
         state="decided" if decided_ms is not None else "parked" if copy is not None else "open",
         position=last.position,
-        group=named.get("PGROUP", ""),
-        topic=named.get("REAL_TOPIC", ""),
+        group=named.get(PRODUCER_GROUP, ""),
+        topic=named.get(REAL_TOPIC, ""),
         queue_id=int(queue_id) if queue_id.isdigit() and len(queue_id) < 10 else 0,
         transaction_id=last.unique_key,
         keys=list(last.keys),
@@ -329,7 +330,7 @@ def _transaction(first: Message, last: Message, decided_ms: int | None, copy: Me
         born_ms=last.born_ms,
         born_host=f"{host}:{port}",
         body_bytes=len(last.body),
-        delay_level=named.get("DELAY"),
+        delay_level=named.get(DELAY),
         checks=int(checks) if checks.isdigit() and len(checks) < 6 else None,
         parked_ms=copy.store_ms if copy is not None else None,
         copy_position=copy.position if copy is not None else None,

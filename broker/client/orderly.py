@@ -26,6 +26,14 @@ import msgspec
 
 from ..rocketmq.codes import Answer, Request
 from ..rocketmq.message import Message
+from ..rocketmq.properties import (
+    DELAY,
+    MAX_RECONSUME_TIMES,
+    ORIGIN_MESSAGE_ID,
+    RECONSUME_TIME,
+    RETRY_TOPIC,
+    TRANSACTION_PREPARED,
+)
 from ..rocketmq.topics import INNER_GROUP, RETRY_PREFIX, TEMPLATE_TOPIC
 from .answers import read_object
 from .errors import BadAnswer, BrokerRefused, ClientError
@@ -377,7 +385,7 @@ class _Queue(msgspec.Struct, rename="camel"):
 
 #: The level of the first delay (as for messages that are sent back).
 FIRST_LEVEL = 3
-_OWN = ("TRAN_MSG", "RECONSUME_TIME", "MAX_RECONSUME_TIMES")
+_OWN = (TRANSACTION_PREPARED, RECONSUME_TIME, MAX_RECONSUME_TIMES)
 
 
 async def send_to_retry(session: Session, group: str, queue: MessageQueue, message: Message, most_times: int) -> None:
@@ -388,9 +396,9 @@ async def send_to_retry(session: Session, group: str, queue: MessageQueue, messa
     if not places:
         raise BrokerRefused(Answer.NO_PERMISSION, f"Topic {topic} cannot be written now.")
     properties = {name: value for name, value in message.properties.items() if name not in _OWN}
-    properties["ORIGIN_MESSAGE_ID"] = properties.get("ORIGIN_MESSAGE_ID") or message.offset_message_id
-    properties["RETRY_TOPIC"] = as_delivered(message).topic
-    properties["DELAY"] = str(FIRST_LEVEL + message.reconsume_times)
+    properties[ORIGIN_MESSAGE_ID] = properties.get(ORIGIN_MESSAGE_ID) or message.offset_message_id
+    properties[RETRY_TOPIC] = as_delivered(message).topic
+    properties[DELAY] = str(FIRST_LEVEL + message.reconsume_times)
     ext = {
         "a": INNER_GROUP, "b": topic, "c": TEMPLATE_TOPIC, "d": "4", "e": str(places[0].queue_id), "f": "0",
         "g": str(time.time_ns() // 1_000_000), "h": str(message.flag),

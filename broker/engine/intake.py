@@ -10,6 +10,8 @@ from ..rocketmq.layout import CRC_SIZE, FLAG_TRANSACTION_MASK
 from ..rocketmq.message import Message, decode, pack_host
 from ..rocketmq.properties import (
     DELAY,
+    DLQ_ORIGIN_MESSAGE_ID,
+    DLQ_ORIGIN_TOPIC,
     DUE_MS,
     KEYS,
     ORIGIN_MESSAGE_ID,
@@ -230,7 +232,7 @@ class Intake:
             kept.pop(name, None)
         if delay_level < 0 or message.reconsume_times >= max_reconsume_times:
             topic = DLQ_PREFIX + group
-            kept |= {DELAY: "0", "DLQ_ORIGIN_TOPIC": real_topic, "DLQ_ORIGIN_MESSAGE_ID": origin}
+            kept |= {DELAY: "0", DLQ_ORIGIN_TOPIC: real_topic, DLQ_ORIGIN_MESSAGE_ID: origin}
         else:
             topic = RETRY_PREFIX + group
             kept[DELAY] = str(delay_level or 3 + message.reconsume_times)

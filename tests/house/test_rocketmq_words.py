@@ -6,12 +6,17 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from broker.rocketmq import topics
+from broker.rocketmq import properties, topics
 from tests.house.sources import ROOT, own_python, place, tree
 
 #: Names and prefixes of RocketMQ's topics and groups, long enough to be nothing else.
 TOPIC_WORDS = tuple(
     value for name, value in vars(topics).items() if name.isupper() and isinstance(value, str) and len(value) > 4
+)
+
+#: Names of properties that are nothing else either.
+PROPERTIES = frozenset(
+    value for name, value in vars(properties).items() if name.isupper() and isinstance(value, str) and "_" in value
 )
 
 
@@ -38,4 +43,12 @@ def test_topics_are_named_by_their_constants() -> None:
             # a text with blanks is for people
             if " " not in text and any(word in text for word in TOPIC_WORDS):
                 found.append(place(path, line))
+    assert found == []
+
+
+def test_properties_are_named_by_their_constants() -> None:
+    assert len(PROPERTIES) > 40
+    found = []
+    for path in elsewhere():
+        found += [place(path, line) for text, line in texts(tree(path)) if text in PROPERTIES]
     assert found == []

@@ -33,7 +33,7 @@ from collections.abc import Sequence
 
 from ...rocketmq.layout import FLAG_TRANSACTION_COMMIT, FLAG_TRANSACTION_MASK
 from ...rocketmq.message import Message, decode
-from ...rocketmq.properties import POPPED, SOURCE
+from ...rocketmq.properties import KEYS, POPPED, SOURCE
 from ...rocketmq.topics import POP_TOPIC, SYSTEM_PREFIX, SYSTEM_TOPICS
 from ..derived import Derived
 from ..disk.files import Files, join
@@ -198,7 +198,7 @@ class Recovery:
             return
         queue.last_ms = message.store_ms
         store.visible_ms = message.store_ms
-        facts = Facts(b"", message.unique_key, message.tags, properties.get("KEYS"))
+        facts = Facts(b"", message.unique_key, message.tags, properties.get(KEYS))
         store.add_to_index(message.topic, facts, message.position, message.store_ms)
         if extra_key := extra_key_of(message.topic, properties):
             store.index.add(f"{message.topic}#{extra_key}", message.position, message.store_ms)

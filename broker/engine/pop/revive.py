@@ -24,6 +24,8 @@ from ...rocketmq.layout import CRC_SIZE, FLAG_TRANSACTION_MASK
 from ...rocketmq.message import Message, decode, pack_host
 from ...rocketmq.properties import (
     DELAY,
+    DLQ_ORIGIN_MESSAGE_ID,
+    DLQ_ORIGIN_TOPIC,
     FIRST_POP_TIME,
     KEYS,
     ORIGIN_GROUP,
@@ -152,8 +154,8 @@ class Reviver:
         target = DLQ_PREFIX + group if is_dead else retry_topic(group, origin)
         if is_dead:
             kept |= {
-                DELAY: "0", RETRY_TOPIC: origin, "DLQ_ORIGIN_TOPIC": origin,
-                "DLQ_ORIGIN_MESSAGE_ID": kept[ORIGIN_MESSAGE_ID],
+                DELAY: "0", RETRY_TOPIC: origin, DLQ_ORIGIN_TOPIC: origin,
+                DLQ_ORIGIN_MESSAGE_ID: kept[ORIGIN_MESSAGE_ID],
             }  # fmt: skip
         if store.topics.get(target) is None:
             store.topics.ensure(target, 1, is_due=True)

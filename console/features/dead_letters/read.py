@@ -14,6 +14,7 @@ from django.db.models import F, Max, Sum
 
 from broker.client import Admin, BrokerRefused, Message, RouteNotFound
 from broker.mirror.models import ConsumerGroup, Queue
+from broker.rocketmq.properties import DLQ_ORIGIN_TOPIC, RETRY_TOPIC
 from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from console.features.dead_letters.shapes import (
     DeadLetter,
@@ -136,7 +137,7 @@ def newest_first(
 def letter_of(message: Message) -> DeadLetter:
     """A record as a dead letter."""
     row = row_of(message)
-    topic = message.properties.get("DLQ_ORIGIN_TOPIC") or message.properties.get("RETRY_TOPIC") or ""
+    topic = message.properties.get(DLQ_ORIGIN_TOPIC) or message.properties.get(RETRY_TOPIC) or ""
     group = message.topic.removeprefix(DLQ_PREFIX)
     # on Apache RocketMQ what was popped more than once is said to be of the topic it was popped from then
     for popped in (f"{RETRY_PREFIX}{group}_", f"{RETRY_PREFIX}{group}+"):

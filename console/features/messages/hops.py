@@ -5,12 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from broker.client import Message
+from broker.rocketmq.properties import (
+    DUE_MS,
+    ORIGIN_GROUP,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    RETRY_TOPIC,
+    SOURCE,
+    TIMER_DELIVER_MS,
+    TIMER_OUT_MS,
+)
 from broker.rocketmq.topics import DLQ_PREFIX, GROUP_PREFIXES, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from console.features.messages.shapes import Hop, HopKind
 from console.features.messages.traces import Told
 
 #: moments of a timer, the exact one first
-_MOMENTS = ("ESC_DUE_MS", "TIMER_DELIVER_MS", "TIMER_OUT_MS")
+_MOMENTS = (DUE_MS, TIMER_DELIVER_MS, TIMER_OUT_MS)
 
 
 @dataclass(slots=True)
@@ -46,13 +56,13 @@ class Trail:
     def topics(self) -> tuple[str, ...]:
         """Where records of the message may be."""
         properties = self.opened.properties
-        named = (SCHEDULE_TOPIC, self.real_topic, properties.get("REAL_TOPIC"), self.sent_to)
+        named = (SCHEDULE_TOPIC, self.real_topic, properties.get(REAL_TOPIC), self.sent_to)
         return tuple(dict.fromkeys(topic for topic in named if topic))
 
     @property
     def sent_to(self) -> str:
         """The topic that the message was sent to first: that of a retry or a dead letter is another one."""
-        topic, popped = self.opened.properties.get("RETRY_TOPIC"), popped_by(self.opened)
+        topic, popped = self.opened.properties.get(RETRY_TOPIC), popped_by(self.opened)
         return topic or (self.real_topic[len(RETRY_PREFIX) + len(popped) + 1 :] if popped else self.real_topic)
 
     @property
@@ -72,7 +82,7 @@ class Trail:
         """The queue that its consumers see."""
         if self.opened.topic not in (SCHEDULE_TOPIC, TIMER_TOPIC):
             return self.opened.queue_id
-        number = self.opened.properties.get("REAL_QID", "")
+        number = self.opened.properties.get(REAL_QUEUE_ID, "")
         return int(number) if number.isdigit() else None
 
     @property
@@ -120,13 +130,13 @@ class Trail:
 def real_topic_of(record: Message) -> str:
     """The topic that consumers of a record see, or will see."""
     if record.topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
-        return record.properties.get("REAL_TOPIC", record.topic)
+        return record.properties.get(REAL_TOPIC, record.topic)
     return record.topic
 
 
 def popped_by(record: Message) -> str:
     """The group whose pop this is another try of (%RETRY%group_topic); empty if it is none."""
-    group, topic = record.properties.get("ORIGIN_GROUP", ""), real_topic_of(record)
+    group, topic = record.properties.get(ORIGIN_GROUP, ""), real_topic_of(record)
     return group if group and topic.startswith((f"{RETRY_PREFIX}{group}_", f"{RETRY_PREFIX}{group}+")) else ""
 
 
@@ -180,5 +190,5 @@ def _kind(record: Message) -> HopKind:
     if record.topic.startswith(RETRY_PREFIX):
         return HopKind.RETRY
     # RocketMQ leaves REAL_TOPIC in the bytes of what it releases
-    released = "ESC_SOURCE" in record.properties or record.properties.get("REAL_TOPIC") == record.topic
+    released = SOURCE in record.properties or record.properties.get(REAL_TOPIC) == record.topic
     return HopKind.RELEASED if released else HopKind.STORED

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message, RouteNotFound
 from broker.mirror.models import ConsumerOffset, Topic
+from broker.rocketmq.properties import REAL_TOPIC, SOURCE
 from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from console.features.messages.bodies import body_of
 from console.features.messages.hops import Trail, hops_of, real_topic_of
@@ -116,7 +117,7 @@ def messages_everywhere(key: str, limit: int = 64, eyes: Eyes | None = None) -> 
 
 
 def _real_topic(parked: Message) -> str:
-    return parked.properties.get("REAL_TOPIC", SCHEDULE_TOPIC)
+    return parked.properties.get(REAL_TOPIC, SCHEDULE_TOPIC)
 
 
 def _waiting(admin: Admin, key: str, limit: int, is_wanted: Callable[[str], bool]) -> list[Message]:
@@ -210,7 +211,7 @@ def _kin(admin: Admin, trail: Trail, seen: Eyes) -> list[Message]:
         # a group's policy may let a try wait for any time
         timers = admin.records_by_unique_id(TIMER_TOPIC, trail.opened.unique_key, RECORDS_LIMIT)
         found += [record for record in timers if real_topic_of(record).startswith(RETRY_PREFIX)]
-    source = trail.opened.properties.get("ESC_SOURCE", "")
+    source = trail.opened.properties.get(SOURCE, "")
     if source.isdigit():
         try:
             found.append(admin.message_at(int(source), topic=SCHEDULE_TOPIC))

@@ -16,6 +16,16 @@ from dataclasses import dataclass
 
 from broker.client import Admin, Message
 from broker.client.timers import TimerCheckpoint, TimerMetric
+from broker.rocketmq.properties import (
+    DUE_MS,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    SCHEDULE_KEY,
+    TIMER_DELETE,
+    TIMER_DELIVER_MS,
+    TIMER_OUT_MS,
+    TIMER_ROLLS,
+)
 from broker.rocketmq.topics import TIMER_TOPIC
 from console.features.timers.shapes import (
     FIRST_COUNT,
@@ -79,8 +89,8 @@ def pending_of(records: Iterable[Message], at_ms: int) -> tuple[TimerRow, ...]:
     """Which of the records still wait at `at_ms`; a later record of the same unique key counts."""
     waiting: dict[tuple[str, str], TimerRow] = {}
     for record in records:
-        victim = record.properties.get("TIMER_DEL_UNIQKEY")
-        topic = record.properties.get("REAL_TOPIC", "")
+        victim = record.properties.get(TIMER_DELETE)
+        topic = record.properties.get(REAL_TOPIC, "")
         if victim is not None:
             # the key alone, or with its topic before it (appendTopicForTimerDeleteKey)
             waiting.pop((topic, victim.removeprefix(f"{topic}+")), None)
@@ -96,11 +106,11 @@ def pending_of(records: Iterable[Message], at_ms: int) -> tuple[TimerRow, ...]:
 def row_of_record(record: Message) -> TimerRow | None:
     """A parked record as a row; None if it is no timer."""
     properties = record.properties
-    topic, out = properties.get("REAL_TOPIC"), properties.get("TIMER_OUT_MS", "")
-    if not topic or not out.isdigit() or "TIMER_DEL_UNIQKEY" in properties:
+    topic, out = properties.get(REAL_TOPIC), properties.get(TIMER_OUT_MS, "")
+    if not topic or not out.isdigit() or TIMER_DELETE in properties:
         return None
-    exact = properties.get("ESC_DUE_MS") or properties.get("TIMER_DELIVER_MS", "")
-    queue_id, rolled = properties.get("REAL_QID", ""), properties.get("TIMER_ROLL_TIMES", "")
+    exact = properties.get(DUE_MS) or properties.get(TIMER_DELIVER_MS, "")
+    queue_id, rolled = properties.get(REAL_QUEUE_ID, ""), properties.get(TIMER_ROLLS, "")
     return TimerRow(
         position=record.position,
         offset=record.queue_offset,
@@ -112,7 +122,7 @@ def row_of_record(record: Message) -> TimerRow | None:
         unique_key=record.unique_key or "",
         keys=tuple(record.keys),
         tag=record.tags or "",
-        schedule_key=properties.get("ESC_SCHEDULE_KEY", ""),
+        schedule_key=properties.get(SCHEDULE_KEY, ""),
         store_ms=record.store_ms,
         born_ms=record.born_ms,
         rolled=int(rolled) if rolled.isdigit() else 0,
@@ -121,8 +131,8 @@ def row_of_record(record: Message) -> TimerRow | None:
 
 def handle_of(record: Message, broker: str) -> str:
     """RocketMQ's recall handle (HandleV1) of a parked record: its moment is TIMER_OUT_MS + 1, inside its slot."""
-    out = int(record.properties["TIMER_OUT_MS"])
-    words = f"v1 {record.properties['REAL_TOPIC']} {broker} {out + 1} {record.unique_key}"
+    out = int(record.properties[TIMER_OUT_MS])
+    words = f"v1 {record.properties[REAL_TOPIC]} {broker} {out + 1} {record.unique_key}"
     return base64.urlsafe_b64encode(words.encode()).decode()
 
 

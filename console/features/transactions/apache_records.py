@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from broker.client import Admin, BrokerRefused, Message
 from broker.client.admin_transactions import op_records, transactions_of
+from broker.rocketmq.properties import CHECK_TIMES
 from broker.rocketmq.topics import HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
 from console.features.checkback.read import address_rows
 from console.features.transactions.board import HALVES, board_of
@@ -163,7 +164,7 @@ def _events(record: Message, found: Pulled, row: TransactionRow) -> tuple[LifeEv
     same = [each for each in found.halves if _key(each) == _key(record)] or [record]
     events = [LifeEvent(TransactionEvent.HALF, same[0].store_ms, same[0].position)]
     for each in same[1:]:
-        times = each.properties.get("TRANSACTION_CHECK_TIMES", "")
+        times = each.properties.get(CHECK_TIMES, "")
         count = int(times) if times.isdigit() else None
         events.append(LifeEvent(TransactionEvent.CHECK, each.store_ms, each.position, count=count))
     if row.parked_ms is not None:
