@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from broker.rocketmq.layout import FLAG_COMPRESSED
+from broker.rocketmq.layout import BORN_HOST_AT, FLAG_COMPRESSED, LONG
 from broker.rocketmq.message import is_sound, unpack_host
 from broker.rocketmq.properties import DELAY, KEYS, REAL_QUEUE_ID, REAL_TOPIC, SOURCE, TAGS, UNIQUE_KEY
 from broker.rocketmq.topics import SCHEDULE_TOPIC
@@ -98,8 +98,9 @@ def _columns(window: Window, fields: Fields, properties: Properties, selection: 
     found: dict[str, pa.Array | Longs] = {"topic": topic, "corrupt": pa.nulls(len(topic), pa.string())}
     found |= {name: _number(window, fields, name) for name in schema.names if name in _NUMERIC}
     if "hosts" in selection.groups:
-        found["born_host"] = _hosts(window, fields.starts + 48, fields.born_host_size)
-        found["store_host"] = _hosts(window, fields.starts + 56 + fields.born_host_size, fields.store_host_size)
+        born_at = fields.starts + BORN_HOST_AT
+        found["born_host"] = _hosts(window, born_at, fields.born_host_size)
+        found["store_host"] = _hosts(window, born_at + fields.born_host_size + LONG.size, fields.store_host_size)
     properties.index((*(NAMED if "names" in selection.groups else ()), *selection.extract))
     if "names" in selection.groups:
         found |= _names(window, fields, topic, properties, selection)

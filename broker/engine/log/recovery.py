@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...rocketmq.layout import FLAG_TRANSACTION_COMMIT, FLAG_TRANSACTION_MASK
+from ...rocketmq.layout import FLAG_TRANSACTION_COMMIT, FLAG_TRANSACTION_MASK, MAGIC_BLANK, POSITION, PREFIX
 from ...rocketmq.message import Message, decode
 from ...rocketmq.properties import KEYS, POPPED, SOURCE
 from ...rocketmq.topics import POP_TOPIC, SYSTEM_PREFIX, SYSTEM_TOPICS
@@ -168,7 +168,7 @@ class Recovery:
         if left < 8 or chain.read(position, left).strip(b"\0"):
             return False
         from_file, at = chain.file_at(position)
-        from_file.write(left.to_bytes(4, "big") + b"\xcb\xd4\x31\x94", at)
+        from_file.write(PREFIX.pack(left, MAGIC_BLANK), at)
         from_file.sync()
         return True
 
@@ -177,7 +177,7 @@ class Recovery:
         try:
             message = decode(record, verify=False)
         except CorruptRecord:
-            position = int.from_bytes(record[28:36], "big")
+            position = int.from_bytes(record[POSITION], "big")
             self._lost = DamagedRange(position, position + len(record))
             store.note_damage(position, position + len(record))
             return

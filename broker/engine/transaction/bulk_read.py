@@ -12,6 +12,7 @@ from zlib import crc32
 
 from ...rocketmq.integrity import has_its_checksum
 from ...rocketmq.layout import (
+    BODY_LENGTH_AT,
     CRC_NAME,
     CRC_SIZE,
     HEAD_V4,
@@ -72,7 +73,7 @@ def _alike(buffer: bytes, positions: Sequence[int], begin: int) -> Iterator[tupl
         stop = _stop(positions, number, size, end)
         if stop == number:
             break
-        own = size, buffer[at + HEAD_V4.size - U32.size : at + HEAD_V4.size]
+        own = size, buffer[at + BODY_LENGTH_AT : at + HEAD_V4.size]
         if own != kind:
             if parts:
                 yield slice(first, number), b"".join(parts)
