@@ -14,6 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from broker.client import ClientError
 from broker.mirror.admin import ConsumerGroupAdmin, ReadOnlyAdmin
 from broker.mirror.models import ConsumerGroup, HalfMessage
+from broker.rocketmq.properties import KEYS, TAGS, UNIQUE_KEY
 from console.features.alerts.admin import AlertAdmin, AlertRuleAdmin, SilenceAdmin
 from console.features.checkback.admin import CheckAddressAdmin
 from console.models import ApiToken, AuditEntry
@@ -113,9 +114,9 @@ class MaskedList(ChangeList):
 def _masked(row: HalfMessage, hide: Masks) -> HalfMessage:
     """Never saved: these pages change nothing."""
     masked = hide.of(row.topic)
-    row.keys = [masked["KEYS"]] if row.keys and "KEYS" in masked else row.keys
-    row.tag = masked.get("TAGS", row.tag) if row.tag else row.tag
-    row.transaction_id = masked.get("UNIQ_KEY", row.transaction_id) if row.transaction_id else row.transaction_id
+    row.keys = [masked[KEYS]] if row.keys and KEYS in masked else row.keys
+    row.tag = masked.get(TAGS, row.tag) if row.tag else row.tag
+    row.transaction_id = masked.get(UNIQUE_KEY, row.transaction_id) if row.transaction_id else row.transaction_id
     return row
 
 

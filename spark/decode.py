@@ -13,17 +13,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from broker.rocketmq.layout import FLAG_COMPRESSED
+from broker.rocketmq.layout import BORN_HOST_AT, FLAG_COMPRESSED, LONG
 from broker.rocketmq.message import is_sound, unpack_host
+from broker.rocketmq.properties import DELAY, KEYS, REAL_QUEUE_ID, REAL_TOPIC, SOURCE, TAGS, UNIQUE_KEY
+from broker.rocketmq.topics import SCHEDULE_TOPIC
 
 from .bodies import inflated
 from .fields import Fields, Longs, Mask, Window, locate, surely_sound
 from .properties import Properties, column_of, gather
-from .rows import DUE, LEVEL_TOPIC, batch_of, host_text, row_of
+from .rows import DUE, batch_of, host_text, row_of
 from .selection import HEAD, Selection
 
-_TEXTS = {"tag": "TAGS", "keys": "KEYS", "unique_key": "UNIQ_KEY", "real_topic": "REAL_TOPIC"}
-_NUMBERS = {"delay_level": "DELAY", "real_queue_id": "REAL_QID", "source_position": "ESC_SOURCE"}
+_TEXTS = {"tag": TAGS, "keys": KEYS, "unique_key": UNIQUE_KEY, "real_topic": REAL_TOPIC}
+_NUMBERS = {"delay_level": DELAY, "real_queue_id": REAL_QUEUE_ID, "source_position": SOURCE}
 _NUMERIC = set(HEAD) - {"topic", "corrupt"}
 #: Properties that group ``names`` looks for.
 NAMED = (*_TEXTS.values(), *_NUMBERS.values(), *DUE)
@@ -96,8 +98,9 @@ def _columns(window: Window, fields: Fields, properties: Properties, selection: 
     found: dict[str, pa.Array | Longs] = {"topic": topic, "corrupt": pa.nulls(len(topic), pa.string())}
     found |= {name: _number(window, fields, name) for name in schema.names if name in _NUMERIC}
     if "hosts" in selection.groups:
-        found["born_host"] = _hosts(window, fields.starts + 48, fields.born_host_size)
-        found["store_host"] = _hosts(window, fields.starts + 56 + fields.born_host_size, fields.store_host_size)
+        born_at = fields.starts + BORN_HOST_AT
+        found["born_host"] = _hosts(window, born_at, fields.born_host_size)
+        found["store_host"] = _hosts(window, born_at + fields.born_host_size + LONG.size, fields.store_host_size)
     properties.index((*(NAMED if "names" in selection.groups else ()), *selection.extract))
     if "names" in selection.groups:
         found |= _names(window, fields, topic, properties, selection)
@@ -170,10 +173,10 @@ def _due(
     window: Window, fields: Fields, topic: pa.Array, properties: Properties, delays_ms: tuple[int, ...]
 ) -> pa.Array:
     due = pc.coalesce(*[properties.longs(name) for name in DUE])
-    parked = np.flatnonzero(np.asarray(pc.equal(topic, LEVEL_TOPIC)))
+    parked = np.flatnonzero(np.asarray(pc.equal(topic, SCHEDULE_TOPIC)))
     if not delays_ms or not len(parked):
         return due
-    level = properties.longs("DELAY").take(pa.array(parked))
+    level = properties.longs(DELAY).take(pa.array(parked))
     level = pc.coalesce(level, pa.array(_number(window, fields, "queue_id")[parked] + 1)).to_numpy()
     delays = np.array(delays_ms)[np.clip(level, 1, len(delays_ms)) - 1]
     is_parked = np.zeros(len(topic), np.bool_)

@@ -19,8 +19,12 @@ from broker.rocketmq.layout import (
     FLAG_BORN_IPV6,
     FLAG_STORE_IPV6,
     HEAD,
+    HEAD_V4,
+    HOST_SIZE,
+    IPV6_MORE,
     MAGIC_V2,
     MASK31,
+    SYS_FLAG_AT,
 )
 
 Longs = npt.NDArray[np.int64]
@@ -36,9 +40,6 @@ _NAME_WORD = int.from_bytes(CRC_NAME[:8], "big")
 #: The digits stand the least significant first; a double holds ten of them exactly.
 _DIGIT_WEIGHTS = 10.0 ** np.arange(10)
 _ZERO = np.uint8(ord("0"))
-#: Bytes before the body with two IPv4 hosts, and how much longer an IPv6 host is.
-_BODY_AT_V4 = 88
-_WIDER = 12
 
 
 class Window:
@@ -114,10 +115,10 @@ class Fields:
 def locate(window: Window, starts: Longs, sizes: Longs) -> Fields:
     """Find the parts of records that begin at ``starts``; each lies wholly in the window."""
     ends = starts + sizes
-    sys_flag = window.ints(starts + 36)
-    born = np.where(sys_flag & FLAG_BORN_IPV6, 20, 8)
-    store = np.where(sys_flag & FLAG_STORE_IPV6, 20, 8)
-    body_at = starts + (_BODY_AT_V4 - 16) + born + store
+    sys_flag = window.ints(starts + SYS_FLAG_AT)
+    born = np.where(sys_flag & FLAG_BORN_IPV6, HOST_SIZE + IPV6_MORE, HOST_SIZE)
+    store = np.where(sys_flag & FLAG_STORE_IPV6, HOST_SIZE + IPV6_MORE, HOST_SIZE)
+    body_at = starts + (HEAD_V4.size - 2 * HOST_SIZE) + born + store
     fits = body_at + 4 <= ends
     body_size = window.ints(np.where(fits, body_at - 4, starts))
     topic_length_at = body_at + body_size

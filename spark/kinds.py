@@ -24,18 +24,36 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from broker.rocketmq.properties import (
+    CANCELS,
+    CHECK_TIMES,
+    DECISIONS,
+    DUE_MS,
+    ECHO,
+    ON_CONFLICT,
+    ORIGIN_GROUP,
+    ORIGIN_MESSAGE_ID,
+    PARKED_HALF,
+    PREPARED_QUEUE_OFFSET,
+    PRODUCER_GROUP,
+    REPLACES,
+    TIMER_DELETE,
+    TIMER_OUT_MS,
+    TIMER_ROLLS,
+)
+from broker.rocketmq.topics import (
+    CHECKS_TOPIC,
+    HALF_TOPIC,
+    OP_TOPIC,
+    PARKED_HALF_TOPIC,
+    POP_TOPIC,
+    REVIVE_PREFIX,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+)
+
 from .fields import Longs, Mask
 from .properties import column_of, whole_numbers
-
-LEVEL_TOPIC = "SCHEDULE_TOPIC_XXXX"
-TIMER_TOPIC = "rmq_sys_wheel_timer"
-HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
-OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-STUCK_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
-CHECKS_TOPIC = "rmq_sys_esc_checks"
-POPS_TOPIC = "rmq_sys_esc_pops"
-#: Topics in which Apache RocketMQ writes down pops begin so (PopAckConstants.REVIVE_TOPIC).
-REVIVE_PREFIX = "rmq_sys_REVIVE_LOG_"
 
 KINDS: dict[str, pa.DataType] = {
     "kind": pa.string(),
@@ -60,16 +78,16 @@ KINDS: dict[str, pa.DataType] = {
 #: Columns and properties that have to be there to tell.
 NEEDED = frozenset({"topic", "real_topic", "delay_level", "source_position", "prepared_position", "sys_flag"})
 NEEDED_PROPERTIES = (
-    "ESC_DUE_MS", "ESC_CANCELS", "ESC_REPLACES", "ESC_ON_CONFLICT", "ESC_ECHO", "ESC_PARKED", "ESC_DECISIONS",
-    "TIMER_DEL_UNIQKEY", "TIMER_OUT_MS", "TIMER_ROLL_TIMES", "PGROUP", "TRANSACTION_CHECK_TIMES",
-    "TRAN_PREPARED_QUEUE_OFFSET", "ORIGIN_MESSAGE_ID", "ORIGIN_GROUP",
+    DUE_MS, CANCELS, REPLACES, ON_CONFLICT, ECHO, PARKED_HALF, DECISIONS,
+    TIMER_DELETE, TIMER_OUT_MS, TIMER_ROLLS, PRODUCER_GROUP, CHECK_TIMES,
+    PREPARED_QUEUE_OFFSET, ORIGIN_MESSAGE_ID, ORIGIN_GROUP,
 )  # fmt: skip
 
 _NAMES = ("plain", "parked", "rolled", "delete", "half", "op", "note", "stuck", "damage")
 PLAIN, PARKED, ROLLED, DELETE, HALF, OP, NOTE, STUCK, DAMAGE = range(len(_NAMES))
 _OF_TOPIC = {
-    LEVEL_TOPIC: PARKED, TIMER_TOPIC: PARKED, HALF_TOPIC: HALF, OP_TOPIC: OP, CHECKS_TOPIC: NOTE, STUCK_TOPIC: STUCK,
-    POPS_TOPIC: NOTE,
+    SCHEDULE_TOPIC: PARKED, TIMER_TOPIC: PARKED, HALF_TOPIC: HALF, OP_TOPIC: OP, CHECKS_TOPIC: NOTE, POP_TOPIC: NOTE,
+    PARKED_HALF_TOPIC: STUCK,
 }  # fmt: skip
 #: Bits of sysFlag that say what a record is to a transaction, and their value for a committed message.
 _TRANSACTION_BITS, _COMMITTED = 0xC, 0x8
@@ -83,16 +101,18 @@ def kinds_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
     kind = np.array([*(_kind_of_topic(topic) for topic in topics), DAMAGE])[place]
     is_system = (kind != PLAIN) & (kind != DAMAGE)
     is_timer = np.array([*(topic == TIMER_TOPIC for topic in topics), False])[place]
-    mode = pa.array([*({LEVEL_TOPIC: "level", TIMER_TOPIC: "timer"}.get(topic) for topic in topics), None], pa.string())
-    deletes = is_timer & (_has(batch, "TIMER_DEL_UNIQKEY") | _has(batch, "ESC_CANCELS") | _has(batch, "ESC_ECHO"))
-    kind[is_timer & _has(batch, "TIMER_ROLL_TIMES")] = ROLLED
+    mode = pa.array(
+        [*({SCHEDULE_TOPIC: "level", TIMER_TOPIC: "timer"}.get(topic) for topic in topics), None], pa.string()
+    )
+    deletes = is_timer & (_has(batch, TIMER_DELETE) | _has(batch, CANCELS) | _has(batch, ECHO))
+    kind[is_timer & _has(batch, TIMER_ROLLS)] = ROLLED
     kind[deletes] = DELETE
 
     commits = _numbers(batch, "sys_flag") & _TRANSACTION_BITS == _COMMITTED
     released = ~is_system & (_released_here(batch, commits) | _released_by_apache(batch))
     is_message = (kind == PLAIN) | (kind == PARKED)
     committed = ~released & commits & is_message
-    put_back = _has(batch, "TRANSACTION_CHECK_TIMES") | _has(batch, "TRAN_PREPARED_QUEUE_OFFSET")
+    put_back = _has(batch, CHECK_TIMES) | _has(batch, PREPARED_QUEUE_OFFSET)
     sent = ~released & ~committed & ~_moved(batch) & (is_message | ((kind == HALF) & ~put_back))
     real_topic = batch.column("real_topic")
     shown = batch.column("topic")
@@ -106,17 +126,17 @@ def kinds_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
         "committed": pa.array(committed),
         "sent": pa.array(sent),
         "put_back": pa.array(put_back),
-        "exact": pa.array(_has(batch, "ESC_DUE_MS")),
-        "out_ms": whole_numbers(_property(batch, "TIMER_OUT_MS")),
-        "cancels_position": whole_numbers(_property(batch, "ESC_CANCELS")),
-        "replaces_position": whole_numbers(_property(batch, "ESC_REPLACES")),
-        "stuck_position": whole_numbers(_property(batch, "ESC_PARKED")),
-        "check_times": whole_numbers(_property(batch, "TRANSACTION_CHECK_TIMES")).fill_null(0),
-        "deletes_key": _property(batch, "TIMER_DEL_UNIQKEY"),
-        "producer_group": _property(batch, "PGROUP"),
-        "decisions": _property(batch, "ESC_DECISIONS"),
-        "origin_id": _property(batch, "ORIGIN_MESSAGE_ID"),
-        "origin_group": _property(batch, "ORIGIN_GROUP"),
+        "exact": pa.array(_has(batch, DUE_MS)),
+        "out_ms": whole_numbers(_property(batch, TIMER_OUT_MS)),
+        "cancels_position": whole_numbers(_property(batch, CANCELS)),
+        "replaces_position": whole_numbers(_property(batch, REPLACES)),
+        "stuck_position": whole_numbers(_property(batch, PARKED_HALF)),
+        "check_times": whole_numbers(_property(batch, CHECK_TIMES)).fill_null(0),
+        "deletes_key": _property(batch, TIMER_DELETE),
+        "producer_group": _property(batch, PRODUCER_GROUP),
+        "decisions": _property(batch, DECISIONS),
+        "origin_id": _property(batch, ORIGIN_MESSAGE_ID),
+        "origin_group": _property(batch, ORIGIN_GROUP),
     }
 
 
@@ -126,9 +146,9 @@ def _kind_of_topic(topic: str) -> int:
 
 def _moved(batch: pa.RecordBatch) -> Mask:
     """Tell which timers the broker wrote again: with another moment, or because their segment was to go."""
-    moved = _has(batch, "ESC_REPLACES")
+    moved = _has(batch, REPLACES)
     if moved.any():
-        moved &= ~np.asarray(pc.equal(_property(batch, "ESC_ON_CONFLICT"), "replace").fill_null(False))
+        moved &= ~np.asarray(pc.equal(_property(batch, ON_CONFLICT), "replace").fill_null(False))
     return moved
 
 
@@ -148,7 +168,7 @@ def _released_by_apache(batch: pa.RecordBatch) -> Mask:
     if real_topic.null_count == len(real_topic):
         return np.zeros(len(real_topic), np.bool_)
     back = np.asarray(pc.equal(batch.column("topic"), real_topic).fill_null(False))
-    waited = (_numbers(batch, "delay_level") >= 1) | _has(batch, "TIMER_OUT_MS")
+    waited = (_numbers(batch, "delay_level") >= 1) | _has(batch, TIMER_OUT_MS)
     found: Mask = back & waited & ~np.asarray(batch.column("source_position").is_valid())
     return found
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from .kinds import CHECKS_TOPIC, KINDS, OP_TOPIC
+from broker.rocketmq.topics import CHECKS_TOPIC, OP_TOPIC
 
-RETRY_PREFIX = "%RETRY%"
-DEAD_PREFIX = "%DLQ%"
+from .kinds import KINDS
 
 #: Columns that the jobs look at beside what each record is.
 COLUMNS = (

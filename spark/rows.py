@@ -10,14 +10,26 @@ import pyarrow as pa
 
 from broker.rocketmq.errors import CorruptRecord
 from broker.rocketmq.message import Message, decode
+from broker.rocketmq.properties import (
+    DELAY,
+    DUE_MS,
+    KEYS,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    SOURCE,
+    TAGS,
+    TIMER_DELIVER_MS,
+    TIMER_OUT_MS,
+    UNIQUE_KEY,
+)
+from broker.rocketmq.topics import SCHEDULE_TOPIC
 
 from .bodies import inflated
 from .properties import column_of
 from .selection import Selection
 
-LEVEL_TOPIC = "SCHEDULE_TOPIC_XXXX"
 #: A timer's moment, the most exact first.
-DUE = ("ESC_DUE_MS", "TIMER_DELIVER_MS", "TIMER_OUT_MS")
+DUE = (DUE_MS, TIMER_DELIVER_MS, TIMER_OUT_MS)
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 
@@ -78,18 +90,18 @@ def _body(message: Message, selection: Selection) -> bytes | None:
 
 def _named(message: Message, selection: Selection) -> dict[str, Any]:
     found = message.properties
-    level = _number(found.get("DELAY"))
+    level = _number(found.get(DELAY))
     row: dict[str, Any] = {
-        "tag": found.get("TAGS"),
-        "keys": found.get("KEYS"),
-        "unique_key": found.get("UNIQ_KEY"),
+        "tag": found.get(TAGS),
+        "keys": found.get(KEYS),
+        "unique_key": found.get(UNIQUE_KEY),
         "delay_level": level,
-        "real_topic": found.get("REAL_TOPIC"),
-        "real_queue_id": _number(found.get("REAL_QID")),
-        "source_position": _number(found.get("ESC_SOURCE")),
+        "real_topic": found.get(REAL_TOPIC),
+        "real_queue_id": _number(found.get(REAL_QUEUE_ID)),
+        "source_position": _number(found.get(SOURCE)),
         "due_ms": next((ms for ms in (_number(found.get(name)) for name in DUE) if ms is not None), None),
     }
-    if message.topic == LEVEL_TOPIC and selection.delays_ms:
+    if message.topic == SCHEDULE_TOPIC and selection.delays_ms:
         level = message.queue_id + 1 if level is None else level
         row["due_ms"] = message.store_ms + selection.delays_ms[min(max(level, 1), len(selection.delays_ms)) - 1]
     return row

@@ -40,9 +40,7 @@ _LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.
 _MASTER = re.compile(r"local(-cluster)?(\[[^\]]+\])?|(spark|k8s)://\S+|yarn")
 ROOT = Path(__file__).parents[1]
 #: What a worker on another machine needs of this project: this package and the codec.
-_SHIPPED = ("spark/**/*.py", "broker/__init__.py", *(
-    f"broker/engine/{name}.py" for name in ("__init__", "errors", "layout", "message", "properties", "soundness")
-))  # fmt: skip
+_SHIPPED = ("spark/**/*.py", "broker/__init__.py", "broker/rocketmq/*.py")
 
 
 def java() -> str:

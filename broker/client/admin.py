@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from ..rocketmq.traces import TRACE_TOPIC, Trace
+from ..rocketmq.topics import TRACE_TOPIC
+from ..rocketmq.traces import Trace
 from .admin_access import UserAccess
 from .admin_async import AsyncAdmin
 from .admin_clients import ConnectedClient, RunningInfo

@@ -14,6 +14,7 @@ import msgspec
 
 from ..rocketmq.codes import Answer, Request
 from ..rocketmq.message import Message, parse_offset_message_id
+from ..rocketmq.topics import TEMPLATE_TOPIC, TOOLS_GROUP
 from . import answers, names
 from .admin_access import AccessQuestions
 from .admin_clients import ClientQuestions
@@ -37,8 +38,6 @@ from .types import (
     TopicStats,
 )
 
-#: The group in whose name queues are looked at (RocketMQ's tools use the same).
-TOOLS_GROUP = "TOOLS_CONSUMER"
 _FOUND = (Answer.SUCCESS, Answer.PULL_NOT_FOUND, Answer.PULL_RETRY_IMMEDIATELY, Answer.PULL_OFFSET_MOVED)
 _QUERIED = (Answer.SUCCESS, Answer.QUERY_NOT_FOUND)
 #: PullSysFlag: the request carries its subscription; nothing is suspended, nothing committed.
@@ -249,7 +248,7 @@ class AsyncAdmin(
         if not 1 <= queues <= 1024:
             raise InvalidArgument(f"queues {queues} is not valid: 1 to 1,024.", field="queues")
         ext = {
-            "topic": name, "defaultTopic": "TBW102", "readQueueNums": str(queues), "writeQueueNums": str(queues),
+            "topic": name, "defaultTopic": TEMPLATE_TOPIC, "readQueueNums": str(queues), "writeQueueNums": str(queues),
             "perm": str(permission), "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
             "attributes": ",".join(f"+{key}={text}" for key, text in (attributes or {}).items()), "force": "false",
         }  # fmt: skip

@@ -16,7 +16,8 @@ import msgspec
 from msgspec import Struct
 
 from ..rocketmq.codes import Answer, Request
-from ..rocketmq.traces import TRACE_TOPIC, Trace, read_traces
+from ..rocketmq.topics import TEMPLATE_TOPIC, TRACE_TOPIC
+from ..rocketmq.traces import Trace, read_traces
 from . import names
 from .admin_base import Questions
 from .answers import Fields, fields, read_object
@@ -54,7 +55,7 @@ class SettingQuestions(Questions):
         given = changes.get("attributes") or {}
         attributes = [f"-{each}" if value is None else f"+{each}={value}" for each, value in given.items()]
         ext = {
-            "topic": name, "defaultTopic": "TBW102", "readQueueNums": str(now["readQueueNums"]),
+            "topic": name, "defaultTopic": TEMPLATE_TOPIC, "readQueueNums": str(now["readQueueNums"]),
             "writeQueueNums": str(now["writeQueueNums"]), "perm": str(now["perm"]),
             "topicFilterType": str(now["topicFilterType"]), "topicSysFlag": str(now["topicSysFlag"]),
             "order": "true" if now["order"] else "false", "attributes": ",".join(attributes), "force": "false",

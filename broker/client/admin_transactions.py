@@ -21,6 +21,8 @@ import msgspec
 from msgspec import Struct, field
 
 from ..rocketmq.codes import Request
+from ..rocketmq.properties import CHECK_TIMES, DECISIONS, DELAY, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC
+from ..rocketmq.topics import PARKED_HALF_TOPIC
 from .admin_base import Questions
 from .answers import read_object
 from .errors import BadAnswer, BrokerRefused, InvalidArgument, RouteNotFound
@@ -209,7 +211,7 @@ class TransactionQuestions(Questions):
 
     async def resume_check(self, offset_message_id: str, *, topic: str = "", address: str | None = None) -> None:
         """Resume checking a parked half (request 323), on Apache RocketMQ too; the id is that of the parked record."""
-        ext = {"topic": topic or "TRANS_CHECK_MAX_TIME_TOPIC", "msgId": offset_message_id}
+        ext = {"topic": topic or PARKED_HALF_TOPIC, "msgId": offset_message_id}
         await self._ask(Request.RESUME_CHECK_HALF_MESSAGE, ext, address=address)
 
 
@@ -222,9 +224,6 @@ def _read(answer: Response, kind: type[Value]) -> Value:
 
 # Transactions of a broker that has no list of them (Apache RocketMQ).
 
-HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
-OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-PARKED_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 #: TransactionalMessageUtil.REMOVE_TAG
 _OP_TAG = "d"
 #: What our op records say of each offset: commit or roll back, and who (docs/FORMATS.md).
@@ -252,7 +251,7 @@ def op_records(records: Iterable[Message]) -> list[OpRecord]:
         if record.tags != _OP_TAG:
             continue
         halves = tuple(int(word) for word in record.body.split(b",") if word.isdigit() and len(word) < 19)
-        said = _PAIR.findall(record.properties.get("ESC_DECISIONS", ""))
+        said = _PAIR.findall(record.properties.get(DECISIONS, ""))
         commits: tuple[bool | None, ...] = tuple(letter == "c" for letter, _ in said)
         if len(commits) != len(halves):
             commits = (None,) * len(halves)
@@ -315,14 +314,14 @@ def ends_of(stats_of: Callable[[str], TopicStats], topic: str) -> tuple[int, int
 
 def _transaction(first: Message, last: Message, decided_ms: int | None, copy: Message | None) -> Transaction:
     named = last.properties
-    queue_id, checks = named.get("REAL_QID", ""), named.get("TRANSACTION_CHECK_TIMES", "")
+    queue_id, checks = named.get(REAL_QUEUE_ID, ""), named.get(CHECK_TIMES, "")
     host, port = last.born_host
     return Transaction(
         offset=last.queue_offset,
         state="decided" if decided_ms is not None else "parked" if copy is not None else "open",
         position=last.position,
-        group=named.get("PGROUP", ""),
-        topic=named.get("REAL_TOPIC", ""),
+        group=named.get(PRODUCER_GROUP, ""),
+        topic=named.get(REAL_TOPIC, ""),
         queue_id=int(queue_id) if queue_id.isdigit() and len(queue_id) < 10 else 0,
         transaction_id=last.unique_key,
         keys=list(last.keys),
@@ -331,7 +330,7 @@ def _transaction(first: Message, last: Message, decided_ms: int | None, copy: Me
         born_ms=last.born_ms,
         born_host=f"{host}:{port}",
         body_bytes=len(last.body),
-        delay_level=named.get("DELAY"),
+        delay_level=named.get(DELAY),
         checks=int(checks) if checks.isdigit() and len(checks) < 6 else None,
         parked_ms=copy.store_ms if copy is not None else None,
         copy_position=copy.position if copy is not None else None,

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import Literal, Self, Unpack
 
+from ..rocketmq.topics import RETRY_PREFIX
 from . import names
 from .client_info import SelfTelling
 from .credentials import Access
@@ -130,7 +131,7 @@ class AsyncConsumer(AsyncClosing):
             raise InvalidArgument("Nothing is subscribed; call subscribe before start.", field="topic")
         self._has_started = True
         self._handlers.start()
-        self._membership.subscribe([*wanted, subscription(f"%RETRY%{self.group}", ALL)])
+        self._membership.subscribe([*wanted, subscription(f"{RETRY_PREFIX}{self.group}", ALL)])
         self._flow.start()
         await self._membership.join()
         if self._stopping is not None:

@@ -10,13 +10,12 @@ from itertools import cycle
 
 from ..rocketmq.frame import encode_fields
 from ..rocketmq.message import string_hash
+from ..rocketmq.topics import TEMPLATE_TOPIC
 from .errors import NoBroker, NoSuchQueue, NotWritable, RouteNotFound
 from .outgoing import Outgoing
 from .session import ROUTE_AGE_S, Session
 from .types import MessageQueue, Route, RouteQueues
 
-#: The topic whose route stands for topics that the broker may create by itself (AUTO_CREATE_TOPIC_KEY_TOPIC).
-TEMPLATE_TOPIC = "TBW102"
 #: How long such a borrowed route is used before the topic's own is asked for.
 BORROWED_AGE_S = 2.0
 DEFAULT_QUEUES = 4

@@ -9,6 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from ..rocketmq.properties import OWN_PREFIX, SYSTEM_PROPERTIES
+from ..rocketmq.topics import (
+    HALF_TOPIC,
+    OFFSET_MOVED_TOPIC,
+    OP_TOPIC,
+    PARKED_HALF_TOPIC,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    TEMPLATE_TOPIC,
+    TIMER_TOPIC,
+)
 from .errors import InvalidArgument
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
@@ -26,37 +39,18 @@ _BLANK = re.compile(r"\s")
 #: Topics that only the broker writes (TopicValidator.NOT_ALLOWED_SEND_TOPIC_SET and our own use).
 BROKER_TOPICS = frozenset(
     {
-        "SCHEDULE_TOPIC_XXXX",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
-        "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
-        "rmq_sys_wheel_timer",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-        "TBW102",
+        SCHEDULE_TOPIC,
+        HALF_TOPIC,
+        OP_TOPIC,
+        PARKED_HALF_TOPIC,
+        ROCKSDB_HALF_TOPIC,
+        ROCKSDB_OP_TOPIC,
+        TIMER_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_TOPIC,
+        TEMPLATE_TOPIC,
     }
 )
-
-#: Properties that mean something to client or broker (MessageConst.STRING_HASH_SET of 5.5.0): not for users.
-# fmt: off
-SYSTEM_PROPERTIES = frozenset(
-    {
-        "KEYS", "TAGS", "WAIT", "DELAY", "RETRY_TOPIC", "REAL_TOPIC", "REAL_QID", "TRAN_MSG", "PGROUP",
-        "MIN_OFFSET", "MAX_OFFSET", "BUYER_ID", "ORIGIN_MESSAGE_ID", "TRANSFER_FLAG", "CORRECTION_FLAG",
-        "MQ2_FLAG", "RECONSUME_TIME", "MSG_REGION", "TRACE_ON", "UNIQ_KEY", "EXTEND_UNIQ_INFO",
-        "MAX_RECONSUME_TIMES", "CONSUME_START_TIME", "TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES",
-        "CHECK_IMMUNITY_TIME_IN_SECONDS", "INSTANCE_ID", "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL",
-        "ARRIVE_TIME", "PUSH_REPLY_TIME", "CLUSTER", "MSG_TYPE", "INNER_MULTI_QUEUE_OFFSET",
-        "INNER_MULTI_DISPATCH", "POP_CK", "POP_CK_OFFSET", "FIRST_POP_TIME", "__SHARDINGKEY",
-        "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS",
-        "TIMER_ROLL_TIMES", "TIMER_OUT_MS", "TIMER_DEL_UNIQKEY", "TIMER_DEL_MS", "TIMER_ROLL_LABEL",
-        "__CRC32#", "DLQ_ORIGIN_TOPIC", "DLQ_ORIGIN_MESSAGE_ID", "__transactionId__", "INNER_BASE",
-        "INNER_NUM",
-    }
-)
-# fmt: on
 
 
 def check_topic(topic: str) -> None:
@@ -110,7 +104,7 @@ def check_properties(properties: Mapping[str, str]) -> None:
                 f"property {name[:140]!r} is not valid: names are not empty, \\x01 and \\x02 are separators.",
                 field="properties",
             )
-        if name in SYSTEM_PROPERTIES or name.startswith("ESC_"):
+        if name in SYSTEM_PROPERTIES or name.startswith(OWN_PREFIX):
             raise InvalidArgument(f"property {name!r} is the broker's own; use another name.", field="properties")
 
 

@@ -26,6 +26,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from ..rocketmq.codes import Answer, Request
+from ..rocketmq.topics import RETRY_PREFIX
 from .errors import BadAnswer, BrokerRefused, ClientError, RouteNotFound
 from .remoting import Response
 from .session import Session
@@ -105,7 +106,6 @@ def offset_in(answer: Response) -> int:
 
 # Where a group begins in a topic that is new to it.
 
-RETRY_PREFIX = "%RETRY%"
 #: How often is looked whether another member is done with its part of a first start, and the pause between two looks.
 LOOKS, LOOK_S = 40, 0.05
 #: How far the clocks of client and broker may be apart.

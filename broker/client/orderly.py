@@ -26,6 +26,15 @@ import msgspec
 
 from ..rocketmq.codes import Answer, Request
 from ..rocketmq.message import Message
+from ..rocketmq.properties import (
+    DELAY,
+    MAX_RECONSUME_TIMES,
+    ORIGIN_MESSAGE_ID,
+    RECONSUME_TIME,
+    RETRY_TOPIC,
+    TRANSACTION_PREPARED,
+)
+from ..rocketmq.topics import INNER_GROUP, RETRY_PREFIX, TEMPLATE_TOPIC
 from .answers import read_object
 from .errors import BadAnswer, BrokerRefused, ClientError
 from .handler_calls import Flow, Handlers
@@ -376,24 +385,22 @@ class _Queue(msgspec.Struct, rename="camel"):
 
 #: The level of the first delay (as for messages that are sent back).
 FIRST_LEVEL = 3
-#: CLIENT_INNER_PRODUCER_GROUP, which the official client sends such messages for.
-INNER_GROUP = "CLIENT_INNER_PRODUCER"
-_OWN = ("TRAN_MSG", "RECONSUME_TIME", "MAX_RECONSUME_TIMES")
+_OWN = (TRANSACTION_PREPARED, RECONSUME_TIME, MAX_RECONSUME_TIMES)
 
 
 async def send_to_retry(session: Session, group: str, queue: MessageQueue, message: Message, most_times: int) -> None:
     """Send the message to the group's retry topic, if it can be on its own broker; raises ClientError."""
-    topic = f"%RETRY%{group}"
+    topic = f"{RETRY_PREFIX}{group}"
     route = await session.route(topic)
     places = sorted(route.writable(), key=lambda place: place.broker != queue.broker)
     if not places:
         raise BrokerRefused(Answer.NO_PERMISSION, f"Topic {topic} cannot be written now.")
     properties = {name: value for name, value in message.properties.items() if name not in _OWN}
-    properties["ORIGIN_MESSAGE_ID"] = properties.get("ORIGIN_MESSAGE_ID") or message.offset_message_id
-    properties["RETRY_TOPIC"] = as_delivered(message).topic
-    properties["DELAY"] = str(FIRST_LEVEL + message.reconsume_times)
+    properties[ORIGIN_MESSAGE_ID] = properties.get(ORIGIN_MESSAGE_ID) or message.offset_message_id
+    properties[RETRY_TOPIC] = as_delivered(message).topic
+    properties[DELAY] = str(FIRST_LEVEL + message.reconsume_times)
     ext = {
-        "a": INNER_GROUP, "b": topic, "c": "TBW102", "d": "4", "e": str(places[0].queue_id), "f": "0",
+        "a": INNER_GROUP, "b": topic, "c": TEMPLATE_TOPIC, "d": "4", "e": str(places[0].queue_id), "f": "0",
         "g": str(time.time_ns() // 1_000_000), "h": str(message.flag),
         "i": "".join(f"{name}\x01{value}\x02" for name, value in properties.items()),
         "j": str(message.reconsume_times + 1), "k": "false", "l": str(most_times), "m": "false", "n": places[0].broker,

@@ -33,6 +33,19 @@ from typing import TypedDict, Unpack
 
 import msgspec
 
+from ..rocketmq.properties import (
+    DELAY,
+    KEYS,
+    ON_CONFLICT,
+    REJECT_PAST,
+    SCHEDULE_KEY,
+    SHARDING_KEY,
+    TAGS,
+    TIMER_DELAY_MS,
+    TIMER_DELIVER_MS,
+    UNIQUE_KEY,
+    WAIT,
+)
 from . import names
 from .errors import InvalidArgument
 from .timers import OnConflict
@@ -73,20 +86,20 @@ def prepare(
     """
     raw = _body(body)
     unique_id = unique_ids.next_id()
-    parts = [f"UNIQ_KEY\x01{unique_id}\x02WAIT\x01{'true' if wait_for_disk else 'false'}\x02"]
+    parts = [f"{UNIQUE_KEY}\x01{unique_id}\x02{WAIT}\x01{'true' if wait_for_disk else 'false'}\x02"]
     if tag is not None:
         names.check_tag(tag)
-        parts.append(f"TAGS\x01{tag}\x02")
+        parts.append(f"{TAGS}\x01{tag}\x02")
     if keys and (joined := names.joined_keys(keys)):
-        parts.append(f"KEYS\x01{joined}\x02")
+        parts.append(f"{KEYS}\x01{joined}\x02")
     if delay_level:
         names.check_delay_level(delay_level)
-        parts.append(f"DELAY\x01{delay_level}\x02")
+        parts.append(f"{DELAY}\x01{delay_level}\x02")
     if queue_id is not None:
         names.check_queue_id(queue_id)
     if sharding_key is not None:
         names.check_sharding_key(sharding_key, queue_id)
-        parts.append(f"__SHARDINGKEY\x01{sharding_key}\x02")
+        parts.append(f"{SHARDING_KEY}\x01{sharding_key}\x02")
     if timing:
         parts.append(timing_properties(timing, delay_level))
     if properties:
@@ -181,15 +194,15 @@ def timing_properties(timing: Timing, delay_level: int) -> str:
     is_timer = deliver_at_ms is not None or delay_ms is not None
     parts: list[str] = []
     if deliver_at_ms is not None:
-        parts.append(f"TIMER_DELIVER_MS\x01{check_moment(deliver_at_ms, 'deliver_at_ms')}\x02")
+        parts.append(f"{TIMER_DELIVER_MS}\x01{check_moment(deliver_at_ms, 'deliver_at_ms')}\x02")
     if delay_ms is not None:
-        parts.append(f"TIMER_DELAY_MS\x01{check_moment(delay_ms, 'delay_ms')}\x02")
+        parts.append(f"{TIMER_DELAY_MS}\x01{check_moment(delay_ms, 'delay_ms')}\x02")
     schedule_key, on_conflict = timing.get("schedule_key"), timing.get("on_conflict")
     if schedule_key is not None:
         check_schedule_key(schedule_key)
         if not is_timer:
             raise InvalidArgument("A schedule_key needs deliver_at_ms or delay_ms.", field="schedule_key")
-        parts.append(f"ESC_SCHEDULE_KEY\x01{schedule_key}\x02")
+        parts.append(f"{SCHEDULE_KEY}\x01{schedule_key}\x02")
     if on_conflict is not None:
         if on_conflict not in _CONFLICTS:
             raise InvalidArgument(
@@ -197,14 +210,14 @@ def timing_properties(timing: Timing, delay_level: int) -> str:
             )
         if schedule_key is None:
             raise InvalidArgument("on_conflict needs a schedule_key to be in conflict with.", field="on_conflict")
-        parts.append(f"ESC_ON_CONFLICT\x01{on_conflict}\x02")
+        parts.append(f"{ON_CONFLICT}\x01{on_conflict}\x02")
     reject_past = timing.get("reject_past")
     if not isinstance(reject_past, bool | None):
         raise InvalidArgument(f"reject_past {_shown(reject_past)} is neither True nor False.", field="reject_past")
     if reject_past:
         if not is_timer:
             raise InvalidArgument("reject_past needs deliver_at_ms or delay_ms.", field="reject_past")
-        parts.append("ESC_REJECT_PAST\x01true\x02")
+        parts.append(f"{REJECT_PAST}\x01true\x02")
     return "".join(parts)
 
 

@@ -16,10 +16,12 @@ from struct import Struct
 from typing import Unpack
 
 from ..rocketmq.codes import Answer, Request
+from ..rocketmq.properties import DELAY, TIMER_DELAY_MS, TIMER_DELIVER_MS, UNIQUE_KEY, WAIT
 from ..rocketmq.recall_handle import OUTCOME, BadHandle, read_handle
+from ..rocketmq.topics import TEMPLATE_TOPIC
 from . import names
 from .credentials import Access
-from .destinations import DEFAULT_QUEUES, TEMPLATE_TOPIC, Destination, Destinations, find_destinations
+from .destinations import DEFAULT_QUEUES, Destination, Destinations, find_destinations
 from .errors import BadAnswer, BrokerRefused, BrokerUnreachable, ClientClosed, ClientError, InvalidArgument, NoSuchQueue
 from .event_loop import AsyncClosing
 from .membership import Heartbeat
@@ -427,7 +429,7 @@ async def _connect(
 
 _FRONT = Struct(">iiiii")
 _SHORT = Struct(">H")
-_DELAYS = ("\x02DELAY\x01", "\x02TIMER_DELIVER_MS\x01", "\x02TIMER_DELAY_MS\x01")
+_DELAYS = tuple(f"\x02{name}\x01" for name in (DELAY, TIMER_DELIVER_MS, TIMER_DELAY_MS))
 
 
 def batch_body(messages: Sequence[Outgoing]) -> bytes:
@@ -458,7 +460,7 @@ def batch_header(group: str, queue: MessageQueue, born_ms: int, unique_id: str) 
     """The request's fields (SendMessageRequestHeaderV2)."""
     return {
         "a": group, "b": queue.topic, "c": TEMPLATE_TOPIC, "d": str(DEFAULT_QUEUES), "e": str(queue.queue_id),
-        "f": "0", "g": str(born_ms), "h": "0", "i": f"UNIQ_KEY\x01{unique_id}\x02WAIT\x01true\x02", "j": "0",
+        "f": "0", "g": str(born_ms), "h": "0", "i": f"{UNIQUE_KEY}\x01{unique_id}\x02{WAIT}\x01true\x02", "j": "0",
         "k": "false", "m": "true", "n": queue.broker,
     }  # fmt: skip
 

@@ -21,6 +21,8 @@ from ..rocketmq.codes import Answer, Request
 from ..rocketmq.errors import CorruptRecord
 from ..rocketmq.layout import COMPRESSION_MASK, COMPRESSION_SHIFT, FLAG_COMPRESSED
 from ..rocketmq.message import Message, decode
+from ..rocketmq.properties import RETRY_TOPIC
+from ..rocketmq.topics import RETRY_PREFIX
 from .errors import BadAnswer, ClientClosed, ClientError
 from .offsets import Beginnings, QueueOffsets
 from .remoting import Response
@@ -240,8 +242,8 @@ class QueueReader:
 
 def as_delivered(message: Message) -> Message:
     """The message as its handler is to see it: one that comes again carries the topic it was sent to."""
-    original = message.properties.get("RETRY_TOPIC")
-    if original is None or not message.topic.startswith("%RETRY%"):
+    original = message.properties.get(RETRY_TOPIC)
+    if original is None or not message.topic.startswith(RETRY_PREFIX):
         return message
     return replace(message, topic=original)
 

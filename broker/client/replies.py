@@ -19,6 +19,8 @@ from ..rocketmq.codes import Answer, Request
 from ..rocketmq.errors import RequestRefused
 from ..rocketmq.fields import whole
 from ..rocketmq.frame import Command
+from ..rocketmq.properties import CLUSTER, CORRELATION_ID, MESSAGE_REPLY_TO_CLIENT, MESSAGE_TTL, MESSAGE_TYPE
+from ..rocketmq.topics import TEMPLATE_TOPIC, reply_topic
 from . import names
 from .errors import BrokerRefused, ClientError, InvalidArgument
 from .membership import Heartbeat
@@ -28,7 +30,6 @@ from .types import Message
 
 logger = logging.getLogger(__name__)
 
-CORRELATION, ASKER, TIME_TO_LIVE, KIND = "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "MSG_TYPE"
 MOST_WAITING = 100_000
 #: How long a question waits until other brokers know its asker: one that is away must not hold it up.
 OTHERS_WAIT_S = 1.0
@@ -81,7 +82,11 @@ class Replies:
         if len(self._waiting) >= MOST_WAITING:
             raise InvalidArgument(f"{MOST_WAITING:,} questions wait for their answers already.", field="topic")
         correlation = secrets.token_hex(16)
-        added = {CORRELATION: correlation, ASKER: self._heartbeat.client_id, TIME_TO_LIVE: str(timeout_ms)}
+        added = {
+            CORRELATION_ID: correlation,
+            MESSAGE_REPLY_TO_CLIENT: self._heartbeat.client_id,
+            MESSAGE_TTL: str(timeout_ms),
+        }
         properties = message.properties + "".join(f"{name}\x01{value}\x02" for name, value in added.items())
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._waiting[correlation] = answer
@@ -94,7 +99,7 @@ class Replies:
         except (RequestRefused, ValueError) as error:
             logger.warning("an answer cannot be read: %s", error)
             return request.answer(code=Answer.SYSTEM_ERROR, remark="the reply message cannot be read")
-        waiting = self._waiting.get(message.properties.get(CORRELATION, ""))
+        waiting = self._waiting.get(message.properties.get(CORRELATION_ID, ""))
         if waiting is None or waiting.done():
             # its asker has given up; the broker and who answered need not know
             logger.info("an answer came that nobody waits for any more")
@@ -108,16 +113,23 @@ async def answer_of(answer: asyncio.Future[Message], topic: str, deadline: Deadl
     return await deadline.of(answer, f"an answer of the consumers of {topic}")
 
 
+#: What an answer says as its question does.
+_HANDED_BACK = (CORRELATION_ID, MESSAGE_REPLY_TO_CLIENT, MESSAGE_TTL)
+
+
 def reply_to(question: Message, body: bytes | str, properties: Mapping[str, str] | None) -> tuple[str, Outgoing]:
     """The topic that an answer goes to, and the answer. Raises InvalidArgument if nobody asked."""
     about = question.properties
-    missing = [name for name in ("CLUSTER", CORRELATION, ASKER) if not about.get(name)]
+    missing = [name for name in (CLUSTER, CORRELATION_ID, MESSAGE_REPLY_TO_CLIENT) if not about.get(name)]
     if missing:
         raise InvalidArgument(f"The message is no question: it lacks {' and '.join(missing)}.", field="question")
     message = prepare(body, properties=properties)
-    added = {KIND: "reply", **{name: about[name] for name in (CORRELATION, ASKER, TIME_TO_LIVE) if name in about}}
+    added = {
+        MESSAGE_TYPE: "reply",
+        **{name: about[name] for name in _HANDED_BACK if name in about},
+    }
     stored = message.properties + "".join(f"{name}\x01{value}\x02" for name, value in added.items())
-    return f"{about['CLUSTER']}_REPLY_TOPIC", Outgoing(message.body, stored, message.unique_id)
+    return reply_topic(about[CLUSTER]), Outgoing(message.body, stored, message.unique_id)
 
 
 async def send_reply(session: Session, group: str, topic: str, message: Outgoing, deadline: Deadline) -> None:
@@ -128,7 +140,7 @@ async def send_reply(session: Session, group: str, topic: str, message: Outgoing
     if queue is None:
         raise BrokerRefused(Answer.NO_PERMISSION, f"No broker lets topic {topic} be written now.")
     ext = {
-        "a": group, "b": topic, "c": "TBW102", "d": "4", "e": str(queue.queue_id), "f": "0",
+        "a": group, "b": topic, "c": TEMPLATE_TOPIC, "d": "4", "e": str(queue.queue_id), "f": "0",
         "g": str(time.time_ns() // 1_000_000), "h": "0", "i": message.properties, "j": "0", "k": "false", "m": "false",
         "n": queue.broker,
     }  # fmt: skip

@@ -17,6 +17,8 @@ from typing import Literal, Unpack
 
 from ..rocketmq.codes import Answer, Request
 from ..rocketmq.message import Message
+from ..rocketmq.properties import POP_HANDLE, POPPED
+from ..rocketmq.topics import RETRY_PREFIX
 from . import names
 from .credentials import Access
 from .errors import BadAnswer, BrokerRefused, BrokerUnreachable, InvalidArgument, NotHeld, Timeout
@@ -304,7 +306,7 @@ class Receipt:
     def real_topic(self, group: str) -> str:
         """The topic in which the message stands: its own, or that of its further tries."""
         separator = _RETRY_SEPARATORS.get(self.part(_RETRY))
-        return self.topic if separator is None else f"%RETRY%{group}{separator}{self.topic}"
+        return self.topic if separator is None else f"{RETRY_PREFIX}{group}{separator}{self.topic}"
 
     def changed(self, pop_ms: str, invisible_ms: str, revive: str) -> Receipt:
         """The receipt after its time was changed (MQClientAPIImpl.changeInvisibleTimeAsync)."""
@@ -380,7 +382,7 @@ def receipts_of(topic: str, broker: str, ext: dict[str, str], messages: Iterable
     pop_ms, invisible_ms, revive = (ext.get(name, "0") for name in ("popTime", "invisibleTime", "reviveQid"))
     received = []
     for message in messages:
-        handle = message.properties.get("POP_CK")
+        handle = message.properties.get(POP_HANDLE)
         if handle is None:
             start = starts.get(f"0 {message.queue_id}", [str(message.queue_offset)])[0]
             place = f"{broker} {message.queue_id} {message.queue_offset}"
@@ -392,7 +394,7 @@ def receipts_of(topic: str, broker: str, ext: dict[str, str], messages: Iterable
 
 def as_asked(message: Message, topic: str, count: int) -> Message:
     """The message under the topic that was asked for; in order the broker counts the tries beside it."""
-    properties = {name: value for name, value in message.properties.items() if name not in ("POP_CK", "ESC_POPPED")}
+    properties = {name: value for name, value in message.properties.items() if name not in (POP_HANDLE, POPPED)}
     return Message(
         topic, message.queue_id, message.queue_offset, message.position, message.size, message.body, properties,
         message.flag, message.sys_flag, message.born_ms, message.born_host, message.store_ms, message.store_host,

@@ -19,7 +19,15 @@ import msgspec
 from opentelemetry import context, propagate, trace
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 
-from . import names
+from ..rocketmq.properties import (
+    DELAY,
+    KEYS,
+    SYSTEM_PROPERTIES,
+    TAGS,
+    TIMER_DELAY_MS,
+    TIMER_DELIVER_MS,
+    TRANSACTION_PREPARED,
+)
 from .errors import ClientError
 from .outgoing import Outgoing
 from .types import Message, SendResult
@@ -28,7 +36,7 @@ Result = TypeVar("Result")
 Attributes = dict[str, Any]
 #: Properties stay below this with a context: retries and timers need room for theirs, up to 32,767.
 WITH_CONTEXT_BYTES = 30_000
-_DELAYS = ("DELAY", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
+_DELAYS = (DELAY, TIMER_DELAY_MS, TIMER_DELIVER_MS)
 
 
 class Spans:
@@ -157,15 +165,15 @@ def _about_message(unique_id: str | None, body_bytes: int, properties: Mapping[s
     attributes: Attributes = {"messaging.message.body.size": body_bytes}
     if unique_id:
         attributes["messaging.message.id"] = unique_id
-    if tag := properties.get("TAGS"):
+    if tag := properties.get(TAGS):
         attributes["messaging.rocketmq.message.tag"] = tag
-    if keys := properties.get("KEYS", "").split():
+    if keys := properties.get(KEYS, "").split():
         attributes["messaging.rocketmq.message.keys"] = keys
-    if (level := properties.get("DELAY", "")).isdigit():
+    if (level := properties.get(DELAY, "")).isdigit():
         attributes["messaging.rocketmq.message.delay_time_level"] = int(level)
-    if (due := properties.get("TIMER_DELIVER_MS", "")).isdigit():
+    if (due := properties.get(TIMER_DELIVER_MS, "")).isdigit():
         attributes["messaging.rocketmq.message.delivery_timestamp"] = int(due)
-    if properties.get("TRAN_MSG") == "true":
+    if properties.get(TRANSACTION_PREPARED) == "true":
         attributes["messaging.rocketmq.message.type"] = "transaction"
     elif any(name in properties for name in _DELAYS):
         attributes["messaging.rocketmq.message.type"] = "delay"
@@ -196,7 +204,7 @@ def _carrying(message: Outgoing, properties: Mapping[str, str], carried: Mapping
     """The message with what propagators say, as far as that can be properties, and has room."""
     stored = message.properties
     for name, value in carried.items():
-        fits = not {"\x01", "\x02"} & {*name, *value} and name not in names.SYSTEM_PROPERTIES
+        fits = not {"\x01", "\x02"} & {*name, *value} and name not in SYSTEM_PROPERTIES
         added = f"{name}\x01{value}\x02"
         if fits and name not in properties and len((stored + added).encode()) <= WITH_CONTEXT_BYTES:
             stored += added

@@ -20,7 +20,8 @@ from functools import lru_cache
 from typing import Protocol, TypeVar
 
 from ..rocketmq.message import offset_message_id, pack_host, unpack_host
-from ..rocketmq.traces import TRACE_TOPIC
+from ..rocketmq.properties import DELAY, KEYS, TAGS, TRACE_SWITCH, TRANSACTION_PREPARED
+from ..rocketmq.topics import TRACE_TOPIC
 from .errors import BrokerRefused, ClientError, InvalidArgument
 from .names import MAX_GROUP_CHARACTERS, check_writable_topic
 from .outgoing import Outgoing, prepare, unique_ids
@@ -167,7 +168,7 @@ class HandlingTelling:
 
     def _is_told(self, message: Message) -> bool:
         # tracing the reading of traces would never end
-        return message.topic != self._writer.topic and message.properties.get("TRACE_ON") != "false"
+        return message.topic != self._writer.topic and message.properties.get(TRACE_SWITCH) != "false"
 
     def _delivered(self, subject: Subject, request_id: str, retries: int) -> int:
         at_ms = _now_ms()
@@ -186,7 +187,7 @@ class HandlingTelling:
 def _subject(message: Message) -> Subject:
     named = message.properties
     return Subject(
-        message.unique_key or message.offset_message_id, message.topic, message.tags or "", named.get("KEYS", "")
+        message.unique_key or message.offset_message_id, message.topic, message.tags or "", named.get(KEYS, "")
     )
 
 
@@ -246,16 +247,19 @@ class Subject:
         return (self.unique_id, *self.keys.split())
 
 
+_HALF_MARK, _DELAY_MARK = f"\x02{TRANSACTION_PREPARED}\x01", f"\x02{DELAY}\x01"
+
+
 def subject_of(unique_id: str, topic: str, stored: str) -> Subject:
     """Of a message on its way out; `stored` are its properties in RocketMQ's stored form."""
     framed = "\x02" + stored
-    if "\x02TRAN_MSG\x01" in framed:
+    if _HALF_MARK in framed:
         kind = HALF
-    elif "\x02DELAY\x01" in framed or "\x02TIMER_DEL" in framed:
+    elif _DELAY_MARK in framed or "\x02TIMER_DEL" in framed:
         kind = DELAYED
     else:
         kind = NORMAL
-    return Subject(unique_id, topic, _property(framed, "TAGS"), _property(framed, "KEYS"), kind)
+    return Subject(unique_id, topic, _property(framed, TAGS), _property(framed, KEYS), kind)
 
 
 def _property(framed: str, name: str) -> str:

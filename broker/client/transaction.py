@@ -28,6 +28,7 @@ from ..rocketmq.codes import Request
 from ..rocketmq.errors import CorruptRecord
 from ..rocketmq.frame import Command
 from ..rocketmq.message import decode
+from ..rocketmq.properties import ON_CONFLICT, PRODUCER_GROUP, SCHEDULE_KEY, TRANSACTION_PREPARED
 from . import names
 from .errors import ClientError, InvalidArgument
 from .outgoing import Outgoing, value_in
@@ -133,7 +134,7 @@ class HalfNotSafe(ClientError):
 def as_half(message: Outgoing, group: str, marks: Mapping[str, str] | None = None) -> Outgoing:
     """The message as a half of `group`; `marks` are properties of ours (``ESC_``). Raises InvalidArgument."""
     _check_conflict(message)
-    properties = {"TRAN_MSG": "true", "PGROUP": group, **(marks or {})}
+    properties = {TRANSACTION_PREPARED: "true", PRODUCER_GROUP: group, **(marks or {})}
     stored = message.properties + "".join(f"{name}\x01{text}\x02" for name, text in properties.items())
     if len(stored.encode()) > names.MAX_PROPERTIES_BYTES:
         raise InvalidArgument(
@@ -145,9 +146,9 @@ def as_half(message: Outgoing, group: str, marks: Mapping[str, str] | None = Non
 
 def _check_conflict(message: Outgoing) -> None:
     """A half becomes a timer when it is committed: nobody can be told then that its schedule key is taken."""
-    if value_in(message.properties, "ESC_SCHEDULE_KEY") is None:
+    if value_in(message.properties, SCHEDULE_KEY) is None:
         return
-    conflict = value_in(message.properties, "ESC_ON_CONFLICT") or "error"
+    conflict = value_in(message.properties, ON_CONFLICT) or "error"
     if conflict != "replace":
         raise InvalidArgument(
             f"on_conflict={conflict!r} cannot be kept to in a transaction: whether the schedule key is taken shows "
@@ -259,7 +260,7 @@ class Checks:
         except (CorruptRecord, KeyError, ValueError) as error:
             logger.error("a check from %s cannot be read: %r", address, error)
             return None
-        group = message.properties.get("PGROUP", self._group)
+        group = message.properties.get(PRODUCER_GROUP, self._group)
         if group != self._group:
             logger.error("a check from %s is for group %s, this is %s", address, group, self._group)
             return None

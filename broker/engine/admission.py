@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..rocketmq.layout import CRC_SIZE, FLAG_TRANSACTION_MASK, FLAG_TRANSACTION_PREPARED
+from ..rocketmq.topics import NOT_FOR_CLIENTS
 from .errors import (
     BodyTooLarge,
     InvalidMessage,
@@ -15,7 +16,7 @@ from .errors import (
     TopicNotWritable,
 )
 from .store import Store
-from .tables.topics import NOT_FOR_CLIENTS, WRITE
+from .tables.topics import WRITE
 
 #: ``properties length`` is a signed 16-bit number for RocketMQ.
 STORED_LIMIT_BYTES = 32_767

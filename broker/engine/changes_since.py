@@ -11,11 +11,11 @@ from dataclasses import asdict
 from typing import Any
 
 from ..rocketmq.delay_levels import LevelStatus
+from ..rocketmq.topics import SCHEDULE_TOPIC
 from .health import Health
 from .queues.queues import ConsumeQueue
 from .schedule import Schedule
 from .store import Store
-from .tables.topics import SCHEDULE_TOPIC
 
 
 def changes_since(store: Store, schedule: Schedule, health: Health, token: str, now_ms: int) -> dict[str, Any]:

@@ -8,13 +8,13 @@ from dataclasses import replace
 from ..rocketmq.layout import CRC_SIZE, FLAG_TRANSACTION_COMMIT, FLAG_TRANSACTION_MASK
 from ..rocketmq.message import Message, pack_host
 from ..rocketmq.properties import REAL_QUEUE_ID, REAL_TOPIC, SOURCE, format_properties
+from ..rocketmq.topics import HALF_TOPIC
 from .admission import STORED_LIMIT_BYTES
 from .errors import InvalidMessage, PropertiesTooLarge
 from .log.append import Copy
 from .log.ticket import Ticket
 from .message_header import Facts, facts_of
 from .store import Store
-from .tables.topics import HALF_TOPIC
 from .timer.parked import Sent
 from .timer.parking import Parking
 from .transaction.records import Beginning

@@ -10,6 +10,8 @@ from ..rocketmq.layout import CRC_SIZE, FLAG_TRANSACTION_MASK
 from ..rocketmq.message import Message, decode, pack_host
 from ..rocketmq.properties import (
     DELAY,
+    DLQ_ORIGIN_MESSAGE_ID,
+    DLQ_ORIGIN_TOPIC,
     DUE_MS,
     KEYS,
     ORIGIN_MESSAGE_ID,
@@ -28,17 +30,17 @@ from ..rocketmq.properties import (
     WAIT,
     format_properties,
 )
+from ..rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, check_group_name, origin_topic
 from .admission import STORED_LIMIT_BYTES, Admission
 from .errors import InvalidMessage, PropertiesTooLarge, TimerFlowControl
 from .half_intake import HalfIntake
 from .log.append import Parts, Together, append_batch
 from .log.ticket import BatchTicket, Ticket
 from .message_header import Facts, facts_of, plain_facts, plain_keys, value_in
-from .pop.state import origin_topic
 from .schedule import Schedule
 from .store import Store
-from .tables.groups import check_group_name, retry_delay_ms
-from .tables.topics import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, Topic
+from .tables.groups import retry_delay_ms
+from .tables.topics import Topic
 from .timer.parked import Sent
 from .timer.parking import Parking
 from .transaction.service import Transactions
@@ -230,7 +232,7 @@ class Intake:
             kept.pop(name, None)
         if delay_level < 0 or message.reconsume_times >= max_reconsume_times:
             topic = DLQ_PREFIX + group
-            kept |= {DELAY: "0", "DLQ_ORIGIN_TOPIC": real_topic, "DLQ_ORIGIN_MESSAGE_ID": origin}
+            kept |= {DELAY: "0", DLQ_ORIGIN_TOPIC: real_topic, DLQ_ORIGIN_MESSAGE_ID: origin}
         else:
             topic = RETRY_PREFIX + group
             kept[DELAY] = str(delay_level or 3 + message.reconsume_times)

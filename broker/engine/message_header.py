@@ -11,6 +11,7 @@ from ..rocketmq.layout import CRC_PROPERTY
 from ..rocketmq.properties import (
     DELAY,
     KEYS,
+    OWN_PREFIX,
     POP_HANDLE,
     REAL_TOPIC,
     RESERVED,
@@ -24,8 +25,8 @@ from ..rocketmq.properties import (
     format_properties,
     parse_properties,
 )
+from ..rocketmq.topics import TIMER_TOPIC
 from .errors import InvalidDelayLevel, InvalidProperties
-from .tables.topics import TIMER_TOPIC
 
 _WELL_FORMED = re.compile("(?:[^\x01\x02]+\x01[^\x02]*+\x02)*+").fullmatch
 _PLAIN = re.compile(rb"(?:WAIT\x01true\x02)?UNIQ_KEY\x01([!-~]++)\x02(?:WAIT\x01true\x02)?").fullmatch
@@ -82,16 +83,16 @@ def facts_of(raw: bytes) -> Facts:
         return tuple.__new__(Facts, (raw, unique_key, tags, keys, 0, *asked))
     if _WELL_FORMED(text) is None:
         raise InvalidProperties
-    may_drop = "ESC_" in text or POP_HANDLE in text or CRC_PROPERTY in text
+    may_drop = OWN_PREFIX in text or POP_HANDLE in text or CRC_PROPERTY in text
     if may_drop and any(value_in(text, name) is not None for name in _DROPPED):
         raw = format_properties({name: value for name, value in parse_properties(raw).items() if name not in _DROPPED})
         text = raw.decode()
     level = 0
-    if "DELAY" in text and (value := value_in(text, DELAY)) is not None:
+    if DELAY in text and (value := value_in(text, DELAY)) is not None:
         level = _delay_level(value)
     timer = text if _MOMENT in text and level == 0 and _asks_for_a_moment(text) else ""
-    tags = value_in(text, TAGS) if "TAGS" in text else None
-    keys = value_in(text, KEYS) if "KEYS" in text else None
+    tags = value_in(text, TAGS) if TAGS in text else None
+    keys = value_in(text, KEYS) if KEYS in text else None
     return Facts(raw, value_in(text, UNIQUE_KEY), tags, keys, level, timer)
 
 

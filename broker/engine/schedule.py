@@ -27,6 +27,7 @@ from ..rocketmq.properties import (
     format_properties,
     parse_properties,
 )
+from ..rocketmq.topics import SCHEDULE_TOPIC
 from .config import parse_delay_levels
 from .disk import atomic
 from .disk.files import Files, join
@@ -38,7 +39,6 @@ from .queues.queues import QueueEntry
 from .queues.repair import Mender
 from .store import Store
 from .tables import json_file
-from .tables.topics import SCHEDULE_TOPIC
 
 #: Messages released in one tick, so that a herd does not keep the broker from answering.
 RELEASES_PER_TICK = 500

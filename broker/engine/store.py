@@ -11,6 +11,7 @@ from typing import Any
 
 from ..rocketmq.message import Message, encode, pack_host, record_size, string_hash
 from ..rocketmq.properties import DELAY
+from ..rocketmq.topics import SCHEDULE_TOPIC
 from .config import EngineConfig, parse_delay_levels
 from .derived import Derived
 from .disk.files import Files, join
@@ -25,7 +26,7 @@ from .tables.changes import Changes
 from .tables.groups import Groups
 from .tables.key_values import KeyValues
 from .tables.offsets import ConsumerOffsets
-from .tables.topics import SCHEDULE_TOPIC, Topics
+from .tables.topics import Topics
 
 #: Ranges of damage remembered one by one; more are the same news.
 _DAMAGE_LIMIT = 1000

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 from ..rocketmq.message import decode
 from ..rocketmq.properties import REAL_TOPIC
+from ..rocketmq.topics import HALF_TOPIC, PARKED_HALF_TOPIC, SCHEDULE_TOPIC
 from .errors import CorruptRecord, RecordNotFound
 from .schedule import Schedule
 from .store import Store
-from .tables.topics import HALF_TOPIC, PARKED_HALF_TOPIC, SCHEDULE_TOPIC
 from .timer.core import Core
 from .transaction.halves import COMMITTING, ROLLING_BACK, Parked
 from .transaction.state import Book

@@ -7,6 +7,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from ..rocketmq.topics import (
+    BENCHMARK_TOPIC,
+    OFFSET_MOVED_TOPIC,
+    PARKED_HALF_TOPIC,
+    PREDEFINED_GROUP_PREFIXES,
+    PREDEFINED_GROUPS,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    SYSTEM_PREFIX,
+    TEMPLATE_TOPIC,
+)
 from .clock_file import ClockLine
 from .models import Broker, ConsumerGroup, ConsumerOffset, Queue, ScheduleLevel, Topic
 
@@ -214,26 +225,21 @@ def _level(broker: str, row: Mapping[str, Any]) -> ScheduleLevel:
 #: RocketMQ's TopicValidator.SYSTEM_TOPIC_SET and prefix, and the topics that only the broker uses
 _SYSTEM_TOPICS = frozenset(
     {
-        "TBW102",
-        "SCHEDULE_TOPIC_XXXX",
-        "BenchmarkTest",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
+        TEMPLATE_TOPIC,
+        SCHEDULE_TOPIC,
+        BENCHMARK_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_TOPIC,
+        PARKED_HALF_TOPIC,
     }
 )
-#: MixAll.PREDEFINE_GROUP_SET: groups of RocketMQ's own tools
-_SYSTEM_GROUPS = frozenset(
-    {"DEFAULT_CONSUMER", "DEFAULT_PRODUCER", "TOOLS_CONSUMER", "SCHEDULE_CONSUMER", "FILTERSRV_CONSUMER",
-     "__MONITOR_CONSUMER", "CLIENT_INNER_PRODUCER", "SELF_TEST_P_GROUP", "SELF_TEST_C_GROUP"}
-)  # fmt: skip
 
 
 def is_system_topic(name: str) -> bool:
     """A topic that RocketMQ keeps for itself."""
-    return name in _SYSTEM_TOPICS or name.lower().startswith("rmq_sys_")
+    return name in _SYSTEM_TOPICS or name.lower().startswith(SYSTEM_PREFIX)
 
 
 def is_system_group(name: str) -> bool:
     """A group that RocketMQ keeps for itself."""
-    return name in _SYSTEM_GROUPS or name.startswith(("CID_ONS", "CID_RMQ_SYS_"))
+    return name in PREDEFINED_GROUPS or name.startswith(PREDEFINED_GROUP_PREFIXES)

@@ -17,9 +17,6 @@ from collections.abc import Iterable
 from django.db import transaction
 
 from ..client.admin_transactions import (
-    HALF_TOPIC,
-    OP_TOPIC,
-    PARKED_TOPIC,
     OpRecord,
     Transaction,
     TransactionStatus,
@@ -29,6 +26,7 @@ from ..client.admin_transactions import (
     transactions_of,
 )
 from ..client.errors import BrokerRefused, ClientError, NotSupported, RouteNotFound
+from ..rocketmq.topics import HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
 from .changes import Flaw
 from .models import HalfMessage, OpMessage
 from .source import Source
@@ -105,7 +103,7 @@ class HalfFollower:
 
     def _look_at_records(self, broker: str, now_ms: int) -> bool:
         """As _look, where there is no list. What is decided meanwhile is in the op records: those are read last."""
-        topics = (PARKED_TOPIC, HALF_TOPIC, OP_TOPIC)
+        topics = (PARKED_HALF_TOPIC, HALF_TOPIC, OP_TOPIC)
         ends = tuple(ends_of(self._source.topic_stats, topic) for topic in topics)
         if ends == self._seen:
             return False

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping
 
 from ..client.errors import BadAnswer, BrokerRefused, RouteNotFound
 from ..client.types import QueueStats
+from ..rocketmq.topics import SCHEDULE_TOPIC
 from .changes import Changes, is_system_group, is_system_topic
 from .models import Broker, ConsumerGroup, ConsumerOffset, Queue, ScheduleLevel, Topic
-from .source import SCHEDULE_TOPIC, Source
+from .source import Source
 from .writer import is_storable
 
 #: how often lists and configuration are read again

@@ -16,8 +16,6 @@ from ..client.types import (
     TopicStats,
 )
 
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
-
 
 class Source(Protocol):
     """Synchronous questions; each raises a ClientError of broker.client.errors."""

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 
+from ..rocketmq.topics import SCHEDULE_TOPIC
 from .changes import Changes, Flaw, is_system_topic, shown
 from .models import SLOT_MS, SLOTS, ConsumerGroup, ConsumerOffset, MirrorRow, Queue, RateHistory, ScheduleLevel, Topic
-from .source import SCHEDULE_TOPIC
 
 #: a longer silence between two readings is a gap: its growth belongs to no slot and its dues are sampled
 GAP_MS = 2 * SLOT_MS

@@ -22,6 +22,7 @@ from ..client.names import check_writable_topic
 from ..client.outgoing import value_in
 from ..client.tracing import tracing
 from ..client.transaction import plain_sends
+from ..rocketmq.properties import SHARDING_KEY
 from .configuration import producer_group as chosen_group
 from .models import OutboxMessage
 from .options import MessageOptions
@@ -60,7 +61,7 @@ def send_later(
 def as_outgoing(row: OutboxMessage) -> Outgoing:
     """The message that the row holds."""
     properties = bytes(row.properties).decode()
-    group, key = row.producer_group or None, value_in(properties, "__SHARDINGKEY")
+    group, key = row.producer_group or None, value_in(properties, SHARDING_KEY)
     return Outgoing(bytes(row.body), properties, row.unique_id, group, row.queue_id, key)
 
 

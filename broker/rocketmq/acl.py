@@ -24,6 +24,8 @@ from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any
 
+from .topics import RETRY_PREFIX
+
 SUBJECT_PREFIX = "User:"
 _TYPES = {"super": True, "normal": False}
 _STATUSES = {"enable": True, "disable": False}
@@ -177,8 +179,6 @@ def parse_resource(text: str) -> Resource:
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
-
-RETRY_PREFIX = "%RETRY%"
 
 
 class Action(StrEnum):

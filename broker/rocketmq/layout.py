@@ -52,8 +52,32 @@ U16 = struct.Struct(">H")
 #: Smallest possible record: IPv4, empty body, one-letter topic, no properties.
 MIN_RECORD_SIZE = HEAD_V4.size + 1 + 1 + 2
 U32 = struct.Struct(">I")
-NOT_IPV6 = ~(FLAG_BORN_IPV6 | FLAG_STORE_IPV6)
+ANY_IPV6 = FLAG_BORN_IPV6 | FLAG_STORE_IPV6
+NOT_IPV6 = ~ANY_IPV6
 BYTES = tuple(bytes((value,)) for value in range(128))
+
+# where fields stand in every record
+QUEUE_ID_AT = 12
+BODY_CRC = slice(8, 12)
+QUEUE_OFFSET_AT = 20
+QUEUE_OFFSET = slice(20, 28)
+POSITION = slice(28, 36)
+SYS_FLAG_AT = 36
+BORN_HOST_AT = 48
+#: A host is an address, then a port of four bytes; the second form is so many bytes longer.
+HOST_SIZE, IPV6_MORE = 8, 12
+# ... and where hosts are IPv4; each that is not moves what stands behind it by IPV6_MORE
+STORE_TIME_AT = BORN_HOST_AT + HOST_SIZE
+STORE_HOST_AT = STORE_TIME_AT + LONG.size
+BODY_LENGTH_AT = HEAD_V4.size - U32.size
+#: From the start of a record to the end of its store time, whatever its hosts are.
+TO_STORE_TIME = STORE_HOST_AT + IPV6_MORE
+
+
+def store_ms_of(head: bytes) -> int:
+    """Return when a record was stored, from its first ``TO_STORE_TIME`` bytes."""
+    is_v6 = head[SYS_FLAG_AT + 3] & FLAG_BORN_IPV6
+    return int(LONG.unpack_from(head, STORE_TIME_AT + IPV6_MORE if is_v6 else STORE_TIME_AT)[0])
 
 
 def crc_property(value: int) -> bytes:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .errors import InvalidProperties
+from .layout import CRC_PROPERTY
 
 # property names (MessageConst)
+#: All that are ours begin so.
+OWN_PREFIX = "ESC_"
 KEYS = "KEYS"
 TAGS = "TAGS"
 UNIQUE_KEY = "UNIQ_KEY"
@@ -16,6 +19,35 @@ REAL_QUEUE_ID = "REAL_QID"
 RETRY_TOPIC = "RETRY_TOPIC"
 ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
 WAIT = "WAIT"
+SHARDING_KEY = "__SHARDINGKEY"
+MIN_OFFSET = "MIN_OFFSET"
+MAX_OFFSET = "MAX_OFFSET"
+BUYER_ID = "BUYER_ID"
+TRANSFER_FLAG = "TRANSFER_FLAG"
+CORRECTION_FLAG = "CORRECTION_FLAG"
+MQ2_FLAG = "MQ2_FLAG"
+RECONSUME_TIME = "RECONSUME_TIME"
+MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
+CONSUME_START_TIMESTAMP = "CONSUME_START_TIME"
+MSG_REGION = "MSG_REGION"
+TRACE_SWITCH = "TRACE_ON"
+EXTEND_UNIQ_INFO = "EXTEND_UNIQ_INFO"
+INSTANCE_ID = "INSTANCE_ID"
+INNER_MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
+INNER_MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
+INNER_BASE = "INNER_BASE"
+INNER_NUM = "INNER_NUM"
+DLQ_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
+DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
+# questions and answers
+CLUSTER = "CLUSTER"
+CORRELATION_ID = "CORRELATION_ID"
+MESSAGE_REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
+MESSAGE_TTL = "TTL"
+MESSAGE_TYPE = "MSG_TYPE"
+REPLY_MESSAGE_ARRIVE_TIME = "ARRIVE_TIME"
+PUSH_REPLY_TIME = "PUSH_REPLY_TIME"
+# transactions
 PRODUCER_GROUP = "PGROUP"
 #: "true" on a half message, and still there on its copy once it is committed.
 TRANSACTION_PREPARED = "TRAN_MSG"
@@ -26,6 +58,9 @@ CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
 #: Ours: position of the half message that this record of TRANS_CHECK_MAX_TIME_TOPIC is a copy of.
 PARKED_HALF = "ESC_PARKED"
+#: Ours, on what decides halves: how each was decided, and by whom (transaction/records.py).
+DECISIONS = "ESC_DECISIONS"
+DECIDERS = "ESC_DECIDERS"
 #: Ours: position of the parked record that this one releases, so that recovery knows it went out.
 SOURCE = "ESC_SOURCE"
 
@@ -38,6 +73,9 @@ TIMER_DELETE = "TIMER_DEL_UNIQKEY"
 TIMER_OUT_MS = "TIMER_OUT_MS"
 TIMER_ROLLS = "TIMER_ROLL_TIMES"
 TIMER_LEFT = "TIMER_DEQUEUE_MS"
+TIMER_ENQUEUE_MS = "TIMER_ENQUEUE_MS"
+TIMER_DEL_MS = "TIMER_DEL_MS"
+TIMER_ROLL_LABEL = "TIMER_ROLL_LABEL"
 # ours, asked for by the sender: a business key, what to do where it is taken, whether the past is refused
 SCHEDULE_KEY = "ESC_SCHEDULE_KEY"
 ON_CONFLICT = "ESC_ON_CONFLICT"
@@ -57,11 +95,29 @@ FIRST_POP_TIME = "1ST_POP_TIME"
 ORIGIN_GROUP = "ORIGIN_GROUP"
 #: The handle that a popped message has for its consumer: in copies that are made for it, never in the log.
 POP_HANDLE = "POP_CK"
+POP_CK_OFFSET = "POP_CK_OFFSET"
 #: Ours: which popped message this record is the next try of, or the dead letter (pop/reviving.py).
 POPPED = "ESC_POPPED"
 #: Written by the broker alone: what a client sends under these names (it may pass on a message it received) is dropped,
 #: or it could make recovery believe that a parked message went out, or a consumer acknowledge another message.
 RESERVED = frozenset({SOURCE, DUE_MS, REPLACES, CANCELS, RECALLED, ECHO, POPPED, POP_HANDLE})
+
+#: Properties that mean something to client or broker (MessageConst.STRING_HASH_SET of 5.5.0): not for users.
+# fmt: off
+SYSTEM_PROPERTIES = frozenset(
+    {
+        KEYS, TAGS, WAIT, DELAY, RETRY_TOPIC, REAL_TOPIC, REAL_QUEUE_ID, TRANSACTION_PREPARED, PRODUCER_GROUP,
+        MIN_OFFSET, MAX_OFFSET, BUYER_ID, ORIGIN_MESSAGE_ID, TRANSFER_FLAG, CORRECTION_FLAG, MQ2_FLAG,
+        RECONSUME_TIME, MSG_REGION, TRACE_SWITCH, UNIQUE_KEY, EXTEND_UNIQ_INFO, MAX_RECONSUME_TIMES,
+        CONSUME_START_TIMESTAMP, PREPARED_QUEUE_OFFSET, CHECK_TIMES, CHECK_IMMUNITY_S, INSTANCE_ID,
+        CORRELATION_ID, MESSAGE_REPLY_TO_CLIENT, MESSAGE_TTL, REPLY_MESSAGE_ARRIVE_TIME, PUSH_REPLY_TIME,
+        CLUSTER, MESSAGE_TYPE, INNER_MULTI_QUEUE_OFFSET, INNER_MULTI_DISPATCH, POP_HANDLE, POP_CK_OFFSET,
+        "FIRST_POP_TIME", SHARDING_KEY, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS, TIMER_ENQUEUE_MS,
+        TIMER_LEFT, TIMER_ROLLS, TIMER_OUT_MS, TIMER_DELETE, TIMER_DEL_MS, TIMER_ROLL_LABEL, CRC_PROPERTY,
+        DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID, TRANSACTION_ID, INNER_BASE, INNER_NUM,
+    }
+)
+# fmt: on
 
 
 def parse_properties(raw: bytes) -> dict[str, str]:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 Kind = Literal["sent", "delivered", "handled", "ended", "recalled"]
 
 

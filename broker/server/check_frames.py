@@ -33,25 +33,29 @@ from sys import byteorder
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ..engine.tables.topics import HALF_TOPIC
 from ..engine.transaction.check import Check, Checks, Kind, kind_of
 from ..rocketmq.codes import ONEWAY_FLAG, PROTOCOL_VERSION, Request
 from ..rocketmq.frame import BINARY, LANGUAGES, Command, encode_fields
 from ..rocketmq.frame import encode as encode_frame
 from ..rocketmq.layout import (
+    BODY_CRC,
     CRC_NAME,
     CRC_SIZE,
     FLAG_BORN_IPV6,
     FLAG_STORE_IPV6,
     HEAD_V4,
+    HOST_SIZE,
     MAGIC_V1,
     MAGIC_V2,
     NOT_IPV6,
+    STORE_HOST_AT,
+    SYS_FLAG_AT,
     U16,
     U32,
 )
 from ..rocketmq.message import Message
 from ..rocketmq.properties import CHECK_TIMES, REAL_QUEUE_ID, REAL_TOPIC, UNIQUE_KEY, WAIT
+from ..rocketmq.topics import HALF_TOPIC
 
 # Moulds cast many questions in one piece.
 
@@ -64,8 +68,10 @@ _NARROW = 128
 _ID_LENGTH = 32
 _MOST_FORMS = 64
 _MOST_ROWS = 1_024
+_MIDDLE_AT = 16
 #: Where the middle of a cut record has the store host.
-_HOST_BEGIN, _HOST_END = 48, 56
+_HOST_BEGIN = STORE_HOST_AT - _MIDDLE_AT
+_HOST_END = _HOST_BEGIN + HOST_SIZE
 
 #: Returns, for values so long each, what stands around them in a frame's start behind its length (one piece more than
 #: there are values); and how long it is with them.
@@ -227,9 +233,8 @@ def _hexadecimals(positions: Sequence[int]) -> list[bytes]:
 #: Before the real topic, and before the unique key.
 WHERE = f"\x02{REAL_TOPIC}\x01".encode()
 MARK = f"{UNIQUE_KEY}\x01".encode()
-_MIDDLE_AT = 16
 #: Of the middle: the lowest byte of sysFlag.
-_FLAGS_AT = 36 + 3 - _MIDDLE_AT
+_FLAGS_AT = SYS_FLAG_AT + 3 - _MIDDLE_AT
 #: Topic and length of the properties stand between body and properties.
 TOPIC_BYTES = 1 + len(HALF_TOPIC) + U16.size
 #: Ways to cut that are remembered.
@@ -330,7 +335,6 @@ _START = Struct(">IhbhiiiI").pack
 _HEADER_OWN_BYTES = 21
 _LANGUAGE = LANGUAGES.index("PYTHON")
 _PREFIX_BYTES = 8
-_SYS_FLAG_AT = 36
 _QUEUE = f"\x02{REAL_QUEUE_ID}\x01".encode()
 _NAMES = ("tranStateTableOffset", "commitLogOffset", "msgId", "transactionId", "offsetMsgId")
 #: Places and moulds remembered.
@@ -466,7 +470,7 @@ class Questions:
 def question_body(check: Check, place: Place) -> bytes:
     """Return the half as its producer reads it, from a record of any form."""
     record, half = check.record, check.half
-    flags = U32.unpack_from(record, _SYS_FLAG_AT)[0]
+    flags = U32.unpack_from(record, SYS_FLAG_AT)[0]
     hosts_size = sum(20 if flags & bit else 8 for bit in (FLAG_BORN_IPV6, FLAG_STORE_IPV6))
     body_end = HEAD_V4.size - 16 + hosts_size + len(half.body)
     named = len(half.topic) + (1 if U32.unpack_from(record, 4)[0] == MAGIC_V1 else 2)
@@ -475,7 +479,7 @@ def question_body(check: Check, place: Place) -> bytes:
         properties = properties[:-CRC_SIZE]
     if properties and properties[-1] != 2:
         properties += b"\x02"
-    return _patched(record, record[8:12], body_end, properties + MORE % (check.checks + 1), place)
+    return _patched(record, record[BODY_CRC], body_end, properties + MORE % (check.checks + 1), place)
 
 
 def _patched(record: bytes, body_crc: bytes, body_end: int, properties: bytes, place: Place) -> bytes:

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import count
 
-from ..engine.pop.state import retry_topics
 from ..rocketmq.frame import Command
+from ..rocketmq.topics import retry_topics
 from .connection import Connection
 
 QueueKey = tuple[str, int]

@@ -23,9 +23,9 @@ from prometheus_client.registry import Collector
 
 from ..engine.errors import TopicNotFound
 from ..engine.lateness import Histogram
-from ..engine.tables.topics import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
 from ..rocketmq.codes import Answer, Request
 from ..rocketmq.message import decode
+from ..rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
 from .clients import Member
 from .connection import Server
 from .state import BrokerState

@@ -15,12 +15,12 @@ import re
 from collections.abc import Iterable
 
 from ..engine.pop.service import Handle
-from ..engine.pop.state import retry_topic
 from ..engine.pop.take import Taken
 from ..rocketmq.codes import Answer
 from ..rocketmq.errors import RequestRefused
 from ..rocketmq.message import Message, decode, encode, format_properties, pack_host, record_size
 from ..rocketmq.properties import POP_HANDLE, POPPED
+from ..rocketmq.topics import retry_topic
 
 ORDER_QUEUE = 999
 """POP_ORDER_REVIVE_QUEUE of KeyBuilder."""

@@ -15,6 +15,7 @@ from ..engine.config import EngineConfig
 from ..engine.engine import Engine
 from ..engine.errors import StoreUnsupported
 from ..engine.tables.key_values import OWN_PREFIX
+from ..rocketmq.topics import TRACE_TOPIC
 from .processors.pull import MOST_BYTES, MOST_MESSAGES
 
 logger = logging.getLogger(__name__)
@@ -159,7 +160,7 @@ def all_settings(config: EngineConfig) -> dict[str, object]:
         "maxIndexNum": config.index_entries,
         "maxMessageSize": config.max_body_bytes,
         "messageDelayLevel": config.delay_levels,
-        "msgTraceTopicName": "RMQ_SYS_TRACE_TOPIC",
+        "msgTraceTopicName": TRACE_TOPIC,
         "recallMessageEnable": True,
         "slaveReadEnable": False,
         "storePathRootDir": config.root,

@@ -25,9 +25,10 @@ from functools import lru_cache
 
 from ..engine.errors import TopicNotFound
 from ..engine.lateness import LATENCY_BOUNDS_MS, Histogram
-from ..engine.tables.topics import SYSTEM_PREFIX, SYSTEM_TOPICS, Topic
+from ..engine.tables.topics import Topic
 from ..rocketmq.codes import Answer, Request
 from ..rocketmq.frame import Command
+from ..rocketmq.topics import SYSTEM_PREFIX, SYSTEM_TOPICS
 
 TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
 TOPIC_PUT_SIZE = "TOPIC_PUT_SIZE"

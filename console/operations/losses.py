@@ -10,13 +10,11 @@ from django.db.models import Q
 from broker.client import Admin, BrokerRefused, NotSupported
 from broker.client.admin_settings import TopicWaiting
 from broker.mirror.models import ConsumerGroup, ConsumerOffset, Queue
-from console.features.messages.hops import RETRY
+from broker.rocketmq.topics import POP_SEPARATORS, RETRY_PREFIX
 from console.site import broker as site_broker
 
 #: codes of what a preview misses: there may be more that waits than was counted; the broker does not tell all of it
 AT_LEAST, NOT_TOLD = "waiting", "waiting_not_told"
-#: what may stand between group and topic in the names of topics of tries that are popped
-_BETWEEN = "_+"
 #: topics are asked about for so long; the first one is, however long that takes
 _PATIENCE_S = 3.0
 
@@ -57,8 +55,8 @@ def topics_of_tries(broker: str, group: str) -> list[str]:
     %RETRY%a_b_c may be of a group a that pops b_c, of a_b that pops c, or the own one of a_b_c. Who has an offset in
     it reads it; without one it is the group's that reads such a topic, if that can be said of no other group.
     """
-    own = RETRY + group
-    begins = Q(topic__startswith=f"{own}{_BETWEEN[0]}") | Q(topic__startswith=f"{own}{_BETWEEN[1]}")
+    own = RETRY_PREFIX + group
+    begins = Q(topic__startswith=f"{own}{POP_SEPARATORS[0]}") | Q(topic__startswith=f"{own}{POP_SEPARATORS[1]}")
     there = Queue.objects.filter(begins, broker=broker).values_list("topic", flat=True).distinct().order_by("topic")
     read = set(ConsumerOffset.objects.filter(broker=broker, group=group).values_list("topic", flat=True))
     popped = [
@@ -70,10 +68,10 @@ def topics_of_tries(broker: str, group: str) -> list[str]:
 
 
 def _may_be_anothers(broker: str, group: str, topic: str) -> bool:
-    rest = topic.removeprefix(RETRY)
+    rest = topic.removeprefix(RETRY_PREFIX)
     readings = Q(topic=topic) | Q(group=rest)
     for at, letter in enumerate(rest):
-        if letter in _BETWEEN:
+        if letter in POP_SEPARATORS:
             readings |= Q(group=rest[:at], topic=rest[at + 1 :])
     others = ConsumerOffset.objects.filter(readings, broker=broker).exclude(group=group)
     return others.exists() or ConsumerGroup.objects.filter(broker=broker, name=rest).exists()

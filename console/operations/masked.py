@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from broker.rocketmq.properties import SCHEDULE_KEY, UNIQUE_KEY
 from console.features.alerts.webhooks import without_path
 from console.operations.reading import masks_of
 from console.security.masking import Masks
 
 #: names in a target, and the property that each is
-_NAMES = {"scheduleKey": "ESC_SCHEDULE_KEY", "uniqueKey": "UNIQ_KEY", "handle": "UNIQ_KEY"}
+_NAMES = {"scheduleKey": SCHEDULE_KEY, "uniqueKey": UNIQUE_KEY, "handle": UNIQUE_KEY}
 
 
 def masked_parameters(kind: str, parameters: Mapping[str, Any], rules: Masks | None = None) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404
 from django.utils.translation import gettext as _
 
+from broker.rocketmq.properties import TAGS
 from console.features.clients import read as of_clients
 from console.features.clients.read import ClientPage, Clients, Running
 from console.features.dead_letters import read as of_dead_letters
@@ -118,9 +119,9 @@ def messages_through(topic: str, wanted: MessageFilter) -> MessageSearch:
     """The newest of a topic."""
     _topic(topic)
     masked = masks().of(topic)
-    if wanted.name in masked or (wanted.tag and "TAGS" in masked):
+    if wanted.name in masked or (wanted.tag and TAGS in masked):
         # who may ask whether a value is there has read it soon
-        raise PermissionDenied(masked.get(wanted.name) or masked["TAGS"])
+        raise PermissionDenied(masked.get(wanted.name) or masked[TAGS])
     return _hits_masked(search.messages_through(topic, wanted))
 
 

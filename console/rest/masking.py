@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from broker.rocketmq.properties import KEYS, SCHEDULE_KEY, TAGS, UNIQUE_KEY
 from console.security.masking import BODY, Masks
 from console.security.tokens import Grant
 
@@ -16,8 +17,6 @@ from ..features.timers.rest_schemas import TimerRow
 from ..features.transactions.rest_schemas import TransactionShown
 from .identifiers import parse, written
 from .schemas import FoundMessage
-
-_KEY = "UNIQ_KEY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class Hiding:
         if BODY in masked:
             found.body, found.body_base64 = masked[BODY], None
         found.properties = {name: masked.get(name, text) for name, text in found.properties.items()}
-        found.message_id = _said(masked, _KEY, found.message_id)
+        found.message_id = _said(masked, UNIQUE_KEY, found.message_id)
         found.id = _named(masked, found.id)
         _tag_and_keys(masked, found)
         return found
@@ -49,16 +48,16 @@ class Hiding:
     def timer(self, row: TimerRow) -> TimerRow:
         """One that waits; changed in place. A recall handle holds the unique id."""
         masked = self.of(row.topic)
-        row.schedule_key = _said(masked, "ESC_SCHEDULE_KEY", row.schedule_key)
-        row.message_id = _said(masked, _KEY, row.message_id)
-        row.id, row.recall_handle = _named(masked, row.id), None if _KEY in masked else row.recall_handle
+        row.schedule_key = _said(masked, SCHEDULE_KEY, row.schedule_key)
+        row.message_id = _said(masked, UNIQUE_KEY, row.message_id)
+        row.id, row.recall_handle = _named(masked, row.id), None if UNIQUE_KEY in masked else row.recall_handle
         _tag_and_keys(masked, row)
         return row
 
     def transaction(self, row: TransactionShown) -> TransactionShown:
         """One transaction; changed in place."""
         masked = self.of(row.topic)
-        row.transaction_id = _said(masked, _KEY, row.transaction_id)
+        row.transaction_id = _said(masked, UNIQUE_KEY, row.transaction_id)
         row.id = None if row.id is None else _named(masked, row.id)
         _tag_and_keys(masked, row)
         return row
@@ -70,13 +69,13 @@ def _said(masked: Mapping[str, str], name: str, text: str | None) -> str | None:
 
 def _named(masked: Mapping[str, str], identifier: str) -> str:
     """Our id without the unique id in it: its position finds it, too."""
-    if _KEY not in masked:
+    if UNIQUE_KEY not in masked:
         return identifier
     found = parse(identifier)
     return written(found.broker, found.topic, found.position, "")
 
 
 def _tag_and_keys(masked: Mapping[str, str], row: FoundMessage | TimerRow | TransactionShown) -> None:
-    row.tag = _said(masked, "TAGS", row.tag)
-    if row.keys and "KEYS" in masked:
-        row.keys = [masked["KEYS"]]
+    row.tag = _said(masked, TAGS, row.tag)
+    if row.keys and KEYS in masked:
+        row.keys = [masked[KEYS]]

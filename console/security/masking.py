@@ -14,20 +14,21 @@ from typing import Any, TypeVar
 
 from django.utils.translation import gettext as _
 
+from broker.rocketmq.properties import KEYS, SCHEDULE_KEY, TAGS, UNIQUE_KEY
+from broker.rocketmq.topics import GROUP_PREFIXES, OLD_SYSTEM_PREFIX, SYSTEM_PREFIX
 from console.security.models import MaskRule
-from console.security.topic_scope import OF_GROUP
 
 UNMASK = "console.unmask"
 BODY = "body"
 #: topics of the brokers own that hold messages of others
-_MIXED = (*OF_GROUP, "SCHEDULE_TOPIC", "RMQ_SYS_", "rmq_sys_")
+_MIXED = (*GROUP_PREFIXES, "SCHEDULE_TOPIC", OLD_SYSTEM_PREFIX, SYSTEM_PREFIX)
 #: fields of rows, and the property that each shows
 _FIELDS: Mapping[str, str] = {
-    "keys": "KEYS", "tag": "TAGS", "unique_key": "UNIQ_KEY", "transaction_id": "UNIQ_KEY",
-    "schedule_key": "ESC_SCHEDULE_KEY", "preview": BODY, "text": BODY,
+    "keys": KEYS, "tag": TAGS, "unique_key": UNIQUE_KEY, "transaction_id": UNIQUE_KEY,
+    "schedule_key": SCHEDULE_KEY, "preview": BODY, "text": BODY,
 }  # fmt: skip
 #: what the name of an item of an operation may be made of
-_NAMING = frozenset({"KEYS", "UNIQ_KEY", "ESC_SCHEDULE_KEY", BODY})
+_NAMING = frozenset({KEYS, UNIQUE_KEY, SCHEDULE_KEY, BODY})
 
 Row = TypeVar("Row")
 

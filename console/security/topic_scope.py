@@ -18,12 +18,8 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db.models import Q
 
 from broker.mirror.models import ConsumerOffset
+from broker.rocketmq.topics import GROUP_PREFIXES, POP_SEPARATORS
 from console.security.models import TopicPermission
-
-#: topics that belong to a consumer group (MixAll.RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX)
-OF_GROUP = ("%RETRY%", "%DLQ%")
-#: what stands between group and topic in the names of topics of tries that are popped (KeyBuilder, both forms)
-_BETWEEN = "_+"
 
 Row = TypeVar("Row")
 
@@ -78,7 +74,7 @@ class Eyes:
         """Whether the topic is seen; a name that is not known is not."""
         if self.visible.prefixes is None:
             return True
-        for prefix in OF_GROUP:
+        for prefix in GROUP_PREFIXES:
             if name and name.startswith(prefix):
                 return self._of_group(name.removeprefix(prefix))
         return self._begins(name)
@@ -105,7 +101,7 @@ class Eyes:
         Where the name can be read in several ways, all groups that it may belong to have to be seen.
         """
         read = self._topics_read()
-        cuts = (at for at, letter in enumerate(rest) if letter in _BETWEEN)
+        cuts = (at for at, letter in enumerate(rest) if letter in POP_SEPARATORS)
         found = [rest[:at] for at in cuts if rest[at + 1 :] in read.get(rest[:at], ())]
         if rest in read:
             found.append(rest)
@@ -122,7 +118,7 @@ class Eyes:
         if self._read is None:
             read: dict[str, set[str]] = {}
             for group, topic in ConsumerOffset.objects.values_list("group", "topic").distinct().order_by():
-                if not topic.startswith(OF_GROUP):
+                if not topic.startswith(GROUP_PREFIXES):
                     read.setdefault(group, set()).add(topic)
             self._read = read
         return self._read

@@ -6,6 +6,7 @@ import math
 import uuid
 from dataclasses import replace
 
+from broker.rocketmq.topics import SCHEDULE_TOPIC
 from console.features.messages.shapes import Hop, HopKind, LifeStep, MessagePage, StepKind
 from console.features.timers.shapes import (
     Forecast,
@@ -93,7 +94,7 @@ def message(now_ms: int) -> MessagePage:
     """Parked for half an hour, released, failed once, consumed: what the log shows and what clients told."""
     born_ms = now_ms - 3_600_000
     parked = Hop(
-        HopKind.PARKED, "SCHEDULE_TOPIC_XXXX", 15, 12, 4_096, 320, born_ms + 4, None, "0" * 32, 16,
+        HopKind.PARKED, SCHEDULE_TOPIC, 15, 12, 4_096, 320, born_ms + 4, None, "0" * 32, 16,
         born_ms + 1_800_004, None, False,
     )  # fmt: skip
     released = replace(

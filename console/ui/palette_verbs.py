@@ -13,11 +13,12 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from broker.mirror.models import ConsumerOffset
+from broker.rocketmq.topics import GROUP_PREFIXES
 from console import queries
 from console.operations.errors import InvalidParameter
 from console.operations.registry import KINDS
 from console.operations.typed_moments import is_shift, moment_ms, shift_ms
-from console.security.topic_scope import OF_GROUP, eyes
+from console.security.topic_scope import eyes
 from console.site.clock import now_ms
 from console.site.mirrored import mirrored
 
@@ -115,7 +116,7 @@ def _moves(verb: str, words: list[str]) -> Iterator[Command]:
     """`GROUP WHERE` or `GROUP TOPIC WHERE`; without a topic, each that the group reads."""
     group, seen = words[0], eyes()
     found = ConsumerOffset.objects.filter(broker=mirrored().name, group=group).values_list("topic", flat=True)
-    topics = [name for name in found.distinct().order_by("topic") if not name.startswith(OF_GROUP)]
+    topics = [name for name in found.distinct().order_by("topic") if not name.startswith(GROUP_PREFIXES)]
     if len(words) > 1 and words[1] in topics:
         topics, words = [words[1]], [group, *words[2:]]
     if len(words) < 2 or not seen.group(group):

@@ -11,8 +11,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from spark.points import Question, first_and_last, points, quantiles, some_positions, together
-from spark.records import DEAD_PREFIX, RETRY_PREFIX
 from spark.view import View
 
 
@@ -20,7 +20,7 @@ def retries(view: View, question: Question) -> DataFrame:
     """Return the points of the dashboard."""
     records = view.records
     again = _of_group(records, RETRY_PREFIX)
-    dead = _of_group(records, DEAD_PREFIX)
+    dead = _of_group(records, DLQ_PREFIX)
     by = {"topic": F.col("topic"), "label": F.col("label")}
     attempts = again.groupBy("topic", "label", F.col("reconsume_times").alias("part")).agg(
         F.count("*").alias("count"), first_and_last(F.col("position")).alias("behind")

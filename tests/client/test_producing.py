@@ -22,10 +22,10 @@ from broker.client import (
     Timeout,
     prepare,
 )
-from broker.client.destinations import TEMPLATE_TOPIC
 from broker.client.errors import ClientClosed
 from broker.client.pipeline import Lines
 from broker.rocketmq.codes import Answer
+from broker.rocketmq.topics import TEMPLATE_TOPIC
 from broker.server.broker import BrokerService
 from tests.client.halfbroker import HalfBroker
 

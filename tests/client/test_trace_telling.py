@@ -31,7 +31,8 @@ from broker.client.trace_events import (
     ended_line,
     handled_line,
 )
-from broker.rocketmq.traces import TRACE_TOPIC, read_traces
+from broker.rocketmq.topics import TRACE_TOPIC
+from broker.rocketmq.traces import read_traces
 from broker.server.broker import BrokerService
 
 

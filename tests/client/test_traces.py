@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.client import AsyncAdmin, AsyncProducer, Trace
-from broker.rocketmq.traces import TRACE_TOPIC, read_traces
+from broker.rocketmq.topics import TRACE_TOPIC
+from broker.rocketmq.traces import read_traces
 
 ID = "7F00000100002A139A0F0B5C1B2C0000"
 PUB = f"Pub\x011700000000000\x01Region\x01shop\x01orders\x01{ID}\x01created\x014711\x01127.0.0.1:10911\x0112\x015\x010"

@@ -8,7 +8,8 @@ import threading
 from django.test import Client
 
 from broker.client import Consumer, Message, Producer
-from broker.rocketmq.traces import TRACE_TOPIC, Trace
+from broker.rocketmq.topics import TRACE_TOPIC
+from broker.rocketmq.traces import Trace
 from console import queries
 from console.features.messages.shapes import LifeStep, StepKind
 from console.features.messages.traces import TOLD_LIMIT, Told, told_of

@@ -10,7 +10,7 @@ from django.test import Client
 
 from broker.client import Consumer, Message, SimpleConsumer
 from broker.mirror.models import Broker, ConsumerOffset
-from broker.rocketmq.traces import TRACE_TOPIC
+from broker.rocketmq.topics import TRACE_TOPIC
 from console import queries
 from console.features.messages import copies
 from console.features.messages.read import GROUPS_LIMIT

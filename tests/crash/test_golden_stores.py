@@ -8,10 +8,10 @@ import pytest
 
 from broker.engine.disk.files import OsFiles
 from broker.engine.errors import StoreUnsupported
-from broker.engine.tables.topics import SCHEDULE_TOPIC
 from broker.engine.testing import ManualClock
 from broker.engine.testing.driver import Driver, open_engine
 from broker.rocketmq.message import decode
+from broker.rocketmq.topics import SCHEDULE_TOPIC
 
 from . import golden
 

@@ -7,10 +7,10 @@ import random
 import pytest
 
 from broker.engine.fsck import check_store
-from broker.engine.tables.topics import TIMER_TOPIC
 from broker.engine.testing import ManualClock, PowerLoss, SimulatedFiles
 from broker.engine.testing.driver import Driver, open_engine
 from broker.engine.timer.steer import Target
+from broker.rocketmq.topics import TIMER_TOPIC
 
 from . import golden
 

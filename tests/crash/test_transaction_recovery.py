@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from broker.engine.log.ticket import Ticket
-from broker.engine.tables.topics import HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
 from broker.engine.testing import Driver, ManualClock, PowerLoss, SimulatedFiles, open_engine
 from broker.engine.transaction.decision import Ending
+from broker.rocketmq.topics import HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
 from tests.crash import golden
 from tests.engine.transacting import questions
 

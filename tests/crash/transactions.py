@@ -10,9 +10,9 @@ from typing import Any
 from broker.engine.errors import TransactionDecided, TransactionMismatch, TransactionNotFound
 from broker.engine.fsck import check_store
 from broker.engine.log.ticket import Ticket
-from broker.engine.tables.topics import HALF_TOPIC, SCHEDULE_TOPIC
 from broker.engine.testing import Driver, ManualClock, PowerLoss, SimulatedFiles, open_engine
 from broker.engine.transaction.decision import Ending
+from broker.rocketmq.topics import HALF_TOPIC, SCHEDULE_TOPIC
 from tests.engine.transacting import questions
 
 GROUPS = ("payers", "shippers")

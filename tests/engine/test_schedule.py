@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.engine.tables.topics import SCHEDULE_TOPIC
 from broker.engine.testing.disk import PowerLoss, SimulatedFiles
 from broker.engine.testing.driver import Driver, open_engine
 from broker.rocketmq.message import decode
+from broker.rocketmq.topics import SCHEDULE_TOPIC
 
 
 def delayed(files: SimulatedFiles | None = None, **config: object) -> Driver:

@@ -6,10 +6,10 @@ import pytest
 
 from broker.engine.errors import ScheduleKeyTaken, TimerInThePast
 from broker.engine.log.ticket import Ticket
-from broker.engine.tables.topics import TIMER_TOPIC
 from broker.engine.testing.disk import PowerLoss, SimulatedFiles
 from broker.engine.testing.driver import Driver, open_engine
 from broker.engine.timer.steer import Target
+from broker.rocketmq.topics import TIMER_TOPIC
 from tests.engine.test_timer_steering import steer, timers
 
 KEY = "order-1"

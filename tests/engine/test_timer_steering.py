@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.engine.tables.topics import TIMER_TOPIC
 from broker.engine.testing.disk import PowerLoss, SimulatedFiles
 from broker.engine.testing.driver import Driver, open_engine
 from broker.engine.timer.steer import Action, Outcome, Target
 from broker.rocketmq.message import decode
+from broker.rocketmq.topics import TIMER_TOPIC
 
 HOUR_MS = 3_600_000
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from broker.engine.errors import ScheduleKeyTaken, TimerFlowControl, TimerIllegal, TimerInThePast, TimerTooFar
-from broker.engine.tables.topics import TIMER_TOPIC
 from broker.engine.testing.disk import PowerLoss, SimulatedFiles
 from broker.engine.testing.driver import Driver, open_engine
 from broker.rocketmq.message import decode
+from broker.rocketmq.topics import TIMER_TOPIC
 
 
 def timers(files: SimulatedFiles | None = None, **config: object) -> Driver:

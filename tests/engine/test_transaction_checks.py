@@ -6,9 +6,9 @@ import pytest
 
 from broker.engine.errors import TransactionNotFound
 from broker.engine.log.ticket import Ticket
-from broker.engine.tables.topics import CHECKS_TOPIC, HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
 from broker.engine.testing import Driver
 from broker.rocketmq.message import decode
+from broker.rocketmq.topics import CHECKS_TOPIC, HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
 from tests.engine.transacting import GROUP, TIMES, ask, begin, checks_of, copies, end, questions, transacting
 
 #: An entry of the calendar is looked at up to so much late, never early.

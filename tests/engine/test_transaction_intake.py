@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.engine.errors import InvalidMessage, TransactionDecided, TransactionMismatch, TransactionNotFound
-from broker.engine.tables.topics import HALF_TOPIC, OP_TOPIC
+from broker.rocketmq.topics import HALF_TOPIC, OP_TOPIC
 from tests.engine.transacting import GROUP, begin, copies, end, transacting
 
 

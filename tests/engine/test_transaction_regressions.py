@@ -13,8 +13,8 @@ from __future__ import annotations
 import pytest
 
 from broker.engine.errors import TransactionDecided
-from broker.engine.tables.topics import OP_TOPIC, PARKED_HALF_TOPIC
 from broker.engine.testing import PowerLoss, SimulatedFiles
+from broker.rocketmq.topics import OP_TOPIC, PARKED_HALF_TOPIC
 from tests.engine.transacting import GROUP, TIMES, ask, begin, checks_of, copies, end, end_soon, questions, transacting
 
 #: An entry of the calendar is looked at up to so much late, never early.

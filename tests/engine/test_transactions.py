@@ -12,10 +12,10 @@ from broker.engine.errors import (
     TransactionDecided,
 )
 from broker.engine.log.ticket import Ticket
-from broker.engine.tables.topics import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC
 from broker.engine.testing import SimulatedFiles
 from broker.engine.transaction.decision import Ending, Waiting
 from broker.rocketmq.message import decode
+from broker.rocketmq.topics import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC
 from tests.engine.transacting import GROUP, begin, copies, end, transacting
 
 

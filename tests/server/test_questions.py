@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.engine.tables.topics import HALF_TOPIC
 from broker.engine.transaction.check import Check, Checks, kind_of
 from broker.rocketmq.frame import BINARY, JSON, decode
 from broker.rocketmq.message import Message, encode, pack_host, record_size
 from broker.rocketmq.message import decode as decode_record
+from broker.rocketmq.topics import HALF_TOPIC
 from broker.server.check_frames import Mould, Questions
 
 NAME = 'broker "%d" é'

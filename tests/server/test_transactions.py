@@ -9,9 +9,9 @@ import pytest
 
 from broker.client.remoting import RemotingClient
 from broker.engine.config import EngineConfig
-from broker.engine.tables.topics import HALF_TOPIC, PARKED_HALF_TOPIC
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.message import decode
+from broker.rocketmq.topics import HALF_TOPIC, PARKED_HALF_TOPIC
 from broker.server.broker import BrokerService
 from tests.server.frames import recorded_frames
 from tests.server.peer import Peer

@@ -9,8 +9,8 @@ from __future__ import annotations
 from ...rocketmq.layout import FLAG_TRANSACTION_COMMIT, FLAG_TRANSACTION_MASK
 from ...rocketmq.message import Message, string_hash
 from ...rocketmq.properties import SOURCE
+from ...rocketmq.topics import HALF_TOPIC, OP_TOPIC
 from ..disk.files import Files, join
-from ..tables.topics import HALF_TOPIC, OP_TOPIC
 from ..timer.checkpoint import Kept, load_state
 from ..timer.done import Done
 from ..timer.log import MAGIC_DELETE, MAGIC_ROLL, TimerLog, Unit

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from ...rocketmq.layout import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE, PREFIX
 from ...rocketmq.message import Message, decode, is_sound, string_hash
 from ...rocketmq.properties import REAL_TOPIC, TAGS
+from ...rocketmq.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from ..disk import atomic
 from ..disk.files import File, Files, join
 from ..errors import CorruptRecord
@@ -17,7 +18,6 @@ from ..log.checkpoint import Checkpoint, CheckpointFile
 from ..log.recovery import refuse_outside
 from ..message_header import extra_key_of
 from ..tables import json_file
-from ..tables.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from .queues import IndexCheck, QueueCheck
 from .report import Damage, Report
 from .services import TimerCheck, TransactionCheck

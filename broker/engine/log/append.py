@@ -22,7 +22,17 @@ from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-from ...rocketmq.layout import BLANK_SIZE, BYTES, CRC_SIZE, MAGIC_V1, MASK31, NOT_IPV6, U16, crc_properties
+from ...rocketmq.layout import (
+    BLANK_SIZE,
+    BYTES,
+    CRC_SIZE,
+    MAGIC_V1,
+    MASK31,
+    NOT_IPV6,
+    QUEUE_OFFSET_AT,
+    U16,
+    crc_properties,
+)
 from ...rocketmq.message import encode, record_size
 from ..errors import StoreBusy
 from ..message_header import Facts, also_indexed
@@ -224,7 +234,6 @@ def append_burst(store: Store, copies: Sequence[Copy], store_ms: int) -> int:
 
 # A run.
 
-_PLACE_AT = 20
 _PLACE = struct.Struct(">qq")
 _TIME = struct.Struct(">q")
 #: Where the ten digits stand, from the end of a record.
@@ -311,7 +320,7 @@ def _fill_in(run: Run, begin: int, stop: int, position: int, now_ms: int, queues
             at, size, group = starts[number], sizes[number], groups[number]
             offset = following[group]
             following[group] = offset + 1
-            place_into(data, at + _PLACE_AT, offset, position)
+            place_into(data, at + QUEUE_OFFSET_AT, offset, position)
             time_into(data, at + time_at[number], now_ms)
             end = at + size
             digits = b"%010d" % (crc32(view[at : end - CRC_SIZE]) & MASK31)

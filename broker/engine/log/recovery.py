@@ -31,16 +31,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...rocketmq.layout import FLAG_TRANSACTION_COMMIT, FLAG_TRANSACTION_MASK
+from ...rocketmq.layout import FLAG_TRANSACTION_COMMIT, FLAG_TRANSACTION_MASK, MAGIC_BLANK, POSITION, PREFIX
 from ...rocketmq.message import Message, decode
-from ...rocketmq.properties import POPPED, SOURCE
+from ...rocketmq.properties import KEYS, POPPED, SOURCE
+from ...rocketmq.topics import POP_TOPIC, SYSTEM_PREFIX, SYSTEM_TOPICS
 from ..derived import Derived
 from ..disk.files import Files, join
 from ..errors import BrokerError, CorruptRecord, RecordNotFound, StoreUnsupported
 from ..message_header import Facts, extra_key_of
 from ..queues.queues import FILLER_SIZE, ConsumeQueue
 from ..store import Store
-from ..tables.topics import POP_TOPIC, SYSTEM_PREFIX, SYSTEM_TOPICS, Topic
+from ..tables.topics import Topic
 from .checkpoint import Checkpoint, DamagedRange
 
 #: How far behind bytes that are no record a later record is looked for: more than is ever written between two syncs.
@@ -167,7 +168,7 @@ class Recovery:
         if left < 8 or chain.read(position, left).strip(b"\0"):
             return False
         from_file, at = chain.file_at(position)
-        from_file.write(left.to_bytes(4, "big") + b"\xcb\xd4\x31\x94", at)
+        from_file.write(PREFIX.pack(left, MAGIC_BLANK), at)
         from_file.sync()
         return True
 
@@ -176,7 +177,7 @@ class Recovery:
         try:
             message = decode(record, verify=False)
         except CorruptRecord:
-            position = int.from_bytes(record[28:36], "big")
+            position = int.from_bytes(record[POSITION], "big")
             self._lost = DamagedRange(position, position + len(record))
             store.note_damage(position, position + len(record))
             return
@@ -197,7 +198,7 @@ class Recovery:
             return
         queue.last_ms = message.store_ms
         store.visible_ms = message.store_ms
-        facts = Facts(b"", message.unique_key, message.tags, properties.get("KEYS"))
+        facts = Facts(b"", message.unique_key, message.tags, properties.get(KEYS))
         store.add_to_index(message.topic, facts, message.position, message.store_ms)
         if extra_key := extra_key_of(message.topic, properties):
             store.index.add(f"{message.topic}#{extra_key}", message.position, message.store_ms)

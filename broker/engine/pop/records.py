@@ -28,11 +28,11 @@ from collections.abc import Iterator
 from typing import Any, Protocol, cast
 
 from ...rocketmq.properties import WAIT, format_properties
+from ...rocketmq.topics import POP_TOPIC
 from ..derived import Derived
 from ..log.ticket import Ticket
 from ..message_header import Facts
 from ..store import Store
-from ..tables.topics import POP_TOPIC
 from .popqueue import CheckPoint, Key, PopQueue
 
 # The form of a record.

@@ -20,10 +20,10 @@ from heapq import merge
 
 from ...rocketmq.message import Message, decode
 from ...rocketmq.properties import POPPED
+from ...rocketmq.topics import DLQ_PREFIX, POP_TOPIC, RETRY_PREFIX
 from ..disk.atomic import load_snapshot, save_snapshot
 from ..disk.files import Files
 from ..errors import CorruptRecord, RecordNotFound
-from ..tables.topics import DLQ_PREFIX, POP_TOPIC, RETRY_PREFIX
 from . import records as pop_records
 from .popqueue import CheckPoint, Key, Orderly, PopQueue, next_offset_in
 from .records import (

@@ -24,6 +24,8 @@ from ...rocketmq.layout import CRC_SIZE, FLAG_TRANSACTION_MASK
 from ...rocketmq.message import Message, decode, pack_host
 from ...rocketmq.properties import (
     DELAY,
+    DLQ_ORIGIN_MESSAGE_ID,
+    DLQ_ORIGIN_TOPIC,
     FIRST_POP_TIME,
     KEYS,
     ORIGIN_GROUP,
@@ -37,15 +39,15 @@ from ...rocketmq.properties import (
     WAIT,
     format_properties,
 )
+from ...rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX, check_topic_name, origin_topic, retry_topic
 from ..admission import STORED_LIMIT_BYTES
 from ..derived import Derived
 from ..errors import CorruptRecord, InvalidTopicName, RecordNotFound, StoreRefused
 from ..message_header import Facts
 from ..tables.groups import Group
-from ..tables.topics import DLQ_PREFIX, RETRY_PREFIX, check_topic_name
 from .popqueue import FOR_EVER_MS, CheckPoint, Key, PopQueue, lowest_bit, mask_of
 from .records import Pen
-from .state import Book, origin_topic, retry_topic
+from .state import Book
 from .take import Taker, Wanted, offsets_of
 
 # Messages whose time is over.
@@ -152,8 +154,8 @@ class Reviver:
         target = DLQ_PREFIX + group if is_dead else retry_topic(group, origin)
         if is_dead:
             kept |= {
-                DELAY: "0", RETRY_TOPIC: origin, "DLQ_ORIGIN_TOPIC": origin,
-                "DLQ_ORIGIN_MESSAGE_ID": kept[ORIGIN_MESSAGE_ID],
+                DELAY: "0", RETRY_TOPIC: origin, DLQ_ORIGIN_TOPIC: origin,
+                DLQ_ORIGIN_MESSAGE_ID: kept[ORIGIN_MESSAGE_ID],
             }  # fmt: skip
         if store.topics.get(target) is None:
             store.topics.ensure(target, 1, is_due=True)

@@ -21,21 +21,20 @@ from itertools import starmap
 from typing import Any, NamedTuple
 
 from ...rocketmq.message import Message
+from ...rocketmq.topics import POP_TOPIC, check_group_name, check_topic_name, retry_topic
 from ...rocketmq.values import INT_MAX, check_table, check_whole
 from ..disk.files import Files, join
 from ..errors import HandleGone, InvalidValue, StoreRefused
 from ..queues.reader import Reader
 from ..queues.repair import Mender
 from ..store import Store
-from ..tables.groups import check_group_name
 from ..tables.json_file import Kept
-from ..tables.topics import POP_TOPIC, check_topic_name
 from . import recovery
 from .popqueue import Key, PopQueue, offsets_in
 from .records import Pen
 from .recovery import Recovering
 from .revive import Returning, Reviver
-from .state import Book, retry_topic
+from .state import Book
 from .take import Popped, Taker, Wanted
 
 

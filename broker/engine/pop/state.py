@@ -8,7 +8,6 @@ from itertools import count
 from ..queues.reader import Reader
 from ..queues.repair import Mender
 from ..store import Store
-from ..tables.topics import RETRY_PREFIX
 from .popqueue import CheckPoint, Key, PopQueue
 
 Due = tuple[int, int, PopQueue, CheckPoint]
@@ -112,18 +111,3 @@ class Book:
             self.is_changed = True
             self._replan()
         self._last_ms = now_ms
-
-
-def retry_topic(group: str, topic: str) -> str:
-    """Return the topic in which messages of a topic wait for another try of a group (KeyBuilder, form 1)."""
-    return f"{RETRY_PREFIX}{group}_{topic}"
-
-
-def retry_topics(group: str, topic: str) -> tuple[str, str]:
-    """Return the topics in which another try of a topic's messages may arrive for a group that pops."""
-    return f"{RETRY_PREFIX}{group}_{topic}", RETRY_PREFIX + group
-
-
-def origin_topic(group: str, topic: str) -> str:
-    """Return the topic that a pop was asked for: itself, or that of which it is the retry topic."""
-    return topic.removeprefix(f"{RETRY_PREFIX}{group}_")

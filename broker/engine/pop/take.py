@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from itertools import count
 from typing import NamedTuple
 
+from ...rocketmq.layout import QUEUE_OFFSET
+from ...rocketmq.topics import check_topic_name, retry_topic
 from ..queues.reader import Pulled, PullStatus, Selection
-from ..tables.topics import Topic, check_topic_name
+from ..tables.topics import Topic
 from .popqueue import Block, Key, Orderly, PopQueue, mask_of
 from .records import Pen
-from .state import Book, retry_topic
+from .state import Book
 
 #: Messages of one queue that a group may hold without having acknowledged them; then the queue gives out no more.
 MOST_IN_FLIGHT = 200_000
@@ -287,7 +289,7 @@ class Taker:
 
 def offsets_of(pulled: Pulled) -> list[int]:
     """Return the queue offsets of what was pulled; they stand in the records."""
-    return [int.from_bytes(record[20:28], "big") for record in pulled.records]
+    return [int.from_bytes(record[QUEUE_OFFSET], "big") for record in pulled.records]
 
 
 def _earlier(one_ms: int | None, other_ms: int | None) -> int | None:

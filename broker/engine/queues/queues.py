@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from ...rocketmq.layout import QUEUE_OFFSET
 from ..disk.files import Files, directory_of, join
 from ..disk.handles import Handles
 from ..errors import StoreUnsupported
@@ -375,8 +376,8 @@ class Queues:
         position = found[0].position
         if position < log.min_position or not log.chain.has(position):
             return position >= 0
-        head = log.chain.read(position, 28)
-        return len(head) == 28 and int.from_bytes(head[20:28], "big") == offset
+        head = log.chain.read(position, QUEUE_OFFSET.stop)
+        return len(head) == QUEUE_OFFSET.stop and int.from_bytes(head[QUEUE_OFFSET], "big") == offset
 
     def _cut_after(self, queue: ConsumeQueue, starts: list[int], end: int) -> None:
         """Zero what stands behind the last entry, so that no later reader takes it for one."""

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from ...rocketmq.integrity import all_stand_here, stands_here
+from ...rocketmq.layout import QUEUE_OFFSET, TO_STORE_TIME, store_ms_of
 from ...rocketmq.sql92.expression import Filter
 from ..errors import RecordNotFound, TopicNotFound
 from ..log.commit_log import MAX_RECORD_SIZE
@@ -219,11 +220,8 @@ class Reader:
         found = queue.entries(offset, 1)
         if not found or not self._store.log.chain.has(found[0].position):
             return None
-        head = self._store.log.chain.read(found[0].position, 76)
-        if len(head) < 76:
-            return None
-        at = 68 if int.from_bytes(head[36:40], "big") & 0x10 else 56
-        return int.from_bytes(head[at : at + 8], "big")
+        head = self._store.log.chain.read(found[0].position, TO_STORE_TIME)
+        return store_ms_of(head) if len(head) == TO_STORE_TIME else None
 
     def find(self, topic: str, key: str, *, begin_ms: int, end_ms: int, max_count: int) -> list[int]:
         """Return positions of messages with a key or unique id stored between two moments, newest first."""
@@ -266,7 +264,7 @@ def sift(
         for record in pulled.records:
             if not wanted.matches_record(record):
                 continue
-            at = int.from_bytes(record[20:28], "big")
+            at = int.from_bytes(record[QUEUE_OFFSET], "big")
             if found and size + len(record) > max_bytes:
                 return _result(pulled, at, found)
             found.append(record)

@@ -10,33 +10,19 @@ consumer that leaves the delay to the broker gets that of the policy, where the 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import starmap
 from typing import Any
 
+from ...rocketmq.topics import check_group_name, check_topic_name, is_of_tools
 from ...rocketmq.values import INT_MAX, LONG_MAX, byte_count, check_json, check_table, check_whole
 from ..disk.files import Files
-from ..errors import GroupNotFound, InvalidGroupName, InvalidValue
+from ..errors import GroupNotFound, InvalidValue
 from . import json_file
 from .json_file import Kept
-from .topics import MOST_QUEUES, READ, check_topic_name
+from .topics import MOST_QUEUES, READ
 
-_NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
-#: Groups of tools that every broker knows without keeping them (SubscriptionGroupManager.init of Apache RocketMQ).
-SYSTEM_GROUPS = frozenset(
-    {
-        "TOOLS_CONSUMER",
-        "FILTERSRV_CONSUMER",
-        "SELF_TEST_C_GROUP",
-        "CID_ONS-HTTP-PROXY",
-        "CID_ONSAPI_PULL",
-        "CID_ONSAPI_PERMISSION",
-        "CID_ONSAPI_OWNER",
-    }
-)
-SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 #: Fields unknown here that a group keeps for whoever reads them, and the longest text in them.
 MOST_EXTRA = 64
 LONGEST_EXTRA = 4096
@@ -89,17 +75,6 @@ _FIELDS: tuple[tuple[str, str, type], ...] = (
     ("whichBrokerWhenConsumeSlowly", "which_broker_when_consume_slowly", int),
     ("notifyConsumerIdsChangedEnable", "notify_consumer_ids_changed", bool),
 )
-
-
-def check_group_name(name: str) -> None:
-    """Raise InvalidGroupName unless the name is allowed."""
-    if not _NAME.fullmatch(name):
-        raise InvalidGroupName(name)
-
-
-def is_of_tools(name: str) -> bool:
-    """Tell whether a group is one that every broker knows."""
-    return name in SYSTEM_GROUPS or name.startswith(SYSTEM_GROUP_PREFIX)
 
 
 #: Fields known here: RocketMQ's name, and what it is.

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
+from ...rocketmq.topics import check_group_name, check_topic_name
 from ...rocketmq.values import check_size
 from ..disk import atomic
 from ..disk.files import Files
 from . import json_file
-from .groups import check_group_name
-from .topics import check_topic_name
 
 #: All rows together, each as request 14000 tells it: one for each group, topic and queue.
 MOST_OFFSETS_BYTES = 12 << 20

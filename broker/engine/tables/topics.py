@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, Literal, NamedTuple
 
+from ...rocketmq.topics import SYSTEM_PREFIX, SYSTEM_TOPICS, check_topic_name, is_of_group
 from ...rocketmq.values import (
     INT_MAX,
     RESERVED_PART,
@@ -18,7 +18,7 @@ from ...rocketmq.values import (
     check_whole,
 )
 from ..disk.files import Files
-from ..errors import InvalidTopicName, InvalidValue, TopicNotFound
+from ..errors import InvalidValue, TopicNotFound
 from . import json_file
 from .json_file import Kept
 
@@ -27,57 +27,12 @@ WRITE = 2
 #: What is to become of that which waits for a topic that is deleted.
 Pending = Literal["cancel", "keep"]
 
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
-TIMER_TOPIC = "rmq_sys_wheel_timer"
-HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
-OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-#: Halves whose producer was asked as often as allowed.
-PARKED_HALF_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
-#: Ours: how often producers were asked (transaction/records.py).
-CHECKS_TOPIC = "rmq_sys_esc_checks"
-#: Ours: what was popped and acknowledged (pop/records.py).
-POP_TOPIC = "rmq_sys_esc_pops"
-RETRY_PREFIX = "%RETRY%"
-DLQ_PREFIX = "%DLQ%"
-#: TopicValidator.SYSTEM_TOPIC_SET with the number of queues each has, where the broker makes it itself.
-SYSTEM_TOPICS: Mapping[str, int] = {
-    "TBW102": 8,
-    SCHEDULE_TOPIC: 18,
-    "BenchmarkTest": 1024,
-    HALF_TOPIC: 1,
-    OP_TOPIC: 1,
-    PARKED_HALF_TOPIC: 1,
-    CHECKS_TOPIC: 1,
-    POP_TOPIC: 1,
-    "SELF_TEST_TOPIC": 1,
-    "OFFSET_MOVED_EVENT": 1,
-    "RMQ_SYS_TRACE_TOPIC": 1,
-    TIMER_TOPIC: 1,
-}
-SYSTEM_PREFIX = "rmq_sys_"
-#: TopicValidator.NOT_ALLOWED_SEND_TOPIC_SET: parked messages are the broker's own business.
-NOT_FOR_CLIENTS = frozenset(
-    {
-        SCHEDULE_TOPIC,
-        HALF_TOPIC,
-        OP_TOPIC,
-        PARKED_HALF_TOPIC,
-        CHECKS_TOPIC,
-        POP_TOPIC,
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-        TIMER_TOPIC,
-    }
-)
 #: Our own part of the file: name and log position of deleted topics, so that a topic made again stays empty when the
 #: queues are built from the log.
 _DELETED_KEY = "escapementDeletedTopics"
 #: The same of topics that were deleted with all that waited for them; and as what those were that left it waiting.
 _CANCELLED_KEY = "escapementCancelledTopics"
 _KEPT_KEY = "escapementKeptTopics"
-_NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
-#: TopicValidator.TOPIC_MAX_LENGTH, for the names people choose; retry and dead letter topics add a prefix to a group.
-MAX_NAME_LENGTH = 127
 #: Queues that a topic may be given: requests about a topic name each of them.
 MOST_QUEUES = 16_384
 #: Queues of all topics together: who follows the broker keeps each of them.
@@ -141,18 +96,6 @@ class Topic:
             order=bool(value.get("order", False)),
             attributes={str(k): str(v) for k, v in (value.get("attributes") or {}).items()},
         )
-
-
-def is_of_group(name: str) -> bool:
-    """Tell whether a topic is the retry or dead letter topic of a group."""
-    return name.startswith((RETRY_PREFIX, DLQ_PREFIX))
-
-
-def check_topic_name(name: str) -> None:
-    """Raise InvalidTopicName unless the name is allowed."""
-    limit = 255 if is_of_group(name) else MAX_NAME_LENGTH
-    if not _NAME.fullmatch(name) or len(name) > limit:
-        raise InvalidTopicName(name)
 
 
 def check_topic(topic: Topic, known: Topic | None = None) -> None:

@@ -18,12 +18,12 @@ from operator import attrgetter
 from typing import Any
 
 from ...rocketmq.message import decode, string_hash
+from ...rocketmq.topics import TIMER_TOPIC
 from ..disk.files import join
 from ..errors import CorruptRecord, RecordNotFound
 from ..lateness import LATENCY_BOUNDS_MS, Histogram, Lateness
 from ..queues.queues import ConsumeQueue
 from ..store import Store
-from ..tables.topics import TIMER_TOPIC
 from .done import Done
 from .due import Due, Sources
 from .log import MAGIC_DELETE, MAGIC_PLAIN, MAGIC_ROLL, UNIT, UNIT_SIZE, TimerLog, Unit

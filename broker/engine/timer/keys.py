@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from ...rocketmq.message import Message, decode
 from ...rocketmq.properties import CANCELS, SOURCE, TIMER_DELETE
+from ...rocketmq.topics import TIMER_TOPIC
 from ..errors import CorruptRecord, RecordNotFound
 from ..message_header import schedule_entry
 from ..store import Store
-from ..tables.topics import TIMER_TOPIC
 from .core import Core
 from .parked import Parked, number_of, parked_of
 

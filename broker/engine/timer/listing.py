@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from ...rocketmq.message import Message, decode
-from ...rocketmq.properties import REASON, TIMER_ROLLS
+from ...rocketmq.properties import REAL_QUEUE_ID, REAL_TOPIC, REASON, SCHEDULE_KEY, TIMER_ROLLS
 from ..errors import CorruptRecord, RecordNotFound
 from .core import Core
 from .keys import Keys
@@ -242,19 +242,19 @@ def timer_json(message: Message, due_ms: int, rolls: int) -> dict[str, Any]:
     """Return a parked record as a timer that was placed anew so many times; the handle is left to those who know the
     broker's name."""
     properties = message.properties
-    queue_id = properties.get("REAL_QID", "")
+    queue_id = properties.get(REAL_QUEUE_ID, "")
     return {
         "position": message.position,
         "offset": message.queue_offset,
         "size": message.size,
         "dueMs": due_ms,
-        "topic": properties.get("REAL_TOPIC", ""),
+        "topic": properties.get(REAL_TOPIC, ""),
         "queueId": int(queue_id) if queue_id.isdigit() else 0,
         "messageId": message.offset_message_id,
         "uniqueKey": message.unique_key,
         "keys": message.keys,
         "tags": message.tags,
-        "scheduleKey": properties.get("ESC_SCHEDULE_KEY"),
+        "scheduleKey": properties.get(SCHEDULE_KEY),
         "storeMs": message.store_ms,
         "bornMs": message.born_ms,
         "rollTimes": rolls + (number_of(properties.get(TIMER_ROLLS)) or 0),

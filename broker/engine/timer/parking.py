@@ -20,6 +20,7 @@ from ...rocketmq.properties import (
     ECHO,
     KEYS,
     ON_CONFLICT,
+    OWN_PREFIX,
     REAL_QUEUE_ID,
     REAL_TOPIC,
     REASON,
@@ -38,10 +39,10 @@ from ...rocketmq.properties import (
     format_properties,
     parse_properties,
 )
+from ...rocketmq.topics import TIMER_TOPIC
 from ..errors import PropertiesTooLarge, ScheduleKeyTaken, TimerFlowControl, TimerIllegal, TimerInThePast, TimerTooFar
 from ..log.ticket import Ticket
 from ..message_header import Facts, schedule_entry, value_in
-from ..tables.topics import TIMER_TOPIC
 from .core import Core
 from .keys import Keys
 from .parked import Deleted, Note, Parked, Replaced, Sent, out_ms_of, second_of
@@ -89,7 +90,7 @@ def ask_of(text: str, now_ms: int, max_delay_ms: int) -> Ask | None:
     due_ms = due_ms_asked(text, now_ms)
     delete = value_in(text, TIMER_DELETE) if "DEL_UNIQKEY" in text else None
     if due_ms <= now_ms:
-        if delete is not None or ("ESC_" in text and value_in(text, REJECT_PAST) == "true"):
+        if delete is not None or (OWN_PREFIX in text and value_in(text, REJECT_PAST) == "true"):
             raise TimerInThePast(due_ms)
         # who passes on what was a timer once, with all its properties, asks for nothing
         key, on_conflict = key_asked(text) if value_in(text, TIMER_OUT_MS) is None else (None, "error")
@@ -101,7 +102,7 @@ def ask_of(text: str, now_ms: int, max_delay_ms: int) -> Ask | None:
 
 def key_asked(text: str) -> tuple[str | None, Conflict]:
     """Return the schedule key, None without, and what to do if it is taken. Raises TimerIllegal."""
-    if "ESC_" not in text or (key := value_in(text, SCHEDULE_KEY)) is None:
+    if OWN_PREFIX not in text or (key := value_in(text, SCHEDULE_KEY)) is None:
         return None, "error"
     return checked_key(key), _conflict_of(text)
 

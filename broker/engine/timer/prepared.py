@@ -10,26 +10,36 @@ from array import array
 from collections.abc import Callable, Sequence
 
 from ...rocketmq.integrity import is_sound
-from ...rocketmq.layout import CRC_NAME, CRC_SIZE, HEAD, MAGIC_V1, MAGIC_V2, U16, U32
+from ...rocketmq.layout import (
+    ANY_IPV6,
+    BODY_LENGTH_AT,
+    CRC_NAME,
+    CRC_SIZE,
+    HEAD,
+    HOST_SIZE,
+    MAGIC_V1,
+    MAGIC_V2,
+    PREFIX,
+    QUEUE_ID_AT,
+    STORE_HOST_AT,
+    STORE_TIME_AT,
+    U16,
+    U32,
+)
 from ...rocketmq.message import Message, decode, encode, format_properties, pack_host, record_size
 from ...rocketmq.properties import DUE_MS, KEYS, REAL_QUEUE_ID, REAL_TOPIC, SOURCE, TAGS, UNIQUE_KEY
+from ...rocketmq.topics import TIMER_TOPIC
 from ..errors import CorruptRecord, RecordNotFound
 from ..log.append import Run
 from ..queues.repair import Mender
 from ..store import Store
-from ..tables.topics import TIMER_TOPIC
 from .bucket import Entry
 from .parked import due_ms_of
 
 #: Records so close to each other are read together, up to so many bytes.
 _NEAR_BYTES, _RUN_BYTES = 4 << 10, 512 << 10
-_IPV6 = 0x30
-_BODY_LENGTH_AT = 84
-_STORE_HOST_AT = 64
-_QUEUE_ID_AT = 12
 _OWN_TOPIC = bytes([len(TIMER_TOPIC)]) + TIMER_TOPIC.encode()
 _CHECKSUM_PLACE = CRC_NAME + b"0" * 10 + b"\x02"
-_SIZE = struct.Struct(">II")
 _QUEUE_ID = struct.Struct(">i")
 _FULL_LIMIT = 32_767
 _TAG_LIMIT = 4_096
@@ -111,13 +121,13 @@ class Preparer:
         if len(raw) != size or is_sound(raw, position) is not None:
             return False
         _, _, _, _, _, own_offset, _, sys_flag, _ = HEAD.unpack_from(raw)
-        at = _BODY_LENGTH_AT + 4 + U32.unpack_from(raw, _BODY_LENGTH_AT)[0]
+        at = BODY_LENGTH_AT + U32.size + U32.unpack_from(raw, BODY_LENGTH_AT)[0]
         # as parked here: the properties end with where and when, then the checksum
         where, when = raw.rfind(_WHERE, at), raw.rfind(_WHEN, at)
         if (
             own_offset != offset
             or not self._is_v4
-            or sys_flag & _IPV6
+            or sys_flag & ANY_IPV6
             or not 0 < where < when
             or raw[at : at + 20] != _OWN_TOPIC
             or raw[when + len(_WHEN) : -CRC_SIZE] != b"%d\x02" % due_ms
@@ -141,12 +151,12 @@ class Preparer:
         data = run.data
         start = len(data)
         data += record
-        _SIZE.pack_into(data, start, len(record), MAGIC_V2 if wide else MAGIC_V1)
-        _QUEUE_ID.pack_into(data, start + _QUEUE_ID_AT, queue_id)
-        data[start + _STORE_HOST_AT : start + _STORE_HOST_AT + 8] = self._host
+        PREFIX.pack_into(data, start, len(record), MAGIC_V2 if wide else MAGIC_V1)
+        _QUEUE_ID.pack_into(data, start + QUEUE_ID_AT, queue_id)
+        data[start + STORE_HOST_AT : start + STORE_HOST_AT + HOST_SIZE] = self._host
         run.starts.append(start)
         run.sizes.append(len(record))
-        run.time_at.append(_STORE_HOST_AT - 8)
+        run.time_at.append(STORE_TIME_AT)
         run.groups.append(group)
         self._add_keys(run, topic, properties)
         ready.dues.append(due_ms)

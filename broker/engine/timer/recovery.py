@@ -21,8 +21,8 @@ from ...rocketmq.properties import (
     TIMER_LEFT,
     TIMER_ROLLS,
 )
+from ...rocketmq.topics import TIMER_TOPIC
 from ..errors import CorruptRecord, RecordNotFound
-from ..tables.topics import TIMER_TOPIC
 from .checkpoint import Kept, Paths, check_of_rocketmq, is_foreign, load_state
 from .core import Core, Totals
 from .done import Done

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ...rocketmq.topics import TIMER_TOPIC
 from ..errors import CorruptRecord, RecordNotFound
 from ..log.append import append_run
 from ..queues.repair import Mender
-from ..tables.topics import TIMER_TOPIC
 from .bucket import Entry
 from .core import Core
 from .due import Due

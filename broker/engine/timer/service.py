@@ -26,10 +26,10 @@ from itertools import islice
 from typing import Any, cast
 
 from ...rocketmq.message import Message
+from ...rocketmq.topics import TIMER_TOPIC
 from ..errors import BrokerError, StoreRefused
 from ..queues.repair import Mender
 from ..store import Store
-from ..tables.topics import TIMER_TOPIC
 from .checkpoint import Keeper, StateWrite
 from .clock_steps import ClockWatch
 from .core import Core, Pace

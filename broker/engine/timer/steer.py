@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 from ...rocketmq.message import Message, offset_message_id
 from ...rocketmq.properties import (
     DUE_MS,
+    KEYS,
     REAL_QUEUE_ID,
     REAL_TOPIC,
     REPLACES,
@@ -214,7 +215,7 @@ class Steering:
     def _append(
         self, timer: Parked, message: Message, kept: dict[str, str], due_ms: int, now_ms: int, owner: object
     ) -> Ticket:
-        facts = Facts(format_properties(kept), message.unique_key, message.tags, kept.get("KEYS"))
+        facts = Facts(format_properties(kept), message.unique_key, message.tags, kept.get(KEYS))
         queue_id = message.properties.get(REAL_QUEUE_ID, "0")
         return self._parking.append(
             timer.topic, int(queue_id) if queue_id.isdigit() else 0, message.body, facts, sent_of(message), due_ms,

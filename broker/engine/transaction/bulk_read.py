@@ -12,6 +12,7 @@ from zlib import crc32
 
 from ...rocketmq.integrity import has_its_checksum
 from ...rocketmq.layout import (
+    BODY_LENGTH_AT,
     CRC_NAME,
     CRC_SIZE,
     HEAD_V4,
@@ -22,9 +23,9 @@ from ...rocketmq.layout import (
     crc_properties,
 )
 from ...rocketmq.message import decode
+from ...rocketmq.topics import HALF_TOPIC
 from ..errors import CorruptRecord, RecordNotFound
 from ..store import Store
-from ..tables.topics import HALF_TOPIC
 
 #: Read at once, and as far ahead as another half is wanted.
 _READ_BYTES = 128 << 10
@@ -72,7 +73,7 @@ def _alike(buffer: bytes, positions: Sequence[int], begin: int) -> Iterator[tupl
         stop = _stop(positions, number, size, end)
         if stop == number:
             break
-        own = size, buffer[at + HEAD_V4.size - U32.size : at + HEAD_V4.size]
+        own = size, buffer[at + BODY_LENGTH_AT : at + HEAD_V4.size]
         if own != kind:
             if parts:
                 yield slice(first, number), b"".join(parts)

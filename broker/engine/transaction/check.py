@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from itertools import chain, compress
 from typing import NamedTuple
 
-from ...rocketmq.layout import HEAD_V4
+from ...rocketmq.layout import BODY_LENGTH_AT, HEAD_V4
 from ...rocketmq.message import Message, decode, pack_host
 from ...rocketmq.properties import CHECK_TIMES, KEYS, PARKED_HALF, TAGS, UNIQUE_KEY, format_properties
+from ...rocketmq.topics import CHECKS_TOPIC, PARKED_HALF_TOPIC
 from ..derived import Derived
 from ..errors import BrokerError, CorruptRecord, StoreRefused
 from ..message_header import Facts
-from ..tables.topics import CHECKS_TOPIC, PARKED_HALF_TOPIC
 from .bulk_read import read_halves
 from .halves import DUE, ENDING, PARKING, Line, Parked, equal
 from .records import CHECK_TAG, NoteRecord, check_records
@@ -42,7 +42,7 @@ _REFUSED_PAUSE_MS = 1_000
 # The questions.
 
 #: Where a record with IPv4 addresses says how long its body is.
-_LENGTH_BEGIN, _LENGTH_END = HEAD_V4.size - 4, HEAD_V4.size
+_LENGTH_BEGIN, _LENGTH_END = BODY_LENGTH_AT, HEAD_V4.size
 
 
 class Check(NamedTuple):

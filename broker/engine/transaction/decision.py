@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol, cast
 
 from ...rocketmq.message import Message
 from ...rocketmq.properties import PRODUCER_GROUP, REAL_TOPIC, UNIQUE_KEY, format_properties
+from ...rocketmq.topics import OP_TOPIC
 from ..derived import Derived
 from ..errors import (
     CorruptRecord,
@@ -24,7 +25,6 @@ from ..errors import (
 from ..log.append import Copy, append_burst
 from ..log.ticket import Ticket
 from ..message_header import Facts
-from ..tables.topics import OP_TOPIC
 from .halves import COMMITTING, ENDING, ROLLING_BACK
 from .records import OP_TAG, Decision, op_records
 from .state import Book, Fresh, successor

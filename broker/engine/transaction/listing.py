@@ -11,8 +11,8 @@ from typing import Any
 
 from ...rocketmq.message import Message, decode
 from ...rocketmq.properties import DELAY, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC, TAGS
+from ...rocketmq.topics import CHECKS_TOPIC, HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ..errors import CorruptRecord, RecordNotFound, TransactionNotFound
-from ..tables.topics import CHECKS_TOPIC, HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from .halves import DUE, ENDING, Half, Parked
 from .records import CHECK_TAG, RESUME_TAG, read_checks, read_decider, read_op, read_resumed
 from .state import Book, Settled, records_of

@@ -32,6 +32,8 @@ from typing import NamedTuple
 from ...rocketmq.properties import (
     CHECK_IMMUNITY_S,
     CHECK_TIMES,
+    DECIDERS,
+    DECISIONS,
     PREPARED_QUEUE_OFFSET,
     PRODUCER_GROUP,
     REAL_QUEUE_ID,
@@ -171,8 +173,6 @@ def immunity_of(text: str | None) -> int | None:
 
 # Op records.
 
-DECISIONS = "ESC_DECISIONS"
-DECIDERS = "ESC_DECIDERS"
 #: TransactionalMessageUtil.REMOVE_TAG
 OP_TAG = "d"
 #: Bytes of offsets in one op record (BrokerConfig.transactionOpMsgMaxSize).

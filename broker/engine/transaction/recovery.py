@@ -35,11 +35,11 @@ from typing import NamedTuple
 
 from ...rocketmq.message import Message, decode
 from ...rocketmq.properties import CHECK_TIMES, PARKED_HALF, PRODUCER_GROUP, TAGS
+from ...rocketmq.topics import CHECKS_TOPIC, HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
 from ..disk.atomic import load_snapshot, save_snapshot
 from ..disk.files import Files
 from ..errors import CorruptRecord, RecordNotFound
 from ..store import Store
-from ..tables.topics import CHECKS_TOPIC, HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
 from .halves import Calendar, Columns, Half, OpenHalves, Parked, ParkedHalves, equal
 from .records import CHECK_TAG, RESUME_TAG, Decision, read_checks, read_op, read_resumed
 from .state import Book, is_decided, predecessors, successor, was_put_back

@@ -15,13 +15,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...rocketmq.message import Message
+from ...rocketmq.topics import CHECKS_TOPIC, HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
 from ..config import EngineConfig
 from ..disk.files import Files, join
 from ..errors import StoreRefused, TransactionNotFound
 from ..log.append import Copy
 from ..log.ticket import Ticket
 from ..store import Store
-from ..tables.topics import CHECKS_TOPIC, HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
 from . import recovery
 from .check import Checker, Checks
 from .decision import Decider, Ending

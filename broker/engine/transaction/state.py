@@ -18,12 +18,12 @@ from typing import NamedTuple
 
 from ...rocketmq.message import Message, decode
 from ...rocketmq.properties import CHECK_IMMUNITY_S, CHECK_TIMES, PREPARED_QUEUE_OFFSET, PRODUCER_GROUP
+from ...rocketmq.topics import HALF_TOPIC, OP_TOPIC
 from ..config import EngineConfig
 from ..errors import CorruptRecord, RecordNotFound
 from ..message_header import Facts
 from ..queues.queues import ConsumeQueue
 from ..store import Store
-from ..tables.topics import HALF_TOPIC, OP_TOPIC
 from .halves import Calendar, Half, Line, OpenHalves, Parked, ParkedHalves
 from .records import Decision, immunity_of, read_op
 

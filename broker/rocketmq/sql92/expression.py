@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..layout import FLAG_BORN_IPV6, FLAG_STORE_IPV6, MAGIC_V2
+from ..layout import BODY_LENGTH_AT, FLAG_BORN_IPV6, FLAG_STORE_IPV6, HEAD, IPV6_MORE, MAGIC_V2, U32
 from .grammar import parse
 from .tokens import BadExpression
 from .values import EvaluationFailed
@@ -55,10 +55,10 @@ class Filter:
 
 def properties_of(record: bytes) -> dict[str, str]:
     """The properties of a record that is known to be sound; of one that stands there twice the last."""
-    flag = int.from_bytes(record[36:40], "big")
-    at = 76 + 12 * (bool(flag & FLAG_BORN_IPV6) + bool(flag & FLAG_STORE_IPV6))
-    at += 12 + int.from_bytes(record[at + 8 : at + 12], "big")
-    topic_digits = 2 if int.from_bytes(record[4:8], "big") == MAGIC_V2 else 1
+    _, magic, _, _, _, _, _, flag, _ = HEAD.unpack_from(record)
+    at = BODY_LENGTH_AT + IPV6_MORE * (bool(flag & FLAG_BORN_IPV6) + bool(flag & FLAG_STORE_IPV6))
+    at += U32.size + U32.unpack_from(record, at)[0]
+    topic_digits = 2 if magic == MAGIC_V2 else 1
     at += topic_digits + int.from_bytes(record[at : at + topic_digits], "big")
     raw = record[at + 2 : at + 2 + int.from_bytes(record[at : at + 2], "big")]
     found: dict[str, str] = {}

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from ...engine.disk.files import Files, join
 from ...engine.engine import Engine
 from ...engine.errors import BrokerError
-from ...engine.tables.topics import HALF_TOPIC, PARKED_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ...rocketmq.acl import AccessConfig
 from ...rocketmq.message import decode
 from ...rocketmq.properties import REAL_TOPIC
+from ...rocketmq.topics import HALF_TOPIC, PARKED_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ..connection import Server
 from ..state import BrokerState
 from .accounts import FILE_NAME, AccessBook

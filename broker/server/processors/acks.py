@@ -18,12 +18,11 @@ from ...engine.errors import GroupNotFound, HandleGone, TopicNotFound
 from ...engine.log.ticket import Ticket
 from ...engine.pop.popqueue import Key, offsets_in
 from ...engine.pop.service import Acked, Handle, Pops
-from ...engine.tables.groups import check_group_name
-from ...engine.tables.topics import check_topic_name
 from ...rocketmq.codes import PROTOCOL_VERSION, Answer, Request
 from ...rocketmq.errors import RequestRefused
 from ...rocketmq.fields import INT_MAX, LONG_MAX, body_as, text, whole
 from ...rocketmq.frame import JSON, Command
+from ...rocketmq.topics import check_group_name, check_topic_name
 from ..connection import Connection, Handler
 from ..receipts import marked_topic, read_handle
 from ..state import BrokerState

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ...engine.tables.topics import RETRY_PREFIX
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
 from ...rocketmq.fields import text
 from ...rocketmq.frame import Command
 from ...rocketmq.json_body import json_body
 from ...rocketmq.message import decode, parse_offset_message_id
+from ...rocketmq.topics import RETRY_PREFIX
 from ..clients import ClientCalls, Member
 from ..connection import Connection, Handler
 from ..state import BrokerState

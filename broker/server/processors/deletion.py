@@ -17,7 +17,7 @@ from functools import partial
 from typing import cast
 
 from ...engine.errors import BrokerError, StoreRefused
-from ...engine.tables.topics import DLQ_PREFIX, RETRY_PREFIX, Pending
+from ...engine.tables.topics import Pending
 from ...engine.timer.steer import Target
 from ...engine.topic_backlog import Waiting
 from ...engine.transaction.decision import TOPIC_DELETED, Ending
@@ -26,6 +26,7 @@ from ...rocketmq.errors import RequestRefused
 from ...rocketmq.fields import LONG_MAX, text
 from ...rocketmq.frame import Command
 from ...rocketmq.json_body import json_body
+from ...rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from ..connection import Connection, Handler
 from ..refusals import refusal_code
 from ..state import BrokerState

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from ...engine.errors import InvalidValue
-from ...engine.tables.groups import Group, check_group_name, is_of_tools
-from ...engine.tables.topics import MOST_QUEUES, RETRY_PREFIX, Topic, check_topic_name
+from ...engine.tables.groups import Group
+from ...engine.tables.topics import MOST_QUEUES, Topic
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
 from ...rocketmq.fields import body_as, text
 from ...rocketmq.frame import Command
 from ...rocketmq.json_body import json_body
+from ...rocketmq.topics import RETRY_PREFIX, check_group_name, check_topic_name, is_of_tools
 from ...rocketmq.values import check_text, tidy
 from ..clients import LONGEST_CLIENT_ID, ConsumerGroup, Member, language_of
 from ..connection import Connection, Handler

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ...engine.tables.groups import check_group_name
 from ...rocketmq.codes import Request
 from ...rocketmq.fields import body_as
 from ...rocketmq.frame import Command
 from ...rocketmq.json_body import json_body, message_queue
+from ...rocketmq.topics import check_group_name
 from ...rocketmq.values import check_text
 from ..clients import LONGEST_CLIENT_ID
 from ..connection import Connection, Handler

@@ -17,11 +17,10 @@ from ...rocketmq.errors import RequestRefused
 from ...rocketmq.fields import text
 from ...rocketmq.frame import Command
 from ...rocketmq.json_body import json_body
+from ...rocketmq.topics import TEMPLATE_TOPIC, reply_topic
 from ..connection import Connection, Handler
 from ..state import BrokerState
-from .replies import reply_topic
 
-DEFAULT_TOPIC = "TBW102"
 """Whose route producers take for a topic that does not exist yet and may be made by its first message."""
 
 _FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
@@ -79,7 +78,7 @@ class NameService:
 
     def _known(self, name: str) -> Topic | None:
         config = self._state.config
-        if name == DEFAULT_TOPIC:
+        if name == TEMPLATE_TOPIC:
             queues = config.default_topic_queues
             return Topic(name, queues, queues, 6 | _INHERIT) if config.auto_create_topics else None
         if name in {config.cluster_name, config.broker_name, reply_topic(config.cluster_name)}:

@@ -9,11 +9,12 @@ from typing import NamedTuple
 from ...engine.errors import BrokerError, TopicNotFound, TopicNotReadable
 from ...engine.pop.service import Pops
 from ...engine.pop.take import Popped, Taken, Wanted
-from ...engine.tables.topics import READ, RETRY_PREFIX, Topic
+from ...engine.tables.topics import READ, Topic
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
 from ...rocketmq.fields import INT_MAX, text, truth, whole
 from ...rocketmq.frame import Command
+from ...rocketmq.topics import RETRY_PREFIX
 from ..connection import Connection, Handler
 from ..long_polls import WaitingPop, WaitingPops
 from ..receipts import (

@@ -15,23 +15,23 @@ from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
 from ...rocketmq.frame import Command
 from ...rocketmq.headers.send import SendHeader, read_send_header
-from ...rocketmq.properties import format_properties, parse_properties
+from ...rocketmq.properties import (
+    CLUSTER,
+    MESSAGE_REPLY_TO_CLIENT,
+    PUSH_REPLY_TIME,
+    format_properties,
+    parse_properties,
+)
+from ...rocketmq.topics import TEMPLATE_TOPIC, reply_topic
 from ..connection import Connection, Handler
 from ..state import BrokerState
 from .send import SendProcessor
 
 logger = logging.getLogger(__name__)
 
-ASKER = "REPLY_TO_CLIENT"
-PUSHED_MS = "PUSH_REPLY_TIME"
 
 CLIENT_TIMEOUT_MS = 3_000
 """As long as the asker has to take it."""
-
-
-def reply_topic(cluster: str) -> str:
-    """The topic that replies are sent to (MixAll.getReplyTopic)."""
-    return f"{cluster}_REPLY_TOPIC"
 
 
 class ReplyProcessor:
@@ -49,9 +49,11 @@ class ReplyProcessor:
         is_v1 = request.code == Request.SEND_REPLY_MESSAGE and "b" not in request.ext
         header = read_send_header(request.ext, is_v1=is_v1)
         properties = parse_properties(header.properties)
-        client_id = properties.get(ASKER)
+        client_id = properties.get(MESSAGE_REPLY_TO_CLIENT)
         if not client_id:
-            raise RequestRefused(Answer.SYSTEM_ERROR, f"{ASKER} is missing: nobody is named who asked.")
+            raise RequestRefused(
+                Answer.SYSTEM_ERROR, f"{MESSAGE_REPLY_TO_CLIENT} is missing: nobody is named who asked."
+            )
         asker = self._state.clients.producer(client_id)
         if asker is None:
             remark = f"push reply message to {client_id} fail, channel of {client_id} not found."
@@ -71,11 +73,11 @@ class ReplyProcessor:
     def _pushed(self, connection: Connection, header: SendHeader, properties: dict[str, str]) -> dict[str, str]:
         """ReplyMessageRequestHeader."""
         now_ms, config = self._state.clock(), self._state.config
-        properties |= {PUSHED_MS: str(now_ms), "CLUSTER": config.cluster_name}
+        properties |= {PUSH_REPLY_TIME: str(now_ms), CLUSTER: config.cluster_name}
         return {
             "producerGroup": header.group,
             "topic": header.topic,
-            "defaultTopic": "TBW102",
+            "defaultTopic": TEMPLATE_TOPIC,
             "defaultTopicQueueNums": str(header.default_queues),
             "queueId": str(header.queue_id),
             "sysFlag": str(header.sys_flag),

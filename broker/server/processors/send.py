@@ -15,15 +15,22 @@ from ...rocketmq.frame import decode as decode_frame
 from ...rocketmq.headers.send import SendHeader, SendShortcut, read_send_header
 from ...rocketmq.headers.send_json import read_json_send
 from ...rocketmq.message import pack_host
-from ...rocketmq.properties import format_properties, parse_properties
+from ...rocketmq.properties import (
+    CLUSTER,
+    DELAY,
+    PRODUCER_GROUP,
+    TRANSACTION_PREPARED,
+    UNIQUE_KEY,
+    WAIT,
+    format_properties,
+    parse_properties,
+)
+from ...rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from ...rocketmq.unique_ids import UniqueKeys
 from ..connection import Connection, Express, Handler
 from ..pump import AnsweredOwner
 from ..send_reply import TRACE_FIELDS, SendReplies, reply_command
 from ..state import BrokerState
-
-RETRY_PREFIX = "%RETRY%"
-DEAD_PREFIX = "%DLQ%"
 
 _SEND_V2 = Request.SEND_MESSAGE_V2.to_bytes(2, "big")
 
@@ -38,7 +45,7 @@ class SendProcessor:
         self._replies = SendReplies(state.config.broker_name)
         self._took = state.sends.took
         self._keys = UniqueKeys(pack_host(state.config.host, state.config.port), state.clock())
-        self._added = {**TRACE_FIELDS, "CLUSTER": state.config.cluster_name}
+        self._added = {**TRACE_FIELDS, CLUSTER: state.config.cluster_name}
         self._added_bytes = format_properties(self._added)
         #: who takes frames with another code the short way
         self.instead: dict[bytes, Express] = {}
@@ -135,15 +142,15 @@ class SendProcessor:
         topic, queue_id = header.topic, header.queue_id
         now_ms = self._state.clock()
         if topic.startswith(RETRY_PREFIX) and self._is_dead(header):
-            topic, queue_id = DEAD_PREFIX + topic[len(RETRY_PREFIX) :], 0
+            topic, queue_id = DLQ_PREFIX + topic[len(RETRY_PREFIX) :], 0
             self._engine.topics.ensure(topic, 1)
-            properties["DELAY"] = "0"
-        if not properties.get("UNIQ_KEY"):
-            properties["UNIQ_KEY"] = self._keys.make(now_ms)
+            properties[DELAY] = "0"
+        if not properties.get(UNIQUE_KEY):
+            properties[UNIQUE_KEY] = self._keys.make(now_ms)
         properties.update(self._added)
-        if properties.get("TRAN_MSG", "").lower() == "true":
-            properties.setdefault("PGROUP", header.group)
-        owner, waits = _owner(connection, request), properties.get("WAIT") != "false"
+        if properties.get(TRANSACTION_PREPARED, "").lower() == "true":
+            properties.setdefault(PRODUCER_GROUP, header.group)
+        owner, waits = _owner(connection, request), properties.get(WAIT) != "false"
         ticket = self._engine.append(
             topic, queue_id, request.body, format_properties(properties), flag=header.flag, sys_flag=header.sys_flag,
             born_ms=header.born_ms, born_host=connection.born_host, reconsume_times=header.reconsume_times,
@@ -174,7 +181,7 @@ class SendProcessor:
         parts = split_batch(request.body)
         now_ms = self._state.clock()
         outer = parse_properties(header.properties)
-        owner = None if request.is_oneway else _BatchOwner(connection, request, outer.get("UNIQ_KEY", ""))
+        owner = None if request.is_oneway else _BatchOwner(connection, request, outer.get(UNIQUE_KEY, ""))
         ticket = self._engine.append_batch(
             header.topic, header.queue_id, parts, sys_flag=header.sys_flag, born_ms=header.born_ms,
             born_host=connection.born_host, now_ms=now_ms, owner=owner,

@@ -28,6 +28,7 @@ from ...rocketmq.fields import LONG_MAX, body_as, text, whole
 from ...rocketmq.frame import Command
 from ...rocketmq.json_body import json_body
 from ...rocketmq.message import parse_offset_message_id
+from ...rocketmq.properties import MSG_REGION
 from ...rocketmq.recall_handle import OUTCOME, BadHandle, RecallHandle, handle_of, read_handle
 from ..connection import Connection, Handler
 from ..connection_limit import anonymous_bytes
@@ -248,7 +249,7 @@ class _Awaited:
 
 def _recalled(request: Command, outcome: Outcome) -> Command:
     """As Apache RocketMQ answers whether there was a message or not, but for our own field."""
-    return request.answer({"msgId": outcome.unique_key or "", "MSG_REGION": REGION, OUTCOME: outcome.outcome})
+    return request.answer({"msgId": outcome.unique_key or "", MSG_REGION: REGION, OUTCOME: outcome.outcome})
 
 
 _WORDS = {

@@ -25,6 +25,7 @@ from django.conf import settings
 from django.db import DatabaseError, connection
 
 from broker.client import AsyncTransactionProducer, Decision, Message
+from broker.rocketmq.properties import CHECK_TIMES
 from console.features.checkback import signature as checkback_signature
 from console.features.checkback.allowed import Address, AddressRefused, read_address
 from console.features.checkback.models import CheckAddress
@@ -46,7 +47,6 @@ PATIENCE = 5
 REST_S, LONGEST_REST_S = 30.0, 300.0
 SECRET_KEY_CHANGED = "SECRET_KEY is another one than when its secret was made: make a new secret"  # noqa: S105 - words
 #: How often producers were asked before, in a check.
-_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 _DECISIONS = {"COMMIT": Decision.COMMIT, "ROLLBACK": Decision.ROLLBACK, "UNKNOWN": Decision.UNKNOWN}
 
 Result = TypeVar("Result")
@@ -253,7 +253,7 @@ class Answerer:
 
 def question(group: str, transaction_id: str, message: Message) -> bytes:
     """The body of a question: which message it is about, by all of its names."""
-    times = message.properties.get(_CHECK_TIMES, "")
+    times = message.properties.get(CHECK_TIMES, "")
     asked = {
         "transaction_id": transaction_id,
         "producer_group": group,

@@ -16,6 +16,7 @@ from typing import Any
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message
 from broker.client.names import check_group
 from broker.mirror.models import ConsumerOffset, Queue
+from broker.rocketmq.topics import RETRY_PREFIX
 from console.features.dead_letters.read import Found, find_matching, find_named, letter_of, message_at
 from console.features.dead_letters.shapes import DeadLetter, DeadLetterFilter
 from console.features.groups.catch_up import Behind, behind_after, group_behind_after
@@ -190,8 +191,8 @@ def never_arrives(admin: Admin, group: str, topic: str) -> bool:
     if not here.polling:
         return False
     # KeyBuilder's two forms of the topic from which a group pops once more; the broker does not list it at once
-    popped = [f"%RETRY%{group}_{topic}", f"%RETRY%{group}+{topic}"]
-    own = f"%RETRY%{group}"
+    popped = [f"{RETRY_PREFIX}{group}_{topic}", f"{RETRY_PREFIX}{group}+{topic}"]
+    own = f"{RETRY_PREFIX}{group}"
     read = ConsumerOffset.objects.filter(broker=here.name, group=group)
     pops = read.filter(topic__in=popped).exists() or Queue.objects.filter(broker=here.name, topic__in=popped).exists()
     if not pops or read.filter(topic=own).exists():

@@ -14,8 +14,9 @@ from django.db.models import F, Max, Sum
 
 from broker.client import Admin, BrokerRefused, Message, RouteNotFound
 from broker.mirror.models import ConsumerGroup, Queue
+from broker.rocketmq.properties import DLQ_ORIGIN_TOPIC, RETRY_TOPIC
+from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from console.features.dead_letters.shapes import (
-    DLQ_PREFIX,
     DeadLetter,
     DeadLetterFilter,
     DeadLetterGroup,
@@ -136,10 +137,10 @@ def newest_first(
 def letter_of(message: Message) -> DeadLetter:
     """A record as a dead letter."""
     row = row_of(message)
-    topic = message.properties.get("DLQ_ORIGIN_TOPIC") or message.properties.get("RETRY_TOPIC") or ""
-    group = message.topic.removeprefix("%DLQ%")
+    topic = message.properties.get(DLQ_ORIGIN_TOPIC) or message.properties.get(RETRY_TOPIC) or ""
+    group = message.topic.removeprefix(DLQ_PREFIX)
     # on Apache RocketMQ what was popped more than once is said to be of the topic it was popped from then
-    for popped in (f"%RETRY%{group}_", f"%RETRY%{group}+"):
+    for popped in (f"{RETRY_PREFIX}{group}_", f"{RETRY_PREFIX}{group}+"):
         topic = topic.removeprefix(popped)
     return DeadLetter(
         queue_id=message.queue_id, offset=row.offset, position=row.position, offset_message_id=row.offset_message_id,

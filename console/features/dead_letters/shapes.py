@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 from console.site.evidence import Evidence
 
-#: name of a group's topic of dead letters, before the group (MixAll.DLQ_GROUP_TOPIC_PREFIX)
-DLQ_PREFIX = "%DLQ%"
-
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterFilter:

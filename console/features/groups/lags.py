@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from django.db import connection
 
+from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
+
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
@@ -56,7 +58,7 @@ _SUMS = """
 
 def lags_by_group(broker: str, *, topic: str | None = None, group: str | None = None) -> list[GroupLag]:
     """One line a group, of all topics or of one."""
-    wanted = {"broker": broker, "topic": topic, "group": group, "retry": "%RETRY%", "dead": "%DLQ%"}
+    wanted = {"broker": broker, "topic": topic, "group": group, "retry": RETRY_PREFIX, "dead": DLQ_PREFIX}
     with connection.cursor() as cursor:
         cursor.execute(_SUMS, wanted)
         return [

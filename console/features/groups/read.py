@@ -8,6 +8,7 @@ from typing import NamedTuple
 from broker.client import Admin, BrokerRefused
 from broker.client.types import ConsumeStats, GroupConnections
 from broker.mirror.models import ConsumerGroup, ConsumerOffset, Queue
+from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from console.features.groups.lags import GroupLag, lags_by_group
 from console.features.groups.shapes import GroupPage, GroupQueue, GroupRow, Groups, GroupState, Member
 from console.security.topic_scope import Eyes
@@ -20,7 +21,6 @@ GROUP_REQUESTS = (201, 208)
 #: connections of a group, consume stats
 MEMBER_REQUESTS = (203, 208)
 MAX_COUNT = 200
-RETRY_PREFIX = "%RETRY%"
 #: ResponseCode.CONSUMER_NOT_ONLINE: nobody consumes for the group now
 NOT_ONLINE = 206
 _UNKNOWN = History()
@@ -98,9 +98,9 @@ def _furthest(pair: tuple[_Line, GroupLag | None]) -> tuple[int, str]:
 def _rows(here: Mirrored, listed: Listed, watched: Callable[[Listed], Listed] | None = None) -> list[GroupRow]:
     histories = here.histories("group", [row.name for row, _ in (watched(listed) if watched else listed)])
     dead = _dead_letters(here)
-    given_up = here.histories("topic", [f"%DLQ%{name}" for name in dead])
+    given_up = here.histories("topic", [f"{DLQ_PREFIX}{name}" for name in dead])
     return [
-        _row(row, lag, histories.get(row.name, _UNKNOWN), dead, given_up.get(f"%DLQ%{row.name}", _UNKNOWN))
+        _row(row, lag, histories.get(row.name, _UNKNOWN), dead, given_up.get(f"{DLQ_PREFIX}{row.name}", _UNKNOWN))
         for row, lag in listed
     ]
 
@@ -174,12 +174,12 @@ def _queues(here: Mirrored, name: str, stats: ConsumeStats | None) -> tuple[Grou
 
 def _dead_letters(here: Mirrored) -> Mapping[str, int]:
     """Messages in each %DLQ% topic, by group."""
-    rows = Queue.objects.filter(broker=here.name, topic__startswith="%DLQ%").values_list(
+    rows = Queue.objects.filter(broker=here.name, topic__startswith=DLQ_PREFIX).values_list(
         "topic", "min_offset", "max_offset"
     )
     held: dict[str, int] = {}
     for topic, low, high in rows:
-        group = topic.removeprefix("%DLQ%")
+        group = topic.removeprefix(DLQ_PREFIX)
         held[group] = held.get(group, 0) + (high or 0) - (low or 0)
     return held
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
 
+from broker.rocketmq.topics import DLQ_PREFIX
 from console.site.evidence import Evidence
 
 
@@ -108,4 +109,4 @@ class GroupPage:
     @property
     def topics(self) -> tuple[str, ...]:
         """Topics in which it can be moved: all that it has offsets in."""
-        return tuple(dict.fromkeys(queue.topic for queue in self.queues if not queue.topic.startswith("%DLQ%")))
+        return tuple(dict.fromkeys(queue.topic for queue in self.queues if not queue.topic.startswith(DLQ_PREFIX)))

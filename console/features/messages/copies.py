@@ -7,7 +7,8 @@ import zlib
 from django.conf import settings
 
 from broker.client import Message, Producer, SendResult
-from broker.client.names import MAX_BODY_BYTES, SYSTEM_PROPERTIES
+from broker.client.names import MAX_BODY_BYTES
+from broker.rocketmq.properties import OWN_PREFIX, SHARDING_KEY, SYSTEM_PROPERTIES
 from console.site.kept_clients import KeptClients
 
 #: a property of the copy: offset message id of the record that was copied
@@ -28,12 +29,12 @@ def send_copy(message: Message, topic: str) -> SendResult:
     kept = {
         name: text
         for name, text in message.properties.items()
-        if name not in SYSTEM_PROPERTIES and not name.startswith("ESC_")
+        if name not in SYSTEM_PROPERTIES and not name.startswith(OWN_PREFIX)
     }
     return producer().send(
         topic, plain_body(message), tag=message.tags, keys=message.keys,
         properties={**kept, COPY_OF: message.offset_message_id},
-        sharding_key=message.properties.get("__SHARDINGKEY") or None,
+        sharding_key=message.properties.get(SHARDING_KEY) or None,
     )  # fmt: skip
 
 

@@ -5,15 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from broker.client import Message
+from broker.rocketmq.properties import (
+    DUE_MS,
+    ORIGIN_GROUP,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    RETRY_TOPIC,
+    SOURCE,
+    TIMER_DELIVER_MS,
+    TIMER_OUT_MS,
+)
+from broker.rocketmq.topics import DLQ_PREFIX, GROUP_PREFIXES, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from console.features.messages.shapes import Hop, HopKind
 from console.features.messages.traces import Told
 
-SCHEDULE_TOPIC, TIMER_TOPIC = "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"
-RETRY, DEAD = "%RETRY%", "%DLQ%"
-#: topics of one group: tries again, and dead letters
-PREFIXES = (RETRY, DEAD)
 #: moments of a timer, the exact one first
-_MOMENTS = ("ESC_DUE_MS", "TIMER_DELIVER_MS", "TIMER_OUT_MS")
+_MOMENTS = (DUE_MS, TIMER_DELIVER_MS, TIMER_OUT_MS)
 
 
 @dataclass(slots=True)
@@ -49,14 +56,14 @@ class Trail:
     def topics(self) -> tuple[str, ...]:
         """Where records of the message may be."""
         properties = self.opened.properties
-        named = (SCHEDULE_TOPIC, self.real_topic, properties.get("REAL_TOPIC"), self.sent_to)
+        named = (SCHEDULE_TOPIC, self.real_topic, properties.get(REAL_TOPIC), self.sent_to)
         return tuple(dict.fromkeys(topic for topic in named if topic))
 
     @property
     def sent_to(self) -> str:
         """The topic that the message was sent to first: that of a retry or a dead letter is another one."""
-        topic, popped = self.opened.properties.get("RETRY_TOPIC"), popped_by(self.opened)
-        return topic or (self.real_topic[len(RETRY) + len(popped) + 1 :] if popped else self.real_topic)
+        topic, popped = self.opened.properties.get(RETRY_TOPIC), popped_by(self.opened)
+        return topic or (self.real_topic[len(RETRY_PREFIX) + len(popped) + 1 :] if popped else self.real_topic)
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -75,7 +82,7 @@ class Trail:
         """The queue that its consumers see."""
         if self.opened.topic not in (SCHEDULE_TOPIC, TIMER_TOPIC):
             return self.opened.queue_id
-        number = self.opened.properties.get("REAL_QID", "")
+        number = self.opened.properties.get(REAL_QUEUE_ID, "")
         return int(number) if number.isdigit() else None
 
     @property
@@ -123,20 +130,20 @@ class Trail:
 def real_topic_of(record: Message) -> str:
     """The topic that consumers of a record see, or will see."""
     if record.topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
-        return record.properties.get("REAL_TOPIC", record.topic)
+        return record.properties.get(REAL_TOPIC, record.topic)
     return record.topic
 
 
 def popped_by(record: Message) -> str:
     """The group whose pop this is another try of (%RETRY%group_topic); empty if it is none."""
-    group, topic = record.properties.get("ORIGIN_GROUP", ""), real_topic_of(record)
-    return group if group and topic.startswith((f"{RETRY}{group}_", f"{RETRY}{group}+")) else ""
+    group, topic = record.properties.get(ORIGIN_GROUP, ""), real_topic_of(record)
+    return group if group and topic.startswith((f"{RETRY_PREFIX}{group}_", f"{RETRY_PREFIX}{group}+")) else ""
 
 
 def group_of(record: Message) -> str | None:
     """The one group that a record is for: another try, or a dead letter."""
     topic = real_topic_of(record)
-    named = next((topic.removeprefix(prefix) for prefix in PREFIXES if topic.startswith(prefix)), None)
+    named = next((topic.removeprefix(prefix) for prefix in GROUP_PREFIXES if topic.startswith(prefix)), None)
     return popped_by(record) or named
 
 
@@ -178,10 +185,10 @@ def _kind(record: Message) -> HopKind:
         return HopKind.PARKED
     if record.topic == TIMER_TOPIC:
         return HopKind.TIMER
-    if record.topic.startswith(DEAD):
+    if record.topic.startswith(DLQ_PREFIX):
         return HopKind.DEAD_LETTER
-    if record.topic.startswith(RETRY):
+    if record.topic.startswith(RETRY_PREFIX):
         return HopKind.RETRY
     # RocketMQ leaves REAL_TOPIC in the bytes of what it releases
-    released = "ESC_SOURCE" in record.properties or record.properties.get("REAL_TOPIC") == record.topic
+    released = SOURCE in record.properties or record.properties.get(REAL_TOPIC) == record.topic
     return HopKind.RELEASED if released else HopKind.STORED

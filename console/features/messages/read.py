@@ -10,8 +10,10 @@ from dataclasses import replace
 
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message, RouteNotFound
 from broker.mirror.models import ConsumerOffset, Topic
+from broker.rocketmq.properties import REAL_TOPIC, SOURCE
+from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from console.features.messages.bodies import body_of
-from console.features.messages.hops import DEAD, RETRY, SCHEDULE_TOPIC, TIMER_TOPIC, Trail, hops_of, real_topic_of
+from console.features.messages.hops import Trail, hops_of, real_topic_of
 from console.features.messages.shapes import Found, Hop, HopKind, LifeStep, MessagePage, MessageSearch, StepKind
 from console.features.messages.traces import TOLD_LIMIT, Told, told_of
 from console.features.topics.read import topics
@@ -115,7 +117,7 @@ def messages_everywhere(key: str, limit: int = 64, eyes: Eyes | None = None) -> 
 
 
 def _real_topic(parked: Message) -> str:
-    return parked.properties.get("REAL_TOPIC", SCHEDULE_TOPIC)
+    return parked.properties.get(REAL_TOPIC, SCHEDULE_TOPIC)
 
 
 def _waiting(admin: Admin, key: str, limit: int, is_wanted: Callable[[str], bool]) -> list[Message]:
@@ -208,8 +210,8 @@ def _kin(admin: Admin, trail: Trail, seen: Eyes) -> list[Message]:
     if trail.opened.unique_key:
         # a group's policy may let a try wait for any time
         timers = admin.records_by_unique_id(TIMER_TOPIC, trail.opened.unique_key, RECORDS_LIMIT)
-        found += [record for record in timers if real_topic_of(record).startswith(RETRY)]
-    source = trail.opened.properties.get("ESC_SOURCE", "")
+        found += [record for record in timers if real_topic_of(record).startswith(RETRY_PREFIX)]
+    source = trail.opened.properties.get(SOURCE, "")
     if source.isdigit():
         try:
             found.append(admin.message_at(int(source), topic=SCHEDULE_TOPIC))
@@ -235,7 +237,7 @@ def _topics_of_groups(trail: Trail, seen: Eyes) -> list[str]:
 
 def topics_of_group(group: str, topic: str) -> tuple[str, ...]:
     """Where a group's tries and dead letters of a topic are: of consumers that pull, of those that pop, of both."""
-    return RETRY + group, f"{RETRY}{group}_{topic}", f"{RETRY}{group}+{topic}", DEAD + group
+    return RETRY_PREFIX + group, f"{RETRY_PREFIX}{group}_{topic}", f"{RETRY_PREFIX}{group}+{topic}", DLQ_PREFIX + group
 
 
 def _is_seen(line: Told, seen: Eyes) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from broker.client import Admin, BrokerRefused
 from broker.mirror.models import ConsumerGroup, ConsumerOffset, Topic
-from console.features.messages.hops import RETRY
+from broker.rocketmq.topics import POP_SEPARATORS, RETRY_PREFIX
 from console.features.messages.read import topics_of_group
 from console.features.messages.shapes import Hop, HopKind, MessagePage, Reader, ReaderState, StepKind
 from console.security.topic_scope import Eyes
@@ -129,7 +129,7 @@ def _blurred(here: Mirrored, names: Sequence[str], topic: str) -> set[str]:
     """Groups that pop on a broker that moves their offsets as it gives out (Apache RocketMQ): past says nothing."""
     if not here.polling:
         return set()
-    tries = {f"{RETRY}{name}{between}{topic}": name for name in names for between in "_+"}
+    tries = {f"{RETRY_PREFIX}{name}{between}{topic}": name for name in names for between in POP_SEPARATORS}
     there = Topic.objects.filter(broker=here.name, name__in=tries.keys()).values_list("name", flat=True)
     return {tries[name] for name in there}
 

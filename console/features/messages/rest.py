@@ -12,8 +12,10 @@ from starlette.responses import Response
 from broker.client import BrokerRefused, Message
 from broker.client.errors import Answer, ClientError
 from broker.client.names import check_topic
+from broker.rocketmq.properties import DELAY, REAL_TOPIC
+from broker.rocketmq.topics import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from console.features.messages.traces import TOLD_LIMIT, Told, told_of
-from console.features.timers.rest_life import TIMER_TOPIC, Life, State, is_delete, is_timer, life_of
+from console.features.timers.rest_life import Life, State, is_delete, is_timer, life_of
 from console.rest.errors import InvalidIdentifier, InvalidParameter, MessageNotFound
 from console.rest.grants import eyes_of, require
 from console.rest.identifiers import MessageIdentifier, parse
@@ -33,8 +35,6 @@ from console.rest.schemas import (
 from console.rest.state import Room
 from console.security.tokens import READ, Grant
 
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
-HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 #: Topics where messages of other topics wait.
 _PARKING = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC})
 _OFFSET_ID = re.compile(r"(?:[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56})\Z")
@@ -76,7 +76,7 @@ async def by_identifier(
         if error.code in _NOT_THERE:
             raise MessageNotFound from None
         raise
-    is_half = is_half_wanted and found.topic == HALF_TOPIC and found.properties.get("REAL_TOPIC") == wanted.topic
+    is_half = is_half_wanted and found.topic == HALF_TOPIC and found.properties.get(REAL_TOPIC) == wanted.topic
     if wanted.unique_key not in ("", found.unique_key) or not (is_half or real_topic(found) == wanted.topic):
         raise MessageNotFound
     return wanted.broker, found
@@ -120,7 +120,7 @@ async def _broker_of(found: Message, room: Room) -> str:
 
 def real_topic(found: Message) -> str:
     """The topic that a message was sent to, also while it waits elsewhere."""
-    return found.properties.get("REAL_TOPIC", found.topic) if found.topic in _PARKING else found.topic
+    return found.properties.get(REAL_TOPIC, found.topic) if found.topic in _PARKING else found.topic
 
 
 async def _shown(found: Message, topic: str, broker: str, grant: Grant, room: Room) -> FoundMessage:
@@ -129,7 +129,7 @@ async def _shown(found: Message, topic: str, broker: str, grant: Grant, room: Ro
         life = await life_of(found, topic, await room.admin.address_of(broker), room)
         return _described(found, topic, broker, life, await traced_steps(unique, grant, room))
     records = [found]
-    if unique is not None and (found.topic == SCHEDULE_TOPIC or "DELAY" in found.properties):
+    if unique is not None and (found.topic == SCHEDULE_TOPIC or DELAY in found.properties):
         other = topic if found.topic == SCHEDULE_TOPIC else SCHEDULE_TOPIC
         twin = await room.admin.message_by_unique_id(other, unique)
         if twin is not None and real_topic(twin) == topic:

@@ -16,6 +16,8 @@ from starlette.responses import Response
 
 from broker.client import InvalidArgument, Message, RouteNotFound
 from broker.client.names import check_group, check_topic, check_writable_topic
+from broker.rocketmq.properties import REAL_TOPIC
+from broker.rocketmq.topics import HALF_TOPIC, SCHEDULE_TOPIC
 from console.operations import workflow
 from console.operations.actor import RESEND_DEAD_LETTERS, Actor
 from console.operations.kind import ItemResult
@@ -41,15 +43,7 @@ from ...rest.responses import json_answer
 from ...rest.state import Room
 from ..timers.rest_bulk import actor_of
 from ..timers.rest_life import is_timer, life_of
-from .rest import (
-    HALF_TOPIC,
-    SCHEDULE_TOPIC,
-    by_identifier,
-    by_offset_id,
-    by_unique_id,
-    is_offset_id,
-    only_parameters,
-)
+from .rest import by_identifier, by_offset_id, by_unique_id, is_offset_id, only_parameters
 from .rest import real_topic as topic_of
 
 KIND = "messages.resend"
@@ -103,7 +97,7 @@ async def _named(request: Request, grant: Grant, room: Room) -> tuple[Message, s
         found = await by_offset_id(text.upper(), room)
     else:
         raise InvalidIdentifier("This is neither an id of ours nor an offset id; a unique id needs its ?topic=.")
-    topic = topic_of(found) if found.topic != HALF_TOPIC else found.properties.get("REAL_TOPIC", "")
+    topic = topic_of(found) if found.topic != HALF_TOPIC else found.properties.get(REAL_TOPIC, "")
     if not grant.allows(PUBLISH, topic):
         raise MessageNotFound
     if found.topic == HALF_TOPIC:
@@ -122,7 +116,7 @@ async def _by_unique_id(topic: str, unique_id: str, room: Room) -> Message:
         return await by_unique_id(topic, unique_id, room)
     except MessageNotFound:
         half = await room.admin.message_by_unique_id(HALF_TOPIC, unique_id)
-        if half is None or half.properties.get("REAL_TOPIC") != topic:
+        if half is None or half.properties.get(REAL_TOPIC) != topic:
             raise
         return half
 

@@ -9,6 +9,8 @@ from functools import partial
 
 from broker.client import Admin, Message
 from broker.client.types import QueueEntries, QueueEntry
+from broker.rocketmq.properties import REAL_QUEUE_ID, REAL_TOPIC
+from broker.rocketmq.topics import SCHEDULE_TOPIC
 from console.features.schedule.read import lane_of, levels
 from console.features.schedule.shapes import MAX_PAGE_COUNT, PAGE_COUNT, LanePage, ParkedMessage
 from console.site.broker import ask
@@ -16,7 +18,6 @@ from console.site.mirrored import mirrored
 from console.site.queue_contents import pull_all
 from console.site.reading_on import fill
 
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 #: delay offsets, queue entries, pull
 PAGE_REQUESTS = (45, 321, 11)
 
@@ -150,14 +151,14 @@ def _rows_of(page: Page) -> tuple[list[ParkedMessage], int | None]:
 
 def _parked(entry: QueueEntry, record: Message | None, released: int) -> ParkedMessage:
     properties = record.properties if record else {}
-    queue_id = properties.get("REAL_QID", "")
+    queue_id = properties.get(REAL_QUEUE_ID, "")
     return ParkedMessage(
         offset=entry.offset,
         position=entry.position,
         size_bytes=entry.size_bytes,
         due_ms=entry.tags_code,
         released=entry.offset < released,
-        real_topic=properties.get("REAL_TOPIC"),
+        real_topic=properties.get(REAL_TOPIC),
         real_queue_id=int(queue_id) if queue_id.isdigit() else None,
         keys=tuple(record.keys) if record else (),
         tag=record.tags if record else None,

@@ -16,6 +16,17 @@ from dataclasses import dataclass
 
 from broker.client import Admin, Message
 from broker.client.timers import TimerCheckpoint, TimerMetric
+from broker.rocketmq.properties import (
+    DUE_MS,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    SCHEDULE_KEY,
+    TIMER_DELETE,
+    TIMER_DELIVER_MS,
+    TIMER_OUT_MS,
+    TIMER_ROLLS,
+)
+from broker.rocketmq.topics import TIMER_TOPIC
 from console.features.timers.shapes import (
     FIRST_COUNT,
     LifeEvent,
@@ -37,7 +48,6 @@ from console.site.evidence import Evidence
 from console.site.mirrored import Mirrored
 from console.site.queue_contents import pull_all
 
-WHEEL_TOPIC = "rmq_sys_wheel_timer"
 #: newest records that are read: eight pulls of 32, as much as such a broker gives from memory at once
 NEWEST = 256
 
@@ -66,12 +76,12 @@ class Newest:
 
 def read_newest(admin: Admin, count: int = NEWEST) -> Newest:
     """The pending timers among the newest records; raises ClientError."""
-    stats = admin.topic_stats(WHEEL_TOPIC).queues
+    stats = admin.topic_stats(TIMER_TOPIC).queues
     if not stats:
         return Newest((), 0, 0)
     first, end = stats[0].min_offset, stats[0].max_offset
     start = max(first, end - count)
-    records = pull_all(admin, WHEEL_TOPIC, 0, start, end - start) if end > start else []
+    records = pull_all(admin, TIMER_TOPIC, 0, start, end - start) if end > start else []
     return Newest(pending_of(records, now_ms()), len(records), end - first)
 
 
@@ -79,8 +89,8 @@ def pending_of(records: Iterable[Message], at_ms: int) -> tuple[TimerRow, ...]:
     """Which of the records still wait at `at_ms`; a later record of the same unique key counts."""
     waiting: dict[tuple[str, str], TimerRow] = {}
     for record in records:
-        victim = record.properties.get("TIMER_DEL_UNIQKEY")
-        topic = record.properties.get("REAL_TOPIC", "")
+        victim = record.properties.get(TIMER_DELETE)
+        topic = record.properties.get(REAL_TOPIC, "")
         if victim is not None:
             # the key alone, or with its topic before it (appendTopicForTimerDeleteKey)
             waiting.pop((topic, victim.removeprefix(f"{topic}+")), None)
@@ -96,11 +106,11 @@ def pending_of(records: Iterable[Message], at_ms: int) -> tuple[TimerRow, ...]:
 def row_of_record(record: Message) -> TimerRow | None:
     """A parked record as a row; None if it is no timer."""
     properties = record.properties
-    topic, out = properties.get("REAL_TOPIC"), properties.get("TIMER_OUT_MS", "")
-    if not topic or not out.isdigit() or "TIMER_DEL_UNIQKEY" in properties:
+    topic, out = properties.get(REAL_TOPIC), properties.get(TIMER_OUT_MS, "")
+    if not topic or not out.isdigit() or TIMER_DELETE in properties:
         return None
-    exact = properties.get("ESC_DUE_MS") or properties.get("TIMER_DELIVER_MS", "")
-    queue_id, rolled = properties.get("REAL_QID", ""), properties.get("TIMER_ROLL_TIMES", "")
+    exact = properties.get(DUE_MS) or properties.get(TIMER_DELIVER_MS, "")
+    queue_id, rolled = properties.get(REAL_QUEUE_ID, ""), properties.get(TIMER_ROLLS, "")
     return TimerRow(
         position=record.position,
         offset=record.queue_offset,
@@ -112,7 +122,7 @@ def row_of_record(record: Message) -> TimerRow | None:
         unique_key=record.unique_key or "",
         keys=tuple(record.keys),
         tag=record.tags or "",
-        schedule_key=properties.get("ESC_SCHEDULE_KEY", ""),
+        schedule_key=properties.get(SCHEDULE_KEY, ""),
         store_ms=record.store_ms,
         born_ms=record.born_ms,
         rolled=int(rolled) if rolled.isdigit() else 0,
@@ -121,8 +131,8 @@ def row_of_record(record: Message) -> TimerRow | None:
 
 def handle_of(record: Message, broker: str) -> str:
     """RocketMQ's recall handle (HandleV1) of a parked record: its moment is TIMER_OUT_MS + 1, inside its slot."""
-    out = int(record.properties["TIMER_OUT_MS"])
-    words = f"v1 {record.properties['REAL_TOPIC']} {broker} {out + 1} {record.unique_key}"
+    out = int(record.properties[TIMER_OUT_MS])
+    words = f"v1 {record.properties[REAL_TOPIC]} {broker} {out + 1} {record.unique_key}"
     return base64.urlsafe_b64encode(words.encode()).decode()
 
 
@@ -170,7 +180,7 @@ def timer_list(here: Mirrored, wanted: TimerFilter, cursor: str | None, count: i
 def timer_life(here: Mirrored, position: int) -> TimerLife:
     """A parked record: when it came and when it is due; whether it was recalled is not known there."""
     record, evidence = ask(
-        lambda admin: admin.message_at(position, topic=WHEEL_TOPIC), source=here.name, requests=(33,)
+        lambda admin: admin.message_at(position, topic=TIMER_TOPIC), source=here.name, requests=(33,)
     )
     row = row_of_record(record) if record is not None else None
     if row is None:

@@ -21,8 +21,9 @@ from django.conf import settings
 
 from broker.client import Admin, BrokerRefused, ClientError, NotSupported, Producer
 from broker.client.timers import Action, Steered
+from broker.rocketmq.topics import TIMER_TOPIC
 from console.features.groups.catch_up import Behind, behind_after
-from console.features.timers.apache_records import WHEEL_TOPIC, handle_of, matches, read_newest, row_of_record
+from console.features.timers.apache_records import handle_of, matches, read_newest, row_of_record
 from console.features.timers.release_load import Load, at_once, busiest, capacity_of
 from console.features.timers.rows import all_timers, one_timer, target_of
 from console.features.timers.shapes import TimerFilter, TimerRow
@@ -254,7 +255,7 @@ def _parked(admin: Admin, target: Mapping[str, Any]) -> TimerRow | None:
     if "position" not in target:
         return None
     try:
-        row = row_of_record(admin.message_at(target["position"], topic=WHEEL_TOPIC))
+        row = row_of_record(admin.message_at(target["position"], topic=TIMER_TOPIC))
     except ClientError:
         return None
     return row if row is not None and row.due_ms > now_ms() else None
@@ -340,7 +341,7 @@ def _recalled(admin: Admin, producer: Producer, broker: str, target: Mapping[str
     if "position" not in target:
         return ItemResult("refused", {"error": "not-supported"})
     try:
-        record = admin.message_at(target["position"], topic=WHEEL_TOPIC)
+        record = admin.message_at(target["position"], topic=TIMER_TOPIC)
     except BrokerRefused as refusal:
         return ItemResult("unknown", {"error": str(refusal)})
     except ClientError as error:

@@ -7,17 +7,18 @@ from typing import Literal
 
 from broker.client import Message, NotSupported, RouteNotFound
 from broker.client.timers import TimerTarget
+from broker.rocketmq.properties import DUE_MS, REAL_TOPIC, TIMER_DELETE, TIMER_DELIVER_MS, TIMER_OUT_MS
+from broker.rocketmq.topics import TIMER_TOPIC
 
 from ...rest.state import Room
 
-TIMER_TOPIC = "rmq_sys_wheel_timer"
 State = Literal["stored", "waiting", "delivered", "cancelled"]
 #: `rescheduled` is said of a message whose place another one with its schedule key took: where it only moved, it waits.
 _STATES: dict[str, State] = {
     "pending": "waiting", "rescheduled": "cancelled", "released": "delivered", "cancelled": "cancelled",
     "unknown": "stored",
 }  # fmt: skip
-_DUE_PROPERTIES = ("ESC_DUE_MS", "TIMER_DELIVER_MS")
+_DUE_PROPERTIES = (DUE_MS, TIMER_DELIVER_MS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +32,12 @@ class Life:
 
 def is_timer(message: Message) -> bool:
     """Whether the message waits for a moment, or did."""
-    return message.topic == TIMER_TOPIC or "TIMER_OUT_MS" in message.properties
+    return message.topic == TIMER_TOPIC or TIMER_OUT_MS in message.properties
 
 
 def is_delete(message: Message) -> bool:
     """Whether the record only takes another one back."""
-    return "TIMER_DEL_UNIQKEY" in message.properties
+    return TIMER_DELETE in message.properties
 
 
 async def life_of(message: Message, topic: str, address: str, room: Room) -> Life:
@@ -46,7 +47,7 @@ async def life_of(message: Message, topic: str, address: str, room: Room) -> Lif
     if unique_key is not None:
         parked = await room.admin.records_by_unique_id(TIMER_TOPIC, unique_key)
         found = [
-            *[each for each in parked if each.properties.get("REAL_TOPIC") == topic],
+            *[each for each in parked if each.properties.get(REAL_TOPIC) == topic],
             *await _delivered(topic, unique_key, room),
         ]
         records += [each for each in found if each.position != message.position and not is_delete(each)]
@@ -73,5 +74,5 @@ def due_of(message: Message) -> int | None:
         text = message.properties.get(name, "")
         if text.isascii() and text.isdigit():
             return int(text)
-    slot = message.properties.get("TIMER_OUT_MS", "")
+    slot = message.properties.get(TIMER_OUT_MS, "")
     return int(slot) + 1 if slot.isascii() and slot.isdigit() else None

@@ -13,6 +13,7 @@ from broker.client import BrokerRefused
 from broker.client.names import check_topic
 from broker.client.outgoing import check_schedule_key
 from broker.client.timers import Action, BadHandle, Steered, TimerTarget, read_handle
+from broker.rocketmq.topics import TIMER_TOPIC
 from console.features.timers.operations import result_of
 from console.operations import second_person
 from console.operations.kind import Target
@@ -40,7 +41,6 @@ from ...rest.responses import json_answer
 from ...rest.state import Room
 from ..messages.rest import by_offset_id, is_offset_id, only_parameters, real_topic
 from .rest_bulk import actor_of
-from .rest_life import TIMER_TOPIC
 from .rest_schemas import NewMoment, Outcome, ScheduleChange
 
 MAX_CHANGE_BYTES = 64 * 1024

@@ -36,10 +36,27 @@ from broker.client import (
     SendResult,
     TimerPast,
 )
-from broker.client.names import SYSTEM_PROPERTIES
 from broker.client.outgoing import Outgoing
+from broker.rocketmq.properties import (
+    BUYER_ID,
+    CORRELATION_ID,
+    INSTANCE_ID,
+    KEYS,
+    MESSAGE_REPLY_TO_CLIENT,
+    MESSAGE_TTL,
+    OWN_PREFIX,
+    REJECT_PAST,
+    SCHEDULE_KEY,
+    SHARDING_KEY,
+    SYSTEM_PROPERTIES,
+    TAGS,
+    TIMER_DELIVER_MS,
+    UNIQUE_KEY,
+    WAIT,
+)
+from broker.rocketmq.topics import TIMER_TOPIC
 from console.features.messages.copies import COPY_OF, NotReadable, plain_body, producer
-from console.features.timers.apache_records import WHEEL_TOPIC, row_of_record
+from console.features.timers.apache_records import row_of_record
 from console.features.timers.operations import label_of, result_of
 from console.features.timers.release_load import busiest, capacity_of
 from console.features.timers.rows import one_timer, target_of
@@ -65,9 +82,8 @@ _OVER = {"released": "already_delivered", "cancelled": "already_cancelled", "unk
 
 #: what a sender may have set among the properties that mean something to clients; the rest is the broker's
 _SENDERS = frozenset(
-    {"KEYS", "TAGS", "WAIT", "BUYER_ID", "INSTANCE_ID", "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "__SHARDINGKEY"}
+    {KEYS, TAGS, WAIT, BUYER_ID, INSTANCE_ID, CORRELATION_ID, MESSAGE_REPLY_TO_CLIENT, MESSAGE_TTL, SHARDING_KEY}
 )
-_SCHEDULE_KEY = "ESC_SCHEDULE_KEY"
 #: RocketMQ's unique ids: 4 bytes of address, 2 of process, 4 of loader, 4 of time in the month, 2 of counter
 _UNIQUE_ID = re.compile(r"[0-9A-F]{32}\Z")
 _OF_SENDER = 20
@@ -192,7 +208,7 @@ def _parked(admin: Admin, targets: Sequence[Mapping[str, Any]], reason: str) -> 
     records: dict[int, Message] = {}
     for nth, target in enumerate(targets):
         try:
-            record = admin.message_at(target["position"], topic=WHEEL_TOPIC)
+            record = admin.message_at(target["position"], topic=TIMER_TOPIC)
             row = row_of_record(record)
             if row is None:
                 raise NotReadable("No timer is parked at this position.")
@@ -248,13 +264,13 @@ def message_again(record: Message, due_ms: int) -> Outgoing:
     kept = {
         name: text
         for name, text in record.properties.items()
-        if name in _SENDERS or not (name in SYSTEM_PROPERTIES or name.startswith("ESC_"))
+        if name in _SENDERS or not (name in SYSTEM_PROPERTIES or name.startswith(OWN_PREFIX))
     }
-    if _SCHEDULE_KEY in record.properties:
-        kept[_SCHEDULE_KEY] = record.properties[_SCHEDULE_KEY]
+    if SCHEDULE_KEY in record.properties:
+        kept[SCHEDULE_KEY] = record.properties[SCHEDULE_KEY]
     unique_id = unique_id_again(record.position, record.unique_key or "")
     kept |= {
-        "UNIQ_KEY": unique_id, "TIMER_DELIVER_MS": str(due_ms), "ESC_REJECT_PAST": "true",
+        UNIQUE_KEY: unique_id, TIMER_DELIVER_MS: str(due_ms), REJECT_PAST: "true",
         COPY_OF: record.offset_message_id,
     }  # fmt: skip
     stored = "".join(f"{name}\x01{text}\x02" for name, text in kept.items())
@@ -308,12 +324,12 @@ def _of_noted(admin: Admin, target: Mapping[str, Any]) -> str:
     if row is None:
         return "gone"
     again = unique_id_again(row.position, row.unique_key)
-    return "already_taken_back" if admin.message_by_unique_id(WHEEL_TOPIC, again) is not None else ""
+    return "already_taken_back" if admin.message_by_unique_id(TIMER_TOPIC, again) is not None else ""
 
 
 def _record(admin: Admin, target: Mapping[str, Any]) -> TimerRow | None:
     """The parked record, None if another one stands there."""
-    row = row_of_record(admin.message_at(target["position"], topic=WHEEL_TOPIC))
+    row = row_of_record(admin.message_at(target["position"], topic=TIMER_TOPIC))
     if row is None or (target["topic"] and row.topic != target["topic"]):
         return None
     return row

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from broker.client import BrokerRefused, ClientError, InvalidArgument
 from broker.client.names import check_group, check_writable_topic
 from broker.mirror.models import ConsumerGroup, ConsumerOffset
-from console.features.messages.hops import DEAD
+from broker.rocketmq.topics import DLQ_PREFIX
 from console.features.topics import setting_fields
 from console.features.topics.setting_fields import GROUP, TOPIC, Fields, Setting
 from console.operations.actor import CHANGE_SETTINGS
@@ -233,7 +233,7 @@ class DeleteGroup(_Delete):
         topics = ConsumerOffset.objects.filter(broker=broker, group=name).values("topic").distinct().count()
         members = ConsumerGroup.objects.filter(broker=broker, name=name).values_list("members", flat=True).first()
         # no count of what waits: its moments come while a second person thinks about it, and no less is lost
-        lost = held(broker, [*tries, DEAD + name]) + sum(count or 0 for count in waiting.values())
+        lost = held(broker, [*tries, DLQ_PREFIX + name]) + sum(count or 0 for count in waiting.values())
         return Preview(
             at_ms=now_ms(), count=1, lost_messages=lost, lost_readers=topics, members=members, waiting=waiting,
             missing=missing,

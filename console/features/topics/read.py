@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from django.db.models import Count, Max, Sum
 
 from broker.mirror.models import ConsumerOffset, Queue, Topic
+from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from console.features.groups.lags import lags_by_group
 from console.features.topics.shapes import QueueRow, TopicKind, TopicPage, TopicReader, TopicRow, Topics
 from console.security.topic_scope import Eyes
@@ -117,9 +118,9 @@ def topic(name: str) -> TopicPage:
 
 def kind_of(row: Known) -> TopicKind:
     """What the topic is for."""
-    if row.name.startswith("%RETRY%"):
+    if row.name.startswith(RETRY_PREFIX):
         return TopicKind.RETRY
-    if row.name.startswith("%DLQ%"):
+    if row.name.startswith(DLQ_PREFIX):
         return TopicKind.DEAD_LETTER
     return TopicKind.SYSTEM if row.is_system else TopicKind.NORMAL
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from broker.client import Admin, BrokerRefused, ClientError, Decision
 from broker.client.admin_transactions import Action
-from console.features.transactions.apache_records import PARKED_TOPIC, copy_id, read_newest
+from broker.rocketmq.topics import PARKED_HALF_TOPIC
+from console.features.transactions.apache_records import copy_id, read_newest
 from console.features.transactions.shapes import TransactionRow
 from console.operations.kind import ItemResult
 from console.site.mirrored import mirrored
@@ -48,5 +49,5 @@ def _resume(admin: Admin, done: str, row: TransactionRow) -> ItemResult:
     name = copy_id(row, here.broker.address if here.broker else "")
     if not row.is_parked or not name:
         return ItemResult("refused", {"error": "It is not parked; only parked ones are resumed."})
-    admin.resume_check(name, topic=PARKED_TOPIC)
+    admin.resume_check(name, topic=PARKED_HALF_TOPIC)
     return ItemResult(done, {"position": row.position})

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from broker.client import Admin, BrokerRefused, Message
-from broker.client.admin_transactions import HALF_TOPIC, OP_TOPIC, PARKED_TOPIC, op_records, transactions_of
+from broker.client.admin_transactions import op_records, transactions_of
+from broker.rocketmq.properties import CHECK_TIMES
+from broker.rocketmq.topics import HALF_TOPIC, OP_TOPIC, PARKED_HALF_TOPIC
 from console.features.checkback.read import address_rows
 from console.features.transactions.board import HALVES, board_of
 from console.features.transactions.board import Pulled as Records
@@ -50,7 +52,7 @@ class Pulled:
 def read_newest(admin: Admin) -> Pulled:
     """Read all three topics; raises ClientError."""
     # what is decided meanwhile is in the op records: halves first would leave it open for longer, never the opposite
-    parked, _ = newest(admin, PARKED_TOPIC, NEWEST)
+    parked, _ = newest(admin, PARKED_HALF_TOPIC, NEWEST)
     halves, halves_total = newest(admin, HALF_TOPIC, NEWEST)
     ops, ops_total = newest(admin, OP_TOPIC, NEWEST)
     return Pulled(rows_of(halves, parked, ops), tuple(halves), halves_total, tuple(ops), ops_total)
@@ -162,7 +164,7 @@ def _events(record: Message, found: Pulled, row: TransactionRow) -> tuple[LifeEv
     same = [each for each in found.halves if _key(each) == _key(record)] or [record]
     events = [LifeEvent(TransactionEvent.HALF, same[0].store_ms, same[0].position)]
     for each in same[1:]:
-        times = each.properties.get("TRANSACTION_CHECK_TIMES", "")
+        times = each.properties.get(CHECK_TIMES, "")
         count = int(times) if times.isdigit() else None
         events.append(LifeEvent(TransactionEvent.CHECK, each.store_ms, each.position, count=count))
     if row.parked_ms is not None:

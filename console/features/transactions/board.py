@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from broker.client import Admin, Message
-from broker.client.admin_transactions import HALF_TOPIC, OP_TOPIC
+from broker.rocketmq.topics import HALF_TOPIC, OP_TOPIC
 from console.features.transactions.rows import newest, ops_of, row_of_half
 from console.features.transactions.shapes import Board, OpRow, TransactionRow, TransactionState
 from console.site.evidence import Evidence

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.client import Admin, RouteNotFound
+from broker.rocketmq.properties import REAL_TOPIC
+from broker.rocketmq.topics import HALF_TOPIC
 from console.features.transactions.find import find_named
 from console.features.transactions.shapes import TransactionRow
 from console.site.broker import ask
 from console.site.mirrored import mirrored
 
-HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 #: by key, transaction by position
 KEY_REQUESTS = (12, 14_011)
 #: of one key; records that are looked through for them
@@ -29,6 +30,6 @@ def _named(admin: Admin, key: str, is_seen: Callable[[str], bool]) -> list[Trans
         records = admin.messages_by_key(HALF_TOPIC, key, LOOKED)
     except RouteNotFound:
         return []
-    records = [record for record in records if is_seen(record.properties.get("REAL_TOPIC", ""))][:MOST]
+    records = [record for record in records if is_seen(record.properties.get(REAL_TOPIC, ""))][:MOST]
     targets = [{"offset": record.queue_offset, "position": record.position} for record in records]
     return [row for row in find_named(admin, targets).named if row is not None]

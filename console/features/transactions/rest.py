@@ -20,6 +20,8 @@ from broker.client import BrokerRefused, ClientError, Decision, HalfNotSafe, Inv
 from broker.client.admin_transactions import Action, Transaction, TransactionLife, TransactionTarget
 from broker.client.names import check_group, check_topic, check_writable_topic
 from broker.client.transaction import as_half
+from broker.rocketmq.properties import PRODUCER_GROUP, REAL_TOPIC
+from broker.rocketmq.topics import HALF_TOPIC
 from console.features.messages.rest import only_parameters
 from console.features.messages.rest_send import outgoing
 from console.features.timers.rest_bulk import actor_of
@@ -54,7 +56,6 @@ from console.site import broker as site_broker
 Handler = Callable[[Request, Grant, Room], Awaitable[Response]]
 Outcome = Literal["committed", "rolled_back", "check_planned", "checks_resumed"]
 
-HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 MOST_ROWS = 1_000
 MAX_REASON_BYTES = 4 * 1024
 _STATES = ("open", "parked", "decided")
@@ -272,7 +273,7 @@ async def _pulled(position: int, broker: str, address: str, room: Room) -> Half:
         raise MessageNotFound
     named = record.properties
     return Half(
-        broker, address, named.get("REAL_TOPIC", ""), named.get("PGROUP", ""), record.queue_offset, position,
+        broker, address, named.get(REAL_TOPIC, ""), named.get(PRODUCER_GROUP, ""), record.queue_offset, position,
         record.unique_key,
     )  # fmt: skip
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from broker.client import Admin, Message
 from broker.client.admin_transactions import Transaction, ends_of, op_records
+from broker.rocketmq.properties import CHECK_TIMES, DELAY, PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC
 from console.features.transactions.shapes import (
     LifeEvent,
     OpRow,
@@ -138,14 +139,14 @@ def ops_of(records: Iterable[Message]) -> tuple[OpRow, ...]:
 def row_of_half(record: Message, state: TransactionState) -> TransactionRow:
     """A half record as a row, with what it says of itself."""
     properties: Mapping[str, Any] = record.properties
-    queue_id, checks = properties.get("REAL_QID", ""), properties.get("TRANSACTION_CHECK_TIMES", "")
+    queue_id, checks = properties.get(REAL_QUEUE_ID, ""), properties.get(CHECK_TIMES, "")
     host, port = record.born_host
     return TransactionRow(
         offset=record.queue_offset,
         state=state,
         position=record.position,
-        group=properties.get("PGROUP", ""),
-        topic=properties.get("REAL_TOPIC", ""),
+        group=properties.get(PRODUCER_GROUP, ""),
+        topic=properties.get(REAL_TOPIC, ""),
         queue_id=int(queue_id) if queue_id.isdigit() else None,
         transaction_id=record.unique_key or "",
         keys=tuple(record.keys),
@@ -154,7 +155,7 @@ def row_of_half(record: Message, state: TransactionState) -> TransactionRow:
         born_ms=record.born_ms,
         born_host=f"{host}:{port}",
         body_bytes=len(record.body),
-        delay_level=properties.get("DELAY", ""),
+        delay_level=properties.get(DELAY, ""),
         checks=int(checks) if checks.isdigit() and len(checks) < 6 else None,
     )
 

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from broker.client import AsyncAdmin, AsyncConsumer, AsyncProducer, ClientError, Message, Outgoing, prepare
+from broker.rocketmq.topics import SCHEDULE_TOPIC
 from console.run.demo.flights import flights_of
 from console.run.demo.plan import ARRIVAL, BOARDING, CANCELLED, DEPARTURE, GATE, TOPICS, Announcement, Reminder, clock
 from console.run.demo.reminders import STEPS, Reminders
@@ -36,7 +37,6 @@ SAVE_S = 5.0
 REPORT_S = 15.0
 MOST_AT_ONCE = 200
 PRODUCER_GROUP = "airport"
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
 
 @dataclass(frozen=True, slots=True)

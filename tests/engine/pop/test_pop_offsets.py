@@ -7,7 +7,7 @@ import pytest
 from broker.engine.errors import InvalidTopicName
 from broker.engine.pop import take
 from broker.engine.pop.service import Handle
-from broker.engine.tables.topics import POP_TOPIC
+from broker.rocketmq.topics import POP_TOPIC
 from tests.engine.pop.popping import (
     GROUP,
     INVISIBLE_MS,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.engine.tables.topics import POP_TOPIC
 from broker.engine.testing import Driver, PowerLoss, SimulatedFiles
+from broker.rocketmq.topics import POP_TOPIC
 from tests.engine.pop.popping import (
     DLQ,
     GROUP,

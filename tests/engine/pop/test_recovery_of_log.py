@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from broker.engine.message_header import Facts
-from broker.engine.tables.topics import POP_TOPIC
 from broker.engine.testing import PowerLoss, SimulatedFiles
+from broker.rocketmq.topics import POP_TOPIC
 from tests.engine.pop.popping import (
     GROUP,
     INVISIBLE_MS,
