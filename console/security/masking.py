@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 from django.utils.translation import gettext as _
 
 from broker.rocketmq.properties import KEYS, SCHEDULE_KEY, TAGS, UNIQUE_KEY
-from broker.rocketmq.topics import GROUP_PREFIXES, OLD_SYSTEM_PREFIX, SYSTEM_PREFIX
+from broker.rocketmq.topics import GROUP_PREFIXES, OLD_SYSTEM_PREFIX, PARKED_HALF_TOPIC, SYSTEM_PREFIX
 from console.security.models import MaskRule
 
 UNMASK = "console.unmask"
 BODY = "body"
 #: topics of the brokers own that hold messages of others
-_MIXED = (*GROUP_PREFIXES, "SCHEDULE_TOPIC", OLD_SYSTEM_PREFIX, SYSTEM_PREFIX)
+_MIXED = (*GROUP_PREFIXES, "SCHEDULE_TOPIC", PARKED_HALF_TOPIC, OLD_SYSTEM_PREFIX, SYSTEM_PREFIX)
 #: fields of rows, and the property that each shows
 _FIELDS: Mapping[str, str] = {
     "keys": KEYS, "tag": TAGS, "unique_key": UNIQUE_KEY, "transaction_id": UNIQUE_KEY,

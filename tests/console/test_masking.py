@@ -89,7 +89,16 @@ def test_who_may_sees_it_for_a_reason_that_is_kept(masked: dict[str, str], stage
 def test_topics_of_several_have_every_rule(db: None) -> None:
     rules = Masks((("pay", frozenset({"body"}), "a"), ("", frozenset({"card"}), "b")))
     assert set(rules.of("orders")) == {"card"}
-    for topic in ("pay-1", "%DLQ%billing", "%RETRY%billing", "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "", None):
+    for topic in (
+        "pay-1",
+        "%DLQ%billing",
+        "%RETRY%billing",
+        "SCHEDULE_TOPIC_XXXX",
+        "rmq_sys_wheel_timer",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "",
+        None,
+    ):
         assert set(rules.of(topic)) == {"body", "card"}, topic
     assert Masks().of("pay-1") == {}
 
