@@ -198,7 +198,7 @@ def test_no_source_sets_up_another_logging() -> None:
     found = [
         f"{path.relative_to(ROOT)}: {other}"
         for path in (*sources, ROOT / "manage.py")
-        if path.name != "loglines.py"
+        if path.name != "log_lines.py"
         for other in others
         if other in path.read_text()
     ]

@@ -195,7 +195,7 @@ def test_starts_at_once_make_one_user() -> None:
     """Two of useradd at once found the name free: the second gave it another number, and the first server ended."""
     name = f"esc-{os.getpid()}" if IS_ROOT else pwd.getpwuid(os.geteuid()).pw_name
     steps = [f"home.USER = {name!r}", "print(flush=True)", "input()", "print(home._user().pw_uid)"]
-    call = "; ".join(["from console.run import clusterhome as home", *steps])
+    call = "; ".join(["from console.run import postgres as home", *steps])
     start = [sys.executable, "-c", call]
     try:
         starts = [subprocess.Popen(start, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(4)]

@@ -20,7 +20,7 @@ PROGRAM = """
 import sys, threading, django
 django.setup()
 from broker.client import Admin
-from broker.mirror.follower import follower as mirror
+from broker.mirror import follower as mirror
 mirror.FOLLOW_INTERVAL_S = 0.0
 mirror.Mirror(Admin(sys.argv[1])).run(threading.Event())
 """

@@ -16,9 +16,9 @@ from spark.priority import FOLLOWER_NICENESS, GROUP_NICENESS
 #: Says whether it could join, in which groups it is, and in which its children are.
 LOOK = """
 import json, pathlib, subprocess, sys
-from spark import idlegroup, priority
+from spark import priority
 joined = []
-join, idlegroup.join = idlegroup.join, lambda: joined.append(join()) or joined[-1]
+join, priority.join = priority.join, lambda: joined.append(join()) or joined[-1]
 priority.give_way((), int(sys.argv[1]))
 child = "print(open('/proc/self/cgroup').read())"
 said = subprocess.run([sys.executable, "-c", child], capture_output=True, text=True, check=True).stdout

@@ -27,7 +27,7 @@ print(json.dumps([os.nice(0), found[0], os.getsid(0) == os.getpid(), json.loads(
 #: Slices in ns that a process and a child of it have: before, and after it gave way without a group to join.
 SLICES = """
 import ctypes, json, struct, subprocess, sys
-from spark import idlegroup, priority
+from spark import priority
 attributes = struct.Struct("=IIQiIQQQ")
 def slice_ns():
     said = ctypes.create_string_buffer(attributes.size)
@@ -36,7 +36,7 @@ def slice_ns():
     return attributes.unpack(said)[5]
 if len(sys.argv) == 1:
     found = [slice_ns()]
-    idlegroup.join = lambda: False
+    priority.join = lambda: False
     priority.give_way()
     found.append(slice_ns())
     child = subprocess.run([sys.executable, "-c", sys.stdin.read(), ""], capture_output=True, text=True, check=True)
