@@ -82,7 +82,9 @@ class Campaign:
 
     def _compare_with_rebuilt(self, workload: Workload, disk: SimulatedFiles, now_ms: int) -> None:
         """I8: what recovery made of the derived files is what the log alone says."""
+        self._judge_derived(disk, "before the start")
         recovered = open_engine(disk, clock=ManualClock(now_ms), **self.config)
+        self._judge_derived(disk, "after the start")
         bare = disk.crash(PowerLoss("kill"))
         for path in bare.contents():
             if path.startswith(("/store/consumequeue/", "/store/index/")) or "checkpoint" in path:
@@ -105,6 +107,12 @@ class Campaign:
             report = check_store(disk, "/store")
             assert not report.damages, f"I8: fsck after a clean stop finds {report.damages}"
         self.rebuilt += 1
+
+    def _judge_derived(self, disk: SimulatedFiles, when: str) -> None:
+        """I8: of queues and index nothing is damaged that the checkpoint vouches for."""
+        damages = check_store(disk, "/store").damages
+        bad = [damage for damage in damages if damage.path.startswith(("/store/consumequeue", "/store/index"))]
+        assert not bad, f"I8: fsck finds {when} {bad}"
 
     def report(self, name: str) -> str:
         """Return the line that every run prints."""

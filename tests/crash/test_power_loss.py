@@ -6,7 +6,10 @@ import random
 
 import pytest
 
+from broker.engine.testing import PowerLoss, SimulatedFiles
+
 from .powerloss import Campaign
+from .workload import Workload
 
 
 @pytest.mark.parametrize("flush", ["sync", "async"])
@@ -15,6 +18,30 @@ def test_nothing_promised_is_lost_by_a_power_loss_at_any_write_boundary(flush, s
     campaign.run(seed=0, steps=20)
     say(campaign.report(f"R2 ({flush})"))
     assert campaign.states >= 1_000
+
+
+#: Courses of 25 steps that failed once.
+KEPT = ((817294733, "async"),)
+
+
+@pytest.mark.parametrize(("seed", "flush"), KEPT)
+def test_a_course_that_failed_once_does_not_fail_again(seed, flush):
+    Campaign(config={"flush": flush}).run(seed, steps=25)
+
+
+def test_an_offset_counts_as_saved_only_when_it_was():
+    """A clock that was set back to just before the last save puts the next one off by a second."""
+    files = SimulatedFiles()
+    workload = Workload(0, files)
+    workload.keep_up()
+    workload.clock.advance(-6_000)
+    workload.commit_offset()
+    workload.keep_up()
+    assert workload.oracle.saved == {}
+    workload.oracle.check(files.crash(PowerLoss("kill")), workload.clock.now_ms)
+    workload.keep_up()
+    assert workload.oracle.saved == workload.oracle.committed != {}
+    workload.oracle.check(files.crash(PowerLoss("kill")), workload.clock.now_ms)
 
 
 @pytest.mark.soak

@@ -96,7 +96,9 @@ class Workload:
         """Checkpoint and tables."""
         self.clock.advance(6_000)
         self.driver.upkeep()
-        self.oracle.saved = dict(self.oracle.committed)
+        if self.driver.engine.offsets.take() is None:
+            # else the clock was set back, to within a second of the last save
+            self.oracle.saved = dict(self.oracle.committed)
 
     def keep_up_in_flight(self) -> None:
         """Checkpoint and tables while messages are appended and a sync job is out."""

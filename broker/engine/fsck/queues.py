@@ -20,6 +20,7 @@ from ..queues.index import ENTRY_SIZE as INDEX_ENTRY_SIZE
 from ..queues.index import HEADER, HEADER_SIZE
 from ..queues.queues import ENTRY, ENTRY_SIZE
 from .report import Damage, Report
+from .vouched import Vouched
 
 # Consume queues.
 
@@ -36,17 +37,19 @@ class _Seen:
     directory: str
     file_size: int
     matched: int = 0
-    missing_from: int | None = None
+    #: offset, and position of the record, of the first without an entry
+    missing_from: tuple[int, int] | None = None
     missing_count: int = 0
 
 
 class QueueCheck:
     """Is told of each record in log order, and judges the queues at the end."""
 
-    def __init__(self, files: Files, directory: str, report: Report) -> None:
+    def __init__(self, files: Files, directory: str, report: Report, vouched: Vouched) -> None:
         self._files = files
         self._directory = directory
         self._report = report
+        self._vouched = vouched
         self._seen: dict[tuple[str, int], _Seen] = {}
         self._open: OrderedDict[tuple[str, int], bytes] = OrderedDict()
 
@@ -56,26 +59,28 @@ class QueueCheck:
         position, size, tags_code = entry
         found = self._entry(seen, offset)
         if found is None or found[1] == 0:
-            seen.missing_from = offset if seen.missing_from is None else seen.missing_from
+            seen.missing_from = seen.missing_from or (offset, position)
             seen.missing_count += 1
             return
         if seen.missing_from is not None:
-            self._damage(seen, seen.missing_from, offset, "no entry, though later ones are there")
+            first, at = seen.missing_from
+            self._damage(seen, first, offset, "no entry, though later ones are there", at)
             seen.missing_from, seen.missing_count = None, 0
         seen.matched += 1
         if found[:2] != (position, size):
             why = (
                 f"the entry leads to {found[0]:,} with {found[1]:,} bytes, the record is at {position:,} with {size:,}"
             )
-            self._damage(seen, offset, offset + 1, why)
+            self._damage(seen, offset, offset + 1, why, position)
         elif tags_code is not None and found[2] != tags_code:
-            self._damage(seen, offset, offset + 1, f"the tags code is {found[2]}, the record says {tags_code}")
+            why = f"the tags code is {found[2]}, the record says {tags_code}"
+            self._damage(seen, offset, offset + 1, why, position)
 
     def finish(self, log_min: int, damaged: list[tuple[int, int]]) -> None:
         """Judge what no record asked for, and count; entries of damaged parts of the log are as they must be."""
         for seen in self._seen.values():
-            if seen.missing_count:
-                begin = seen.missing_from or 0
+            if seen.missing_from is not None:
+                begin, _ = seen.missing_from
                 self._report.unfinished.append(
                     Damage(seen.directory, begin, begin + seen.missing_count, "entries are still to be written")
                 )
@@ -134,8 +139,8 @@ class QueueCheck:
         finally:
             file.close()
 
-    def _damage(self, seen: _Seen, start: int, end: int, why: str) -> None:
-        self._report.damages.append(Damage(seen.directory, start, end, why))
+    def _damage(self, seen: _Seen, start: int, end: int, why: str, position: int) -> None:
+        self._vouched.damages_of(self._report, position).append(Damage(seen.directory, start, end, why))
 
 
 # Index files.
@@ -148,12 +153,17 @@ _RATIOS = (4, 2, 1)
 class IndexCheck:
     """Is told of each record in log order, and walks beside it the entries of all index files: they have that order."""
 
-    def __init__(self, files: Files, directory: str, sizes: tuple[int, int] | None, report: Report) -> None:
+    def __init__(
+        self, files: Files, directory: str, sizes: tuple[int, int] | None, report: Report, vouched: Vouched
+    ) -> None:
         """``sizes``: slots and entries a file; None: found out from the files themselves, if one can."""
         self._files = files
         self._directory = directory
         self._report = report
-        self._paths = [join(directory, name) for name in files.list(directory) if name.isdigit()]
+        self._damages = vouched.damages_of(report)
+        self._mark = mark = vouched.index_mark
+        names = [name for name in files.list(directory) if name.isdigit()]
+        self._paths = [join(directory, name) for name in names if mark is None or name <= mark[0]]
         self._sizes = sizes or self._find_sizes()
         self._groups = groupby(self._entries(), key=itemgetter(1))
         self._position = -1
@@ -235,6 +245,8 @@ class IndexCheck:
         slots, limit = self._sizes
         base = HEADER_SIZE + 4 * slots
         number = HEADER.unpack(head)[5]
+        if self._mark is not None and file.path == join(self._directory, self._mark[0]):
+            number = min(number, self._mark[1])
         if file.size() != base + INDEX_ENTRY_SIZE * limit or not 0 <= number <= limit:
             self._bad(file, 0, file.size(), "size or header are not those of the other index files")
             return
@@ -261,15 +273,15 @@ class IndexCheck:
                 continue
             at = HEADER_SIZE + 4 * slot
             place = Damage(file.path, at, at + 4, f"the slot leads to entry {has}, the newest is {needs}")
-            # an entry behind the count may be one that is being written now
+            # an entry behind the count may be one that is being written now, or was when the power failed
             written_now = number <= has < limit
-            (self._report.unfinished if written_now else self._report.damages).append(place)
+            (self._report.unfinished if written_now else self._damages).append(place)
 
     def _bad(self, file: File, start: int, end: int, why: str) -> None:
-        self._report.damages.append(Damage(file.path, start, end, why))
+        self._damages.append(Damage(file.path, start, end, why))
 
     def _damage(self, why: str, position: int) -> None:
-        self._report.damages.append(Damage(self._directory, position, position, why))
+        self._damages.append(Damage(self._directory, position, position, why))
 
     def _note(self, count: int, why: str, position: int) -> None:
         self._report.unfinished.append(Damage(self._directory, position, position, f"{count:,} {why}"))

@@ -21,6 +21,7 @@ from ..tables import json_file
 from .queues import IndexCheck, QueueCheck
 from .report import Damage, Report
 from .services import TimerCheck, TransactionCheck
+from .vouched import Vouched
 
 # The whole store.
 
@@ -36,10 +37,13 @@ def check_store(files: Files, root: str) -> Report:
     refuse_outside(files, root)
     report = Report()
     log = LogCheck(files, directory)
-    queues = QueueCheck(files, join(root, "consumequeue"), report)
+    # asked in this order: a broker that stops meanwhile writes its last checkpoint first
+    was_stopped = not files.exists(join(root, "abort"))
     checkpoint = CheckpointFile(files, join(root, _CHECKPOINT), join(root, "checkpoint")).load()
+    vouched = Vouched(checkpoint, was_stopped=was_stopped)
+    queues = QueueCheck(files, join(root, "consumequeue"), report, vouched)
     sizes = (checkpoint.index_slots, checkpoint.index_entries) if checkpoint and checkpoint.index_slots else None
-    index = IndexCheck(files, join(root, "index"), sizes, report)
+    index = IndexCheck(files, join(root, "index"), sizes, report, vouched)
     transactions = TransactionCheck(directory, report)
     timers = TimerCheck(files, root, report)
     for position, record in log.records():
@@ -62,9 +66,9 @@ def check_store(files: Files, root: str) -> Report:
     index.finish(log.end_position)
     timers.finish()
     transactions.finish()
-    _check_end(files, root, checkpoint, log, report)
+    _check_end(files, root, checkpoint, log, report, vouched)
     _check_tables(files, root, report)
-    if not files.exists(join(root, "abort")):
+    if was_stopped:
         # it was stopped cleanly, so nothing may be left to do
         report.damages += report.unfinished
         report.unfinished = []
@@ -89,14 +93,16 @@ def _index_hashes(message: Message) -> list[int]:
     return [value if value < 1 << 31 else 0 for value in hashes]
 
 
-def _check_end(files: Files, root: str, checkpoint: Checkpoint | None, log: LogCheck, report: Report) -> None:
+def _check_end(
+    files: Files, root: str, checkpoint: Checkpoint | None, log: LogCheck, report: Report, vouched: Vouched
+) -> None:
     """Compare the end of the log with what the checkpoint promises."""
     if log.loose is not None:
         path, start, end = log.loose
         report.unfinished.append(Damage(path, start, end, "bytes behind the last record"))
     path = join(root, _CHECKPOINT)
     if checkpoint is None and files.exists(path):
-        report.damages.append(Damage(path, 0, 0, "neither slot can be read"))
+        vouched.damages_of(report).append(Damage(path, 0, 0, "neither slot can be read"))
     elif checkpoint is not None and checkpoint.position > log.end_position:
         why = f"the log ends here, the checkpoint says {checkpoint.position:,}"
         report.damages.append(Damage(join(root, "commitlog"), log.end_position, checkpoint.position, why))

@@ -9,7 +9,8 @@ file leads from a hash of ``topic#key`` to positions in the commit log, newest f
 
 Entry 0 is never used; a file is full when its next number reaches the configured count of entries. The file is sparse
 and has its full size from the start. Entries and slots of the newest file stay in memory until a job writes them:
-entries first, synced, then slots, so that a slot on disk never names an entry that is not there.
+entries first, synced, then slots, so that a slot on disk never names an entry that is not there. For the same reason a
+file that is opened after a crash is first cut off behind its last entry that counts: others will stand there.
 """
 
 from __future__ import annotations
@@ -171,27 +172,57 @@ class IndexFile:
         """Make ready to take entries from ``next_number`` on, unlinking later ones. False if the chains do not hold.
 
         After a clean stop there are none: looking through millions of slots would take longer than all the rest.
+        Raises OSError.
         """
         raw = file.read(4 * self.slot_count, HEADER_SIZE)
         slots = array("i", raw + bytes(4 * self.slot_count - len(raw)))
         if sys.byteorder == "little":
             slots.byteswap()
-        looks = not clean or self.next_number != next_number
-        if looks and slots and (max(slots) >= next_number or min(slots) < 0):
-            for slot in [slot for slot, number in enumerate(slots) if not 0 <= number < next_number]:
-                number = slots[slot]
-                while number >= next_number:
-                    entry = ENTRY.unpack(file.read(ENTRY_SIZE, self._entry_at(number)).ljust(ENTRY_SIZE, b"\0"))
-                    if not 0 <= entry[3] < number:
-                        return False
-                    number = entry[3]
-                if number < 0:
-                    return False
-                slots[slot] = number
-                self._dirty_pages.add(slot // _PAGE_SLOTS)
+        if not clean or self.next_number != next_number:
+            pages = self._unlink(file, slots, next_number)
+            if pages is None:
+                return False
+            if pages or self.next_number != next_number:
+                self._cut(file, slots, next_number, pages)
         self._slots = slots
         self.next_number = self._tail_number = next_number
         return True
+
+    def _unlink(self, file: File, slots: array[int], next_number: int) -> set[int] | None:
+        """Let slots lead to entries before ``next_number`` only; return their pages, None if a chain does not hold."""
+        pages: set[int] = set()
+        if max(slots) < next_number and min(slots) >= 0:
+            return pages
+        for slot in [slot for slot, number in enumerate(slots) if not 0 <= number < next_number]:
+            number = slots[slot]
+            while number >= next_number:
+                entry = ENTRY.unpack(file.read(ENTRY_SIZE, self._entry_at(number)).ljust(ENTRY_SIZE, b"\0"))
+                if entry[0] % self.slot_count != slot or not 0 <= entry[3] < number:
+                    return None
+                number = entry[3]
+            if number < 0:
+                return None
+            slots[slot] = number
+            pages.add(slot // _PAGE_SLOTS)
+        return pages
+
+    def _cut(self, file: File, slots: array[int], next_number: int, pages: set[int]) -> None:
+        """End the file before ``next_number`` on the disk too, before other entries are written there: with a slot that
+        still names such a place, a crash would leave it leading into the chain of another slot."""
+        self.next_number = next_number
+        self.used_slots = self.slot_count - slots.count(0)
+        if next_number > 1:
+            _, self.end_position, seconds, _ = ENTRY.unpack(file.read(ENTRY_SIZE, self._entry_at(next_number - 1)))
+            self.end_ms = self.begin_ms + seconds * 1000
+        for first, last in _merged(pages):
+            _write_slots(file, first, slots[first * _PAGE_SLOTS : last * _PAGE_SLOTS])
+        file.write(self._header(), 0)
+        file.sync()
+
+    def _header(self) -> bytes:
+        return HEADER.pack(
+            self.begin_ms, self.end_ms, self.begin_position, self.end_position, self.used_slots, self.next_number
+        )
 
     def take(self) -> IndexWrite | None:
         """Return what a job must write, None if nothing is new."""
@@ -202,10 +233,7 @@ class IndexFile:
         # copied by the job: 20 MB at once would hold up whoever sends meanwhile
         self.before = {}
         self._dirty_pages = set()
-        header = HEADER.pack(
-            self.begin_ms, self.end_ms, self.begin_position, self.end_position, self.used_slots, self.next_number
-        )
-        return IndexWrite(self, self._entry_at(self._tail_number), bytes(self._tail), self._slots, runs, header)
+        return IndexWrite(self, self._entry_at(self._tail_number), bytes(self._tail), self._slots, runs, self._header())
 
     def wrote(self, write: IndexWrite) -> None:
         """Forget entries that are on disk now."""
@@ -279,13 +307,18 @@ class IndexWrite:
                 file.write(self.entries, self.at)
                 file.sync()
             for (first, _), slots in zip(self.runs, copies, strict=True):
-                if sys.byteorder == "little":
-                    slots.byteswap()
-                file.write(slots.tobytes(), HEADER_SIZE + first * _PAGE_SLOTS * 4)
+                _write_slots(file, first, slots)
             file.write(self.header, 0)
             file.sync()
         finally:
             file.close()
+
+
+def _write_slots(file: File, first_page: int, slots: array[int]) -> None:
+    """Write a copy of slots, from the beginning of a page on; its byte order is changed."""
+    if sys.byteorder == "little":
+        slots.byteswap()
+    file.write(slots.tobytes(), HEADER_SIZE + first_page * _PAGE_SLOTS * 4)
 
 
 def _merged(pages: set[int]) -> list[tuple[int, int]]:
@@ -440,7 +473,7 @@ class Index:
         """Open the files up to a mark and drop what came after; False if they cannot be trusted and all is dropped.
 
         Without a mark everything is dropped: the log is read again from its beginning. ``clean``: the store was
-        stopped right there, so that no slot leads to an entry behind the mark.
+        stopped right there, so that no slot leads to an entry behind the mark. Raises OSError.
         """
         names = [name for name in self._files.list(self.directory) if name.isdigit()]
         self._row.clear()
