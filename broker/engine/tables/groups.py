@@ -250,6 +250,18 @@ _SKIPPED = 2
 _MOST_STEPS = 32
 
 
+def is_dead_letter(group: Group | None, tries: int, *, most_tries: int | None = None, gives_up: bool = False) -> bool:
+    """Tell whether a message that a consumer of the group could not handle goes to its dead letters, instead of to
+    another try: the one rule of messages that are given back, sent to a retry topic, or popped and not acknowledged.
+
+    ``tries``: how often it was tried again before, not counting its first delivery. ``most_tries``: what the consumer
+    allows; None is what its group allows, or a new group would. ``gives_up``: the consumer wants no other try.
+    """
+    if most_tries is None:
+        most_tries = (group or Group("")).retry_max_times
+    return gives_up or tries >= most_tries
+
+
 def retry_delay_ms(group: Group | None, times: int) -> int | None:
     """Return how long a message rests that was tried again ``times`` times; None: as its next delay level says.
 
