@@ -243,11 +243,7 @@ def _asks(entry: dict[str, object]) -> bool:
 
 
 def _readable(driver: Driver, topic: str, queue_id: int):
-    if (
-        topic == TIMER_TOPIC
-        or topic.startswith("SCHEDULE")
-        or driver.engine._store.queues.get(topic, queue_id) is None
-    ):
+    if topic == TIMER_TOPIC or topic.startswith("SCHEDULE") or driver.engine._store.queues.get(topic, queue_id) is None:
         return []
     return driver.readable(topic, queue_id).values()
 
