@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from broker.client import AsyncAdmin, AsyncProducer, Decision, prepare
-from broker.client.admin_transactions import TransactionTarget
-from broker.client.transaction import as_half
+from broker.client import AsyncAdmin, AsyncProducer, Decision, as_half, prepare
+from broker.client.transactions import TransactionTarget
 from broker.server.broker import BrokerService
 from console.features.checkback import signature as checkback_signature
 from console.features.checkback.allowed import AllowList, read_address

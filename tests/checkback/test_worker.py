@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from broker.client import AsyncAdmin, AsyncProducer, prepare
-from broker.client.admin_transactions import TransactionTarget
-from broker.client.transaction import as_half
+from broker.client import AsyncAdmin, AsyncProducer, as_half, prepare
+from broker.client.transactions import TransactionTarget
 from broker.server.broker import BrokerService
 from console.features.checkback import registry, worker
 from console.features.checkback.models import CheckAddress

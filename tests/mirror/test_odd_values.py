@@ -13,7 +13,7 @@ import pytest
 from django.db import connection
 
 from broker.client import Admin, NotSupported
-from broker.client.types import GroupConfig, TopicConfig
+from broker.client.admin import GroupConfig, TopicConfig
 from broker.engine.tables import json_file
 from broker.mirror.follower import Mirror
 from broker.mirror.models import Broker, ConsumerGroup, ConsumerOffset, MirrorState, Queue, Topic

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from broker.client import Admin, Consumer, Producer
-from broker.client.types import Message
+from broker.client import Admin, Consumer, Message, Producer
 from broker.redisson import BytesCodec, DelayedQueue
 from broker.redisson.modes import make_reliable, read_mode, stop
 from broker.redisson.survey import page
