@@ -79,7 +79,7 @@ async def test_cancel_ends_all_that_waits(service: BrokerService, peer: Peer) ->
     assert answer.code == Answer.SUCCESS, answer.remark
     assert (answer.ext["escTimers"], answer.ext["escDelayed"], answer.ext["escHalves"]) == ("2", "1", "1")
     assert (await end(peer, half, COMMIT)).code == Answer.ILLEGAL_OPERATION
-    await until_true(lambda: not service.engine.timers.core.by_topic)
+    await until_true(lambda: not service.engine.timers.states.by_topic)
     assert (await listed(peer, topic="orders"))["items"] == []
     assert await waiting(peer) == NOTHING
     assert (await peer.ask(Request.GET_TOPIC_CONFIG, {"topic": "orders"})).code == Answer.TOPIC_NOT_EXIST
@@ -91,7 +91,7 @@ async def test_keep_leaves_what_waits_and_it_can_be_cancelled_later(service: Bro
     assert answer.code == Answer.SUCCESS, answer.remark
     assert await waiting(peer) == SOME
     await peer.ask(Request.DELETE_TOPIC_IN_BROKER, {"topic": "orders", "escPending": "cancel"})
-    await until_true(lambda: not service.engine.timers.core.by_topic)
+    await until_true(lambda: not service.engine.timers.states.by_topic)
     assert await waiting(peer) == NOTHING
 
 
