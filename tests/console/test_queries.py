@@ -14,7 +14,7 @@ from broker.mirror.follower import Mirror
 from console import queries
 from console.features.groups.shapes import GroupState
 from console.features.messages.shapes import BodyForm, HopKind
-from console.features.overview.shapes import FindingCode
+from console.features.overview.finding_kinds import FindingCode
 from console.features.schedule.shapes import BUCKETS, LaneState
 from console.features.topics.shapes import TopicKind
 from console.site.broker import hang_up
