@@ -15,7 +15,7 @@ from typing import Any
 
 from django.contrib.auth.decorators import login_required, permission_required
 from django.core.exceptions import PermissionDenied
-from django.db.models import Max, Q, QuerySet
+from django.db.models import Max, Prefetch, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -23,9 +23,9 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_safe
 
 from console.features.alerts import rule_fields
-from console.features.alerts.deliveries import secret_of_rule
+from console.features.alerts.channels import secret_of_rule
 from console.features.alerts.evaluate import look
-from console.features.alerts.models import Alert, AlertRule, Silence
+from console.features.alerts.models import Alert, AlertRule, Delivery, Silence
 from console.features.alerts.operations import UNDONE_BY, undo_parameters
 from console.operations import workflow
 from console.operations.actor import ADD_ALERT_RULE, CHANGE_ALERT_RULE, DELETE_ALERT_RULE, SILENCE_ALERTS, Actor
@@ -223,7 +223,8 @@ def _all_from(offset: int | None) -> _Stretch:
 
 def _named_to(seen: Eyes) -> QuerySet[Alert]:
     """Alerts of what the reader sees, as `_is_named` says it of one."""
-    rows = Alert.objects.select_related("rule")
+    deliveries = Prefetch("deliveries", Delivery.objects.defer("body"))
+    rows = Alert.objects.select_related("rule").prefetch_related(deliveries)
     if seen.see_all:
         return rows
     stuck, every = AlertRule.What.STUCK_QUEUE, Q(subject="*")
