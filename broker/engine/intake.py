@@ -53,7 +53,7 @@ _NO_HALVES = "Messages of a batch cannot be half messages; send them one by one.
 
 
 class Intake:
-    """Puts messages where they belong."""
+    """Takes messages in, and puts each into the queue where it belongs."""
 
     def __init__(self, store: Store, schedule: Schedule, transactions: Transactions, parking: Parking) -> None:
         self._store = store

@@ -205,7 +205,7 @@ class IndexCheck:
             self._advance()
 
     def finish(self, end_position: int) -> None:
-        """Judge what is left over."""
+        """Judge what no record of the log has asked for."""
         if self._missing:
             self._note(self._missing, "records are still to be indexed", end_position)
         left = 0

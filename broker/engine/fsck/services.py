@@ -146,7 +146,7 @@ class TransactionCheck:
         self._offsets: dict[int, int] = {}
 
     def see(self, message: Message) -> None:
-        """Look at one record."""
+        """Take note of what one record says of halves."""
         if message.topic == HALF_TOPIC:
             self._report.counts["half messages"] += 1
             self._open[message.queue_offset] = message.position

@@ -158,7 +158,7 @@ class Segment:
         self.size = self._file.size()
 
     def read(self, at: int, size: int) -> bytes:
-        """Return up to ``size`` bytes."""
+        """Return up to ``size`` bytes from a place of the segment."""
         if not self._window_at <= at or at + size > self._window_at + len(self._window):
             self._window, self._window_at = self._file.read(max(size, _WINDOW_BYTES), at), at
         return self._window[at - self._window_at : at - self._window_at + size]
@@ -202,7 +202,7 @@ class Segment:
         return True
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file of the segment."""
         self._file.close()
 
 

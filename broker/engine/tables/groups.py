@@ -50,7 +50,7 @@ class Group:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return RocketMQ's form."""
+        """Return the group in RocketMQ's form (SubscriptionGroupConfig)."""
         known = {json_name: getattr(self, name) for json_name, name, _ in _FIELDS}
         return {"attributes": {}, "groupRetryPolicy": {"type": "CUSTOMIZED"}, "groupSysFlag": 0, **self.extra, **known}
 
@@ -151,11 +151,11 @@ class Groups(Kept):
         return sum(self._rows.size_of(name, groups[name]) for name in names if name in groups)
 
     def get(self, name: str) -> Group | None:
-        """Return a group or None."""
+        """Return the group of a name, None without one."""
         return self._groups.get(name)
 
     def all(self) -> list[Group]:
-        """Return every group."""
+        """Return all groups of the table."""
         return list(self._groups.values())
 
     def put(self, group: Group) -> None:

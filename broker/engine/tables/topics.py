@@ -71,7 +71,7 @@ class Topic:
         return self.name in SYSTEM_TOPICS or self.name.startswith(SYSTEM_PREFIX)
 
     def to_json(self) -> dict[str, Any]:
-        """Return RocketMQ's TopicConfig."""
+        """Return the topic in RocketMQ's form (TopicConfig)."""
         return {
             "attributes": dict(self.attributes),
             "order": self.order,
@@ -194,11 +194,11 @@ class Topics(Kept):
         return True
 
     def get(self, name: str) -> Topic | None:
-        """Return a topic or None."""
+        """Return the topic of a name, None without one."""
         return self._topics.get(name)
 
     def all(self) -> list[Topic]:
-        """Return every topic."""
+        """Return all topics of the table."""
         return list(self._topics.values())
 
     def put(self, topic: Topic) -> None:
@@ -231,7 +231,7 @@ class Topics(Kept):
             )
 
     def _size_of(self, names: Iterable[str]) -> _Size:
-        """Return what topics take now."""
+        """Return what the topics of these names take now."""
         tables = (self._topics, self._kept)
         return self._size_as([table[name] for name in names for table in tables if name in table])
 
