@@ -40,7 +40,14 @@ class Gate:
         self.strangers = Strangers()
         self._demands = demands
         self._decisions: dict[tuple[str, str, Demand], bool] = {}
-        book.on_changed.append(self._forget)
+
+    def admit(self, connection: Connection) -> bool:
+        """Tell whether one more stranger may come from where this one comes from, and count it."""
+        return self.strangers.admit(connection)
+
+    def forget(self, connection: Connection) -> None:
+        """Count a connection that has ended no more."""
+        self.strangers.forget(connection)
 
     def check(self, connection: Connection, request: Command) -> None:
         """Return if the request may be carried out; raises RequestRefused."""
@@ -52,8 +59,7 @@ class Gate:
                 for demand in self._demands.of(request):
                     self._require(connection, user, demand)
         except RequestRefused as refusal:
-            level = logging.DEBUG if connection.is_noted else logging.WARNING
-            connection.is_noted = True
+            level = connection.refusal_level()
             logger.log(level, "refused request %d of %s: %s", request.code, connection.address, refusal)
             raise
 
@@ -82,8 +88,7 @@ class Gate:
         if not user.is_enabled:
             raise RequestRefused(Answer.NO_PERMISSION, f"User:{name} is disabled.")
         if connection.user != name:
-            connection.user = name
-            connection.is_known()
+            connection.identify(name)
             self.strangers.forget(connection)
         for field in (ACCESS_KEY, SIGNATURE, SECURITY_TOKEN):
             ext.pop(field, None)  # some requests are handed on to other clients
@@ -114,7 +119,8 @@ class Gate:
             known = self._decisions[key] = decide(self.book.policies(name) or {}, demand, _address(host)) is True
         return known
 
-    def _forget(self, name: str, is_less: bool) -> None:
+    def forget_decisions(self) -> None:
+        """Decide anew from now on: users or policies have changed."""
         self._decisions.clear()
 
 

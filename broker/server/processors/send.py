@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from ...engine.errors import BodyTooLarge, BrokerError, TopicNotFound
 from ...engine.log.ticket import Ticket
@@ -18,6 +19,7 @@ from ...rocketmq.message import pack_host
 from ...rocketmq.properties import (
     CLUSTER,
     DELAY,
+    MSG_REGION,
     PRODUCER_GROUP,
     TRANSACTION_PREPARED,
     UNIQUE_KEY,
@@ -26,11 +28,16 @@ from ...rocketmq.properties import (
     parse_properties,
 )
 from ...rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
-from ...rocketmq.unique_ids import UniqueKeys
+from ...rocketmq.unique_ids import UniqueIds
 from ..connection import Connection, Express, Handler
 from ..pump import AnsweredOwner
 from ..send_reply import TRACE_FIELDS, SendReplies, reply_command
 from ..state import BrokerState
+
+#: What is looked for in properties in their stored form.
+_HAS_KEY, _HAS_GROUP = (f"{name}\x01".encode() for name in (UNIQUE_KEY, PRODUCER_GROUP))
+_CLUSTER, _REGION = CLUSTER.encode(), MSG_REGION.encode()
+_DOES_NOT_WAIT, _IS_HALF = f"{WAIT}\x01false".encode(), f"{TRANSACTION_PREPARED}\x01true\x02".encode()
 
 _SEND_V2 = Request.SEND_MESSAGE_V2.to_bytes(2, "big")
 
@@ -38,17 +45,17 @@ _SEND_V2 = Request.SEND_MESSAGE_V2.to_bytes(2, "big")
 class SendProcessor:
     """Takes messages in; their answers leave when they are durable."""
 
-    def __init__(self, state: BrokerState) -> None:
+    def __init__(self, state: BrokerState, also_express: Mapping[int, Express] = MappingProxyType({})) -> None:
+        """`also_express`: who takes binary frames with other codes the short way."""
         self._state = state
         self._engine = state.engine
+        self._also_express = {code.to_bytes(2, "big"): express for code, express in also_express.items()}
         self._shortcut = SendShortcut()
         self._replies = SendReplies(state.config.broker_name)
         self._took = state.sends.took
-        self._keys = UniqueKeys(pack_host(state.config.host, state.config.port), state.clock())
+        self._unique_ids = UniqueIds(pack_host(state.config.host, state.config.port), state.clock)
         self._added = {**TRACE_FIELDS, CLUSTER: state.config.cluster_name}
         self._added_bytes = format_properties(self._added)
-        #: who takes frames with another code the short way
-        self.instead: dict[bytes, Express] = {}
 
     def handlers(self) -> Mapping[int, Handler]:
         """Request code -> handler."""
@@ -64,7 +71,7 @@ class SendProcessor:
         serialization = frame[0] if frame else 0
         if serialization == BINARY:
             if frame[4:6] != _SEND_V2:
-                express = self.instead.get(frame[4:6])
+                express = self._also_express.get(frame[4:6])
                 return express is not None and express(connection, frame, now_ms)
             send = self._shortcut.read(frame)
             if send is None:
@@ -76,10 +83,10 @@ class SendProcessor:
         opaque, frame_flag, topic, queue_id, sys_flag, born_ms, flag, properties, body = send
         if (
             (b"TRA" in properties and not _is_plain_half(properties))
-            or b"UNIQ_KEY\x01" not in properties
-            or b"CLUSTER" in properties
-            or b"MSG_REGION" in properties
-            or b"WAIT\x01false" in properties
+            or _HAS_KEY not in properties
+            or _CLUSTER in properties
+            or _REGION in properties
+            or _DOES_NOT_WAIT in properties
         ):
             return False
         if properties[-1] != 2:
@@ -92,7 +99,6 @@ class SendProcessor:
             )  # fmt: skip
         except BrokerError:
             return False  # nothing was written: the long way creates the topic, or refuses with the reason
-        connection.serialization = serialization
         self._took(ticket.size)
         if not ticket.waits:
             self._replies.write([ticket])
@@ -146,7 +152,7 @@ class SendProcessor:
             self._engine.topics.ensure(topic, 1)
             properties[DELAY] = "0"
         if not properties.get(UNIQUE_KEY):
-            properties[UNIQUE_KEY] = self._keys.make(now_ms)
+            properties[UNIQUE_KEY] = self._unique_ids.next_id()
         properties.update(self._added)
         if properties.get(TRANSACTION_PREPARED, "").lower() == "true":
             properties.setdefault(PRODUCER_GROUP, header.group)
@@ -230,4 +236,4 @@ def _owner(connection: Connection, request: Command) -> object:
 
 def _is_plain_half(properties: bytes) -> bool:
     """Tell whether this is a half message that says all it must, and nothing that the broker says."""
-    return b"TRACE" not in properties and b"TRAN_MSG\x01true\x02" in properties and b"PGROUP\x01" in properties
+    return b"TRACE" not in properties and _IS_HALF in properties and _HAS_GROUP in properties
