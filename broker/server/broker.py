@@ -271,7 +271,10 @@ class BrokerService:
         self, state: BrokerState, kept: KeptSettings, shared: Shared, certificates: Certificates | None
     ) -> Server:
         transactions, pop = TransactionProcessor(state), PopProcessor(state, asyncio.get_running_loop())
-        send = SendProcessor(state, {Request.END_TRANSACTION: transactions.express})
+        if self._gate is None:
+            send = SendProcessor(state, {Request.END_TRANSACTION: transactions.express})
+        else:
+            send = SendProcessor(state, passes=self._gate.passes)
         self._waiting_pops = pop.waiting
         processors: list[Processor] = [
             send, PullProcessor(state), OffsetProcessor(state), HeartbeatProcessor(state), LockProcessor(state),
@@ -288,10 +291,9 @@ class BrokerService:
             handlers.update(processor.handlers())
         metrics = BrokerMetrics(state, lambda: self.servers, lambda: self.waiting_pops)
         pages = Pages(lambda: state.engine.health().state, metrics.text, token=self._metrics_token)
-        # the short way takes the moment of the read, which is the live clock's, for the store's; it knows no signatures
-        is_short = self._simulation is None and self._gate is None
         hooks = Hooks(
-            express=send.express if is_short else None,
+            # the short way takes the moment of the read, which is the live clock's, for the store's
+            express=send.express if self._simulation is None else None,
             gate=self._gate,
             connection=front(certificates, pages),
             answered=state.calls.answer,

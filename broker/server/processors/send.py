@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 
 from ...engine.errors import BodyTooLarge, BrokerError, TopicNotFound
@@ -13,8 +14,15 @@ from ...rocketmq.errors import RequestRefused
 from ...rocketmq.fields import INT_MAX, text, whole
 from ...rocketmq.frame import BINARY, Command
 from ...rocketmq.frame import decode as decode_frame
-from ...rocketmq.headers.send import SendHeader, SendShortcut, read_send_header
-from ...rocketmq.headers.send_json import read_json_send
+from ...rocketmq.headers.send import (
+    QuickSend,
+    SendHeader,
+    SendShortcut,
+    SignedSend,
+    SignedSendShortcut,
+    read_send_header,
+)
+from ...rocketmq.headers.send_json import read_json_send, read_signed_json_send
 from ...rocketmq.message import pack_host
 from ...rocketmq.properties import (
     CLUSTER,
@@ -39,15 +47,27 @@ _HAS_KEY, _HAS_GROUP = (f"{name}\x01".encode() for name in (UNIQUE_KEY, PRODUCER
 _CLUSTER, _REGION = CLUSTER.encode(), MSG_REGION.encode()
 _DOES_NOT_WAIT, _IS_HALF = f"{WAIT}\x01false".encode(), f"{TRANSACTION_PREPARED}\x01true\x02".encode()
 
+_BINARY_MARK = bytes((BINARY,))
+#: A longer frame is read in full each time.
+_LONGEST_LEARNED_BYTES = 65_536
+
 _SEND_V2 = Request.SEND_MESSAGE_V2.to_bytes(2, "big")
 
 
 class SendProcessor:
     """Takes messages in; their answers leave when they are durable."""
 
-    def __init__(self, state: BrokerState, also_express: Mapping[int, Express] = MappingProxyType({})) -> None:
-        """`also_express`: who takes binary frames with other codes the short way."""
+    def __init__(
+        self,
+        state: BrokerState,
+        also_express: Mapping[int, Express] = MappingProxyType({}),
+        passes: Callable[[Connection, SignedSend], bool] | None = None,
+    ) -> None:
+        """`also_express`: who takes binary frames with other codes the short way. `passes`, where access is controlled:
+        tells which plain sends are signed and allowed."""
         self._state = state
+        self._passes = passes
+        self._signed_shortcut = SignedSendShortcut()
         self._engine = state.engine
         self._also_express = {code.to_bytes(2, "big"): express for code, express in also_express.items()}
         self._shortcut = SendShortcut()
@@ -69,7 +89,12 @@ class SendProcessor:
     def express(self, connection: Connection, frame: bytes, now_ms: int) -> bool:
         """Takes a plain send the short way; False if it is to go the long one."""
         serialization = frame[0] if frame else 0
-        if serialization == BINARY:
+        send: QuickSend | None
+        if self._passes is not None:
+            send = self._read_signed(connection, frame, self._passes)
+            if send is None:
+                return False
+        elif serialization == BINARY:
             if frame[4:6] != _SEND_V2:
                 express = self._also_express.get(frame[4:6])
                 return express is not None and express(connection, frame, now_ms)
@@ -104,16 +129,30 @@ class SendProcessor:
             self._replies.write([ticket])
         return True
 
+    def _read_signed(
+        self, connection: Connection, frame: bytes, passes: Callable[[Connection, SignedSend], bool]
+    ) -> QuickSend | None:
+        """Return a plain send that is signed and allowed; None if it is anything else."""
+        if connection.is_stranger:
+            return None  # who has shown no signature yet is not told by the time it takes which users there are
+        if not frame.startswith(_BINARY_MARK):
+            signed = read_signed_json_send(frame)
+        elif frame[4:6] != _SEND_V2:
+            return None
+        elif (signed := self._signed_shortcut.read(frame)) is None:
+            self._learn(self._signed_shortcut, frame)
+        return signed.send if signed is not None and passes(connection, signed) else None
+
     def _first_of_its_kind(self, connection: Connection, frame: bytes) -> bool:
         """Reads a send in full and remembers its shape for the short way; the caller goes the long way."""
-        if len(frame) > 65536:
-            return False
-        command = decode_frame(frame)
-        try:
-            self._shortcut.learn(frame, command, read_send_header(command.ext))
-        except RequestRefused:
-            return False
+        self._learn(self._shortcut, frame)
         return False
+
+    def _learn(self, shortcut: SendShortcut | SignedSendShortcut, frame: bytes) -> None:
+        if len(frame) <= _LONGEST_LEARNED_BYTES:
+            command = decode_frame(frame)
+            with suppress(RequestRefused):
+                shortcut.learn(frame, command, read_send_header(command.ext))
 
     def _send(self, connection: Connection, request: Command) -> Command | None:
         header = read_send_header(request.ext, is_v1=request.code == Request.SEND_MESSAGE and "b" not in request.ext)
