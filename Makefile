@@ -42,7 +42,8 @@ soak: .venv/.dev  ## the long form of the crash and property tests
 screens: .venv/.dev needs  ## take the pictures of docs/screens again
 	$(BIN)/python -m pytest -q tests/browser/screens.py
 
-format: .venv/.dev  ## put the code into its form
+format: .venv/.dev  ## generate the synchronous clients, put the code into its form
+	$(BIN)/python -P broker/client/_make_faces.py
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
