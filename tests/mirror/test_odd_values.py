@@ -17,9 +17,9 @@ from broker.client.admin import GroupConfig, TopicConfig
 from broker.engine.tables import json_file
 from broker.mirror.follower import Mirror
 from broker.mirror.models import Broker, ConsumerGroup, ConsumerOffset, MirrorState, Queue, Topic
+from console.features.overview.finding_kinds import FindingCode
 from console.features.overview.findings import Afar, findings_of
 from console.features.overview.read import mirror_row
-from console.features.overview.shapes import FindingCode
 from console.site.mirrored import mirrored
 from tests.mirror.running import RunningBroker, running_broker
 
