@@ -111,6 +111,22 @@ def prepare(
     return Outgoing(raw, stored, unique_id, group, queue_id, sharding_key)
 
 
+def ready_message(body: Outgoing | bytes | str, options: MessageOptions) -> Outgoing:
+    """The message that `prepare` makes of this, or the one that it has made already: that takes a `queue_id` only.
+
+    Raises InvalidArgument.
+    """
+    if not isinstance(body, Outgoing):
+        return prepare(body, **options)
+    if rest := sorted(options.keys() - {"queue_id"}):
+        raise InvalidArgument(f"Give {rest[0]} to `prepare`: this message is made already.", field=rest[0])
+    queue_id = options.get("queue_id")
+    if queue_id is None:
+        return body
+    names.check_queue_id(queue_id)
+    return msgspec.structs.replace(body, queue_id=queue_id)
+
+
 def value_in(stored: str, name: str) -> str | None:
     """The value of one property in the stored form; None if there is none."""
     framed, mark = "\x02" + stored, f"\x02{name}\x01"
@@ -167,6 +183,18 @@ class Timing(TypedDict, total=False):
     schedule_key: str | None
     on_conflict: OnConflict | None
     reject_past: bool
+
+
+class MessageOptions(Timing, total=False):
+    """The options of `prepare`: what the message carries, which queue it goes to, when it is delivered."""
+
+    tag: str | None
+    keys: Iterable[str]
+    properties: Mapping[str, str] | None
+    delay_level: int
+    wait_for_disk: bool
+    queue_id: int | None
+    sharding_key: str | None
 
 
 _OPTIONS = tuple(Timing.__annotations__)
