@@ -144,7 +144,7 @@ def test_every_timer_must_be_asked_for(stage: Stage, operator: Client) -> None:
 
 
 def test_more_than_ten_thousand_are_refused(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.operations.found_rows.LIMIT", 3)
+    monkeypatch.setattr("console.operations.selection.LIMIT", 3)
     park(stage, 4, "a")
     with pytest.raises(TooMany):
         workflow.draft("timers.cancel", {"filter": {"topic": "orders"}}, ACTOR)
