@@ -168,6 +168,16 @@ def test_paused_nothing_fires_and_resumed_all_does(stage: Stage, operator: Clien
     ] * 2
 
 
+def test_a_pause_says_nothing_of_what_would_become_of_a_topics_messages(stage: Stage, operator: Client) -> None:
+    park(stage, 2, "a")
+    address = operator.post("/operations/draft/", {"kind": "timers.pause"}).headers["Location"]
+    operator.post(address + "confirm/", {"reason": "because"})
+    assert Operation.objects.get().items.get().result["pending"] == 2
+    page = words(operator.get(address))
+    assert "paused" in page
+    assert "kept:" not in page
+
+
 @pytest.fixture
 def jobs(stage: Stage, valkey: str, database_url: str, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """The jobs worker of production, in a process of its own."""
