@@ -98,7 +98,7 @@ def listed(state: str, key: str) -> list[TransactionRow]:
 
 def act(operator: Client, kind: str, row: TransactionRow, reason: str = "by hand") -> Operation:
     form = {"kind": f"transactions.{kind}", "scope": "selected", "half": row.choice}
-    drafted = operator.post("/transactions/draft/", form)
+    drafted = operator.post("/operations/draft/", form)
     assert drafted.status_code == 303
     assert operator.post(drafted.headers["Location"] + "confirm/", {"reason": reason}).status_code == 303
     return Operation.objects.latest("created_at")
