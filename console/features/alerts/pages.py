@@ -40,6 +40,12 @@ from console.ui.export import Answer, page_or_file
 from console.ui.form_addresses import form_of
 from console.ui.live import number
 from console.ui.refusals import words
+from console.ui.table import Table, file_columns
+
+ALERTS = Table(
+    "alerts",
+    file_columns("subject state rule.what value highest rule.limit since raised_at ended_at was_silenced told"),
+)
 
 VIEW, SILENCE = "console.view_alert", SILENCE_ALERTS
 #: offered lengths of quiet, in minutes
@@ -202,7 +208,7 @@ def _page(request: HttpRequest, given: Mapping[str, str], faults: Mapping[str, s
         "faults": faults,
     }
     return page_or_file(
-        request, "alerts/page.html", context, "alerts", _all_from, following=attrgetter("following"), status=status
+        request, "alerts/page.html", context, ALERTS, _all_from, following=attrgetter("following"), status=status
     )
 
 

@@ -12,7 +12,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from console import queries
+from console.features.dead_letters import read
 from console.features.dead_letters.shapes import DeadLetterFilter, DeadLetterPage
 from console.operations.errors import InvalidParameter
 from console.operations.forms import draft_of_form
@@ -20,6 +20,16 @@ from console.operations.typed_moments import bound_ms
 from console.ui.export import Answer, page_or_file
 from console.ui.form_addresses import form_of
 from console.ui.live import number
+from console.ui.table import Table, file_columns
+
+GROUPS = Table("dead-letter-groups", file_columns("name count stored_total last_ms members"))
+DEAD_LETTERS = Table(
+    "dead-letters",
+    file_columns(
+        "queue_id offset topic keys tag unique_key offset_message_id born_ms died_ms attempts size_bytes preview"
+        " sent_again"
+    ),
+)
 
 FAMILY = "dead_letters"
 _LENGTHS = {"topic": 255, "key": 255, "from": 64, "to": 64}
@@ -29,9 +39,9 @@ _LENGTHS = {"topic": 255, "key": 255, "from": 64, "to": 64}
 @login_required
 def groups(request: HttpRequest) -> Answer:
     """Every group that has dead letters, the most first."""
-    data = queries.dead_letter_groups()
+    data = read.dead_letter_groups()
     context = {"data": data, "here": FAMILY}
-    return page_or_file(request, "dead_letters/groups.html", context, "dead-letter-groups", lambda _place: data)
+    return page_or_file(request, "dead_letters/groups.html", context, GROUPS, lambda _place: data)
 
 
 @require_safe
@@ -43,10 +53,10 @@ def letters(request: HttpRequest, name: str) -> Answer:
     bounds = {field: bound_ms(given[field], field, errors) for field in ("from", "to")}
     wanted = DeadLetterFilter(given["topic"], given["key"], bounds["from"], bounds["to"])
 
-    def read(place: tuple[int, int] | None) -> DeadLetterPage:
-        return queries.dead_letters(name[:255], wanted, place)
+    def page(place: tuple[int, int] | None) -> DeadLetterPage:
+        return read.dead_letters(name[:255], wanted, place)
 
-    data = read(_place(request.GET.get("after", "")))
+    data = page(_place(request.GET.get("after", "")))
     shown = {field: text for field, text in given.items() if text}
     following = None if data.following is None else {**shown, "after": f"{data.following[0]}-{data.following[1]}"}
     context = {
@@ -59,7 +69,7 @@ def letters(request: HttpRequest, name: str) -> Answer:
         "next_page": None if following is None else "?" + urlencode(following),
     }
     return page_or_file(
-        request, "dead_letters/letters.html", context, "dead-letters", read, following=attrgetter("following"),
+        request, "dead_letters/letters.html", context, DEAD_LETTERS, page, following=attrgetter("following"),
         status=422 if errors else 200,
     )  # fmt: skip
 

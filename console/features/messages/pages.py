@@ -12,7 +12,8 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from console import queries
+from console.features.messages import read
+from console.features.messages import search as newest
 from console.features.messages.life_line import life_of
 from console.features.messages.shapes import MessageFilter
 from console.features.messages.traces import TOLD_LIMIT
@@ -20,11 +21,16 @@ from console.operations.forms import draft_of_form
 from console.operations.models import AuditEntry
 from console.operations.typed_moments import bound_ms
 from console.operations.workflow import REASON_LENGTH
-from console.queries import raw_body
 from console.security.masking import UNMASK, lifted
 from console.ui.export import Answer, page_or_file
 from console.ui.form_addresses import form_of
 from console.ui.palette import OFFSET_ID
+from console.ui.table import Table, file_columns
+
+MESSAGES = Table(
+    "messages",
+    file_columns("topic unique_key offset_message_id keys tag store_ms size_bytes pending due_ms"),
+)
 
 #: stands in the audit as the kind of what was done
 UNMASKED = "messages.unmask"
@@ -44,9 +50,9 @@ def search(request: HttpRequest) -> Answer:
     errors: dict[str, str] = {}
     given = {name: request.GET.get(name, "").strip()[:most] for name, most in _LENGTHS.items()}
     if topic and not sought:
-        found = queries.messages_through(topic, _filter(given, errors))
+        found = newest.messages_through(topic, _filter(given, errors))
     elif sought:
-        found = queries.messages(topic, sought) if topic else queries.messages_everywhere(sought)
+        found = read.messages(topic, sought) if topic else read.messages_everywhere(sought)
     context = {
         "data": found,
         "here": "messages",
@@ -54,12 +60,12 @@ def search(request: HttpRequest) -> Answer:
         "topic": topic,
         "given": given,
         "errors": errors,
-        "offered": [row.name for row in queries.topics(count=_TOPICS_OFFERED).rows],
+        "offered": read.topics_offered(_TOPICS_OFFERED),
     }
     if found is None:
         return render(request, "messages/search.html", context, status=422 if errors else 200)
     return page_or_file(
-        request, "messages/search.html", context, "messages", lambda _place: found, rows=attrgetter("hits"),
+        request, "messages/search.html", context, MESSAGES, lambda _place: found, rows=attrgetter("hits"),
         status=422 if errors else 200,
     )  # fmt: skip
 
@@ -102,7 +108,7 @@ def _message(
     request: HttpRequest, message_id: str, unmasked_for: str = "", error: str = "", status: int = 200
 ) -> HttpResponse:
     topic = request.GET.get("topic", "")[:255] or None
-    data = queries.message(message_id, topic)
+    data = read.message(message_id, topic)
     if not data.found and not data.evidence.stale:
         raise Http404(_("There is no such message."))
     query = "?" + urlencode({"topic": topic}) if topic else ""
@@ -123,7 +129,7 @@ def body(request: HttpRequest, message_id: str) -> HttpResponse:
 
 
 def _body(message_id: str, topic: str | None) -> HttpResponse:
-    found = raw_body(message_id, topic)
+    found = read.raw_body(message_id, topic)
     if found is None:
         raise Http404(_("There is no such message."))
     _topic, content = found

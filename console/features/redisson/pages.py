@@ -13,7 +13,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from console import queries
+from console.features.redisson import read
 from console.features.redisson.queue_operations import CODECS
 from console.features.redisson.shapes import QueuePage, QueuesPage
 from console.operations.forms import Form, draft_of_form
@@ -21,6 +21,13 @@ from console.operations.typed_moments import bound_ms, is_shift, shift_ms
 from console.ui.export import Answer, page_or_file
 from console.ui.form_addresses import form_of
 from console.ui.live import number
+from console.ui.table import Table, file_columns
+
+QUEUES = Table(
+    "redisson-queues",
+    file_columns("name survey.set_size survey.overdue survey.next_due_ms listeners is_stuck problem"),
+)
+VALUES = Table("redisson-values", file_columns("handle due_ms text codec packing size_bytes is_poison"))
 
 FAMILY = "delayed_queues"
 NAME_LENGTH = 255
@@ -35,17 +42,15 @@ def queues(request: HttpRequest) -> Answer:
     search = request.GET.get("search", "").strip()[:NAME_LENGTH]
     offset = number(request.GET.get("offset")) or 0
 
-    def read(place: int | None) -> QueuesPage:
-        return queries.delayed_queues(search, place or 0)
+    def page(place: int | None) -> QueuesPage:
+        return read.delayed_queues(search, place or 0)
 
     context = {
-        "data": read(offset),
+        "data": page(offset),
         "here": FAMILY,
         "live": "delayed_queues?" + urlencode([("search", search), ("offset", str(offset))]),
     }
-    return page_or_file(
-        request, "delayed_queues/page.html", context, "redisson-queues", read, following=attrgetter("following")
-    )
+    return page_or_file(request, "delayed_queues/page.html", context, QUEUES, page, following=attrgetter("following"))
 
 
 @require_safe
@@ -59,14 +64,14 @@ def queue(request: HttpRequest) -> Answer:
     from_ms, to_ms = (bound_ms(given[key], key, errors) for key in ("from", "to"))
     codec = given["codec"] if given["codec"] in READERS else ""
 
-    def read(place: str | None) -> QueuePage:
-        return queries.delayed_queue(
+    def page(place: str | None) -> QueuePage:
+        return read.delayed_queue(
             given["name"], cursor=place, from_ms=from_ms, to_ms=to_ms, aside=given["aside"] == "1", codec=codec,
             with_plan=given["plan"] == "1",
         )  # fmt: skip
 
     try:
-        data = read(given["cursor"] or None)
+        data = page(given["cursor"] or None)
     except ValueError:
         raise Http404(_("There is no such page.")) from None
     shown = {key: text for key, text in given.items() if text and key not in ("cursor", "plan")}
@@ -85,7 +90,7 @@ def queue(request: HttpRequest) -> Answer:
         "live": "delayed_queue?" + urlencode({"name": given["name"]}),
     }
     return page_or_file(
-        request, "delayed_queues/queue.html", context, "redisson-values", read, rows=attrgetter("values"),
+        request, "delayed_queues/queue.html", context, VALUES, page, rows=attrgetter("values"),
         following=attrgetter("cursor"), status=422 if errors else 200,
     )  # fmt: skip
 

@@ -13,7 +13,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from console import queries
+from console.features.transactions import read
 from console.features.transactions.shapes import TransactionFilter, TransactionList
 from console.operations.errors import InvalidParameter
 from console.operations.forms import draft_of_form
@@ -31,7 +31,7 @@ _LENGTHS = {"state": 16, "group": 255, "topic": 255, "before": 64}
 @login_required
 def transactions(request: HttpRequest) -> HttpResponse:
     """The board, and the first of each list."""
-    context = {"data": queries.transactions(), "here": FAMILY, "live": FAMILY, "number": uuid.uuid4()}
+    context = {"data": read.transactions(), "here": FAMILY, "live": FAMILY, "number": uuid.uuid4()}
     return render(request, "transactions/page.html", context)
 
 
@@ -46,10 +46,10 @@ def transaction_list(request: HttpRequest) -> Answer:
     before_ms = bound_ms(given["before"], "before", errors)
     wanted = TransactionFilter(given["state"], given["group"], given["topic"], before_ms)
 
-    def read(place: int | None) -> TransactionList:
-        return queries.transaction_list(wanted, place)
+    def page(place: int | None) -> TransactionList:
+        return read.transaction_list(wanted, place)
 
-    data = read(number(request.GET.get("after")))
+    data = page(number(request.GET.get("after")))
     shown: dict[str, str] = {name: text for name, text in given.items() if text}
     context: dict[str, Any] = {
         "data": data,
@@ -62,7 +62,7 @@ def transaction_list(request: HttpRequest) -> Answer:
         "next_page": None if data.following is None else "?" + urlencode({**shown, "after": str(data.following)}),
     }
     return page_or_file(
-        request, "transactions/list.html", context, "transactions", read, following=attrgetter("following"),
+        request, "transactions/list.html", context, data.table, page, following=attrgetter("following"),
         status=422 if errors else 200,
     )  # fmt: skip
 
@@ -73,7 +73,7 @@ def transaction(request: HttpRequest, position: int) -> HttpResponse:
     """One transaction by the position of its half."""
     if position >= 2**63:
         raise Http404(_("There is no such transaction."))
-    data = queries.transaction_life(position)
+    data = read.transaction_life(position)
     if data.row is None and not data.evidence.stale:
         raise Http404(_("There is no such transaction."))
     return render(request, "transactions/transaction.html", {"data": data, "here": FAMILY, "number": uuid.uuid4()})
