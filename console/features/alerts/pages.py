@@ -13,7 +13,6 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
-from django.contrib.auth.decorators import login_required, permission_required
 from django.core.exceptions import PermissionDenied
 from django.db.models import Max, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
@@ -84,15 +83,11 @@ class _Stretch:
 
 
 @require_safe
-@login_required
-@permission_required(VIEW, raise_exception=True)
 def alerts(request: HttpRequest) -> Answer:
     """The page; its file has all alerts, what is raised and what was."""
     return _page(request, {}, {})
 
 
-@login_required
-@permission_required((VIEW, SILENCE), raise_exception=True)
 @form_of("alerts")
 def silence(request: HttpRequest) -> Answer:
     """Nobody is told of these subjects for a while: an operation that is done at once, for three in the morning."""
@@ -116,7 +111,6 @@ def silence(request: HttpRequest) -> Answer:
     return _page(request, given, faults, status=422) if faults else _back()
 
 
-@login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_rule(request: HttpRequest) -> HttpResponse:
     """A rule that is not there yet."""
@@ -131,7 +125,6 @@ def new_rule(request: HttpRequest) -> HttpResponse:
     return drafted(request, "alerts", "alerts.create", lambda: {"settings": settings}, _operation(request))
 
 
-@login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def rule(request: HttpRequest, rule_id: int) -> HttpResponse:
     """One that is there; what is sent as it is already is not looked at."""
@@ -152,14 +145,12 @@ def rule(request: HttpRequest, rule_id: int) -> HttpResponse:
     return drafted(request, "alerts", "alerts.change", lambda: parameters, _operation(request))
 
 
-@login_required
 @form_of("alerts")
 def draft(request: HttpRequest) -> HttpResponse:
     """Preview what a button asks for: on, off, delete, the end of a silence."""
     return draft_of_form(request, "alerts", _parameters)
 
 
-@login_required
 @form_of("alerts")
 def undo(request: HttpRequest, operation_id: str) -> HttpResponse:
     """Preview what takes an operation back."""

@@ -6,7 +6,6 @@ import uuid
 from operator import attrgetter
 from typing import Any
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
@@ -36,7 +35,6 @@ _LENGTHS = {"topic": 255, "key": 255, "from": 64, "to": 64}
 
 
 @require_safe
-@login_required
 def groups(request: HttpRequest) -> Answer:
     """Every group that has dead letters, the most first."""
     data = read.dead_letter_groups()
@@ -45,7 +43,6 @@ def groups(request: HttpRequest) -> Answer:
 
 
 @require_safe
-@login_required
 def letters(request: HttpRequest, name: str) -> Answer:
     """Dead letters of one group, the newest first; rows or all that match can be sent again."""
     given = {field: request.GET.get(field, "").strip()[:length] for field, length in _LENGTHS.items()}
@@ -74,7 +71,6 @@ def letters(request: HttpRequest, name: str) -> Answer:
     )  # fmt: skip
 
 
-@login_required
 @form_of("dead_letters")
 def draft(request: HttpRequest) -> HttpResponse:
     """Preview; nothing is done yet."""

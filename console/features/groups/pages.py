@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 from django.utils.translation import gettext as _
@@ -30,7 +29,6 @@ from console.ui.snapshots.read import groups_at
 
 
 @require_safe
-@login_required
 def groups(request: HttpRequest) -> Answer:
     """The list, those that are behind first."""
     offset = number(request.GET.get("offset")) or 0
@@ -78,7 +76,6 @@ def _neighbours(data: Groups | PastGroups) -> dict[str, int | None]:
 
 
 @require_safe
-@login_required
 def group(request: HttpRequest, name: str) -> HttpResponse:
     """One group: its queues, members and subscriptions."""
     data = read.group(name)
@@ -91,7 +88,6 @@ def group(request: HttpRequest, name: str) -> HttpResponse:
     return render(request, "groups/group.html", context)
 
 
-@login_required
 @form_of("group", "name")
 def move(request: HttpRequest, name: str) -> HttpResponse:
     """Preview where the group would go on in one topic; nothing is done yet."""
@@ -103,7 +99,6 @@ def move(request: HttpRequest, name: str) -> HttpResponse:
     return draft(request, "groups", ResetOffsets.name, lambda: _parameters(name, request.POST), operation, again)
 
 
-@login_required
 @form_of("operation", "operation_id")
 def undo(request: HttpRequest, operation_id: str) -> HttpResponse:
     """Preview going back to where the group was before an operation."""

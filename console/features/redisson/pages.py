@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any
 
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
@@ -36,7 +35,6 @@ READERS = (*CODECS, "Kryo5Codec", "MarshallingCodec", "SerializationCodec", "Byt
 
 
 @require_safe
-@login_required
 def queues(request: HttpRequest) -> Answer:
     """All queues, what waits in each, and who moves them."""
     search = request.GET.get("search", "").strip()[:NAME_LENGTH]
@@ -54,7 +52,6 @@ def queues(request: HttpRequest) -> Answer:
 
 
 @require_safe
-@login_required
 def queue(request: HttpRequest) -> Answer:
     """One queue by `name`, which may be any text."""
     given = {key: request.GET.get(key, "").strip()[:length] for key, length in _LENGTHS.items()}
@@ -95,7 +92,6 @@ def queue(request: HttpRequest) -> Answer:
     )  # fmt: skip
 
 
-@login_required
 @form_of("delayed_queues")
 def draft(request: HttpRequest) -> HttpResponse:
     """Preview; nothing is done yet."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest
 from django.views.decorators.http import require_safe
 
@@ -20,7 +19,6 @@ COMPARE = Table("compare", file_columns("part name topic figure before after dif
 
 
 @require_safe
-@login_required
 def compare(request: HttpRequest) -> Answer:
     """Lanes, timers, groups and transactions at two moments; without moments an hour ago and now."""
     before, after = asked_of(request, "from"), asked_of(request, "to")
