@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from broker.redisson import DelayedQueue
 from console.features.alerts import evaluate
-from console.features.alerts.deliveries import secret_of_rule
+from console.features.alerts.channels import secret_of_rule
 from console.features.alerts.evaluate import News
 from console.features.alerts.models import Alert, AlertRule, Silence
 from console.features.overview import findings

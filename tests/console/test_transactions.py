@@ -11,8 +11,7 @@ import pytest
 from django.template.loader import render_to_string
 from django.test import Client
 
-from broker.client import Decision, TransactionProducer, prepare
-from broker.client.transaction import Half
+from broker.client import Decision, Half, TransactionProducer, prepare
 from console.features.overview import read as overview_read
 from console.features.transactions import read as transactions_read
 from console.features.transactions.shapes import TransactionEvent, TransactionFilter, TransactionRow

@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.db.models import Max, Q, QuerySet
+from django.db.models import Max, Prefetch, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -22,9 +22,9 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_safe
 
 from console.features.alerts import rule_fields
-from console.features.alerts.deliveries import secret_of_rule
+from console.features.alerts.channels import secret_of_rule
 from console.features.alerts.evaluate import look
-from console.features.alerts.models import Alert, AlertRule, Silence
+from console.features.alerts.models import Alert, AlertRule, Delivery, Silence
 from console.features.alerts.operations import UNDONE_BY, undo_parameters
 from console.operations import workflow
 from console.operations.actor import ADD_ALERT_RULE, CHANGE_ALERT_RULE, DELETE_ALERT_RULE, SILENCE_ALERTS, Actor
@@ -179,6 +179,7 @@ def _back() -> HttpResponse:
 def _page(request: HttpRequest, given: Mapping[str, str], faults: Mapping[str, str], status: int = 200) -> Answer:
     seen = eyes()
     rows = _named_to(seen)
+    shown = {"subject": "*", "minutes": "30", **given}
     silences = [
         row
         for row in Silence.objects.select_related("rule").filter(until__gt=timezone.now())
@@ -195,8 +196,7 @@ def _page(request: HttpRequest, given: Mapping[str, str], faults: Mapping[str, s
         "may_silence": request.user.has_perm(SILENCE),
         "may_add": seen.see_all and request.user.has_perm(ADD_ALERT_RULE),
         "may_change": seen.see_all and request.user.has_perm(CHANGE_ALERT_RULE),
-        "given": {"subject": "*", "minutes": "30", **given},
-        "faults": faults,
+        "fields": {name: Field(name, shown.get(name, ""), faults.get(name, "")) for name in _FIELDS},
     }
     return page_or_file(
         request, "alerts/page.html", context, ALERTS, _all_from, following=attrgetter("following"), status=status
@@ -220,7 +220,8 @@ def _all_from(offset: int | None) -> _Stretch:
 
 def _named_to(seen: Eyes) -> QuerySet[Alert]:
     """Alerts of what the reader sees, as `_is_named` says it of one."""
-    rows = Alert.objects.select_related("rule")
+    deliveries = Prefetch("deliveries", Delivery.objects.defer("body"))
+    rows = Alert.objects.select_related("rule").prefetch_related(deliveries)
     if seen.see_all:
         return rows
     stuck, every = AlertRule.What.STUCK_QUEUE, Q(subject="*")

@@ -60,9 +60,14 @@ def transaction_list(request: HttpRequest) -> Answer:
         "next_page": None if data.following is None else "?" + urlencode({**shown, "after": str(data.following)}),
     }
     return page_or_file(
-        request, "transactions/list.html", context, TRANSACTIONS[given["state"]], page, following=attrgetter("following"),
+        request,
+        "transactions/list.html",
+        context,
+        TRANSACTIONS[given["state"]],
+        page,
+        following=attrgetter("following"),
         status=422 if errors else 200,
-    )  # fmt: skip
+    )
 
 
 @require_safe

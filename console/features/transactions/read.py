@@ -9,7 +9,7 @@ from django.http import Http404
 from django.utils.translation import gettext as _
 
 from broker.client import Admin, BrokerRefused
-from broker.client.admin_transactions import TransactionStatus
+from broker.client.transactions import TransactionStatus
 from console.features.checkback.read import address_rows
 from console.features.transactions import apache_records
 from console.features.transactions.board import BOARD_REQUESTS, Pulled, board_of, pulled
