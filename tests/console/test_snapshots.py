@@ -19,10 +19,9 @@ from console.site.broker import hang_up
 from console.site.evidence import Evidence
 from console.site.history import History
 from console.ui.snapshots.models import Snapshot
-from console.ui.snapshots.packing import pack, unpack
 from console.ui.snapshots.page_shapes import Pair
 from console.ui.snapshots.reader import moment_of
-from console.ui.snapshots.shapes import PARTS, GroupsKept, GroupTopic, Taken
+from console.ui.snapshots.shapes import PARTS, GroupsKept, GroupTopic, Taken, pack, unpack
 from console.ui.snapshots.taker import HOUR_MS, KEPT_ZOOMS, keep, look, take, thin
 from tests.console.stage import Stage
 
