@@ -41,8 +41,8 @@ from .schedule import Schedule
 from .store import Store
 from .tables.groups import retry_delay_ms
 from .tables.topics import Topic
-from .timer.parked import Sent
 from .timer.parking import Parking
+from .timer.state import Sent
 from .transaction.service import Transactions
 
 #: What a release adds to the properties (ESC_SOURCE and its position), and the record's checksum.

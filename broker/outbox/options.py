@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ..client.outgoing import Timing
+from ..client import Timing
 
 
 class MessageOptions(Timing, total=False):

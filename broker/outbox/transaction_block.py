@@ -28,7 +28,7 @@ from django.db import DEFAULT_DB_ALIAS, Error, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ..client import ClientError, Decision, Half, TransactionProducer, prepare
-from ..client.transaction import plain_sends as plain_sends_of_thread
+from ..client import plain_sends as plain_sends_of_thread
 from .configuration import namesrv, transaction_limit_s
 from .configuration import producer_group as chosen_group
 from .decisions import Origin, check, confirmed, current_origin, decide, row_state

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from django.db.models import Q
 
 from broker.client import Admin, BrokerRefused, NotSupported
-from broker.client.admin_settings import TopicWaiting
+from broker.client.admin import TopicWaiting
 from broker.mirror.models import ConsumerGroup, ConsumerOffset, Queue
 from broker.rocketmq.topics import POP_SEPARATORS, RETRY_PREFIX
 from console.site import broker as site_broker

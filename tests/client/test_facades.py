@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-import broker.client
 from broker.client import Admin, AsyncAdmin, Consumer, InvalidArgument, Message, Producer, prepare
 from tests.client.running import BrokerThread
 
@@ -82,9 +81,3 @@ def test_the_synchronous_admin_has_every_question_of_the_asynchronous_one() -> N
         return {name for name, _ in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")}
 
     assert questions(AsyncAdmin) - questions(Admin) == {"address_of"}
-
-
-def test_the_public_names_are_sorted_and_there() -> None:
-    names = broker.client.__all__
-    assert names == sorted(names)
-    assert all(hasattr(broker.client, name) for name in names)

@@ -10,12 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.client import Admin, AsyncLitePullConsumer, LitePullConsumer, MessageQueue, Producer
-from broker.client.offsets import Beginnings
-from broker.client.reader import QueueReader, ReadAhead
-from broker.client.session import Session
-from broker.client.subscription import subscription
-from broker.client.types import Message
+from broker.client import Admin, AsyncLitePullConsumer, LitePullConsumer, Message, MessageQueue, Producer, subscription
+from broker.client._offsets import Beginnings
+from broker.client._reader import QueueReader, ReadAhead
+from broker.client._session import Session
 from tests.client.running import BrokerThread, small_store
 from tests.client.test_consuming import until
 

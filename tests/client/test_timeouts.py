@@ -27,8 +27,8 @@ from broker.client import (
     TransactionProducer,
     prepare,
 )
+from broker.client._event_loop import event_loop_thread
 from broker.client.errors import ClientError
-from broker.client.event_loop import event_loop_thread
 from tests.client.halfbroker import HalfBroker
 from tests.client.running import BrokerThread
 

@@ -11,8 +11,7 @@ import pytest
 from django.template.loader import render_to_string
 from django.test import Client
 
-from broker.client import Decision, TransactionProducer, prepare
-from broker.client.transaction import Half
+from broker.client import Decision, Half, TransactionProducer, prepare
 from console import queries
 from console.features.transactions.shapes import TransactionEvent, TransactionFilter, TransactionRow
 from console.site.clock import now_ms

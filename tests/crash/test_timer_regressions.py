@@ -80,7 +80,7 @@ def test_rmq_7991_a_cancel_holds_however_often_the_timer_rolled(rolls: int) -> N
     driver = timers(files)
     park(driver, b"x", 400_000, UNIQ_KEY="U1")
     park(driver, b"y", 400_000, UNIQ_KEY="U2")
-    while driver.engine.timers.core.totals.rolled < 2 * rolls:
+    while driver.engine.timers.states.totals.rolled < 2 * rolls:
         driver.advance(10_000)
     driver.engine.steer_timer("cancel", Target(unique_key="U1"), now_ms=driver.clock.now_ms)
     driver.settle()
@@ -246,7 +246,7 @@ def _readable(driver: Driver, topic: str, queue_id: int):
     if (
         topic == TIMER_TOPIC
         or topic.startswith("SCHEDULE")
-        or driver.engine.timers.core.store.queues.get(topic, queue_id) is None
+        or driver.engine._store.queues.get(topic, queue_id) is None
     ):
         return []
     return driver.readable(topic, queue_id).values()

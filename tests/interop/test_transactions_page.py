@@ -13,8 +13,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.test import Client
 
-from broker.client import Admin, Decision, TransactionProducer, prepare
-from broker.client.transaction import Half
+from broker.client import Admin, Decision, Half, TransactionProducer, prepare
 from broker.mirror.follower import Mirror
 from broker.mirror.halves import HalfFollower
 from broker.mirror.models import HalfMessage

@@ -7,8 +7,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from broker.client import Outgoing, prepare
-from broker.client.outgoing import Timing
+from broker.client import Outgoing, Timing, prepare
 from broker.outbox import producer, send_later, send_on_commit
 from broker.outbox.after_commit import as_outgoing
 from broker.outbox.models import OutboxMessage

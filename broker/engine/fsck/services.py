@@ -12,10 +12,9 @@ from ...rocketmq.properties import SOURCE
 from ...rocketmq.topics import HALF_TOPIC, OP_TOPIC
 from ..disk.files import Files, join
 from ..timer.checkpoint import Kept, load_state
-from ..timer.done import Done
 from ..timer.log import MAGIC_DELETE, MAGIC_ROLL, TimerLog, Unit
-from ..timer.parked import Reach
-from ..timer.wheel import Slot, Wheel
+from ..timer.state import OverMap
+from ..timer.wheel import Reach, Slot, Wheel
 from ..transaction.records import read_op
 from .report import Damage, Report
 
@@ -30,18 +29,18 @@ class TimerCheck:
         self._state_path = join(root, "escapement.timers")
         found = load_state(files, self._state_path)
         self._kept: Kept | None = None
-        self._done = Done()
+        self._over = OverMap()
         #: by queue offset: position, size and hash of the real topic of what waits
         self._waiting: dict[int, tuple[int, int, int]] = {}
         if found is not None:
             _, self._kept, chunks = found
-            self._done.load(self._kept.end_offset, chunks)
+            self._over.load(self._kept.end_offset, chunks)
         elif files.exists(self._state_path):
             self._damage(self._state_path, 0, 0, "it cannot be read; the next start makes it anew from the log")
 
     def expect(self, offset: int, position: int, size: int, real_topic: str) -> None:
         """Hear of a timer that the log holds."""
-        if self._kept is not None and offset < self._kept.end_offset and not self._done.has(offset):
+        if self._kept is not None and offset < self._kept.end_offset and not self._over.has(offset):
             self._waiting[offset] = (position, size, string_hash(real_topic))
 
     def finish(self) -> None:

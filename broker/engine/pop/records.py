@@ -24,12 +24,11 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator
-from typing import Any, Protocol, cast
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol, cast
 
 from ...rocketmq.properties import WAIT, format_properties
 from ...rocketmq.topics import POP_TOPIC
-from ..derived import Derived
 from ..log.ticket import Ticket
 from ..message_header import Facts
 from ..store import Store
@@ -192,12 +191,21 @@ class _Owners:
             cast(Waiting, owner).refused(code, remark)
 
 
-class Pen:
-    """Collects entries and appends them as records. Owners are told when everything noted so far is durable."""
+class Written(NamedTuple):
+    """Noted on pop records: so many were appended."""
 
-    def __init__(self, store: Store, service: Derived) -> None:
+    records: int
+
+
+class Pen:
+    """Collects entries and appends them as records. Owners are told when everything noted so far is durable.
+
+    ``note`` is told of each record that was appended.
+    """
+
+    def __init__(self, store: Store, note: Callable[[Written], None]) -> None:
         self._store = store
-        self._service = service
+        self._note = note
         self._pages: list[Page] = [Page()]
         self._page_bytes = min(_PAGE_BYTES, store.config.segment_size_bytes // 4)
         #: acknowledgements, many of one check point together
@@ -260,9 +268,9 @@ class Pen:
         self._owners.append(owner)
         return True
 
-    def synced(self) -> None:
-        """Hear that one of the records is durable."""
-        self._unsynced -= 1
+    def synced(self, records: int) -> None:
+        """Hear that so many of the records are durable."""
+        self._unsynced -= records
 
     def write(self, now_ms: int) -> None:
         """Append what was collected. Raises StoreRefused; then some of it waits for the next time."""
@@ -273,11 +281,9 @@ class Pen:
         while self._pages[0]:
             is_last = len(self._pages) == 1
             owners = _Owners(self._owners) if is_last and self._owners else None
-            store.append(
-                POP_TOPIC, 0, self._pages[0].body(), Facts(_PROPERTIES, None, None, None), 0, 0, 0, now_ms,
-                store.store_host, now_ms, owner=owners,
-            )  # fmt: skip
-            store.note(self._service, ("written",))
+            body, facts, host = self._pages[0].body(), Facts(_PROPERTIES, None, None, None), store.store_host
+            store.append(POP_TOPIC, 0, body, facts, 0, 0, 0, now_ms, host, now_ms, owner=owners)
+            self._note(Written(1))
             self._unsynced += 1
             if owners is not None:
                 self._owners = []

@@ -182,6 +182,7 @@ def _back() -> HttpResponse:
 def _page(request: HttpRequest, given: Mapping[str, str], faults: Mapping[str, str], status: int = 200) -> Answer:
     seen = eyes()
     rows = _named_to(seen)
+    shown = {"subject": "*", "minutes": "30", **given}
     silences = [
         row
         for row in Silence.objects.select_related("rule").filter(until__gt=timezone.now())
@@ -198,8 +199,7 @@ def _page(request: HttpRequest, given: Mapping[str, str], faults: Mapping[str, s
         "may_silence": request.user.has_perm(SILENCE),
         "may_add": seen.see_all and request.user.has_perm(ADD_ALERT_RULE),
         "may_change": seen.see_all and request.user.has_perm(CHANGE_ALERT_RULE),
-        "given": {"subject": "*", "minutes": "30", **given},
-        "faults": faults,
+        "fields": {name: Field(name, shown.get(name, ""), faults.get(name, "")) for name in _FIELDS},
     }
     return page_or_file(
         request, "alerts/page.html", context, "alerts", _all_from, following=attrgetter("following"), status=status

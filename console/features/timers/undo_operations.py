@@ -32,11 +32,11 @@ from broker.client import (
     InvalidArgument,
     Message,
     NotSupported,
+    Outgoing,
     ScheduleKeyTaken,
     SendResult,
     TimerPast,
 )
-from broker.client.outgoing import Outgoing
 from broker.rocketmq.properties import (
     BUYER_ID,
     CORRELATION_ID,

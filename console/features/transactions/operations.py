@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from broker.client import NotSupported
-from broker.client.admin_transactions import Action, SteeredTransaction, TransactionTarget
+from broker.client.transactions import Action, SteeredTransaction, TransactionTarget
 from console.features.groups.catch_up import Behind, behind_after
 from console.features.transactions import apache_operations
 from console.features.transactions.find import Found, find_matching, find_named
