@@ -12,15 +12,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
 
-from ..engine.pop.service import Handle
-from ..engine.pop.take import Taken
-from ..rocketmq.codes import Answer
-from ..rocketmq.errors import RequestRefused
-from ..rocketmq.message import Message, decode, encode, format_properties, pack_host, record_size
-from ..rocketmq.properties import POP_HANDLE, POPPED
-from ..rocketmq.topics import retry_topic
+from .codes import Answer
+from .errors import RequestRefused
+from .message import Message, decode, encode, format_properties, pack_host, record_size
+from .properties import POP_HANDLE, POPPED
+from .topics import retry_topic
 
 ORDER_QUEUE = 999
 """POP_ORDER_REVIVE_QUEUE of KeyBuilder."""
@@ -29,13 +28,45 @@ PLAIN, RETRY, RETRY_V2 = "0", "1", "2"
 _HANDLE = re.compile(r"([0-9]{1,18}) ([0-9]{1,18}) ([0-9]{1,18}) [0-9]{1,18}(?: |\Z)").match
 
 
+class ReadHandle(NamedTuple):
+    """What a handle says of its pop: the offset that it began at, when it was, and for how long it holds."""
+
+    start: int
+    pop_ms: int
+    invisible_ms: int
+
+
+class Taken(Protocol):
+    """Messages that a pop got from one queue. `counts`: how often each was handed out before, in order only."""
+
+    @property
+    def topic(self) -> str:
+        """The topic asked for, or its retry topic."""
+
+    @property
+    def queue_id(self) -> int:
+        """The queue of that topic."""
+
+    @property
+    def start(self) -> int:
+        """The offset at which the handles begin."""
+
+    @property
+    def offsets(self) -> Sequence[int]:
+        """The offsets of the messages."""
+
+    @property
+    def counts(self) -> Sequence[int]:
+        """How often each was handed out before; empty unless popped in order."""
+
+
 def retry_mark(topic: str, asked_topic: str) -> str:
-    """How a handle says which of the two topics a message is of."""
+    """Return how a handle says which of the two topics a message is of."""
     return PLAIN if topic == asked_topic else RETRY
 
 
 def marked_topic(mark: str, group: str, topic: str) -> str:
-    """The topic that a handle means; refused if there is none such."""
+    """Return the topic that a handle means; raises RequestRefused if there is none such."""
     if mark == PLAIN:
         return topic
     if mark == RETRY:
@@ -44,22 +75,20 @@ def marked_topic(mark: str, group: str, topic: str) -> str:
 
 
 def start_offsets(taken: Iterable[Taken], asked_topic: str) -> str:
-    """Where each queue of an answer begins."""
+    """Return where each queue of an answer begins."""
     return ";".join([f"{retry_mark(one.topic, asked_topic)} {one.queue_id} {one.start}" for one in taken])
 
 
 def message_offsets(taken: Iterable[Taken], asked_topic: str) -> str:
-    """The queue offsets of all messages of an answer."""
+    """Return the queue offsets of all messages of an answer."""
     return ";".join(
-        [
-            f"{retry_mark(one.topic, asked_topic)} {one.queue_id} {','.join(map(str, one.offsets))}"
-            for one in taken
-        ]
-    )  # fmt: skip
+        [f"{retry_mark(one.topic, asked_topic)} {one.queue_id} {','.join(map(str, one.offsets))}" for one in taken]
+    )
 
 
 def order_counts(taken: Iterable[Taken], asked_topic: str) -> str:
-    """How often messages of an orderly answer were handed out before: those that were, then the least of the queue."""
+    """Return how often messages of an orderly answer were handed out before: those that were, then the least of the
+    queue."""
     parts: list[str] = []
     for one in taken:
         mark = retry_mark(one.topic, asked_topic)
@@ -69,16 +98,16 @@ def order_counts(taken: Iterable[Taken], asked_topic: str) -> str:
     return ";".join(parts)
 
 
-def read_handle(extra_info: str, group: str, topic: str, queue_id: int) -> Handle:
-    """The handle of a message of a queue; refused if it cannot be read."""
+def read_handle(extra_info: str) -> ReadHandle:
+    """Return what the handle of a message says; raises RequestRefused if it cannot be read."""
     found = _HANDLE(extra_info)
     if found is None:
         raise RequestRefused(Answer.INVALID_PARAMETER, f"The handle {extra_info[:120]!r} cannot be read.")
-    return Handle((group, topic, queue_id), int(found[1]), int(found[2]), int(found[3]))
+    return ReadHandle(int(found[1]), int(found[2]), int(found[3]))
 
 
 def as_of_topic(record: bytes, topic: str, start: int, pop_ms: int, invisible_ms: int, broker: str) -> bytes:
-    """A record of a retry topic as one of the topic that was asked for, with its handle in it (POP_CK)."""
+    """Return a record of a retry topic as one of the topic that was asked for, with its handle in it (POP_CK)."""
     message: Message = decode(record, verify=False)
     handle = f"{start} {pop_ms} {invisible_ms} 0 {RETRY} {broker} {message.queue_id} {message.queue_offset}"
     properties = {name: value for name, value in message.properties.items() if name != POPPED}

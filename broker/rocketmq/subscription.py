@@ -1,23 +1,65 @@
-"""Reading what a consumer subscribes to: from a heartbeat, or from a pull's own fields."""
+"""What a consumer wants of a topic, as it says so in a heartbeat or in the fields of a pull (SubscriptionData)."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import msgspec
 
-from ..engine.errors import InvalidValue
-from ..rocketmq.codes import Answer
-from ..rocketmq.errors import RequestRefused
-from ..rocketmq.message import string_hash
-from ..rocketmq.sql92.expression import BadExpression, Filter
-from ..rocketmq.values import LONG_MAX, LONG_MIN, check_text, check_whole, tidy
-from .clients import SQL92, Subscription
+from .codes import Answer
+from .errors import InvalidValue, RequestRefused
+from .message import string_hash
+from .sql92.expression import BadExpression, Filter
+from .values import LONG_MAX, LONG_MIN, check_text, check_whole, tidy
 
 ALL = "*"
 TAG = "TAG"
+SQL92 = "SQL92"
 _MOST_TAGS = 1000
 LONGEST_TOPIC = 255
 LONGEST_EXPRESSION = 65_536
 _LONGEST_KIND = 40
+
+
+@dataclass(slots=True)
+class Subscription:
+    """What a group wants of a topic.
+
+    A filter that a heartbeat brought is read at its first use (`read_filter`), as long ones take long to read and only
+    one pull of one subscription needs it: until then there is neither a filter nor a flaw, and `selection` must not be
+    asked for.
+    """
+
+    topic: str
+    expression: str
+    kind: str
+    version: int
+    tags: tuple[str, ...]
+    codes: tuple[int, ...]
+    filter: Filter | None = None
+    flaw: str = ""
+    """Why its expression cannot be understood; its pulls are refused with that."""
+
+    @property
+    def tag_codes(self) -> frozenset[int] | None:
+        """Hash codes of the wanted tags (their lower 32 bits stand in the queue entries); None for all."""
+        return frozenset(self.codes) if self.codes else None
+
+    @property
+    def selection(self) -> Filter | frozenset[int] | None:
+        """Which messages of the topic are wanted; None for all."""
+        assert self.filter is not None or self.kind != SQL92
+        return self.filter or self.tag_codes
+
+    def read_filter(self) -> None:
+        """Read the filter of one that a heartbeat brought, if nobody has; raises RequestRefused if it has a flaw."""
+        if self.kind == SQL92 and self.filter is None and not self.flaw:
+            try:
+                self.filter = _filter(self.expression)
+            except RequestRefused as error:
+                self.flaw = error.remark
+        if self.flaw:
+            raise RequestRefused(Answer.SUBSCRIPTION_PARSE_FAILED, self.flaw)
 
 
 class SubscriptionBody(msgspec.Struct, rename="camel"):
@@ -36,12 +78,12 @@ class SubscriptionBody(msgspec.Struct, rename="camel"):
         check_whole("The field 'subVersion'", self.sub_version, LONG_MIN, LONG_MAX)
 
     def subscription(self) -> Subscription:
-        """The subscription meant; refused if its expression is not understood."""
+        """Return the subscription meant; raises RequestRefused if its expression is not understood."""
         return build_subscription(self.topic, self.sub_string or ALL, self.expression_type or TAG, self.sub_version)
 
     def noted(self) -> Subscription:
-        """As `subscription`, but one that is not understood is kept with its flaw: the others of its heartbeat count,
-        and its own pulls are told. A filter is not read yet, see `understand`."""
+        """Return the subscription meant, with its flaw if it is not understood: the others of its heartbeat count, and
+        its own pulls are told. A filter is not read yet (Subscription.read_filter)."""
         try:
             if self.expression_type == SQL92:
                 return _unread(self.topic, self.sub_string or ALL, self.sub_version)
@@ -52,32 +94,19 @@ class SubscriptionBody(msgspec.Struct, rename="camel"):
             return Subscription(self.topic, expression, kind, self.sub_version, (), (), flaw=error.remark)
 
 
-def understand(subscription: Subscription) -> None:
-    """Read the filter of one that a heartbeat brought, if nobody has; refused if it is not understood.
-
-    Long filters take long to read. So each is read for the one pull that needs it, not all of a heartbeat at once.
-    """
-    if subscription.kind == SQL92 and subscription.filter is None and not subscription.flaw:
-        try:
-            subscription.filter = _filter(subscription.expression)
-        except RequestRefused as error:
-            subscription.flaw = error.remark
-    if subscription.flaw:
-        raise RequestRefused(Answer.SUBSCRIPTION_PARSE_FAILED, subscription.flaw)
-
-
 def _unread(topic: str, expression: str, version: int) -> Subscription:
     _check_expression(expression)
     return Subscription(topic, expression, SQL92, version, (), ())
 
 
 def build_subscription(topic: str, expression: str, kind: str, version: int) -> Subscription:
-    """A subscription from its expression: `*`, tags joined by `||` (FilterAPI.buildSubscriptionData), or SQL92."""
-    if kind == SQL92:
-        subscription = _unread(topic, expression, version)
-        subscription.filter = _filter(expression)
-        return subscription
+    """Return a subscription from its expression: `*`, tags joined by `||` (FilterAPI.buildSubscriptionData), or SQL92.
+
+    Raises RequestRefused if the expression is too long or not understood.
+    """
     _check_expression(expression)
+    if kind == SQL92:
+        return Subscription(topic, expression, SQL92, version, (), (), _filter(expression))
     if kind != TAG:
         raise RequestRefused(
             Answer.SYSTEM_ERROR,
@@ -95,7 +124,7 @@ def build_subscription(topic: str, expression: str, kind: str, version: int) -> 
 
 
 def _check_expression(expression: str) -> None:
-    """What is kept of a group is told to whoever asks for it: bounded, and text."""
+    """Refuse what could not be told to whoever asks what a group subscribes to."""
     try:
         check_text("The filter", expression, most=LONGEST_EXPRESSION, breaks=True)
     except InvalidValue as error:
@@ -110,7 +139,7 @@ def _filter(expression: str) -> Filter:
 
 
 def subscription_body(subscription: Subscription) -> dict[str, object]:
-    """SubscriptionData as answers carry it."""
+    """Return SubscriptionData as answers carry it in JSON."""
     return {
         "classFilterMode": False,
         "codeSet": list(subscription.codes),
