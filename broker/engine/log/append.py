@@ -71,7 +71,7 @@ class Parts(NamedTuple):
 
 
 class Together(NamedTuple):
-    """What holds for all messages of a batch."""
+    """The facts that are the same for all messages of a batch."""
 
     sys_flag: int
     born_ms: int

@@ -1,4 +1,4 @@
-"""What an append hands back at once, and the job that makes appends durable."""
+"""Tickets, which an append hands back at once, and the job that makes appends durable."""
 
 from __future__ import annotations
 
