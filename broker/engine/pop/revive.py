@@ -161,9 +161,11 @@ class Reviver:
         target = DLQ_PREFIX + group if is_dead else retry_topic(group, origin)
         if is_dead:
             kept |= {
-                DELAY: "0", RETRY_TOPIC: origin, DLQ_ORIGIN_TOPIC: origin,
+                DELAY: "0",
+                RETRY_TOPIC: origin,
+                DLQ_ORIGIN_TOPIC: origin,
                 DLQ_ORIGIN_MESSAGE_ID: kept[ORIGIN_MESSAGE_ID],
-            }  # fmt: skip
+            }
         if store.topics.get(target) is None:
             store.topics.ensure(target, 1, is_due=True)
             if not is_dead:
@@ -174,10 +176,18 @@ class Reviver:
         stored, names_source = _stored(message, kept, source)
         facts = Facts(stored, message.unique_key, kept.get(TAGS), kept.get(KEYS))
         store.append(
-            target, 0, message.body, facts, store.tags_code(facts.tags), message.flag,
-            message.sys_flag & ~FLAG_TRANSACTION_MASK, message.born_ms, pack_host(*message.born_host), now_ms,
+            target,
+            0,
+            message.body,
+            facts,
+            store.tags_code(facts.tags),
+            message.flag,
+            message.sys_flag & ~FLAG_TRANSACTION_MASK,
+            message.born_ms,
+            pack_host(*message.born_host),
+            now_ms,
             message.reconsume_times + (not is_given_back),
-        )  # fmt: skip
+        )
         self.dead_total += is_dead
         self.revived_total += not is_dead and not is_given_back
         return names_source
