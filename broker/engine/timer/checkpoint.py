@@ -3,7 +3,7 @@
 ``escapement.timers``, replaced as a whole, ours:
 
      0  8 magic "ESCTIM01"    8  8 sequence    16  4 length of the head    20  4 length of the map    24  4 CRC32
-    28  head (JSON, see Kept), then the map of what is over (done.py), compressed
+    28  head (JSON, see Kept), then the map of what is over (state.py), compressed
 
 It belongs to the log as it was when it was written, and may be newer than the checkpoint: what recovery walks again
 below ``end_offset`` is known already.
