@@ -1,4 +1,4 @@
-"""What is refused before anything is written."""
+"""The checks that refuse a message before anything of it is written."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from .log.upkeep import NO_ROOM, Upkeep, UpkeepJob, expire, oldest_expired
 from .pop.service import Pops
 from .queues.queues import QueueEntry
 from .queues.reader import Pulled, Reader, Selection
-from .queues.repair import Mender
+from .queues.repair import QueueRepair
 from .schedule import Schedule
 from .store import Store
 from .tables.topics import Pending
@@ -55,17 +55,17 @@ class Engine:
         self._files = files
         self._lock = lock
         self._store = Store(config, files)
-        mender = Mender(self._store, files)
-        self._reader = Reader(self._store, mender)
-        self.schedule = Schedule(self._store, mender, lambda *release: self._intake.release(*release))
+        repair = QueueRepair(self._store, files)
+        self._reader = Reader(self._store, repair)
+        self.schedule = Schedule(self._store, repair, lambda *release: self._intake.release(*release))
         self.transactions = Transactions(
             self._store,
             config,
             lambda half, at_ms: self._intake.halves.commit(half, at_ms),
             lambda half: self._intake.halves.plan_copy(half),
         )
-        self.timers = Timers(self._store, mender, lambda topic, queue_id: self._intake.place(topic, queue_id))
-        self.pops = Pops(self._store, self._reader, mender)
+        self.timers = Timers(self._store, repair, lambda topic, queue_id: self._intake.place(topic, queue_id))
+        self.pops = Pops(self._store, self._reader, repair)
         self._intake = Intake(self._store, self.schedule, self.transactions, self.timers.parking)
         #: each hears of its records, keeps its progress with the checkpoint, and acts when the time comes
         self._services: tuple[Derived, ...] = (self.schedule, self.timers, self.transactions, self.pops)

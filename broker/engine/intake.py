@@ -96,9 +96,19 @@ class Intake:
         if not facts.delay_level:
             tags_code = store.tags_code(facts.tags) if facts.tags else 0
             return store.append(
-                topic, queue_id, body, facts, tags_code, flag, sys_flag, born_ms, born_host, now_ms, reconsume_times,
+                topic,
+                queue_id,
+                body,
+                facts,
+                tags_code,
+                flag,
+                sys_flag,
+                born_ms,
+                born_host,
+                now_ms,
+                reconsume_times,
                 owner=owner,
-            )  # fmt: skip
+            )
         sent = Sent(flag, sys_flag, born_ms, born_host, reconsume_times)
         return self._park(topic, queue_id, body, facts, sent, now_ms, owner)
 

@@ -36,7 +36,7 @@ from .lateness import LATENCY_BOUNDS_MS, Histogram, Lateness
 from .log.ticket import Ticket
 from .message_header import Facts
 from .queues.queues import QueueEntry
-from .queues.repair import Mender
+from .queues.repair import QueueRepair
 from .store import Store
 from .tables import json_file
 
@@ -129,10 +129,10 @@ class Schedule:
     topics = frozenset({SCHEDULE_TOPIC})
 
     def __init__(
-        self, store: Store, mender: Mender, release: Callable[[Message, str, int, Facts, int], Ticket]
+        self, store: Store, repair: QueueRepair, release: Callable[[Message, str, int, Facts, int], Ticket]
     ) -> None:
         self._store = store
-        self._mender = mender
+        self._repair = repair
         self._release = release
         #: how late messages left since the start, in ms
         self.released = Histogram(LATENCY_BOUNDS_MS)
@@ -173,7 +173,7 @@ class Schedule:
             lane.next_offset = max(offsets.get(lane.level, 0), (saved or {}).get(str(lane.level), 0))
 
     def walked(self, message: Message) -> None:
-        """Nothing to do: what is parked stands in the queues."""
+        """Do nothing, as parked messages stand in the queues."""
 
     def heard(self, parked: Message) -> None:
         """Hear from recovery that a parked record went out."""
@@ -253,7 +253,7 @@ class Schedule:
                 return None
             lane.ahead.extend(queue.entries(lane.next_offset, _READ_AHEAD))
             if not lane.ahead:
-                if self._mender.mend(queue, lane.next_offset, lane.next_offset + 1):
+                if self._repair.mend(queue, lane.next_offset, lane.next_offset + 1):
                     return self._next_due(lane, now_ms)
                 # the entries are gone with their file: go on where the queue begins
                 for _ in range(lane.next_offset, max(lane.next_offset + 1, queue.min_offset)):
@@ -271,7 +271,7 @@ class Schedule:
             return
         entry = lane.ahead[0]
         try:
-            message = self._mender.message_of(SCHEDULE_TOPIC, lane.level - 1, lane.next_offset)
+            message = self._repair.message_of(SCHEDULE_TOPIC, lane.level - 1, lane.next_offset)
             if message.position != entry.position:
                 lane.ahead.clear()  # the entry was damaged, its due time too
                 return

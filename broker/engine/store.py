@@ -123,9 +123,7 @@ class Store:
         job.queue_ends[queue] = offset + 1
         job.store_ms = store_ms
         asked = queue_id if asked_queue_id < 0 else asked_queue_id
-        ticket = Ticket(
-            owner, asked_topic or topic, asked, offset, position, size, store_ms, host, due_ms, unique_key
-        )  # fmt: skip
+        ticket = Ticket(owner, asked_topic or topic, asked, offset, position, size, store_ms, host, due_ms, unique_key)
         job.tickets.append(ticket)
         self._pending_bytes += size
         if log.batch.size_bytes >= self._sync_batch_bytes:

@@ -1,4 +1,4 @@
-"""What waits for one topic, wherever it is parked: counted a portion at a time, and ended where the topic is deleted.
+"""The messages that wait for one topic, wherever they are parked: counted a portion at a time.
 
 Timers are counted as they come and go. The lanes of the delay levels and the halves are looked through: only their
 records say for which topic they are. What came meanwhile is looked through until nothing is new; so the moment at which
@@ -58,7 +58,7 @@ class Waiting:
 
     @property
     def total(self) -> int:
-        """How many wait in all, as far as was counted."""
+        """The number that wait in all, as far as was counted."""
         return self.timers + self.delayed + len(self.open_halves) + len(self.parked_halves)
 
     def look(self, count: int) -> bool:

@@ -32,7 +32,7 @@ _FILLER_SIZE = 0x7FFFFFFF
 
 @dataclass(slots=True)
 class _Seen:
-    """What the log says of one queue."""
+    """A queue as the log describes it, compared so far."""
 
     directory: str
     file_size: int

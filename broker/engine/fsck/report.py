@@ -1,4 +1,4 @@
-"""What a check found."""
+"""The findings of a check of a store."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Parts(NamedTuple):
 
 
 class Together(NamedTuple):
-    """What holds for all messages of a batch."""
+    """The facts that are the same for all messages of a batch."""
 
     sys_flag: int
     born_ms: int
@@ -125,16 +125,37 @@ def _records(
         rows = zip(positions, bodies, properties, flags, sizes, strict=True)
         return [
             encode(
-                name, queue_id, offset + number, position, body, raw, flag, sys_flag, born_ms, born_host, store_ms,
-                host, 0, 0, size,
+                name,
+                queue_id,
+                offset + number,
+                position,
+                body,
+                raw,
+                flag,
+                sys_flag,
+                born_ms,
+                born_host,
+                store_ms,
+                host,
+                0,
+                0,
+                size,
             )
             for number, (position, body, raw, flag, size) in enumerate(rows)
-        ]  # fmt: skip
+        ]
     same = _SAME(sys_flag & NOT_IPV6, born_ms, born_host, store_ms, host, 0, 0)
     heads = map(
-        _START, sizes, repeat(MAGIC_V1), [crc32(body) & MASK31 for body in bodies], repeat(queue_id), flags,
-        range(offset, offset + len(sizes)), positions, repeat(same), map(len, bodies),
-    )  # fmt: skip
+        _START,
+        sizes,
+        repeat(MAGIC_V1),
+        [crc32(body) & MASK31 for body in bodies],
+        repeat(queue_id),
+        flags,
+        range(offset, offset + len(sizes)),
+        positions,
+        repeat(same),
+        map(len, bodies),
+    )
     lengths = list(map(len, properties))
     middles = {length: BYTES[len(name)] + name + U16.pack(length + CRC_SIZE) for length in set(lengths)}
     records = list(map(b"".join, zip(heads, bodies, map(middles.__getitem__, lengths), properties, strict=True)))
@@ -308,9 +329,8 @@ def _append_part(store: Store, run: Run, begin: int, stop: int, now_ms: int, que
 
 def _fill_in(run: Run, begin: int, stop: int, position: int, now_ms: int, queues: list[ConsumeQueue]) -> None:
     """Write place, time and checksum into the records, and their queue entries."""
-    data, starts, sizes, time_at, groups, tags = (
-        run.data, run.starts, run.sizes, run.time_at, run.groups, run.tags_codes,
-    )  # fmt: skip
+    data, starts, sizes = run.data, run.starts, run.sizes
+    time_at, groups, tags = run.time_at, run.groups, run.tags_codes
     place_into, time_into, entry = _PLACE.pack_into, _TIME.pack_into, ENTRY.pack
     tails = [bytearray() for _ in queues]
     following = [queue.end_offset for queue in queues]

@@ -1,4 +1,4 @@
-"""What an append hands back at once, and the job that makes appends durable."""
+"""Tickets, which an append hands back at once, and the job that makes appends durable."""
 
 from __future__ import annotations
 
@@ -134,11 +134,19 @@ class BatchTicket(Ticket):
         """Return a ticket for each message it stands for."""
         return [
             Ticket(
-                self.owner, self.topic, self.queue_id, self.queue_offset + number, position, size, self.store_ms,
-                self.store_host, None, None,
+                self.owner,
+                self.topic,
+                self.queue_id,
+                self.queue_offset + number,
+                position,
+                size,
+                self.store_ms,
+                self.store_host,
+                None,
+                None,
             )
             for number, (position, size) in enumerate(zip(self.positions, self.sizes, strict=True))
-        ]  # fmt: skip
+        ]
 
     @property
     def offset_message_id(self) -> str:
@@ -151,8 +159,16 @@ class SyncJob:
     """One group commit. ``run`` may be called in any thread; everything else belongs to the engine."""
 
     __slots__ = (
-        "bare_bytes", "end_position", "index_mark", "notes", "queue_ends", "store_ms", "sync", "tickets", "writes",
-    )  # fmt: skip
+        "bare_bytes",
+        "end_position",
+        "index_mark",
+        "notes",
+        "queue_ends",
+        "store_ms",
+        "sync",
+        "tickets",
+        "writes",
+    )
 
     def __init__(self) -> None:
         self.writes: Writes | None = None

@@ -120,7 +120,7 @@ class Block:
 
 
 class Orderly:
-    """What is out in one queue of one group, and how often it was."""
+    """The messages of one queue that are out in order for one group, and how often each was."""
 
     __slots__ = ("block", "counts")
 

@@ -165,7 +165,7 @@ _PROPERTIES = format_properties({WAIT: "true"})
 
 
 class Waiting(Protocol):
-    """Who wants to know that what it asked for is durable."""
+    """A caller that wants to know when what it asked for is durable."""
 
     def stored(self, ticket: Ticket) -> None:
         """Hear that what was noted is durable."""
@@ -197,7 +197,7 @@ class Written(NamedTuple):
     records: int
 
 
-class Pen:
+class PopWriter:
     """Collects entries and appends them as records. Owners are told when everything noted so far is durable.
 
     ``note`` is told of each record that was appended.

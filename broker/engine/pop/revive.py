@@ -46,7 +46,7 @@ from ..errors import CorruptRecord, InvalidTopicName, RecordNotFound, StoreRefus
 from ..message_header import Facts
 from ..tables.groups import is_dead_letter
 from .popqueue import FOR_EVER_MS, CheckPoint, Key, PopQueue, lowest_bit, mask_of
-from .records import Pen
+from .records import PopWriter
 from .state import Book
 from .take import Taker, Wanted, offsets_of
 
@@ -72,9 +72,9 @@ class Revived(NamedTuple):
 class Reviver:
     """Makes the copies of messages whose time is over. ``note`` is told of each copy that names its source."""
 
-    def __init__(self, book: Book, pen: Pen, note: Callable[[Revived], None]) -> None:
+    def __init__(self, book: Book, writer: PopWriter, note: Callable[[Revived], None]) -> None:
         self._book = book
-        self._pen = pen
+        self._writer = writer
         self._note = note
         self._refused_until_ms = 0
         #: (queue, offset) of messages given out again lately: an acknowledgement of these comes too late
@@ -93,7 +93,7 @@ class Reviver:
                 return max(point.due_ms, now_ms)
             try:
                 # what is in the log of a pop must stand there before its copies
-                self._pen.write(now_ms)
+                self._writer.write(now_ms)
                 room -= self._copy_some(queue, point, room, now_ms)
             except (StoreRefused, OSError):
                 self._refused_until_ms = now_ms + _REFUSED_PAUSE_MS
@@ -111,7 +111,7 @@ class Reviver:
     def _copy(self, queue: PopQueue, point: CheckPoint, offset: int, now_ms: int) -> None:
         group, topic, queue_id = queue.key
         try:
-            message = self._book.mender.message_of(topic, queue_id, offset)
+            message = self._book.repair.message_of(topic, queue_id, offset)
         except (RecordNotFound, CorruptRecord):
             # nothing is left to give out; damage was noted
             self._over(queue, point, offset)
@@ -136,13 +136,13 @@ class Reviver:
         pop_ms = max(now_ms, point.pop_ms + 1, self._book.pop_floor_ms)
         changed = queue.change(point, offset, pop_ms, now_ms + FOR_EVER_MS)
         assert changed is not None, "the point holds it"
-        self._pen.changed(queue, point, changed)
+        self._writer.changed(queue, point, changed)
         self._book.plan(queue, changed)
 
     def _over(self, queue: PopQueue, point: CheckPoint, offset: int) -> None:
         """End the message without a record that names it: the pop records say so."""
         bit = 1 << (offset - point.start)
-        self._pen.acked(queue, point, bit)
+        self._writer.acked(queue, point, bit)
         queue.ack(point, bit)
 
     def _append(self, message: Message, key: Key, source: str, pop_ms: int, now_ms: int) -> bool:
@@ -161,23 +161,33 @@ class Reviver:
         target = DLQ_PREFIX + group if is_dead else retry_topic(group, origin)
         if is_dead:
             kept |= {
-                DELAY: "0", RETRY_TOPIC: origin, DLQ_ORIGIN_TOPIC: origin,
+                DELAY: "0",
+                RETRY_TOPIC: origin,
+                DLQ_ORIGIN_TOPIC: origin,
                 DLQ_ORIGIN_MESSAGE_ID: kept[ORIGIN_MESSAGE_ID],
-            }  # fmt: skip
+            }
         if store.topics.get(target) is None:
             store.topics.ensure(target, 1, is_due=True)
             if not is_dead:
                 # the group is behind there from now on, though nobody has popped it yet
                 queue = self._book.queue_at((group, target, 0), 0)
-                self._pen.placed(queue, queue.next_offset)
+                self._writer.placed(queue, queue.next_offset)
                 self._book.touch(queue)
         stored, names_source = _stored(message, kept, source)
         facts = Facts(stored, message.unique_key, kept.get(TAGS), kept.get(KEYS))
         store.append(
-            target, 0, message.body, facts, store.tags_code(facts.tags), message.flag,
-            message.sys_flag & ~FLAG_TRANSACTION_MASK, message.born_ms, pack_host(*message.born_host), now_ms,
+            target,
+            0,
+            message.body,
+            facts,
+            store.tags_code(facts.tags),
+            message.flag,
+            message.sys_flag & ~FLAG_TRANSACTION_MASK,
+            message.born_ms,
+            pack_host(*message.born_host),
+            now_ms,
             message.reconsume_times + (not is_given_back),
-        )  # fmt: skip
+        )
         self.dead_total += is_dead
         self.revived_total += not is_dead and not is_given_back
         return names_source
@@ -218,12 +228,12 @@ _MOST_LOOKS = 16
 _Left = dict[str, list[tuple[CheckPoint, int]]]
 
 
-class Returning:
+class GivenBack:
     """Takes messages that were given back to where they are popped. ``give_out`` makes the copies that are due."""
 
-    def __init__(self, book: Book, pen: Pen, taker: Taker, give_out: Callable[[int], object]) -> None:
+    def __init__(self, book: Book, writer: PopWriter, taker: Taker, give_out: Callable[[int], object]) -> None:
         self._book = book
-        self._pen = pen
+        self._writer = writer
         self._taker = taker
         self._give_out = give_out
         #: what was looked at and is of no topic that is popped; not in the log, it is looked at again after a start
@@ -293,7 +303,7 @@ class Returning:
         start, pop_ms = offsets[0], max(now_ms, self._book.pop_floor_ms)
         point = queue.pop(start, pulled.next_offset, pop_ms, now_ms + FOR_EVER_MS, mask_of(start, offsets))
         assert point is not None, "it began at the next offset"
-        self._pen.popped(queue, point)
+        self._writer.popped(queue, point)
         self._book.plan(queue, point)
         for offset, record in zip(offsets, pulled.records, strict=True):
             left.setdefault(_topic_of(group, decode(record, verify=False)), []).append((point, offset))
@@ -305,7 +315,7 @@ class Returning:
         changed = queue.change(point, offset, max(now_ms, point.pop_ms + 1, self._book.pop_floor_ms), now_ms)
         if changed is None:
             return False
-        self._pen.changed(queue, point, changed)
+        self._writer.changed(queue, point, changed)
         self._book.plan(queue, changed)
         self._book.touch(queue)
         return True
@@ -319,7 +329,7 @@ class Returning:
                 continue
             for offset in point.offsets():
                 try:
-                    whose = _topic_of(group, self._book.mender.message_of(name, queue_id, offset))
+                    whose = _topic_of(group, self._book.repair.message_of(name, queue_id, offset))
                 except (RecordNotFound, CorruptRecord):
                     # nothing is left of it: whoever makes the copies ends it
                     whose = topic

@@ -27,20 +27,20 @@ from ...rocketmq.values import INT_MAX, check_table, check_whole
 from ..disk.files import Files, join
 from ..errors import HandleGone, InvalidValue, StoreRefused
 from ..queues.reader import Reader
-from ..queues.repair import Mender
+from ..queues.repair import QueueRepair
 from ..store import Store
 from ..tables.json_file import Kept
 from . import recovery
 from .popqueue import Key, PopQueue, offsets_in
-from .records import Pen, Written
+from .records import PopWriter, Written
 from .recovery import Recovering
-from .revive import Returning, Revived, Reviver
+from .revive import GivenBack, Revived, Reviver
 from .state import Book
 from .take import Popped, Taker, Wanted
 
 
 class Handle(NamedTuple):
-    """What a consumer says to name messages of one pop: where it began, when, and for how long."""
+    """The name of one pop in a consumer's words: where it began, when, and for how long."""
 
     key: Key
     start: int
@@ -49,7 +49,7 @@ class Handle(NamedTuple):
 
 
 class Acked(NamedTuple):
-    """What became of acknowledgements, as masks from the handle's start on."""
+    """The outcome of acknowledgements, as masks from the handle's start on."""
 
     taken: int
     refused: int
@@ -74,21 +74,21 @@ class SnapshotWrite:
 
 
 class Pops:
-    """All that is popped in a store."""
+    """The POP service of one store."""
 
     name = "pops"
     topics = frozenset({POP_TOPIC})
     may_checkpoint = True
 
-    def __init__(self, store: Store, reader: Reader, mender: Mender) -> None:
+    def __init__(self, store: Store, reader: Reader, repair: QueueRepair) -> None:
         self._store = store
-        self.book = Book(store, reader, mender)
+        self.book = Book(store, reader, repair)
         self.modes = RequestModes(store.files, join(store.config.root, "config", "messageRequestMode.json"))
         note = partial(store.note, self)
-        self._pen = Pen(store, note)
-        self.taker = Taker(self.book, self._pen)
-        self.reviver = Reviver(self.book, self._pen, note)
-        self._returning = Returning(self.book, self._pen, self.taker, self.reviver.tick)
+        self._writer = PopWriter(store, note)
+        self.taker = Taker(self.book, self._writer)
+        self.reviver = Reviver(self.book, self._writer, note)
+        self._given_back = GivenBack(self.book, self._writer, self.taker, self.reviver.tick)
         self._recovering = Recovering(self.book)
         self._state: dict[str, int] = {"sequence": 0, "position": 0}
         self._writing: dict[str, int] | None = None
@@ -100,7 +100,7 @@ class Pops:
         """Hand out messages of a topic that is there. Raises InvalidTopicName, InvalidValue (see Taker.check); then
         nothing is out."""
         self.taker.check(wanted)
-        is_more = wanted.given_back and self._returning.take(wanted.group, wanted.topic, now_ms)
+        is_more = wanted.given_back and self._given_back.take(wanted.group, wanted.topic, now_ms)
         popped = self.taker.pop(wanted, read_queues, now_ms)
         return popped._replace(again_ms=now_ms) if is_more else popped
 
@@ -108,7 +108,7 @@ class Pops:
         """Tell whether a pop would look at messages, and if not, when to look again without an arrival. Raises
         InvalidTopicName where a pop does."""
         check_topic_name(retry_topic(wanted.group, wanted.topic))
-        if wanted.given_back and self._returning.waits(wanted.group):
+        if wanted.given_back and self._given_back.waits(wanted.group):
             return True, None
         return self.taker.has_messages(wanted, read_queues, now_ms)
 
@@ -123,7 +123,7 @@ class Pops:
             return Acked(0, mask)
         point = queue.points.get((handle.start, handle.pop_ms))
         if point is not None and (taken := queue.ack(point, mask)):
-            self._pen.acked(queue, point, taken)
+            self._writer.acked(queue, point, taken)
             self.book.touch(queue)
         else:
             taken = self._ack_in_order(queue, handle, mask)
@@ -134,7 +134,7 @@ class Pops:
     def tell(self, key: Key, owner: object) -> bool:
         """Have somebody told when all that was noted so far is durable; False if it is already."""
         queue = self.book.queues.get(key)
-        return queue is not None and self._pen.tell(queue, owner)
+        return queue is not None and self._writer.tell(queue, owner)
 
     def _ack_in_order(self, queue: PopQueue, handle: Handle, mask: int) -> int:
         orderly, taken = queue.orderly, 0
@@ -143,7 +143,7 @@ class Pops:
         free_ms = orderly.block.free_ms()
         for offset in offsets_in(handle.start, mask):
             if orderly.ack(handle.pop_ms, offset):
-                self._pen.order_acked(queue, handle.pop_ms, offset)
+                self._writer.order_acked(queue, handle.pop_ms, offset)
                 taken |= 1 << (offset - handle.start)
         if taken:
             queue.packed = None
@@ -172,13 +172,13 @@ class Pops:
             pop_ms = max(now_ms, point.pop_ms + 1, self.book.pop_floor_ms)
             changed = queue.change(point, offset, pop_ms, now_ms + invisible_ms)
             if changed is not None:
-                self._pen.changed(queue, point, changed)
+                self._writer.changed(queue, point, changed)
                 self.book.plan(queue, changed)
                 self.book.touch(queue)
                 return pop_ms, invisible_ms
         orderly = queue.orderly if queue is not None else None
         if queue is not None and orderly is not None and orderly.change(handle.pop_ms, offset, now_ms + invisible_ms):
-            self._pen.order_changed(queue, handle.pop_ms, offset, now_ms + invisible_ms)
+            self._writer.order_changed(queue, handle.pop_ms, offset, now_ms + invisible_ms)
             queue.packed = None
             self.book.touch(queue)
             self._store.arrivals.add(queue.key[1:])
@@ -193,26 +193,26 @@ class Pops:
     # the table of offsets and of topics say
 
     def placed(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Somebody has set a group's offset: everything from there on is handed out again."""
+        """Hand out again everything from an offset on that somebody has set for a group."""
         queue = self.book.queues.get((group, topic, queue_id))
         if queue is not None:
             self.taker.place(queue, offset)
-            self._returning.forget(queue)
+            self._given_back.forget(queue)
             self._store.arrivals.add((topic, queue_id))
 
     def removed(self, group: str, topic: str, queue_id: int) -> None:
         """Hear that the offset of a group was removed."""
         queue = self.book.queues.get((group, topic, queue_id))
         if queue is not None:
-            self._pen.placed(queue)
-            self._returning.forget(queue)
+            self._writer.placed(queue)
+            self._given_back.forget(queue)
             self.book.remove(queue.key)
 
     def forget_topic(self, topic: str) -> None:
         """Forget what was popped of a topic that was deleted."""
         for key, queue in list(self.book.queues.items()):
             if key[1] == topic:
-                self._returning.forget(queue)
+                self._given_back.forget(queue)
                 self.book.remove(key)
 
     # the heart beat
@@ -222,7 +222,7 @@ class Pops:
         if self.book.moved:
             self.book.tell_offsets()
         try:
-            self._pen.write(now_ms)
+            self._writer.write(now_ms)
         except StoreRefused:
             return
 
@@ -235,7 +235,7 @@ class Pops:
         """Hear that copies, and pop records, are durable."""
         for note in notes:
             if isinstance(note, Written):
-                self._pen.synced(note.records)
+                self._writer.synced(note.records)
             else:
                 self.reviver.synced(note)
 
@@ -264,7 +264,7 @@ class Pops:
         self._recovering.walked(message)
 
     def heard(self, parked: Message) -> None:
-        """Nothing to do: no pop record is ever released."""
+        """Do nothing, as no pop record is ever released."""
 
     def start(self, now_ms: int) -> None:
         """Fit everything to what the log holds, and have it looked at when its time comes."""

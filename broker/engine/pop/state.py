@@ -1,4 +1,4 @@
-"""What all parts of popping share: the queues of all groups, and the order in which what is out becomes due."""
+"""The state that all parts of popping share: the queues of all groups, and the order in which messages become due."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 
 from ..queues.reader import Reader
-from ..queues.repair import Mender
+from ..queues.repair import QueueRepair
 from ..store import Store
 from .popqueue import CheckPoint, Key, PopQueue
 
@@ -17,10 +17,10 @@ Due = tuple[int, int, PopQueue, CheckPoint]
 class Book:
     """What is popped in one store: its queues, and when each is due."""
 
-    def __init__(self, store: Store, reader: Reader, mender: Mender) -> None:
+    def __init__(self, store: Store, reader: Reader, repair: QueueRepair) -> None:
         self.store = store
         self.reader = reader
-        self.mender = mender
+        self.repair = repair
         #: by group, topic and queue id; read-only for others, see ``add`` and ``remove``
         self.queues: dict[Key, PopQueue] = {}
         #: queues whose base offset is to be told to the table of offsets

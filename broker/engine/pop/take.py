@@ -11,7 +11,7 @@ from ...rocketmq.topics import check_topic_name, retry_topic
 from ..queues.reader import Pulled, PullStatus, Selection
 from ..tables.topics import Topic
 from .popqueue import Block, Key, Orderly, PopQueue, mask_of
-from .records import Pen
+from .records import PopWriter
 from .state import Book
 
 #: Messages of one queue that a group may hold without having acknowledged them; then the queue gives out no more.
@@ -79,9 +79,9 @@ class Popped(NamedTuple):
 class Taker:
     """Hands messages out to those who pop."""
 
-    def __init__(self, book: Book, pen: Pen) -> None:
+    def __init__(self, book: Book, writer: PopWriter) -> None:
         self._book = book
-        self._pen = pen
+        self._writer = writer
         self._turns: dict[tuple[str, str], count[int]] = {}
         #: of the pop that is served; pop_ms may be ahead of it
         self._now_ms = 0
@@ -198,7 +198,7 @@ class Taker:
         if offset is None:
             offset = max(high - 1, 0) if from_end and low > 0 else low
         queue = self._book.add(PopQueue(key, min(max(offset, low), high)))
-        self._pen.placed(queue, queue.next_offset)
+        self._writer.placed(queue, queue.next_offset)
         self._book.touch(queue)
         return queue
 
@@ -206,13 +206,13 @@ class Taker:
         """Have a queue begin again at an offset."""
         self._book.void(queue)
         queue.place(offset)
-        self._pen.placed(queue, offset)
+        self._writer.placed(queue, offset)
         self._book.touch(queue)
 
     def cut(self, queue: PopQueue, offset: int) -> None:
         """The log has lost what a queue held from an offset on: what comes there is to be handed out."""
         queue.cut(offset)
-        self._pen.cut(queue, offset)
+        self._writer.cut(queue, offset)
         self._book.touch(queue)
 
     def pull(self, queue: PopQueue, start: int, room: int, wanted: Wanted) -> Pulled:
@@ -247,7 +247,7 @@ class Taker:
         start, due_ms = offsets[0], self._now_ms + wanted.invisible_ms
         point = queue.pop(start, pulled.next_offset, pop_ms, due_ms, mask_of(start, offsets))
         assert point is not None, "it began at the next offset"
-        self._pen.popped(queue, point)
+        self._writer.popped(queue, point)
         self._book.plan(queue, point)
         self._book.touch(queue)
         popped.taken.append(Taken(queue.key[1], queue.key[2], start, offsets, pulled.records))
@@ -280,7 +280,7 @@ class Taker:
         # it may be behind where an earlier pop ended that got more: all from there on comes again
         queue.next_offset = pulled.next_offset
         queue.packed = None
-        self._pen.ordered(queue, orderly.to_json())
+        self._writer.ordered(queue, orderly.to_json())
         self._book.touch(queue)
         if offsets:
             popped.taken.append(Taken(queue.key[1], queue.key[2], offsets[0], offsets, pulled.records, counts))

@@ -17,7 +17,7 @@ from ..errors import RecordNotFound, TopicNotFound
 from ..log.commit_log import MAX_RECORD_SIZE
 from ..store import Store
 from .queues import FILLER_SIZE, ConsumeQueue, QueueEntry
-from .repair import Mender
+from .repair import QueueRepair
 
 __all__ = ["PullStatus", "Pulled", "Reader"]
 
@@ -57,9 +57,9 @@ _GAP_BYTES = 8 << 10
 class Reader:
     """Answers questions about queues; changes nothing but the list of damage found."""
 
-    def __init__(self, store: Store, mender: Mender) -> None:
+    def __init__(self, store: Store, repair: QueueRepair) -> None:
         self._store = store
-        self._mender = mender
+        self._repair = repair
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """Return (min, max) offset; (0, 0) for a queue that never held a message. Raises TopicNotFound."""
@@ -118,10 +118,10 @@ class Reader:
             offset += 1
         records, bad = self._records_of(wanted, offsets, queue_id)
         if bad or not entries:
-            if self._mender.mend(queue, first, offset):
+            if self._repair.mend(queue, first, offset):
                 return self.pull(topic, queue_id, first, max_count, max_bytes, tags_codes)
             for entry in bad:
-                if self._mender.may_be_meant(entry):
+                if self._repair.may_be_meant(entry):
                     self._store.note_damage(entry.position, entry.position + entry.size)
         status = PullStatus.FOUND if records else PullStatus.NO_MATCH
         return Pulled(status, offset, low, high, records)

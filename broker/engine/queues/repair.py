@@ -24,7 +24,7 @@ from .queues import (
 _HOPELESS_LIMIT = 10_000
 
 
-class Mender:
+class QueueRepair:
     """Finds out whether entries are right, and mends those that are not."""
 
     def __init__(self, store: Store, files: Files) -> None:

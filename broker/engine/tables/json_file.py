@@ -88,7 +88,7 @@ class Row(str):
 
 
 class Written(Protocol):
-    """What is never changed, only replaced."""
+    """A row of a table that is never changed, only replaced."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields of the row, by RocketMQ's names."""

@@ -21,7 +21,7 @@ def _size_of_row(group: str, topic: str) -> int:
 
 
 class Watch(Protocol):
-    """Who hands out messages itself and so must hear when a group is set back or forward."""
+    """A service that hands out messages itself, and so must hear when a group is set back or forward."""
 
     def placed(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Hear that the offset of a group was set."""

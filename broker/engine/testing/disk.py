@@ -324,7 +324,7 @@ class Inode:
 
     @property
     def dirty(self) -> bool:
-        """Whether something waits for a sync."""
+        """Tell whether something waits for a sync."""
         return bool(self._pending)
 
     def read(self, size: int, at: int) -> bytes:

@@ -139,7 +139,7 @@ class Driver:
 
 
 class Job(Protocol):
-    """What the engine hands out to be run."""
+    """Work that the engine hands out to be run."""
 
     def run(self) -> object:
         """Do the work; raises OSError."""

@@ -1,9 +1,9 @@
-"""What of the timers goes to disk with a checkpoint, and what may go from memory and disk with it.
+"""The files of the timers that a checkpoint writes, and what may go from memory and disk with it.
 
 ``escapement.timers``, replaced as a whole, ours:
 
      0  8 magic "ESCTIM01"    8  8 sequence    16  4 length of the head    20  4 length of the map    24  4 CRC32
-    28  head (JSON, see Kept), then the map of what is over (done.py), compressed
+    28  head (JSON, see Kept), then the map of what is over (state.py), compressed
 
 It belongs to the log as it was when it was written, and may be newer than the checkpoint: what recovery walks again
 below ``end_offset`` is known already.
@@ -67,7 +67,7 @@ class Kept:
 
 
 class StateWrite:
-    """What a checkpoint writes, in order: timer log, wheel beside its place, state, wheel in its place."""
+    """The files that a checkpoint writes, in order: timer log, wheel beside its place, state, wheel in its place."""
 
     def __init__(self, paths: Paths, sequence: int, kept: Kept, chunks: list[tuple[int, bytes]]) -> None:
         self.paths = paths
@@ -177,7 +177,7 @@ def check_of_rocketmq(files: Files, path: str) -> int:
 _LOOK_BACK = 120
 
 
-class Keeper:
+class TimerCheckpoints:
     """Puts together what a checkpoint writes of the timers, and takes over the outcome."""
 
     def __init__(self, store: Store, states: TimerStates, index: TimerIndex) -> None:

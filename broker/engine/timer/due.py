@@ -80,7 +80,7 @@ class Ready:
 
 
 class Sources(NamedTuple):
-    """What a second is read from: where timers stand, which of them wait, and the count of roll units to come."""
+    """The parts that a second is read from: where timers stand, which of them wait, the count of roll units to come."""
 
     wheel: Wheel
     log: TimerLog
@@ -90,8 +90,10 @@ class Sources(NamedTuple):
 
 
 class Due:
-    """What is loaded of the wheel. All seconds below ``read_second`` are, or were; ``next_used`` is the next that is
-    not empty, as far as known."""
+    """The seconds that were read from the wheel, and their timers in order.
+
+    All seconds below ``read_second`` were read; ``next_used`` is the next that is not empty, as far as known.
+    """
 
     def __init__(self, sources: Sources, begin: int = 0, end: int = NEVER) -> None:
         self._sources = sources
@@ -355,7 +357,7 @@ _AHEAD_SECONDS, _AHEAD_MOST_SECONDS, _READ_PER_SECOND = 2, 30, 15_000
 
 
 class ReadAhead:
-    """How far to read ahead, from the numbers in the wheel, which are looked at once a second of the clock."""
+    """Says how far to read ahead, from the numbers in the wheel; these are looked at once a second of the clock."""
 
     def __init__(self, wheel: Wheel) -> None:
         self._wheel = wheel

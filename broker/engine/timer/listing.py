@@ -1,7 +1,7 @@
 """Pending timers in order of due time, and the life of one timer.
 
 The list comes straight from wheel and timer log; no other index is kept. What is due within the wheel's reach stands in
-its second, or still in one of the at most eight roll slots of its hour (see parked.py). An answer may take only so many
+its second, or still in one of the at most eight roll slots of its hour (see wheel.py). An answer may take only so many
 units; it says how to go on, and what was begun is kept for that.
 
 The life of a timer is when it was accepted, rolled, rescheduled, cancelled or released, as far back as the log goes.

@@ -102,7 +102,7 @@ class TimerLog:
 
     @property
     def units_left(self) -> int:
-        """How many units fit the file at the place that ``next_position`` has just named."""
+        """The number of units that fit the file at the place that ``next_position`` has just named."""
         return (self._file_end - self.end_position - _BLANK_ROOM) // UNIT_SIZE
 
     def extend(self, units: bytes) -> None:

@@ -33,7 +33,7 @@ from ...rocketmq.properties import DUE_MS, KEYS, REAL_QUEUE_ID, REAL_TOPIC, SOUR
 from ...rocketmq.topics import TIMER_TOPIC
 from ..errors import CorruptRecord, RecordNotFound
 from ..log.append import Run, append_run
-from ..queues.repair import Mender
+from ..queues.repair import QueueRepair
 from ..store import Store
 from .due import Due, Entry, Ready
 from .index import TimerIndex
@@ -53,9 +53,9 @@ _TAG_LIMIT = 4_096
 class Preparer:
     """Reads parked records and encodes them for where they belong now, which ``place(topic, queue id)`` says."""
 
-    def __init__(self, store: Store, mender: Mender, place: Callable[[str, int], tuple[str, int]]) -> None:
+    def __init__(self, store: Store, repair: QueueRepair, place: Callable[[str, int], tuple[str, int]]) -> None:
         self._store = store
-        self._mender = mender
+        self._repair = repair
         self._place = place
         #: by topic: its length and name as they stand in a record, and whether that takes a wide one (v2)
         self._topics: dict[str, tuple[bytes, bool]] = {}
@@ -287,14 +287,14 @@ class Releaser:
         store: Store,
         states: TimerStates,
         index: TimerIndex,
-        mender: Mender,
+        repair: QueueRepair,
         preparer: Preparer,
         note: Callable[[Released], None],
     ) -> None:
         self._store = store
         self._states = states
         self._index = index
-        self._mender = mender
+        self._repair = repair
         self._preparer = preparer
         self._note = note
 
@@ -341,9 +341,9 @@ class Releaser:
         return ready
 
     def _put_right(self, due: Due, entry: Entry) -> None:
-        """Deal with a unit that leads to no timer, or to another than it says: then none can be trusted."""
+        """End a timer that can never be delivered; where a unit leads to another timer than it says, read all anew."""
         try:
-            timer = timer_of(self._mender.message_of(TIMER_TOPIC, 0, entry.offset))
+            timer = timer_of(self._repair.message_of(TIMER_TOPIC, 0, entry.offset))
         except (RecordNotFound, CorruptRecord):
             # damaged, and reported as such: nothing can be delivered
             self._states.end(entry.offset, "")
@@ -355,7 +355,7 @@ class Releaser:
             due.broken = True
 
     def drop(self, due: Due, topic: str) -> None:
-        """Mark what was encoded for a topic as over: the topic was deleted with all that waited for it."""
+        """Mark the timers that are encoded for a topic as over, as it was deleted with all that waited for it."""
         states = self._states
         for ready in due.ready:
             places, groups = ready.run.places, ready.run.groups

@@ -23,9 +23,9 @@ from typing import Any, cast
 from ...rocketmq.message import Message
 from ...rocketmq.topics import TIMER_TOPIC
 from ..errors import StoreRefused
-from ..queues.repair import Mender
+from ..queues.repair import QueueRepair
 from ..store import Store
-from .checkpoint import Keeper, StateWrite
+from .checkpoint import StateWrite, TimerCheckpoints
 from .index import TimerIndex
 from .keys import Keys
 from .listing import Life, Listing
@@ -47,7 +47,7 @@ class Timers:
     topics = frozenset({TIMER_TOPIC})
     may_checkpoint = True
 
-    def __init__(self, store: Store, mender: Mender, place: Callable[[str, int], tuple[str, int]]) -> None:
+    def __init__(self, store: Store, repair: QueueRepair, place: Callable[[str, int], tuple[str, int]]) -> None:
         self._store = store
         self.states = states = TimerStates()
         self.index = index = TimerIndex(store, states)
@@ -55,11 +55,11 @@ class Timers:
         note = partial(store.note, self)
         deletes = Deletes(store, states, keys, note)
         self.parking = Parking(store, states, index, keys, deletes, note)
-        self._releaser = Releaser(store, states, index, mender, Preparer(store, mender, place), note)
+        self._releaser = Releaser(store, states, index, repair, Preparer(store, repair, place), note)
         self.steering = Steering(store, states, keys, self.parking, deletes, self._releaser)
         self.compaction = Compaction(store, states, index, keys, self.steering)
-        self._keeper = Keeper(store, states, index)
-        self._recovery = TimerRecovery(store, states, index, keys, self._keeper.paths)
+        self._checkpoints = TimerCheckpoints(store, states, index)
+        self._recovery = TimerRecovery(store, states, index, keys, self._checkpoints.paths)
         self.clock = ClockWatch()
         self.pace = Pace()
         self.listing = Listing(store, states, index, keys)
@@ -92,8 +92,8 @@ class Timers:
     def start(self, now_ms: int) -> None:
         """Put what the walk found into the wheel; begin to read where it was left."""
         kept = self._recovery.start(now_ms)
-        self._keeper.start(kept, self._recovery.sequence, now_ms)
-        self.states.paused = self._keeper.load_paused()
+        self._checkpoints.start(kept, self._recovery.sequence, now_ms)
+        self.states.paused = self._checkpoints.load_paused()
         self.clock.start(now_ms, kept.steps)
         self._now_ms = self._overdue_since_ms = now_ms
 
@@ -170,7 +170,7 @@ class Timers:
         busy |= self._releaser.get_ready(index.due, now_ms)
         if index.due.broken or (index.overdue is not None and index.overdue.broken):
             self._recovery.repair(now_ms)
-            self._keeper.renew()
+            self._checkpoints.renew()
             busy = True
         following = now_ms if busy else self._next_moment(now_ms)
         self.clock.promise(following)
@@ -208,7 +208,7 @@ class Timers:
         return more
 
     def _turn_back(self, now_ms: int) -> None:
-        """The clock was set back: read again from where it stands now; what is over stays over."""
+        """Read again from where the clock stands now, as it was set back; what is over stays over."""
         index = self.index
         second = min(index.due.lowest_second(), now_ms // 1000)
         if index.overdue is not None:
@@ -217,7 +217,7 @@ class Timers:
         index.due.reset(second)
 
     def _part_overdue(self, now_ms: int) -> None:
-        """Much time passed at once: what was due in it goes its own way, so that it holds nothing up."""
+        """Release what became due while much time passed at once beside the rest, so that it holds nothing up."""
         index, now_second = self.index, now_ms // 1000
         begin = index.due.lowest_second()
         if index.overdue is not None:
@@ -231,7 +231,7 @@ class Timers:
     def pause(self, paused: bool, now_ms: int) -> None:
         """Stop releasing, or go on; what became due in between goes oldest first. Raises OSError."""
         states = self.states
-        self._keeper.save_paused(paused)
+        self._checkpoints.save_paused(paused)
         if states.paused and not paused:
             self._part_overdue(now_ms)
             self._overdue_since_ms = now_ms
@@ -239,7 +239,7 @@ class Timers:
         self._changes += 1
 
     def drop(self, topic: str) -> None:
-        """Hear that all that waited for a topic is cancelled (tables/topics.py): what is encoded already, too."""
+        """End what is encoded already for a topic, as all that waited for it is cancelled (tables/topics.py)."""
         for due in (self.index.due, self.index.overdue):
             if due is not None:
                 self._releaser.drop(due, topic)
@@ -255,7 +255,7 @@ class Timers:
         return count
 
     def status(self, now_ms: int) -> dict[str, Any]:
-        """Return the body of request 14004: how it goes."""
+        """Return the body of request 14004: counts, lateness and limits."""
         next_due_ms = self.listing.first_due_ms(now_ms) if self.states.pending else None
         if next_due_ms is None and self.states.pending:
             dues, second = (self.index.due, self.index.overdue), self.index.due.next_second()
@@ -265,7 +265,7 @@ class Timers:
 
     def check_point(self, now_ms: int) -> bytes:
         """Return the 56 bytes of ``config/timercheck`` as of now (request 60)."""
-        return self._keeper.check_point(now_ms)
+        return self._checkpoints.check_point(now_ms)
 
     def metrics(self) -> dict[str, Any]:
         """Return RocketMQ's TimerMetrics: counts by real topic (request 61)."""
@@ -281,7 +281,7 @@ class Timers:
 
     def writes(self, *, clean: bool) -> StateWrite:
         """Return timer log, wheel and what is over, as of now."""
-        return self._keeper.writes(self._now_ms, self.clock.steps(), clean=clean)
+        return self._checkpoints.writes(self._now_ms, self.clock.steps(), clean=clean)
 
     def oldest_position(self) -> int | None:
         """Return the position of the oldest timer that waits."""

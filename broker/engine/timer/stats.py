@@ -1,4 +1,7 @@
-"""Timers in numbers: the wheel, the forecast, how it goes. Counts come from the wheel, by second and by minute."""
+"""Timers in numbers: the wheel, the forecast, the status, lateness, and steps of the clock.
+
+Counts come from the wheel, by second and by minute.
+"""
 
 from __future__ import annotations
 
@@ -141,7 +144,7 @@ class Views:
         return found
 
     def _rolls_among_all(self, now_ms: int) -> list[list[int]]:
-        """The same, second by second: where so many hours are far, most days have one in every few seconds."""
+        """Return what ``_rolls`` does, second by second: of so many far hours most seconds nearby have roll units."""
         index = self._index
         found: list[list[int]] = []
         until = now_ms // 1000 + index.reach.slots
@@ -273,7 +276,7 @@ class Pace:
         self.released_late.add(max(0, late_ms), count)
 
     def released(self, now_ms: int, count: int, *, more: bool) -> None:
-        """Hear how many a tick released; ``more`` were due."""
+        """Take note of how many timers a tick released, and whether ``more`` were due."""
         if self._burst_ms is None:
             if more:
                 self._burst_ms, self._burst_count = now_ms, 0
@@ -286,7 +289,7 @@ class Pace:
             self._burst_ms = None
 
     def to_json(self, now_ms: int) -> dict[str, Any]:
-        """Return the part of the status that tells of speed and lateness, of the last five minutes."""
+        """Return the part of the status that is about speed and lateness in the last five minutes."""
         topics = []
         for topic, lateness in self.by_topic.items():
             histogram = lateness.counts(now_ms)

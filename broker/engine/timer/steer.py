@@ -60,7 +60,7 @@ class Target(NamedTuple):
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of one target. ``tickets``: say it only when these are durable; none: it is already."""
+    """The outcome for one target. It may be told when all ``tickets`` are durable; without any it is already."""
 
     outcome: str
     position: int | None = None

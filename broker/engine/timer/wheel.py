@@ -64,7 +64,7 @@ _NOT_ZERO = re.compile(b"[^\0]").search
 
 
 class Slot(NamedTuple):
-    """What stands in one second. ``rolls`` of ``number`` are on their way to a later moment."""
+    """The units of one second. ``rolls`` of ``number`` are on their way to a later moment."""
 
     second: int
     first: int
@@ -74,7 +74,7 @@ class Slot(NamedTuple):
 
 
 class Wheel:
-    """All slots. ``displaced`` holds those that had to give their place to another turn's while still wanted."""
+    """The ring of slots. ``displaced``: slots still wanted whose place another turn's took."""
 
     def __init__(self, slots: int) -> None:
         """``slots``: seconds in reach; RocketMQ's file has twice as many."""
@@ -330,7 +330,7 @@ def out_ms_of(due_ms: int) -> int:
 
 
 class Reach:
-    """What lies within the wheel's reach, and where what does not waits on the way."""
+    """Tells which seconds the wheel reaches, and in which roll slot a timer beyond them waits on the way."""
 
     def __init__(self, slots: int, max_delay_ms: int) -> None:
         """Take the number of seconds in reach, and how far ahead a timer may be due."""
@@ -422,7 +422,7 @@ _CLEAR_PLACES = 2 * BLOCK_BYTES // SLOT_SIZE
 
 
 class Tally:
-    """What stands in a wheel later than the second ``after``.
+    """Counts of what stands in a wheel later than the second ``after``.
 
     ``minutes``: plain units by the minute in which their second ends; ``rolls``: roll units by second; ``furthest``:
     the last used second of all, 0 without any.
@@ -476,7 +476,7 @@ class Tally:
 
 
 class RollCounts:
-    """How many roll units are to come: by roll second modulo the number of roll slots, which tells their hour."""
+    """Counts of the roll units to come, by roll second modulo the number of roll slots, which tells their hour."""
 
     def __init__(self, rolls: int) -> None:
         """Take the number of roll slots."""
@@ -508,7 +508,7 @@ _ZEROS = bytes(_SHORT_BYTES)
 
 
 class _Map(NamedTuple):
-    """What a run does to a checksum: the image of each bit, and what a checksum of 0 becomes."""
+    """The change that a run of zeros makes to a checksum: the image of each bit, and what a checksum of 0 becomes."""
 
     images: tuple[int, ...]
     constant: int

@@ -33,8 +33,10 @@ TOPIC_DELETED = "the deletion of its topic"
 
 
 class Ending(NamedTuple):
-    """What somebody wants to become of a half. ``commit`` None: not known yet. ``group``, ``transaction_id``: if given
-    they must be the half's."""
+    """A request to decide a half. ``commit`` None: its sender does not know yet.
+
+    ``group``, ``transaction_id``: if given they must be the half's.
+    """
 
     offset: int
     position: int
@@ -46,7 +48,7 @@ class Ending(NamedTuple):
 
 
 class Waiting(Protocol):
-    """Who wants to know that a decision is durable."""
+    """A caller that wants to know when its decision is durable."""
 
     def stored(self, ticket: Ticket) -> None:
         """Hear that the decision is durable."""

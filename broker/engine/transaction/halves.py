@@ -519,7 +519,7 @@ class GroupNames:
         return number
 
     def drop(self, number: int) -> None:
-        """One half of a group is no longer open."""
+        """Count one open half of a group less."""
         self._counts[number] -= 1
         if not self._counts[number]:
             del self._numbers[self._names[number]]

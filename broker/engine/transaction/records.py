@@ -79,7 +79,7 @@ class Begun(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """What halves have in common whose properties differ in the unique key only."""
+    """The facts that halves share whose properties differ in the unique key only."""
 
     tags: str | None
     keys: str | None
@@ -188,7 +188,7 @@ _PAIR = re.compile(r"([cr])(\d+)")
 
 
 class Decision(NamedTuple):
-    """What became of one half. ``commit`` is None where an op record of Apache RocketMQ does not say."""
+    """The decision about one half. ``commit`` is None where an op record of Apache RocketMQ does not say."""
 
     offset: int
     commit: bool | None
@@ -197,7 +197,7 @@ class Decision(NamedTuple):
 
     @property
     def word(self) -> str:
-        """How it is called in texts."""
+        """The decision as texts for people call it."""
         return "decided" if self.commit is None else "committed" if self.commit else "rolled back"
 
 

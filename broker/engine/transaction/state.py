@@ -1,4 +1,4 @@
-"""What is known of all transactions now: the tables shared by those who decide, check, recover and list.
+"""The state of all transactions: the tables shared by those who decide, check, recover and list.
 
 Open and parked halves, the calendar and the latest decisions stand in the book. Halves of the last moments are kept as
 they were sent: most are decided at once, and then need not be read again.

@@ -269,7 +269,7 @@ def test_a_copy_that_no_topic_can_hold_stays_where_its_message_is() -> None:
     queue = pops.taker.begin((LONG_GROUP, LONG_GIVEN_BACK, 0), from_end=False)
     point = queue.pop(0, 1, driver.clock.now_ms, driver.clock.now_ms + INVISIBLE_MS, 1)
     assert point is not None
-    pops._pen.popped(queue, point)
+    pops._writer.popped(queue, point)
     pops.book.plan(queue, point)
     driver.settle()
     assert is_still_given_back(driver)
