@@ -23,8 +23,8 @@ from broker.log_lines import (
     escaped,
 )
 from broker.rocketmq.codes import Request
-from tests.access.clients import People, policy
 from tests.hosting.houses import Run, wait_until
+from tests.server.access.clients import People, policy
 
 ROOT = Path(__file__).parents[2]
 FORGED = "2026-11-23 22:00:00,000 CRITICAL broker.FORGED: store deleted by admin"
