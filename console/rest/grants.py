@@ -23,7 +23,7 @@ from django.http import HttpRequest
 from starlette.requests import Request
 
 from broker.client import AsyncAdmin, ClientError
-from broker.client.admin_access import UserAccess
+from broker.client.admin import UserAccess
 from broker.client.names import check_topic
 from console.rest.database import close_connection, with_database
 from console.rest.errors import (

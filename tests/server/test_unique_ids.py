@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
-
 from broker.client.outgoing import unique_ids
+
 from broker.rocketmq.unique_ids import UniqueIds
 
 ADDRESS = b"\x7f\x00\x00\x01"

@@ -119,7 +119,7 @@ class BrokerProcessor:
     def _timers(self, now_ms: int) -> dict[str, object]:
         """RocketMQ's five figures of its timer wheel: how far behind, how many overdue, how fast."""
         status = self._engine.timers.status(now_ms)
-        totals, rates = self._engine.timers.core.totals, self._state.rates
+        totals, rates = self._engine.timers.states.totals, self._state.rates
         taken = status["pending"] + totals.released + totals.cancelled
         return {
             "timerCongestNum": status["backlog"],

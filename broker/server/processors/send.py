@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from ...engine.errors import BodyTooLarge, BrokerError, TopicNotFound
 from ...engine.log.ticket import Ticket
+from ...engine.tables.groups import is_dead_letter
 from ...rocketmq.batch import split_batch
 from ...rocketmq.codes import Answer, Request
 from ...rocketmq.errors import RequestRefused
@@ -208,13 +209,13 @@ class SendProcessor:
             self._replies.write([ticket.answered_to(owner)])
 
     def _is_dead(self, header: SendHeader) -> bool:
-        """True if a consumer gives back what it may not try any more (SendMessageProcessor.handleRetryAndDLQ)."""
+        """Tell whether a consumer gives back what it may not try any more; one that holds locks consumes in order, and
+        has tried it as often as it may (SendMessageProcessor.handleRetryAndDLQ)."""
         name = header.topic[len(RETRY_PREFIX) :]
-        group = self._engine.groups.get(name)
-        most = header.most_reconsume_times
-        if most is None:
-            most = group.retry_max_times if group is not None else 16
-        return header.reconsume_times > most or self._state.locks.has_live_locks(name, self._state.live_clock())
+        # the consumer has counted the next try already
+        group, tries = self._engine.groups.get(name), header.reconsume_times - 1
+        gives_up = self._state.locks.has_live_locks(name, self._state.live_clock())
+        return is_dead_letter(group, tries, most_tries=header.most_reconsume_times, gives_up=gives_up)
 
     def _append_batch(self, connection: Connection, request: Command, header: SendHeader) -> None:
         if header.topic.startswith(RETRY_PREFIX):

@@ -10,9 +10,8 @@ from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
 
-from broker.client import ClientError, InvalidArgument, Outgoing, SendResult, prepare
+from broker.client import ClientError, InvalidArgument, Outgoing, SendResult, Timing, prepare
 from broker.client.names import check_writable_topic
-from broker.client.outgoing import Timing
 from console.security.tokens import Grant
 
 from ...rest.errors import RequestError

@@ -15,8 +15,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from broker.client.names import check_topic
-from broker.client.outgoing import check_schedule_key
+from broker.client.names import check_schedule_key, check_topic
 from broker.client.timers import BadHandle, read_handle
 from console.features.messages.rest import is_offset_id, only_parameters
 from console.features.timers.rest_bulk_schemas import ManyMoved, ManyTimers, SwitchReason, TakenBack, TimerFilter

@@ -10,8 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from broker.client import BrokerRefused
-from broker.client.names import check_topic
-from broker.client.outgoing import check_schedule_key
+from broker.client.names import check_schedule_key, check_topic
 from broker.client.timers import Action, BadHandle, Steered, TimerTarget, read_handle
 from broker.rocketmq.topics import TIMER_TOPIC
 from console.features.timers.operations import result_of

@@ -16,10 +16,18 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from broker.client import BrokerRefused, ClientError, Decision, HalfNotSafe, InvalidArgument, NotSupported, SendResult
-from broker.client.admin_transactions import Action, Transaction, TransactionLife, TransactionTarget
+from broker.client import (
+    BrokerRefused,
+    ClientError,
+    Decision,
+    HalfNotSafe,
+    InvalidArgument,
+    NotSupported,
+    SendResult,
+    as_half,
+)
 from broker.client.names import check_group, check_topic, check_writable_topic
-from broker.client.transaction import as_half
+from broker.client.transactions import Action, Transaction, TransactionLife, TransactionTarget
 from broker.rocketmq.properties import PRODUCER_GROUP, REAL_TOPIC
 from broker.rocketmq.topics import HALF_TOPIC
 from console.features.messages.rest import only_parameters

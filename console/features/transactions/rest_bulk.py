@@ -10,7 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from broker.client.admin_transactions import Action
+from broker.client.transactions import Action
 from console.security.tokens import Grant
 from console.site.clock import now_ms
 

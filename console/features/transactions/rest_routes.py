@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from broker.client.admin_transactions import Action
+from broker.client.transactions import Action
 from console.security.tokens import PUBLISH, READ
 
 from ...rest.choice_schemas import OperationPreview
