@@ -207,8 +207,7 @@ class PopProcessor:
                 self._engine.check_open()
                 popped = self._take(asked)
         except (BrokerError, OSError) as error:
-            code = refusal_code(error) if isinstance(error, BrokerError) else Answer.SYSTEM_ERROR
-            connection.send(request.answer(code=code, remark=str(error)))
+            connection.send(_refused(request, error))
             return True, None
         if not popped.taken and not is_last:
             return False, popped.again_ms
@@ -243,7 +242,11 @@ class PopProcessor:
             return _notified(request, has_messages, is_full=not has_messages and poll_ms > 0)
 
         def look(is_last: bool) -> tuple[bool, int | None]:
-            found, later_ms = self._pops.has_messages(wanted, topic.read_queues, self._state.clock())
+            try:
+                found, later_ms = self._pops.has_messages(wanted, topic.read_queues, self._state.clock())
+            except (BrokerError, OSError) as error:
+                connection.send(_refused(request, error))
+                return True, None
             if found or is_last:
                 connection.send(_notified(request, found))
             return found or is_last, later_ms
@@ -263,6 +266,12 @@ class PopProcessor:
 def _poll_ms(ext: Mapping[str, str]) -> int:
     """How long a request waits for a message; 0, or less, is not at all, as in RocketMQ."""
     return max(whole(ext, "pollTime", 0), 0)
+
+
+def _refused(request: Command, error: BrokerError | OSError) -> Command:
+    """Return the answer to a request that waited, and came to nothing."""
+    code = refusal_code(error) if isinstance(error, BrokerError) else Answer.SYSTEM_ERROR
+    return request.answer(code=code, remark=str(error))
 
 
 def _notified(request: Command, has_messages: bool, *, is_full: bool = False) -> Command:
