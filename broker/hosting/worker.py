@@ -16,7 +16,7 @@ import errno
 import logging
 import os
 import threading
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, ClassVar, Literal, NoReturn, cast
@@ -52,7 +52,7 @@ START_TIMEOUT_S = 300.0
 WAKE_INTERVAL_S = 0.5
 
 
-class Guest:
+class Guest(ABC):
     """Something that runs in a thread of its own while a worker lives. `failed` may be called from any thread."""
 
     def __init__(self, failed: Callable[[str], None]) -> None:
