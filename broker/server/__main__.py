@@ -31,7 +31,7 @@ TRANSACTIONS = ("transaction_timeout_ms", "transaction_interval_ms", "transactio
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Serves a store until SIGTERM or SIGINT; the exit code is 1 if it could not start, 2 if the store has FAILED."""
+    """Serve a store until SIGTERM or SIGINT; return 1 if it could not start, 2 if the store has FAILED, else 0."""
     os.umask(0o077)
     parser = argparse.ArgumentParser(prog="python -m broker.server", description=__doc__)
     parser.add_argument("--root", required=True, help="store directory")

@@ -91,7 +91,7 @@ class Place(NamedTuple):
 
     @property
     def magic(self) -> int:
-        """What a record with so long a topic begins with."""
+        """The magic number of a record with a topic of this length."""
         return MAGIC_V1 if len(self.name) <= _NARROW else MAGIC_V2
 
 
@@ -106,8 +106,8 @@ class _Form(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What halves share that differ in nothing but what is filled in: how they were cut, how long offset and position
-    are when written, how often was asked, the store host."""
+    """What halves have in common that differ only in values: how they were cut, the lengths of offset and position in
+    decimals, how often was asked, the store host."""
 
     cut: int
     offset_length: int
@@ -117,7 +117,7 @@ class Shape(NamedTuple):
 
 
 class Mould:
-    """Casts the questions about halves of one topic, and one queue if by themselves."""
+    """The constant parts of questions about halves of one topic, and of one queue if a question is made by itself."""
 
     __slots__ = ("_forms", "_header_of", "_rows", "place")
 
@@ -225,7 +225,7 @@ def _decimals(values: Sequence[int]) -> list[bytes]:
 
 
 def _hexadecimals(positions: Sequence[int]) -> list[bytes]:
-    """Return each in 16 digits."""
+    """Return each position in 16 hexadecimal digits."""
     numbers = array("q", positions)
     if byteorder == "little":
         numbers.byteswap()
@@ -274,7 +274,7 @@ def ending_of(record: bytes) -> bytes:
 
 
 class Cutter:
-    """Cuts records of one kind together."""
+    """Cuts records of one kind together into columns."""
 
     def __init__(self) -> None:
         self._ways: dict[Kind, tuple[int, Callable[[bytes], Iterator[_Fields]]] | None] = {}
@@ -371,7 +371,7 @@ class Alike(NamedTuple):
 
 
 class Questions:
-    """Makes the frames for one broker."""
+    """The frames of one broker's questions."""
 
     def __init__(self, broker_name: str) -> None:
         self._places: dict[bytes, Place | None] = {}

@@ -38,7 +38,7 @@ _MOST_SHAPES = 4096
 
 @dataclass(slots=True)
 class SendHeader:
-    """What a sender says about a message (or a batch of them)."""
+    """The header of a send: what is said about a message (or a batch of them)."""
 
     group: str
     topic: str
@@ -54,7 +54,7 @@ class SendHeader:
 
 
 def read_send_header(ext: Mapping[str, str], *, is_v1: bool = False) -> SendHeader:
-    """The header of request 10 (V1), 310 or 320; refused if a field is missing or out of range."""
+    """Return the header of request 10 (V1), 310 or 320; refused if a field is missing or out of range."""
     if is_v1:
         ext = {_V1_NAMES[name]: value for name, value in ext.items() if name in _V1_NAMES}
     return SendHeader(
@@ -170,7 +170,7 @@ _SIGNED_NAMES = frozenset({*_V1_NAMES.values(), ACCESS_KEY, SECURITY_TOKEN, SIGN
 
 
 class SignedSend(NamedTuple):
-    """A plain send, who says that he signed it, his signature, and what it is to be of."""
+    """A plain send, the user that it names, its signature, and the bytes that this must be of."""
 
     send: QuickSend
     user: str
@@ -179,7 +179,8 @@ class SignedSend(NamedTuple):
 
 
 class _Signer(NamedTuple):
-    """Whose name the constant parts of a header give, what he signs before the queue id and after the properties."""
+    """The user that the constant parts of a header name, and the bytes that he signs before the queue id and after the
+    properties."""
 
     user: str
     topic: str

@@ -24,7 +24,7 @@ _NAMES = {"fields": "extFields", "serial": "serializeTypeCurrentRPC"}
 
 
 class _Fields(msgspec.Struct, gc=False, forbid_unknown_fields=True, kw_only=True):
-    """The fields of a V2 header (sendheader.py); one that is missing is none of a plain send, nor is one more."""
+    """The fields of a V2 header (send.py); one that is missing is none of a plain send, nor is one more."""
 
     a: str
     b: str

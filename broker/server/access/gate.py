@@ -34,7 +34,7 @@ _WRONG = "check signature failed."
 
 
 class Gate:
-    """Lets requests through, or refuses them."""
+    """The check of signature and permission before every request."""
 
     def __init__(self, book: AccessBook, demands: Demands, *, open_to_all: Collection[int] = ()) -> None:
         self.book = book
@@ -164,7 +164,7 @@ PATIENCE_MS = 30_000
 
 
 class Strangers:
-    """Who has not said yet who he is."""
+    """The connections that have shown no valid signature yet."""
 
     def __init__(self, *, most_an_address: int = MOST_AN_ADDRESS, patience_ms: int = PATIENCE_MS) -> None:
         self._most = most_an_address
@@ -184,7 +184,7 @@ class Strangers:
         return True
 
     def forget(self, connection: Connection) -> None:
-        """He has said who he is, or has gone."""
+        """Count a connection no more: it has signed, or has ended."""
         if self._since.pop(connection, None) is not None:
             self._hosts[connection.host] -= 1
             if not self._hosts[connection.host]:

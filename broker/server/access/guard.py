@@ -44,7 +44,7 @@ _PARKED = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, PARKED_HALF_TOPIC}
 
 
 def topics_of(engine: Engine) -> TopicAt:
-    """The topic of the record at a position, of a parked one the real topic; None where no record is."""
+    """Return a function that finds the topic of the record at a position, of a parked one the real topic."""
 
     def topic_at(position: int) -> str | None:
         try:
