@@ -17,8 +17,7 @@ from ..engine.engine import Engine
 from ..engine.log.ticket import Ticket
 from ..rocketmq.acl import AccessConfig
 from ..rocketmq.codes import Request
-from .access.gate import Gate
-from .access.guard import guard
+from .access.gate import Gate, guard
 from .check_rounds import CheckRounds
 from .clock import Simulation, Simulator, wall_clock_ms
 from .connection import Connection, Handler, Hooks, Limits, Server, Shared
