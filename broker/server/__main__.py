@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--access-key", help="only signed requests; this user, its secret in ESCAPEMENT_SECRET_KEY, may all"
     )
     parser.add_argument("--no-vip", action="store_true", help="no second port, two below the broker's")
-    parser.add_argument("--open-routes", action="store_true", help="who asks where a topic is needs not sign")
+    parser.add_argument("--open-routes", action="store_true", help="questions where a topic is need no signature")
     parser.add_argument("--tls-cert", help="certificate chain (PEM): TLS is served beside plain connections")
     parser.add_argument("--tls-key", help="its key, if it is in a file of its own")
     for name in (*SIZES, *TRANSACTIONS):

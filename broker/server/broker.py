@@ -1,4 +1,4 @@
-"""A whole broker in one event loop: engine, name service and broker doors, pump, upkeep."""
+"""A whole broker in one event loop: engine, the servers of name service and broker, pump, upkeep."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ MOST_WAITING_FRAMES = 8 * MOST_FRAMES_A_TURN
 """With more frames of one connection waiting for their turn, no more of it is read."""
 
 STRANGER_WRITE_BYTES = 64 * 1024
-"""So much waits to be written to one who has shown no valid signature, where access is controlled."""
+"""The most that waits to be written to a client without a valid signature, where access is controlled."""
 
 MOST_CORKED_BYTES = 128 * 1024
 """So much waits for the other answers of the same read; a peer that asks more is stopped by what it does not read."""
@@ -83,7 +83,7 @@ class Limits:
     most_partial_bytes: int = 64 * 1024 * 1024
     """What all connections together may hold of frames that are not whole yet."""
     max_connections: int = 10_000
-    """Of one door; all doors together have as many as descriptors allow (connection_limit.py)."""
+    """Of one server; all together have as many as descriptors allow (connection_limit.py)."""
     frame_timeout_ms: int = 30_000
     """A frame that was begun must be whole after this time."""
     idle_timeout_ms: int = 120_000
@@ -229,7 +229,7 @@ class Server:
             logger.error("%s: request %d failed: %s", self.name, request.code, error)
             return request.answer(code=Answer.SYSTEM_ERROR, remark=f"The disk failed: {error}; nothing was changed.")
         except Exception:
-            # The last resort of a door open to strangers: a fault in one handler must not end other connections.
+            # The last resort, as strangers may ask anything: a fault in one handler must not end other connections.
             logger.exception("%s: request %d of %s failed", self.name, request.code, connection.address)
             return request.answer(code=Answer.SYSTEM_ERROR, remark="The broker failed; its log says why.")
 

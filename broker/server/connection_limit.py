@@ -1,6 +1,6 @@
 """How many connections a broker takes, and how much memory its process has to itself.
 
-All doors of a broker share the descriptors that its process may open:
+All servers of a broker share the descriptors that its process may open:
 
     descriptors allowed = what else is open + kept for the store + places of connections
 

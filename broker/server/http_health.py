@@ -1,6 +1,6 @@
 """Health and metrics by HTTP, on the broker's own port: `/healthz`, `/readyz`, `/metrics`. Nothing else, and no writes.
 
-Health is told to everybody, in one word. Metrics name topics, groups and clients: they are told to who brings the
+Health is told to everybody, in one word. Metrics name topics, groups and clients: they are told to whoever brings the
 token, or, where there is none, to this machine. A request that was passed on by a proxy does not come from this
 machine, whatever its address.
 """
@@ -79,7 +79,7 @@ class Pages:
             answered(
                 page(
                     HTTPStatus.FORBIDDEN,
-                    "Metrics are told to who brings the token, or, where none is set, to this machine.\n",
+                    "Metrics need the token, or, where none is set, a request from this machine itself.\n",
                 )
             )
             return

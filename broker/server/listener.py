@@ -1,4 +1,4 @@
-"""The sockets that a door listens on, and how connections come in by them."""
+"""The sockets that a server listens on, and how their connections are accepted."""
 
 from __future__ import annotations
 

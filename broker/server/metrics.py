@@ -59,7 +59,7 @@ class BrokerMetrics:
     """The metrics of one broker. They are collected in its event loop, which is never kept for long."""
 
     def __init__(self, state: BrokerState, servers: Callable[[], Sequence[Server]], pops: Callable[[], int]) -> None:
-        """`servers`: its doors as they are now; `pops`: how many pops wait."""
+        """`servers`: its servers as they are now; `pops`: how many pops wait."""
         self._state = state
         self._engine = state.engine
         self._servers = servers

@@ -3,7 +3,7 @@
 Shape: ``{"users": {name: UserInfo}, "acls": {name: {"Custom": [PolicyEntryInfo...], "Default": [...]}}}`` in the words
 of RocketMQ (which keeps the same in a RocksDB of its own). A change is durable when the call returns.
 
-The inner user is the broker's own house: what its configuration names, always there, Super, in no file.
+The inner user is the broker's own: the one that its configuration names, always there, Super, in no file.
 """
 
 from __future__ import annotations

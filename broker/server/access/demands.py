@@ -113,7 +113,7 @@ _CLUSTER_GET = (
     Request.GET_TIMER_STATUS, Request.GET_TIMER_FORECAST, Request.LIST_TRANSACTIONS, Request.GET_TRANSACTION,
     Request.GET_TRANSACTION_STATUS,
 )  # fmt: skip
-#: What tells names of topics or groups may also be had by who may list them.
+#: Requests that tell names of topics or groups are also open to users who may list these.
 _CLUSTER_LIST = frozenset({21, 22, 23, 106, 201, 206, 224, 304, 305, 311, 312, 313})
 
 #: Everybody with a valid signature: without routes nobody comes as far as being told what he may not do.
