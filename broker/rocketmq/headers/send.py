@@ -217,9 +217,8 @@ class SignedSendShortcut:
             return None
         # in as many digits as were said: signed are the values as they were written
         digits = frame[_FIELDS_AT + len(prefix)]
-        content = b"%b%0*d%d%013d%d%b%b%b" % (
-            signer.before, digits, queue_id, sys_flag, born_ms, flag, properties, signer.after, body
-        )  # fmt: skip
+        numbers = b"%0*d%d%013d%d" % (digits, queue_id, sys_flag, born_ms, flag)
+        content = b"".join((signer.before, numbers, properties, signer.after, body))
         return SignedSend(send, signer.user, signature, content)
 
     def learn(self, frame: bytes, command: Command, header: SendHeader) -> None:
@@ -264,8 +263,5 @@ def _signed_parts(frame: bytes) -> tuple[bytes, bytes, bytes, bytes] | None:
         if not suffix.startswith(said, again):
             return None
         suffix = suffix[:again] + suffix[again + len(said) :]
-    plain = b"".join((
-        frame[:1], (end - 4).to_bytes(3, "big"), frame[4:21], (end - _FIELDS_AT).to_bytes(4, "big"),
-        frame[_FIELDS_AT:end], frame[body_at:],
-    ))  # fmt: skip
-    return frame[_FIELDS_AT:prefix_end], suffix, signature, plain
+    start = frame[:1] + (end - 4).to_bytes(3, "big") + frame[4:21] + (end - _FIELDS_AT).to_bytes(4, "big")
+    return frame[_FIELDS_AT:prefix_end], suffix, signature, start + frame[_FIELDS_AT:end] + frame[body_at:]

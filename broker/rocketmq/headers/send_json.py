@@ -129,8 +129,7 @@ def read_signed_json_send(frame: bytes) -> SignedSend | None:
     if send is None:
         return None
     said = read[0]
-    signed = "".join([
-        said.user, said.token, said.a, said.b, said.c, said.d, said.e, said.f, said.g, said.h, said.i, said.j, said.k,
-        said.m, said.n,
-    ])  # fmt: skip
-    return SignedSend(send, said.user, said.signature.encode(), signed.encode() + send[-1])
+    # in the order of the fields' names
+    before = said.user + said.token + said.a + said.b + said.c + said.d
+    after = said.e + said.f + said.g + said.h + said.i + said.j + said.k + said.m + said.n
+    return SignedSend(send, said.user, said.signature.encode(), (before + after).encode() + send[-1])
