@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,16 +26,20 @@ def work_directory() -> Iterator[Path]:
         shutil.rmtree(base, ignore_errors=True)
 
 
-def make(kind: str, base: Path, flush: str, heap: str = "2g") -> Server:
+def make(
+    kind: str, base: Path, flush: str, heap: str = "2g", servers: Mapping[str, Callable[..., Server]] = SERVERS
+) -> Server:
     """A broker of this kind, not started."""
     directory = base / f"{kind}-{flush}"
-    return SERVERS[kind](directory / "store", directory / "work", StoreShape(**SIZES, flush=flush, heap=heap))
+    return servers[kind](directory / "store", directory / "work", StoreShape(**SIZES, flush=flush, heap=heap))
 
 
 @contextmanager
-def running(kind: str, base: Path, flush: str) -> Iterator[Server]:
+def running(
+    kind: str, base: Path, flush: str, servers: Mapping[str, Callable[..., Server]] = SERVERS
+) -> Iterator[Server]:
     """A started broker; its store is removed at the end."""
-    server = make(kind, base, flush)
+    server = make(kind, base, flush, servers=servers)
     server.start()
     try:
         yield server

@@ -1,4 +1,4 @@
-"""RocketMQ's own benchmark producer against both brokers, in turn, both flush modes."""
+"""RocketMQ's own benchmark producer against both brokers, in turn, both flush modes, and with access control."""
 
 from __future__ import annotations
 
@@ -7,26 +7,44 @@ import re
 import statistics
 import sys
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.peers import running, work_directory
 from bench.rows import Row, Section, compared
 from tests.interop import jars
+from tests.interop.guarded import GUARDED, ROOT
 from tests.interop.process import Child
-from tests.interop.servers import Server
+from tests.interop.servers import SERVERS, Server
 
 TITLE = "Sends: RocketMQ's own benchmark producer"
 DEFINITION = (
     "`org.apache.rocketmq.example.benchmark.Producer -w 64 -s 128`: 64 threads, one message of 128 bytes a request, "
     "one connection, binary headers. Both brokers run all the time; the producer goes A B A B. It reports each 10 s; "
     "the first {skip} reports of a turn are warm-up. sync: answered after the data is on disk. Processor time is that "
-    "of the broker's process, user and system."
+    "of the broker's process, user and system. With access control every send is signed by one who may do everything."
 )
 REPORT_MS = 10_000
 RATE = re.compile(r"Send TPS: (\d+).*Send Failed: (\d+).*Response Failed: (\d+)")
 Look = Callable[[list[str]], list[re.Match[str]] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One way in which both brokers run, and what the producer is told of it."""
+
+    name: str
+    flush: str
+    servers: Mapping[str, Callable[..., Server]]
+    arguments: tuple[str, ...] = ()
+
+
+CASES = (
+    Case("flush sync", "sync", SERVERS),
+    Case("flush async", "async", SERVERS),
+    Case("flush async, with access control", "async", GUARDED, ("-a", "true", "-ak", ROOT[0], "-sk", ROOT[1])),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,29 +57,38 @@ class Turn:
 
 
 def measure(options: Namespace, at: str) -> Section:
-    """Both flush modes; `options.quick` makes turns short."""
+    """All cases; `options.quick` makes turns short."""
     turns, skip, take = (1, 1, 1) if options.quick else (2, 2, 3)
     rows: list[Row] = []
     notes: list[str] = []
-    for flush in ("sync", "async"):
-        taken: dict[str, list[Turn]] = {"escapement": [], "apache": []}
-        with work_directory() as base:
-            with running("escapement", base, flush) as ours, running("apache", base, flush) as theirs:
-                for _ in range(turns):
-                    for server in (ours, theirs):
-                        taken[server.name].append(turn(server, base, skip, take))
-        rows += compare(flush, taken["escapement"], taken["apache"])
-        notes += [f"flush {flush}, {name}: {describe(values)}" for name, values in taken.items()]
+    for case in CASES:
+        ours, theirs = measured(case, turns, skip, take)
+        rows += compare(case.name, ours, theirs)
+        notes += [f"{case.name}, escapement: {describe(ours)}", f"{case.name}, apache: {describe(theirs)}"]
     return Section("send", TITLE, DEFINITION.format(skip=skip), "python -m bench send", at, rows, notes)
 
 
-def compare(flush: str, ours: list[Turn], theirs: list[Turn]) -> list[Row]:
+def measured(case: Case, turns: int, skip: int, take: int) -> tuple[list[Turn], list[Turn]]:
+    """Turns of our broker and of Apache RocketMQ, one after the other while both run."""
+    taken: dict[str, list[Turn]] = {"escapement": [], "apache": []}
+    with (
+        work_directory() as base,
+        running("escapement", base, case.flush, case.servers) as ours,
+        running("apache", base, case.flush, case.servers) as theirs,
+    ):
+        for _ in range(turns):
+            for server in (ours, theirs):
+                taken[server.name].append(turn(server, base, skip, take, case.arguments))
+    return taken["escapement"], taken["apache"]
+
+
+def compare(name: str, ours: list[Turn], theirs: list[Turn]) -> list[Row]:
     """The ratio of the medians of all reports, and the processor time a send costs each broker."""
     rate = [statistics.median(rate for one in turns for rate in one.rates) for turns in (ours, theirs)]
     cost = [statistics.median(one.processor_us for one in turns) for turns in (ours, theirs)]
     return [
-        compared(f"flush {flush}", rate[0], rate[1], "sends/s", ">= 1.0", lambda ratio: ratio >= 1),
-        compared(f"flush {flush}, broker's processor time", cost[0], cost[1], "us/send", "", lambda _: True),
+        compared(name, rate[0], rate[1], "sends/s", ">= 1.0", lambda ratio: ratio >= 1),
+        compared(f"{name}, broker's processor time", cost[0], cost[1], "us/send", "", lambda _: True),
     ]
 
 
@@ -71,10 +98,10 @@ def describe(turns: list[Turn]) -> str:
     return f"reports {[rate for one in turns for rate in one.rates]}" + (f", {failed} sends failed" if failed else "")
 
 
-def turn(server: Server, base: Path, skip: int, take: int) -> Turn:
+def turn(server: Server, base: Path, skip: int, take: int, more: tuple[str, ...] = ()) -> Turn:
     """One run of the producer."""
     library = f"{jars.library(jars.APACHE_VERSION)}/*"
-    arguments = ["-n", server.namesrv, "-t", "BenchmarkTest", "-w", "64", "-s", "128", "-ri", str(REPORT_MS)]
+    arguments = ["-n", server.namesrv, "-t", "BenchmarkTest", "-w", "64", "-s", "128", "-ri", str(REPORT_MS), *more]
     options = ["-Xms512m", "-Xmx512m", f"-Duser.home={base}"]
     main = "org.apache.rocketmq.example.benchmark.Producer"
     child = Child([jars.tool("java"), *options, "-cp", library, main, *arguments], log=base / "producer.err")

@@ -40,7 +40,7 @@ def refuse_open_listening() -> None:
 
 
 def simulation() -> Simulation | None:
-    """How the broker's clock is simulated, if it is; raises HostingRefused."""
+    """Return how the broker's clock is simulated, None if it is not; raises HostingRefused."""
     if not settings.SIMULATED_CLOCK:
         return None
     if not is_loopback(settings.BROKER_HOST):
@@ -56,7 +56,7 @@ def simulation() -> Simulation | None:
 
 
 def access_config() -> AccessConfig | None:
-    """The broker's own user and what strangers may ask, if there is access control; raises HostingRefused."""
+    """Return the broker's own user and what strangers may ask, None without access control; raises HostingRefused."""
     if not settings.BROKER_ACCESS:
         return None
     try:
@@ -68,6 +68,6 @@ def access_config() -> AccessConfig | None:
 
 
 def tls_config() -> TlsConfig | None:
-    """The certificates to show, if there are any."""
+    """Return the certificates to show, None if there are none."""
     files = settings.BROKER_TLS
     return None if files is None else TlsConfig(**files)

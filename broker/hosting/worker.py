@@ -16,7 +16,7 @@ import errno
 import logging
 import os
 import threading
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, ClassVar, Literal, NoReturn, cast
@@ -52,7 +52,7 @@ START_TIMEOUT_S = 300.0
 WAKE_INTERVAL_S = 0.5
 
 
-class Guest:
+class Guest(ABC):
     """Something that runs in a thread of its own while a worker lives. `failed` may be called from any thread."""
 
     def __init__(self, failed: Callable[[str], None]) -> None:
@@ -133,7 +133,7 @@ class EngineGuest(Guest):
 
 
 class MirrorGuest(Guest):
-    """The mirror's loop, in one thread."""
+    """The mirror, in a thread of its own."""
 
     def __init__(self, failed: Callable[[str], None]) -> None:
         super().__init__(failed)
@@ -182,7 +182,7 @@ class TransferGuest(Guest):
 
 
 class HostStep(bootsteps.StartStopStep):
-    """What both steps do: refuse unfit pools, start the guest, end the worker when the guest fails, stop it."""
+    """A boot step that refuses unfit pools, starts its guest, stops it, and ends the worker when the guest fails."""
 
     requires = (Timer,)
     option: ClassVar[str]
@@ -193,7 +193,7 @@ class HostStep(bootsteps.StartStopStep):
         self._failure: str | None = None
 
     def include_if(self, worker: Any) -> bool:
-        """Only a worker that was asked to host."""
+        """Tell whether the worker was asked to host."""
         return self._wanted is not None
 
     def create(self, worker: Any) -> None:
@@ -203,7 +203,7 @@ class HostStep(bootsteps.StartStopStep):
         self._guest = self.invite(self._note_failure)
 
     def invite(self, failed: Callable[[str], None]) -> Guest:
-        """Make the guest."""
+        """Make the guest of this step."""
         raise AssertionError("each step makes its own guest")
 
     def start(self, worker: Any) -> None:
@@ -225,7 +225,7 @@ class HostStep(bootsteps.StartStopStep):
             worker.exitcode = os.EX_SOFTWARE
 
     def terminate(self, worker: Any) -> None:
-        """A cold shutdown (SIGQUIT) is as gentle to the store as a warm one."""
+        """Stop as gently at a cold shutdown (SIGQUIT) as at a warm one, for the store's sake."""
         self.stop(worker)
 
     def _note_failure(self, reason: str) -> None:
@@ -235,35 +235,35 @@ class HostStep(bootsteps.StartStopStep):
 
 
 class EngineStep(HostStep):
-    """`--engine NAME`: this worker is the broker NAME."""
+    """The step of `--engine NAME`: this worker is the broker NAME."""
 
     label = "Engine"
     option = "engine"
 
     def invite(self, failed: Callable[[str], None]) -> Guest:
-        """The broker of that name."""
+        """Make the guest that is the broker of that name."""
         return EngineGuest(str(self._wanted), failed)
 
 
 class MirrorStep(HostStep):
-    """`--mirror`: this worker writes the mirror rows."""
+    """The step of `--mirror`: this worker writes the mirror rows."""
 
     label = "Mirror"
     option = "mirror"
 
     def invite(self, failed: Callable[[str], None]) -> Guest:
-        """The one mirror."""
+        """Make the guest that is the mirror."""
         return MirrorGuest(failed)
 
 
 class TransferStep(HostStep):
-    """`--transfer`: this worker moves what is due in Redisson's delayed queues."""
+    """The step of `--transfer`: this worker moves what is due in Redisson's delayed queues."""
 
     label = "Transfer"
     option = "transfer"
 
     def invite(self, failed: Callable[[str], None]) -> Guest:
-        """A transfer service; several may run."""
+        """Make a guest that transfers; several workers may have one."""
         return TransferGuest(failed)
 
 
@@ -272,7 +272,7 @@ Pool.requires = (*(Pool.requires or ()), EngineStep, MirrorStep, TransferStep)
 
 
 def engine_config(name: str) -> EngineConfig:
-    """The engine's configuration from Django's settings."""
+    """Return the engine's configuration from Django's settings."""
     return EngineConfig(
         root=str(settings.BROKER_STORE),
         cluster_name=settings.BROKER_CLUSTER,

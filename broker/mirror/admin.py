@@ -27,40 +27,40 @@ else:  # generic for the type checker only
 
 
 class ReadOnlyAdmin(ModelAdmin):
-    """No add, no change, no delete; a search and the columns that matter."""
+    """The admin of rows that nobody adds, changes or deletes: a search and the columns that matter."""
 
     show_full_result_count = False
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Only the mirror adds."""
+        """Refuse to add: only the mirror does."""
         return False
 
     def has_change_permission(self, request: HttpRequest, row: models.Model | None = None) -> bool:
-        """Only the mirror changes."""
+        """Refuse to change: only the mirror does."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, row: models.Model | None = None) -> bool:
-        """Only the mirror deletes."""
+        """Refuse to delete: only the mirror does."""
         return False
 
 
 @admin.register(Broker)
 class BrokerAdmin(ReadOnlyAdmin):
-    """Brokers."""
+    """The admin of brokers as they describe themselves."""
 
     list_display = ("name", "cluster", "address", "version", "state", "log_end_position")
 
 
 @admin.register(MirrorState)
 class MirrorStateAdmin(ReadOnlyAdmin):
-    """The mirror's position."""
+    """The admin of how far the mirror has read."""
 
     list_display = ("broker", "sequence", "polling", "as_of_ms", "took_ms", "error")
 
 
 @admin.register(Topic)
 class TopicAdmin(ReadOnlyAdmin):
-    """Topics."""
+    """The admin of topics and their queues' numbers."""
 
     list_display = ("name", "read_queues", "write_queues", "permission", "order", "is_system")
     list_filter = ("is_system",)
@@ -69,7 +69,7 @@ class TopicAdmin(ReadOnlyAdmin):
 
 @admin.register(Queue)
 class QueueAdmin(ReadOnlyAdmin):
-    """Queues."""
+    """The admin of queues with their offsets."""
 
     list_display = ("topic", "queue_id", "min_offset", "max_offset", "last_ms")
     search_fields = ("topic",)
@@ -77,7 +77,7 @@ class QueueAdmin(ReadOnlyAdmin):
 
 @admin.register(ConsumerGroup)
 class ConsumerGroupAdmin(ReadOnlyAdmin):
-    """Consumer groups; the console registers them once more, with actions."""
+    """The admin of consumer groups; the console registers them once more, with actions."""
 
     list_display = ("name", "members", "retry_max_times", "consume_enable", "is_system")
     list_filter = ("is_system",)
@@ -86,7 +86,7 @@ class ConsumerGroupAdmin(ReadOnlyAdmin):
 
 @admin.register(ConsumerOffset)
 class ConsumerOffsetAdmin(ReadOnlyAdmin):
-    """Offsets of groups."""
+    """The admin of offsets of groups."""
 
     list_display = ("group", "topic", "queue_id", "offset")
     search_fields = ("group", "topic")
@@ -94,7 +94,7 @@ class ConsumerOffsetAdmin(ReadOnlyAdmin):
 
 @admin.register(OpMessage)
 class OpMessageAdmin(ReadOnlyAdmin):
-    """Op messages; half messages can be acted on, so they are registered by the console."""
+    """The admin of op messages; half messages can be acted on, so they are registered by the console."""
 
     list_display = ("offset", "position", "store_ms", "half_offsets", "commits", "rollbacks")
     ordering = ("-offset",)
@@ -102,7 +102,7 @@ class OpMessageAdmin(ReadOnlyAdmin):
 
 @admin.register(ScheduleLevel)
 class ScheduleLevelAdmin(ReadOnlyAdmin):
-    """Delay levels."""
+    """The admin of delay levels and what waits in them."""
 
     list_display = ("level", "delay_ms", "min_offset", "delay_offset", "max_offset", "persisted_offset", "next_due_ms")
     ordering = ("level",)
@@ -110,7 +110,7 @@ class ScheduleLevelAdmin(ReadOnlyAdmin):
 
 @admin.register(RateHistory)
 class RateHistoryAdmin(ReadOnlyAdmin):
-    """Sparkline histories."""
+    """The admin of the histories that sparklines show."""
 
     list_display = ("kind", "name", "slot")
     list_filter = ("kind",)

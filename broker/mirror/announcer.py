@@ -25,7 +25,7 @@ SEND_TIMEOUT_S = 2.0
 
 
 class Announcer:
-    """`announce` from any thread; `close` sends what is left and ends."""
+    """Tells pages that rows changed: `announce` from any thread; `close` sends what is left and ends."""
 
     def __init__(self, spacing_s: float = SPACING_S) -> None:
         self._spacing_s = spacing_s

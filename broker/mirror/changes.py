@@ -37,7 +37,7 @@ class UnreadableChangesError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """What the rows have otherwise than the broker, or not at all. `kind` is one of KINDS; `name` is escaped."""
+    """What rows have otherwise than the broker, or not at all. `kind` is one of KINDS; `name` is escaped."""
 
     kind: str
     name: str
@@ -46,7 +46,7 @@ class Flaw:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """One reading. `complete`: kinds that were listed whole, so that what is not in the list is gone."""
+    """The rows of one reading. `complete`: kinds that were listed whole, so that what is not in the list is gone."""
 
     token: str
     as_of_ms: int
@@ -71,7 +71,7 @@ class Changes:
 
 
 def read_changes(body: Mapping[str, Any], broker: Broker, as_of_ms: int) -> Changes:
-    """The rows in the body of request 14000. `broker` gives name and address; raises UnreadableChangesError."""
+    """Return the rows in the body of request 14000. `broker` gives name and address; raises UnreadableChangesError."""
     try:
         return _changes(body, broker, as_of_ms)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -108,7 +108,7 @@ def _changes(body: Mapping[str, Any], broker: Broker, as_of_ms: int) -> Changes:
 def _each(
     kind: str, read: Callable[[str, Mapping[str, Any]], Row], broker: str, told: Iterable[Any], flaws: list[Flaw]
 ) -> Iterator[Row]:
-    """The rows of one kind; one that cannot be read is a flaw, and hides no other."""
+    """Return the rows of one kind; one that cannot be read is a flaw, and hides no other."""
     for row in told:
         try:
             yield read(broker, row)
@@ -120,7 +120,7 @@ def _each(
 
 
 def shown(text: str) -> str:
-    """Any text on one line and not too long, what cannot be seen escaped."""
+    """Return any text on one line and not too long, what cannot be seen escaped."""
     escaped = _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text[:LONGEST_SHOWN])
     return escaped + ("…" if len(text) > LONGEST_SHOWN else "")
 
@@ -148,7 +148,7 @@ def _ranges(damaged: Sequence[Any]) -> list[Any]:
 
 
 def _topic(broker: str, row: Mapping[str, Any]) -> Topic:
-    """RocketMQ's TopicConfig."""
+    """Return the row of a topic from RocketMQ's TopicConfig."""
     name = str(row["topicName"])
     return Topic(
         broker_id=broker,
@@ -178,7 +178,7 @@ def _queue(broker: str, row: Mapping[str, Any]) -> Queue:
 
 
 def _group(broker: str, row: Mapping[str, Any]) -> ConsumerGroup:
-    """RocketMQ's SubscriptionGroupConfig."""
+    """Return the row of a group from RocketMQ's SubscriptionGroupConfig."""
     name = str(row["groupName"])
     return ConsumerGroup(
         broker_id=broker,
@@ -236,10 +236,10 @@ _SYSTEM_TOPICS = frozenset(
 
 
 def is_system_topic(name: str) -> bool:
-    """A topic that RocketMQ keeps for itself."""
+    """Tell whether RocketMQ keeps this topic for itself."""
     return name in _SYSTEM_TOPICS or name.lower().startswith(SYSTEM_PREFIX)
 
 
 def is_system_group(name: str) -> bool:
-    """A group that RocketMQ keeps for itself."""
+    """Tell whether RocketMQ keeps this group for itself."""
     return name in PREDEFINED_GROUPS or name.startswith(PREDEFINED_GROUP_PREFIXES)

@@ -25,7 +25,7 @@ LOOK_INTERVAL_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class ClockLine:
-    """The broker's clock showed `simulated_ms` at `real_ms` (both epoch ms), and runs `speed` times as fast."""
+    """One note of the clock: it showed `simulated_ms` at `real_ms` (both epoch ms), and runs `speed` times as fast."""
 
     speed: float
     simulated_ms: int
@@ -33,23 +33,23 @@ class ClockLine:
 
     @classmethod
     def read(cls, facts: Mapping[str, Any] | None) -> ClockLine | None:
-        """From the broker's words, None if it says nothing. Raises KeyError, TypeError, ValueError."""
+        """Read the broker's words; None if it says nothing. Raises KeyError, TypeError, ValueError."""
         if facts is None:
             return None
         return cls(float(facts["speed"]), int(facts["simulatedMs"]), int(facts["realMs"]))
 
     def at(self, real_ms: int) -> int:
-        """What it shows at a real moment."""
+        """Return what the clock shows at a real moment."""
         return self.simulated_ms + int((real_ms - self.real_ms) * self.speed)
 
     def is_same(self, other: ClockLine) -> bool:
-        """Whether both show the same, but for what rounding makes."""
+        """Tell whether both show the same, but for what rounding makes."""
         off_ms = abs(self.at(other.real_ms) - other.simulated_ms)
         return self.speed == other.speed and off_ms <= DRIFT_MS * self.speed
 
 
 class ClockFile:
-    """The file of one directory."""
+    """The file of one directory that says how the broker's clock runs."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -58,7 +58,7 @@ class ClockFile:
         self._looked_s = float("-inf")
 
     def line(self) -> ClockLine | None:
-        """The line that was written last, None if the clock is real."""
+        """Return the line that was written last; None if the clock is real."""
         now_s = time.monotonic()
         if now_s - self._looked_s >= LOOK_INTERVAL_S:
             self._looked_s = now_s
@@ -98,14 +98,14 @@ _files: dict[Path, ClockFile] = {}
 
 
 def clock_file() -> ClockFile:
-    """The file of this house."""
+    """Return the file that all processes of this installation share."""
     path = settings.VAR / FILE
     found = _files.get(path)
     return found if found is not None else _files.setdefault(path, ClockFile(path))
 
 
 def broker_now_ms() -> int:
-    """The broker's time, epoch ms."""
+    """Return the broker's time in epoch ms."""
     real_ms = time.time_ns() // 1_000_000
     line = clock_file().line()
     return real_ms if line is None else line.at(real_ms)

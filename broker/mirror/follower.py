@@ -50,7 +50,7 @@ SAMPLE_PROBES = 33
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round did."""
+    """The outcome of one round."""
 
     sequence: int
     as_of_ms: int
@@ -72,7 +72,7 @@ def follow(namesrv: str, stop: threading.Event) -> None:
 
 
 class Mirror:
-    """Follows the broker that `source` speaks with. One thread uses it; `close` gives up the lock."""
+    """The mirror of the broker that `source` speaks with. One thread uses it; `close` gives up the lock."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Mirror:
         self._statistics = Statistics(database)
 
     def run(self, stop: threading.Event) -> None:
-        """Rounds until `stop`; errors of broker and database are recorded and tried again."""
+        """Do rounds until `stop`; errors of broker and database are recorded and tried again."""
         try:
             while not stop.is_set():
                 stop.wait(self._attempt())
@@ -104,7 +104,8 @@ class Mirror:
             self.close()
 
     def run_once(self) -> Round:
-        """One round, or nothing changed: MirrorBusyError, ClientError, UnreadableChangesError, DatabaseError."""
+        """Do one round, or change nothing and raise MirrorBusyError, ClientError, UnreadableChangesError,
+        DatabaseError."""
         self._hold()
         try:
             return self._round()
@@ -140,7 +141,7 @@ class Mirror:
             self._locked_by = session(self._database)
 
     def _attempt(self) -> float:
-        """One round with its errors handled; the pause after it in seconds."""
+        """Do one round with its errors handled; return the pause after it in seconds."""
         begin_s = time.monotonic()
         try:
             done = self.run_once()
@@ -190,7 +191,7 @@ class Mirror:
         return Round(state.sequence, changes.as_of_ms, frozenset(kinds), changes.polling, "queues" in changes.complete)
 
     def _resume(self, now_ms: int) -> tuple[Broker, MirrorState, Watch]:
-        """The broker that answers, the position kept for it, and what is remembered."""
+        """Return the broker that answers, the position kept for it, and what is remembered."""
         if self._state is not None and self._watch is not None:
             return self._state.broker, self._state, self._watch
         brokers = [broker for broker in self._source.brokers() if broker.broker_id == 0]
@@ -223,7 +224,7 @@ class Mirror:
             logger.warning("How the broker's clock runs cannot be written: %s", error)
 
     def _sample(self, level: int, missing: Range) -> list[Mark]:
-        """Due times of some entries of a lane, from its queue."""
+        """Return due times of some entries of a lane, from its queue."""
         begin, end = missing
         if end - begin <= SAMPLE_ENTRIES:
             probes, count = [begin], end - begin
@@ -277,7 +278,7 @@ class MirrorBusyError(RuntimeError):
 
 
 def try_lock(database: str) -> bool:
-    """Take the lock for this session without waiting; True when it is ours. Taking it twice counts twice."""
+    """Take the lock for this session without waiting; return whether it is ours. Taking it twice counts twice."""
     with connections[database].cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", LOCK_KEYS)
         row = cursor.fetchone()
@@ -285,13 +286,13 @@ def try_lock(database: str) -> bool:
 
 
 def session(database: str) -> int | None:
-    """The process id of this thread's database session; None while there is none."""
+    """Return the process id of this thread's database session; None while there is none."""
     here = connections[database].connection
     return None if here is None else int(here.info.backend_pid)
 
 
 def unlock(database: str) -> None:
-    """Let it go; nothing happens when it is not ours."""
+    """Let the lock go; nothing happens when it is not ours."""
     with connections[database].cursor() as cursor:
         cursor.execute("SELECT pg_advisory_unlock(%s, %s)", LOCK_KEYS)
 
@@ -307,18 +308,18 @@ GROWTH = 2
 
 
 class Statistics:
-    """`look` after each transaction; it remembers how many rows it saw last, in this life."""
+    """The planner's statistics: `look` after each transaction; it remembers how many rows it saw last, in this life."""
 
     def __init__(self, database: str = "default") -> None:
         self._database = database
         self._seen: dict[type[MirrorRow], int] = {}
 
     def forget(self) -> None:
-        """Look again with the next rows."""
+        """Look again when the next rows were written."""
         self._seen.clear()
 
     def look(self, rows: Mapping[type[MirrorRow], int]) -> bool:
-        """ANALYZE all tables where one of them has multiplied; whether it did. Call outside of a transaction."""
+        """ANALYZE all tables where one of them has multiplied; return whether it did. Call outside of a transaction."""
         if not any(count >= max(FEW_ROWS, GROWTH * self._seen.get(table, 0)) for table, count in rows.items()):
             return False
         names = ", ".join(table._meta.db_table for table in TABLES)

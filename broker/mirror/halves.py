@@ -41,7 +41,7 @@ _UNDECIDED = (HalfMessage.State.OPEN, HalfMessage.State.DUE, HalfMessage.State.E
 
 
 class HalfFollower:
-    """`look` once a round; it remembers what it saw last, and forgets it when told."""
+    """The rows of half messages: `look` once a round; it remembers what it saw last, and forgets it when told."""
 
     def __init__(self, source: Source, database: str = "default") -> None:
         self._source = source
@@ -57,7 +57,7 @@ class HalfFollower:
         self._has_more = False
 
     def look(self, broker: str, now_ms: int) -> bool:
-        """Write what moved since the last look; True if anything was written. Raises DatabaseError."""
+        """Write what moved since the last look; return whether anything was written. Raises DatabaseError."""
         if self._looked_ms is not None and now_ms - self._looked_ms < INTERVAL_MS:
             return False
         self._looked_ms = now_ms

@@ -48,42 +48,42 @@ class MirrorReadOnlyError(TypeError):
 
 
 class ReadOnlyQuerySet(models.QuerySet[Row]):
-    """Every read, no write."""
+    """A query set that reads everything and writes nothing."""
 
     def _refuse(self) -> NoReturn:
         raise MirrorReadOnlyError(self.model._meta.label)
 
     def create(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refused."""
+        """Refuse: only the mirror writes."""
         self._refuse()
 
     def get_or_create(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refused."""
+        """Refuse: only the mirror writes."""
         self._refuse()
 
     def update_or_create(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refused."""
+        """Refuse: only the mirror writes."""
         self._refuse()
 
     def bulk_create(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refused."""
+        """Refuse: only the mirror writes."""
         self._refuse()
 
     def bulk_update(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refused."""
+        """Refuse: only the mirror writes."""
         self._refuse()
 
     def update(self, **kwargs: Any) -> NoReturn:
-        """Refused."""
+        """Refuse: only the mirror writes."""
         self._refuse()
 
     def delete(self) -> NoReturn:
-        """Refused."""
+        """Refuse: only the mirror writes."""
         self._refuse()
 
 
 class MirrorRow(models.Model):
-    """What all mirror tables share: reads through `objects`, writes only through `mirror_writer`."""
+    """The base of all mirror tables: reads through `objects`, writes only through `mirror_writer`."""
 
     #: used by broker.mirror alone
     mirror_writer = models.Manager()
@@ -95,11 +95,11 @@ class MirrorRow(models.Model):
         default_permissions = ("view",)
 
     def save(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refused."""
+        """Refuse: only the mirror writes."""
         raise MirrorReadOnlyError(self._meta.label)
 
     def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refused."""
+        """Refuse: only the mirror writes."""
         raise MirrorReadOnlyError(self._meta.label)
 
     @classmethod
@@ -114,7 +114,7 @@ class MirrorRow(models.Model):
 
 
 class OpMessage(MirrorRow):
-    """One record of RMQ_SYS_TRANS_OP_HALF_TOPIC: it decides some halves."""
+    """A record of RMQ_SYS_TRANS_OP_HALF_TOPIC: it decides some halves."""
 
     broker = models.ForeignKey("broker.Broker", models.CASCADE, related_name="ops")
     #: index in queue 0
@@ -135,10 +135,10 @@ class OpMessage(MirrorRow):
 
 
 class HalfMessage(MirrorRow):
-    """One record of RMQ_SYS_TRANS_HALF_TOPIC: a message that its producer group decides."""
+    """A record of RMQ_SYS_TRANS_HALF_TOPIC: a message that its producer group decides."""
 
     class State(models.TextChoices):
-        """What became of it; the values are the broker's."""
+        """What became of the half; the values are the broker's."""
 
         OPEN = "open", _("undecided")
         DUE = "due", _("to be asked about")
@@ -186,7 +186,7 @@ class HalfMessage(MirrorRow):
 
     @property
     def is_undecided(self) -> bool:
-        """Somebody may still decide."""
+        """Whether somebody may still decide it."""
         return self.state in (self.State.OPEN, self.State.DUE, self.State.PARKED)
 
 
@@ -245,7 +245,7 @@ class MirrorState(MirrorRow):
 
 
 class Topic(MirrorRow):
-    """A topic's configuration."""
+    """The configuration of a topic."""
 
     broker = models.ForeignKey(Broker, models.CASCADE, related_name="topics")
     name = models.CharField(max_length=255)
@@ -267,7 +267,7 @@ class Topic(MirrorRow):
 
 
 class Queue(MirrorRow):
-    """One queue of a topic: offsets from min_offset up to, not including, max_offset."""
+    """A queue of a topic: offsets from min_offset up to, not including, max_offset."""
 
     broker = models.ForeignKey(Broker, models.CASCADE, related_name="queues")
     topic = models.CharField(max_length=255)
@@ -285,7 +285,7 @@ class Queue(MirrorRow):
 
 
 class ConsumerGroup(MirrorRow):
-    """A consumer group's configuration."""
+    """The configuration of a consumer group."""
 
     broker = models.ForeignKey(Broker, models.CASCADE, related_name="groups")
     name = models.CharField(max_length=255)
@@ -323,7 +323,7 @@ class ConsumerOffset(MirrorRow):
 
 
 class ScheduleLevel(MirrorRow):
-    """One lane of SCHEDULE_TOPIC_XXXX: queue `level - 1`."""
+    """A lane of SCHEDULE_TOPIC_XXXX: queue `level - 1`."""
 
     broker = models.ForeignKey(Broker, models.CASCADE, related_name="levels")
     level = models.IntegerField()
@@ -356,7 +356,7 @@ class RateHistory(MirrorRow):
     """Counts of the last SLOTS slots of SLOT_MS: one row a topic, group, level, and three for the whole broker."""
 
     class Kind(models.TextChoices):
-        """What is counted."""
+        """What a history counts, and of what."""
 
         TOPIC = "topic"
         GROUP = "group"

@@ -26,7 +26,7 @@ GROUPS_A_READING = 10
 
 
 class Poller:
-    """`read` gives one reading; it remembers only whose turn it is."""
+    """Reads a broker that cannot tell what changed: `read` gives one reading; it remembers only whose turn it is."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -37,7 +37,7 @@ class Poller:
         self._groups: deque[str] = deque()
 
     def read(self, known: Broker, now_ms: int) -> Changes:
-        """One reading of the broker, `now_ms` its moment."""
+        """Return one reading of the broker, `now_ms` its moment."""
         topics: tuple[Topic, ...] = ()
         groups: tuple[ConsumerGroup, ...] = ()
         complete = frozenset({"levels"})
@@ -120,7 +120,7 @@ class Poller:
                 )
 
     def _stats(self, broker: str, topic: str) -> list[QueueStats]:
-        """Queues of the topic on this broker; a cluster has queues of the same number on each."""
+        """Return the queues of the topic on this broker; a cluster has queues of the same number on each."""
         try:
             stats = self._source.topic_stats(topic)
         except (BadAnswer, BrokerRefused, RouteNotFound):
@@ -157,7 +157,7 @@ class Poller:
             yield row
 
     def _head(self, row: ScheduleLevel) -> None:
-        """When the first pending message is due, read from its queue entry."""
+        """Return when the first pending message is due, read from its queue entry."""
         if row.delay_offset is None or row.delay_offset == row.max_offset:
             return
         entries = self._source.queue_entries(SCHEDULE_TOPIC, row.level - 1, row.delay_offset, 1).entries
@@ -167,7 +167,7 @@ class Poller:
 
 
 def _turns(waiting: deque[str], names: list[str]) -> deque[str]:
-    """The order of turns kept, new names first, vanished ones dropped."""
+    """Return the order of turns kept, new names first, vanished ones dropped."""
     kept = [name for name in waiting if name in set(names)]
     return deque([*(name for name in names if name not in set(waiting)), *kept])
 

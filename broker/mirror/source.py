@@ -11,46 +11,47 @@ from ..client.transactions import State, TransactionPage, TransactionStatus
 
 
 class Source(Protocol):
-    """Synchronous questions; each raises a ClientError of broker.client.errors."""
+    """The questions to a broker, synchronous; each raises a ClientError of broker.client.errors."""
 
     def brokers(self) -> Sequence[Broker]:
-        """Brokers of the name service."""
+        """Return the brokers of the name service."""
 
     def changes(self, token: str) -> Mapping[str, Any]:
-        """Request 14000; raises NotSupported on an Apache RocketMQ broker."""
+        """Return the answer to 14000; raises NotSupported on an Apache RocketMQ broker."""
 
     def topics(self) -> Sequence[TopicConfig]:
-        """Request 21."""
+        """Return the topics of a broker (request 21)."""
 
     def topic_stats(self, topic: str) -> TopicStats:
-        """Request 202."""
+        """Return the offsets of a topic's queues (request 202)."""
 
     def groups(self) -> Sequence[GroupConfig]:
-        """Request 201."""
+        """Return the consumer groups of a broker (request 201)."""
 
     def consume_stats(self, group: str) -> ConsumeStats:
-        """Request 208."""
+        """Return how far a group has consumed (request 208)."""
 
     def delay_offsets(self) -> Mapping[int, int]:
-        """Request 45: next offset to release by level."""
+        """Return the next offset to release by level (request 45)."""
 
     def delay_levels(self) -> Sequence[int]:
-        """Request 26, messageDelayLevel: delays in ms, level 1 first."""
+        """Return the delays in ms, level 1 first (request 26, messageDelayLevel)."""
 
     def runtime(self) -> Mapping[str, str]:
-        """Request 28."""
+        """Return the figures of a running broker (request 28)."""
 
     def pull(self, topic: str, queue_id: int, offset: int, count: int) -> Sequence[Message]:
-        """Request 11."""
+        """Return messages of a queue from an offset on (request 11)."""
 
     def transactions(self, state: State = "open", *, count: int = 100) -> TransactionPage:
-        """Request 14010; raises NotSupported on an Apache RocketMQ broker, as the next."""
+        """Return a page of transactions (request 14010); raises NotSupported on an Apache RocketMQ broker, as the
+        next."""
 
     def message_by_unique_id(self, topic: str, unique_id: str) -> Message | None:
-        """Request 12."""
+        """Return the message with a unique id (request 12)."""
 
     def transaction_status(self) -> TransactionStatus:
-        """Request 14013."""
+        """Return the counts of transactions (request 14013)."""
 
     def queue_entries(self, topic: str, queue_id: int, index: int, count: int) -> QueueEntries:
-        """Request 321."""
+        """Return entries of a queue (request 321)."""

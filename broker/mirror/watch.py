@@ -54,7 +54,8 @@ class LaneMemory:
 
 @dataclass(slots=True)
 class Watch:
-    """Built from the rows at the start; `observe` takes each reading further. Dropped when a transaction fails."""
+    """What is remembered of lanes, queues and rates: built from the rows at the start, then taken further by each
+    reading. Dropped when a transaction fails."""
 
     broker: str
     rates: Rates
@@ -125,7 +126,7 @@ class Watch:
         return replace(changes, levels=tuple(moved))
 
     def meet(self, changes: Changes) -> dict[str, int]:
-        """Groups whose number of connected consumers is new; sets `members` of the group rows."""
+        """Return groups whose number of connected consumers is new; sets `members` of the group rows."""
         if changes.members is None:
             return {}
         for row in changes.groups:
@@ -140,7 +141,7 @@ class Watch:
         return moved
 
     def unmarked(self, changes: Changes) -> dict[int, Range]:
-        """Lanes whose pending entries are not all between marks: level -> offsets to sample [from, to)."""
+        """Return the lanes whose pending entries are not all between marks: level -> offsets to sample [from, to)."""
         missing = {}
         for row in changes.levels:
             if row.delay_offset is None or row.max_offset is None or row.delay_offset >= row.max_offset:
@@ -153,7 +154,7 @@ class Watch:
         return missing
 
     def observe(self, changes: Changes, samples: Mapping[int, Iterable[Mark]]) -> list[RateHistory]:
-        """Take in one reading; sets `marks` of its level rows and gives the histories that became whole."""
+        """Take in one reading; set `marks` of its level rows and return the histories that became whole."""
         if self._gap(changes):
             kept = self.rates.whole
             self.rates = Rates.begin(changes.as_of_ms, kept)
@@ -167,7 +168,7 @@ class Watch:
         return [self.rates.row(self.broker, key) for key in changed]
 
     def rows(self) -> dict[type[MirrorRow], int]:
-        """How many rows there are of what is remembered singly."""
+        """Return how many rows there are of what is remembered singly."""
         return {
             Queue: len(self.ends),
             ConsumerOffset: len(self.consumed),
@@ -176,7 +177,7 @@ class Watch:
         }
 
     def following_since_ms(self) -> int:
-        """From when on silence is 0."""
+        """The moment from which on silence is 0."""
         return self.rates.since_slot * SLOT_MS
 
     def _gap(self, changes: Changes) -> bool:
@@ -249,7 +250,7 @@ LIMIT = 256
 
 
 def appended(marks: Sequence[Mark], offset: int, due_ms: int) -> tuple[Mark, ...]:
-    """The marks with a new last one; one that contradicts them (clock set back) is lifted to keep the order."""
+    """Return the marks with a new last one; one that contradicts them (clock set back) is lifted to keep the order."""
     if not marks:
         return ((offset, due_ms),)
     last_offset, last_due = marks[-1]
@@ -262,18 +263,18 @@ def appended(marks: Sequence[Mark], offset: int, due_ms: int) -> tuple[Mark, ...
 
 
 def trimmed(marks: Sequence[Mark], delay_offset: int) -> tuple[Mark, ...]:
-    """Without what lies wholly behind `delay_offset`."""
+    """Return the marks without what lies wholly behind `delay_offset`."""
     behind = bisect_right(marks, delay_offset, key=lambda mark: mark[0])
     return tuple(marks[max(0, behind - 1) :])
 
 
 def covers(marks: Sequence[Mark], delay_offset: int) -> bool:
-    """True when the marks reach back to the first pending entry."""
+    """Tell whether the marks reach back to the first pending entry."""
     return bool(marks) and marks[0][0] <= delay_offset
 
 
 def merged(samples: Iterable[Mark], marks: Sequence[Mark]) -> tuple[Mark, ...]:
-    """Samples read from the queue, then the marks that follow them, both made ascending."""
+    """Return the samples read from the queue, then the marks that follow them, both made ascending."""
     ordered: list[Mark] = []
     for offset, due_ms in sorted({*samples, *marks}):
         ordered.append((offset, max(due_ms, ordered[-1][1]) if ordered else due_ms))
@@ -281,12 +282,12 @@ def merged(samples: Iterable[Mark], marks: Sequence[Mark]) -> tuple[Mark, ...]:
 
 
 def flat(marks: Sequence[Mark]) -> list[int]:
-    """As the column holds them."""
+    """Return the marks as the column holds them."""
     return list(chain.from_iterable(marks))
 
 
 def paired(column: Sequence[int]) -> tuple[Mark, ...]:
-    """Back from the column."""
+    """Return the marks from the column's form."""
     return tuple(zip(column[::2], column[1::2], strict=True))
 
 
@@ -317,7 +318,7 @@ def _between(curve: Sequence[tuple[int, int]], at: int, moment: int, backlog: in
 
 
 def _thinned(marks: tuple[Mark, ...]) -> tuple[Mark, ...]:
-    """At most LIMIT marks: when there are more, those go that stand closest to both neighbours in time."""
+    """Return at most LIMIT marks: when there are more, those go that stand closest to both neighbours in time."""
     if len(marks) <= LIMIT:
         return marks
     widths = [right[1] - left[1] for left, right in pairwise(marks)]
@@ -351,7 +352,7 @@ class Rates:
 
     @classmethod
     def begin(cls, now_ms: int, kept: Mapping[Key, tuple[int, Sequence[int | None]]]) -> Rates:
-        """Start to watch; what is `kept` in the table stays, the time between is a gap."""
+        """Begin to watch; what is `kept` in the table stays, the time between is a gap."""
         slot = now_ms // SLOT_MS
         return cls(slot + 1, slot, {}, {key: (end, list(counts)) for key, (end, counts) in kept.items()})
 
@@ -362,7 +363,7 @@ class Rates:
             self.filling[key] = self.filling.get(key, 0) + count
 
     def roll(self, now_ms: int) -> list[Key]:
-        """Close the slot when its time is over; the keys whose history changed."""
+        """Close the slot when its time is over; return the keys whose history changed."""
         slot = now_ms // SLOT_MS
         if slot <= self.slot:
             return []
@@ -371,12 +372,12 @@ class Rates:
         return changed
 
     def row(self, broker: str, key: Key) -> RateHistory:
-        """The row of one key."""
+        """Return the row of one key."""
         slot, counts = self.whole[key]
         return RateHistory(broker_id=broker, kind=key[0], name=key[1], slot=slot, counts=counts)
 
     def forget(self, kind: str, name: str) -> None:
-        """A topic or group is gone."""
+        """Forget a topic or group that is gone."""
         self.filling.pop((kind, name), None)
         self.whole.pop((kind, name), None)
 

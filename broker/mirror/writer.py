@@ -55,7 +55,8 @@ KEYS: dict[type[MirrorRow], tuple[str, ...]] = {
 def write(
     changes: Changes, histories: Iterable[RateHistory], members: Mapping[str, int]
 ) -> tuple[set[str], list[Flaw]]:
-    """Write the rows of one reading; the kinds that changed, and the rows left out. Call inside a transaction."""
+    """Write the rows of one reading; return the kinds that changed, and the rows left out. Call inside a
+    transaction."""
     Broker.mirror_writer.exclude(name=changes.broker.name).delete()
     Broker.upsert([changes.broker], ("name",))
     changed = _remove_deleted(changes)
@@ -97,7 +98,7 @@ def _put(kind: str, rows: Sequence[MirrorRow], flaws: list[Flaw]) -> int:
 
 
 def _reason(error: Exception) -> str:
-    """What is wrong, without the row that the database repeats."""
+    """Return what is wrong, without the row that the database repeats."""
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
@@ -185,7 +186,7 @@ class UnfitError(ValueError):
 
 
 def fit(changes: Changes, keys: Mapping[type[MirrorRow], tuple[str, ...]]) -> Changes:
-    """The changes as they can be written, and their flaws."""
+    """Return the changes as they can be written, and their flaws."""
     flaws = list(changes.flaws)
     rows: dict[str, Any] = {}
     for kind in KINDS:
@@ -207,7 +208,7 @@ def fit(changes: Changes, keys: Mapping[type[MirrorRow], tuple[str, ...]]) -> Ch
 
 
 def fit_rows(kind: str, rows: Iterable[Row], key: tuple[str, ...], flaws: list[Flaw]) -> list[Row]:
-    """The rows that can be written, the last one of each key; their flaws are added."""
+    """Return the rows that can be written, the last one of each key; their flaws are added."""
     kept: dict[tuple[object, ...], Row] = {}
     for row in rows:
         try:
@@ -222,7 +223,8 @@ def fit_rows(kind: str, rows: Iterable[Row], key: tuple[str, ...], flaws: list[F
 
 
 def fitted(row: MirrorRow, key: tuple[str, ...] = ()) -> list[str]:
-    """Change the row's values to what its columns take; which ones. Raises UnfitError for one that names the row."""
+    """Change the row's values to what its columns take; return which ones. Raises UnfitError for one that names the
+    row."""
     changed = []
     for column in _columns(type(row)):
         value = getattr(row, column.attname)
@@ -248,22 +250,22 @@ def _columns(model: type[MirrorRow]) -> tuple[models.Field[Any, Any], ...]:
 
 
 def is_storable(text: str) -> bool:
-    """Whether PostgreSQL takes this text for a name."""
+    """Tell whether PostgreSQL takes this text for a name."""
     return len(text) <= 255 and _UNFIT.search(text) is None
 
 
 def storable(text: str, length: int = LONGEST_TEXT) -> str:
-    """The text as PostgreSQL takes it."""
+    """Return the text as PostgreSQL takes it."""
     return _UNFIT.sub("\ufffd", text[:length]) if _UNFIT.search(text) or len(text) > length else text
 
 
 def name_of(row: MirrorRow, key: tuple[str, ...]) -> str:
-    """What a row is called, for people: on one line, and not too long."""
+    """Return what a row is called, for people: on one line, and not too long."""
     return shown("/".join(str(value) for value in _values(row, [name for name in key if name != "broker"])))
 
 
 def _values(row: MirrorRow, key: Iterable[str]) -> tuple[object, ...]:
-    """What names a row; the broker by its name, without asking for its row."""
+    """Return what names a row; the broker by its name, without asking for its row."""
     return tuple(getattr(row, "broker_id" if name == "broker" else name) for name in key)
 
 
@@ -291,7 +293,7 @@ def _fitting(column: models.Field[Any, Any], value: Any) -> Any:
 
 
 def _json(value: Any) -> Any:
-    """A value of JSON as jsonb takes it, and of a size that pages can show."""
+    """Return a value of JSON as jsonb takes it, and of a size that pages can show."""
     fits = _json_part(value, MOST_LEVELS)
     text = json.dumps(fits)
     return fits if len(text) <= LONGEST_JSON else type(value)() if isinstance(value, dict | list) else None
@@ -321,7 +323,7 @@ LIMIT = 100
 
 
 class Flaws:
-    """What is known of them, by kind and name. `take` each reading; `listed` is what the column holds."""
+    """The flaws known of one broker, by kind and name. `take` each reading; `listed` is what the column holds."""
 
     def __init__(self, kept: Sequence[Mapping[str, Any]] = ()) -> None:
         told = (row for row in kept if {"kind", "name", "why"} <= row.keys())
@@ -343,14 +345,14 @@ class Flaws:
         return is_news
 
     def listed(self) -> list[dict[str, Any]]:
-        """The first of them, and how many there are in all, as JSON."""
+        """Return the first of them, and how many there are in all, as JSON."""
         rows = [{"kind": flaw.kind, "name": flaw.name, "why": flaw.why} for _, flaw in sorted(self._known.items())]
         more = len(rows) - LIMIT
         return [*rows[:LIMIT], {"more": more}] if more > 0 else rows
 
 
 def _is_over(key: tuple[str, str], changes: Changes) -> bool:
-    """Whether a reading told of the row again, or that it is gone."""
+    """Tell whether a reading told of the row again, or that it is gone."""
     kind, name = key
     if kind in changes.complete:
         return True

@@ -1,1 +1,1 @@
-"""What is RocketMQ's: names, numbers, records, frames, headers, ids. Standard library only."""
+"""What is RocketMQ's: names, numbers, records, frames, headers, ids. It uses the standard library and msgspec."""

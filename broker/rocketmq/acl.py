@@ -41,7 +41,7 @@ class User:
     is_enabled: bool = True
 
     def to_json(self, *, with_secret: bool) -> dict[str, Any]:
-        """RocketMQ's form (UserInfo)."""
+        """Return the user in RocketMQ's form (UserInfo)."""
         info = {
             "userStatus": "enable" if self.is_enabled else "disable",
             "userType": "Super" if self.is_super else "Normal",
@@ -71,12 +71,12 @@ def check_name(name: object) -> None:
 
 
 def user_type(word: str | None) -> bool | None:
-    """True for Super, False for Normal, None if nothing is said; raises InvalidAccess."""
+    """Return True for Super, False for Normal, None if nothing is said; raises InvalidAccess."""
     return _said(_TYPES, "user type", word)
 
 
 def user_status(word: str | None) -> bool | None:
-    """True for enable, False for disable, None if nothing is said; raises InvalidAccess."""
+    """Return True for enable, False for disable, None if nothing is said; raises InvalidAccess."""
     return _said(_STATUSES, "user status", word)
 
 
@@ -90,12 +90,12 @@ def _said(words: Mapping[str, bool], what: str, word: str | None) -> bool | None
 
 
 def subject_of(name: str) -> str:
-    """How policies name a user."""
+    """Return the name of a user in policies."""
     return SUBJECT_PREFIX + name
 
 
 def user_of(subject: str) -> str:
-    """The user's name in a subject such as ``User:alice``; raises InvalidAccess."""
+    """Return the user's name in a subject such as ``User:alice``; raises InvalidAccess."""
     kind, _, name = subject.partition(":")
     if kind.lower() != "user" or not name:
         raise InvalidAccess(f"{subject[:80]!r} is no subject; write User:name.")
@@ -157,7 +157,7 @@ class Resource:
 
 
 def parse_resource(text: str) -> Resource:
-    """The resource that is written so; raises InvalidAccess."""
+    """Return the resource that is written so; raises InvalidAccess."""
     if text == "*":
         return Resource(Kind.ANY, Pattern.ANY)
     word, colon, name = text.partition(":")
@@ -218,7 +218,8 @@ class Demand:
 
 
 def demand_on(kind: Kind, name: str, actions: tuple[Action, ...]) -> Demand:
-    """A retry topic is its group's: who may consume with the group may read and fill it."""
+    """Return a demand on a resource. A retry topic is its group's: who may consume with the group may read and fill
+    it."""
     if name.startswith(RETRY_PREFIX):
         own = tuple(Action.SUB if action is Action.PUB else action for action in actions)
         return Demand(Kind.GROUP, name[len(RETRY_PREFIX) :], own)
@@ -244,7 +245,7 @@ class Entry:
         return not self.sources or (source is not None and any(source in network for network in self.networks))
 
     def to_json(self) -> dict[str, Any]:
-        """RocketMQ's form (AclInfo.PolicyEntryInfo)."""
+        """Return the entry in RocketMQ's form (AclInfo.PolicyEntryInfo)."""
         said = {
             "actions": [str(action) for action in Action if action in self.actions],
             "decision": "Allow" if self.is_allowed else "Deny",
@@ -258,7 +259,7 @@ Policies = Mapping[PolicyType, tuple[Entry, ...]]
 
 
 def entry(resource: str, actions: Iterable[str], decision: str, sources: Iterable[str] = ()) -> Entry:
-    """An entry from RocketMQ's words; raises InvalidAccess."""
+    """Return an entry from RocketMQ's words; raises InvalidAccess."""
     chosen = frozenset(_action(word) for word in actions)
     if not chosen:
         raise InvalidAccess("The actions are empty; write Pub, Sub, Create, Update, Delete, Get, List or All.")
@@ -270,7 +271,7 @@ def entry(resource: str, actions: Iterable[str], decision: str, sources: Iterabl
 
 
 def policy_type(word: str | None) -> PolicyType:
-    """The type of that name, Custom by default; raises InvalidAccess."""
+    """Return the type of that name, Custom by default; raises InvalidAccess."""
     if not word:
         return PolicyType.CUSTOM
     found = _POLICY_TYPES.get(word.lower())
@@ -294,7 +295,7 @@ def _network(text: str) -> Network:
 
 
 def address_of(text: str) -> Address | None:
-    """The IP address in `text`, an IPv4 one also where it comes mapped into IPv6; None if it is none."""
+    """Return the IP address in `text`, an IPv4 one also where it comes mapped into IPv6; None if it is none."""
     try:
         address = ip_address(text.strip("[]").partition("%")[0])
     except ValueError:
@@ -303,7 +304,7 @@ def address_of(text: str) -> Address | None:
 
 
 def decide(policies: Policies, demand: Demand, source: Address | None) -> bool | None:
-    """True: allowed, False: denied, None: nothing is said about it, which is a refusal too."""
+    """Return True for allowed, False for denied, None where nothing is said about it, which is a refusal too."""
     for type_ in PolicyType:
         found = [each for each in policies.get(type_, ()) if each.applies(demand, source)]
         if found:
@@ -316,7 +317,7 @@ def _order(each: Entry) -> tuple[tuple[bool, int, int], bool]:
 
 
 def merged(known: Sequence[Entry], added: Iterable[Entry]) -> tuple[Entry, ...]:
-    """Entries after a change: an entry replaces the one of the same resource."""
+    """Return the entries after a change: an entry replaces the one of the same resource."""
     by_resource = {each.resource: each for each in known}
     for each in added:
         by_resource[each.resource] = each

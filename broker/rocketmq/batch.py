@@ -21,12 +21,12 @@ Item = tuple[bytes, bytes, int]
 
 
 def split_batch(body: bytes) -> list[Item]:
-    """The messages of a batch; refused if they do not fit it exactly, or there is none."""
+    """Return the messages of a batch; refused if they do not fit it exactly, or there is none."""
     return _alike(body) or _one_by_one(body)
 
 
 def _alike(body: bytes) -> list[Item] | None:
-    """The messages if all have the same lengths, as in many batches; else None."""
+    """Return the messages if all have the same lengths, as in many batches; else None."""
     if len(body) < _ITEM_BYTES:
         return None
     size, _, length = _ITEM(body)

@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class Request(IntEnum):
-    """What one end asks of the other."""
+    """The codes of what one end asks of the other (RocketMQ's RequestCode)."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -135,7 +135,7 @@ class Request(IntEnum):
 
 
 class Answer(IntEnum):
-    """What became of a request (RocketMQ's ResponseCode)."""
+    """The codes of what became of a request (RocketMQ's ResponseCode)."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1

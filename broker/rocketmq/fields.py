@@ -17,7 +17,7 @@ INT_MAX = (1 << 31) - 1
 
 
 def text(ext: Mapping[str, str], name: str) -> str:
-    """The field's value; refused if it is missing or not text."""
+    """Return the field's value; refused if it is missing or not text."""
     value = ext.get(name)
     if value is None:
         raise RequestRefused(Answer.SYSTEM_ERROR, f"The field {name!r} is missing.")
@@ -29,7 +29,7 @@ def text(ext: Mapping[str, str], name: str) -> str:
 def whole(
     ext: Mapping[str, str], name: str, default: int | None = None, *, low: int = -LONG_MAX - 1, high: int = LONG_MAX
 ) -> int:
-    """The field's value as a whole number from `low` to `high`; refused if it is missing and has no default."""
+    """Return the field's value as a whole number from `low` to `high`; refused if it is missing and has no default."""
     value = ext.get(name)
     if value is None or value == "":
         if default is None:
@@ -45,13 +45,13 @@ def whole(
 
 
 def truth(ext: Mapping[str, str], name: str, default: bool = False) -> bool:
-    """The field's value as Java's Boolean.parseBoolean reads it."""
+    """Return the field's value as Java's Boolean.parseBoolean reads it."""
     value = ext.get(name)
     return default if value is None else value.lower() == "true"
 
 
 def body_as(kind: type[T], body: bytes) -> T:
-    """The JSON body as a value of this kind; refused if it is not."""
+    """Return the JSON body as a value of this kind; refused if it is not."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -91,12 +91,12 @@ class Command(msgspec.Struct):
 
     @property
     def is_response(self) -> bool:
-        """True if this is an answer."""
+        """Whether this is an answer."""
         return bool(self.flag & RESPONSE_FLAG)
 
     @property
     def is_oneway(self) -> bool:
-        """True if no answer is wanted."""
+        """Whether no answer is wanted."""
         return bool(self.flag & ONEWAY_FLAG)
 
     def answer(
@@ -107,7 +107,7 @@ class Command(msgspec.Struct):
         code: int = Answer.SUCCESS,
         remark: str | None = None,
     ) -> Command:
-        """The answer to this request, in its serialisation."""
+        """Return the answer to this request, in its serialisation."""
         return Command(
             code, {} if ext is None else ext, body, remark, RESPONSE_FLAG, self.opaque,
             serialization=self.serialization, asked_code=self.code, asked_ms=self.asked_ms,
@@ -130,7 +130,7 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 def decode(frame: bytes) -> Command:
-    """The command in one whole frame, without the leading length field."""
+    """Return the command in one whole frame, without the leading length field; raises BadFrame, HeaderRefused."""
     if len(frame) < 4:
         raise BadFrame(f"a frame of {len(frame)} bytes has no room for the header's length")
     serialization = frame[0]
@@ -166,7 +166,8 @@ def _refused(reason: str, serialization: int, opaque: int, flag: int) -> HeaderR
 
 
 def _lenient_json(header: bytes) -> _JsonHeader:
-    """A header that strict reading refuses: not UTF-8, bare numbers as field values, a language given as number."""
+    """Read a header that strict reading refuses: not UTF-8, bare numbers as field values, a language given as
+    number."""
     try:
         fields = json.loads(header.decode("utf-8", "surrogateescape"))
         if isinstance(fields.get("language"), int):
@@ -219,7 +220,7 @@ def _binary_command(frame: bytes, end: int) -> Command:
 
 
 def _binary_fields(frame: bytes, position: int, end: int) -> dict[str, str] | None:
-    """The fields, None if there are too many."""
+    """Return the fields; None if there are too many."""
     ext: dict[str, str] = {}
     for _ in range(MAX_FIELDS + 1):
         if position >= end:
@@ -237,12 +238,12 @@ def _binary_fields(frame: bytes, position: int, end: int) -> dict[str, str] | No
 
 
 def language_name(number: int) -> str:
-    """RocketMQ's name of a client language."""
+    """Return RocketMQ's name of a client language."""
     return LANGUAGES[number] if 0 <= number < len(LANGUAGES) else "OTHER"
 
 
 def encode(command: Command) -> bytes:
-    """The whole frame, its length field included. Raises BadFrame for what no frame can say."""
+    """Return the whole frame, its length field included. Raises BadFrame for what no frame can say."""
     header = _binary_header(command) if command.serialization == BINARY else _json_header(command)
     header_length = len(header)
     if header_length > MAX_HEADER_BYTES:
@@ -292,7 +293,8 @@ def _binary_header(command: Command) -> bytes:
 
 
 def raw_text(text: str) -> bytes:
-    """The bytes of a text, as they came if they were no UTF-8; never fails: what no bytes can say becomes `?`."""
+    """Return the bytes of a text, as they came if they were no UTF-8; it never fails: what no bytes can say becomes
+    `?`."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -300,7 +302,7 @@ def raw_text(text: str) -> bytes:
 
 
 def encode_fields(ext: dict[str, str]) -> bytes:
-    """Named fields in the binary form."""
+    """Return named fields in the binary form."""
     parts: list[bytes] = []
     for name, value in ext.items():
         raw_name, raw_value = raw_text(name), raw_text(value)
@@ -320,11 +322,11 @@ class FrameBuffer:
 
     @property
     def partial_bytes(self) -> int:
-        """Bytes held of a frame that is not whole yet."""
+        """The bytes held of a frame that is not whole yet."""
         return len(self._held)
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The frames (without length field) that are whole now; raises BadFrame on a length that cannot be."""
+        """Return the frames (without length field) that are whole now; raises BadFrame on a length that cannot be."""
         if self._held:
             self._held += chunk
             if len(self._held) < self._need:

@@ -10,7 +10,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def json_body(value: object) -> bytes:
-    """Plain JSON. Half a surrogate pair, which is no text, is said as U+FFFD: it must not hide all others."""
+    """Return plain JSON. Half a surrogate pair, which is no text, is said as U+FFFD: it must not hide all others."""
     try:
         return _encode(value)
     except UnicodeEncodeError:
@@ -34,5 +34,5 @@ def table_with_object_keys(rows: Iterable[tuple[object, object]]) -> msgspec.Raw
 
 
 def message_queue(broker_name: str, topic: str, queue_id: int) -> dict[str, object]:
-    """A MessageQueue of RocketMQ."""
+    """Return a queue in RocketMQ's form (MessageQueue)."""
     return {"brokerName": broker_name, "queueId": queue_id, "topic": topic}

@@ -26,7 +26,7 @@ class BadHandle(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class RecallHandle:
-    """What a handle says."""
+    """The timer that a handle names."""
 
     topic: str
     broker: str
@@ -38,13 +38,13 @@ class RecallHandle:
 
 
 def written(topic: str, broker: str, timestamp_ms: int, unique_key: str) -> bytes:
-    """The handle as text."""
+    """Return the handle of a timer as text, in bytes."""
     raw = f"{_VERSION} {topic} {broker} {timestamp_ms} {unique_key}".encode()
     return binascii.b2a_base64(raw, newline=False).translate(_URL_SAFE)
 
 
 def handle_of(topic: str, broker: str, due_ms: int, unique_key: str) -> bytes:
-    """The handle of a timer that is due then."""
+    """Return the handle of a timer that is due then."""
     return written(topic, broker, (due_ms - 1) // 1000 * 1000 + 1, unique_key)
 
 

@@ -23,14 +23,14 @@ LAST_VERSION_WITH_UNSIGNED_FIELD = 399
 
 
 def content(ext: Mapping[str, str], body: bytes, version: int) -> bytes:
-    """What is signed of a request."""
+    """Return the bytes that are signed of a request."""
     skipped = {SIGNATURE} if version > LAST_VERSION_WITH_UNSIGNED_FIELD else {SIGNATURE, UNSIGNED_FIELD}
     fields = "".join([ext[name] for name in sorted(ext) if name not in skipped])
     return fields.encode("utf-8", "surrogateescape") + body
 
 
 def sign(secret: bytes, signed: bytes) -> bytes:
-    """The signature of a content."""
+    """Return the signature of a content."""
     return b64encode(hmac.digest(secret, signed, "sha1"))
 
 

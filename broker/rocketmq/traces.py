@@ -36,7 +36,7 @@ class Trace:
 
 
 def read_traces(body: bytes) -> list[Trace]:
-    """The events in one body, in its order."""
+    """Return the events in one body, in its order."""
     return list(_read(body.decode(errors="replace")))
 
 

@@ -1,4 +1,4 @@
-"""The broker as clients meet it: a server of RocketMQ's remoting protocol with two doors, name service and broker.
+"""The broker as clients meet it: RocketMQ's remoting protocol on two ports, those of name service and broker.
 
 Reading order: connection (frames in, answers out), broker (what is started and stopped), processors (one noun a file).
 Frames and their numbers are in broker/rocketmq (frame, codes), asking is in broker/client.

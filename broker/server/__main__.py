@@ -31,7 +31,7 @@ TRANSACTIONS = ("transaction_timeout_ms", "transaction_interval_ms", "transactio
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Serves a store until SIGTERM or SIGINT; the exit code is 1 if it could not start, 2 if the store has FAILED."""
+    """Serve a store until SIGTERM or SIGINT; return 1 if it could not start, 2 if the store has FAILED, else 0."""
     os.umask(0o077)
     parser = argparse.ArgumentParser(prog="python -m broker.server", description=__doc__)
     parser.add_argument("--root", required=True, help="store directory")
@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--access-key", help="only signed requests; this user, its secret in ESCAPEMENT_SECRET_KEY, may all"
     )
     parser.add_argument("--no-vip", action="store_true", help="no second port, two below the broker's")
-    parser.add_argument("--open-routes", action="store_true", help="who asks where a topic is needs not sign")
+    parser.add_argument("--open-routes", action="store_true", help="questions where a topic is need no signature")
     parser.add_argument("--tls-cert", help="certificate chain (PEM): TLS is served beside plain connections")
     parser.add_argument("--tls-key", help="its key, if it is in a file of its own")
     for name in (*SIZES, *TRANSACTIONS):

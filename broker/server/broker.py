@@ -1,4 +1,4 @@
-"""A whole broker in one event loop: engine, name service and broker doors, pump, upkeep."""
+"""A whole broker in one event loop: engine, the servers of name service and broker, pump, upkeep."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from ..engine.engine import Engine
 from ..engine.log.ticket import Ticket
 from ..rocketmq.acl import AccessConfig
 from ..rocketmq.codes import Request
-from .access.gate import Gate
-from .access.guard import guard
+from .access.gate import Gate, guard
 from .check_rounds import CheckRounds
 from .clock import Simulation, Simulator, wall_clock_ms
 from .connection import Connection, Handler, Hooks, Limits, Server, Shared
@@ -66,14 +65,14 @@ a timer is to leave within one."""
 
 
 class Processor(Protocol):
-    """Serves some request codes."""
+    """The handlers of some request codes."""
 
     def handlers(self) -> Mapping[int, Handler]:
         """Request code -> handler."""
 
 
 class BrokerService:
-    """Opens a store and serves it until it is stopped.
+    """A broker: a store that is opened and served until it is stopped.
 
     A port of 0 takes a free one; `address` and `namesrv_address` say which. `on_failed` is called with the reason
     when the store has FAILED: the process is to end, recovery at the next start checks the end of the log. With
@@ -129,22 +128,22 @@ class BrokerService:
 
     @property
     def engine(self) -> Engine:
-        """The engine that is served; only to be used from the event loop."""
+        """The engine that is served. Use it from the event loop only."""
         return self._running.engine
 
     @property
     def servers(self) -> tuple[Server, ...]:
-        """The two doors: broker and name service."""
+        """The servers of the broker and of the name service."""
         return tuple(self._servers)
 
     @property
     def address(self) -> str:
-        """host:port of the broker, as clients are told."""
+        """The address (host:port) of the broker, as clients are told."""
         return self._running.address
 
     @property
     def namesrv_address(self) -> str:
-        """host:port of the name service."""
+        """The address (host:port) of the name service."""
         host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
         return f"{host}:{self._namesrv_port}"
 
@@ -155,12 +154,12 @@ class BrokerService:
 
     @property
     def waiting_pulls(self) -> int:
-        """Pulls that wait for a message now."""
+        """The number of pulls that wait for a message."""
         return len(self._running.waiting)
 
     @property
     def waiting_pops(self) -> int:
-        """Pops, and questions about them, that wait for a message now."""
+        """The number of pops, and of questions about them, that wait for a message."""
         return 0 if self._waiting_pops is None else len(self._waiting_pops)
 
     @property
@@ -170,7 +169,7 @@ class BrokerService:
         return self._state
 
     async def start(self) -> None:
-        """Opens the store (recovering it if need be) and begins to serve.
+        """Open the store (recovering it if need be) and begin to serve.
 
         Raises OSError if a port is taken or certificates or users cannot be read, StoreLocked or StoreUnsupported if
         the store cannot be opened.
@@ -203,7 +202,7 @@ class BrokerService:
         logger.info("broker %s serves %s, name service %s", self.config.broker_name, self.address, self.namesrv_address)
 
     def _bind(self) -> tuple[socket.socket, socket.socket | None, socket.socket]:
-        """The sockets of the broker, its VIP channel and the name service; raises OSError."""
+        """Return the sockets of the broker, of its VIP channel and of the name service; raises OSError."""
         namesrv = bound(self._listen_host, self._namesrv_port)
         try:
             if not self._is_vip_served:
@@ -214,7 +213,7 @@ class BrokerService:
             raise
 
     async def _start_vip(self, broker: Server, listening: socket.socket | None) -> None:
-        """Has the broker's door open on a second port; that another program was quicker ends nothing."""
+        """Serve the broker on a second port, too; if another program was quicker, go on without."""
         if listening is None:
             return
         port: int = listening.getsockname()[1]
@@ -341,7 +340,7 @@ class BrokerService:
             self._gate.strangers.sweep(self._live_clock())
 
     async def stop(self, timeout_s: float = 10) -> None:
-        """Takes nothing new, answers what was asked, closes connections and store; stopping twice is fine."""
+        """Take nothing new, answer what was asked, close connections and store; stopping twice is fine."""
         state, pump = self._state, self._pump
         if state is None or pump is None:
             return

@@ -35,7 +35,7 @@ _WRITE_INTERVAL_S = 0.1
 
 
 class CheckRounds:
-    """Asks, from start to stop."""
+    """Asks producers about their open halves, from start to stop."""
 
     def __init__(self, state: BrokerState, kick: Callable[[], None], is_writing: Callable[[], bool]) -> None:
         self._state = state
@@ -55,7 +55,7 @@ class CheckRounds:
         self._refused: dict[str, list[tuple[Connection, bool]]] = {}
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Begin to ask a moment from now."""
         self._next = self._loop.call_later(_IDLE_PAUSE_S, self._go_on)
 
     def stop(self) -> None:

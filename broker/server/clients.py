@@ -85,35 +85,35 @@ class Clients:
         self._since_ms: dict[Connection, int] = {}
 
     def producers(self, group: str) -> list[Member]:
-        """Connected producers of a group."""
+        """Return the connected producers of a group."""
         return list(self._producers.get(group, {}).values())
 
     def producer(self, client_id: str) -> Member | None:
-        """The client of that name, if it has registered as a producer."""
+        """Return the client of that id, if it has registered as a producer."""
         return self._producer_ids.get(client_id)
 
     def all_producers(self) -> dict[str, list[Member]]:
-        """Connected producers by group."""
+        """Return the connected producers by group."""
         return {group: list(members.values()) for group, members in self._producers.items()}
 
     def consumers(self, group: str) -> ConsumerGroup | None:
-        """The group, if any of its consumers is connected."""
+        """Return the group, if any of its consumers is connected."""
         return self._consumers.get(group)
 
     def consumer_counts(self) -> dict[str, int]:
-        """Group -> its connected consumers, of groups that have any."""
+        """Return the number of connected consumers of each group that has any."""
         return {name: len(group.members) for name, group in self._consumers.items() if group.members}
 
     def since_ms(self, connection: Connection) -> int | None:
-        """When the first heartbeat of those that this connection is known by now came."""
+        """Return when this connection, as it is known by now, sent its first heartbeat."""
         return self._since_ms.get(connection)
 
     def groups_of_topic(self, topic: str) -> Iterator[str]:
-        """Connected groups that subscribe to a topic."""
+        """Return the connected groups that subscribe to a topic."""
         return (name for name, group in self._consumers.items() if topic in group.subscriptions)
 
     def add_producer(self, group: str, member: Member) -> None:
-        """Registers (or refreshes) a producer."""
+        """Register a producer, or take in its newer heartbeat."""
         self._producers.setdefault(group, {})[member.connection] = member
         self._producer_ids[member.client_id] = member
         self._note(member, ("producer", group))
@@ -121,7 +121,7 @@ class Clients:
     def add_consumer(
         self, group: ConsumerGroup, member: Member, subscriptions: list[Subscription], *, notify: bool
     ) -> bool:
-        """Registers (or refreshes) a consumer with what its group subscribes to now; True if something changed."""
+        """Register a consumer with what its group subscribes to now; return whether something changed."""
         known = self._consumers.get(group.name)
         if known is None:
             known = self._consumers[group.name] = group
@@ -139,7 +139,7 @@ class Clients:
         self._since_ms.setdefault(member.connection, member.seen_ms)
 
     def remove(self, connection: Connection, kind: str, group: str, *, notify: bool = True) -> None:
-        """Unregisters one client from a group."""
+        """Unregister one client from a group."""
         memberships = self._of_connection.get(connection)
         if memberships is None or (kind, group) not in memberships:
             return
@@ -153,7 +153,7 @@ class Clients:
             self._drop_consumer(connection, group, notify)
 
     def remove_connection(self, connection: Connection) -> None:
-        """Unregisters all that came over a connection that has ended."""
+        """Unregister everybody that came over a connection that has ended."""
         for kind, group in list(self._of_connection.get(connection, ())):
             self.remove(connection, kind, group)
 
@@ -178,7 +178,7 @@ class Clients:
             self._notify(group, connection)
 
     def _notify(self, group: ConsumerGroup, cause: Connection | None) -> None:
-        """Tells the group's members, but not the cause, that it has changed: they share out the queues anew."""
+        """Tell the group's members, but not the cause, that it has changed: they share out the queues anew."""
         for member in group.members.values():
             if member.connection is not cause:
                 member.connection.send(
@@ -201,7 +201,7 @@ Answered = Callable[[Command | None], None]
 
 
 class ClientCalls:
-    """All requests to clients that wait for their answers."""
+    """The requests to clients that wait for an answer."""
 
     def __init__(self) -> None:
         self._opaques = count(1)
@@ -220,7 +220,7 @@ class ClientCalls:
         timeout_ms: int,
         answered: Answered,
     ) -> None:
-        """Sends a request to a client. A client that does not read what it was sent is not asked."""
+        """Send a request to a client. One that does not read what it was sent is not asked."""
         if not connection.is_open or connection.is_paused or self._count >= MOST_WAITING:
             answered(None)
             return
@@ -231,11 +231,11 @@ class ClientCalls:
         connection.send(Command(code, ext, body, opaque=opaque, serialization=connection.serialization))
 
     def answer(self, connection: Connection, command: Command) -> None:
-        """Takes a client's answer; one that nobody waits for is dropped."""
+        """Take a client's answer; one that nobody waits for is dropped."""
         self._end(connection, command.opaque, command)
 
     def remove_connection(self, connection: Connection) -> None:
-        """Answers for a client that is gone."""
+        """Give up the requests to a client that is gone."""
         for opaque in list(self._waiting.get(connection, ())):
             self._end(connection, opaque, None)
 

@@ -27,7 +27,7 @@ HIGHEST_SPEED = 3_600
 
 
 def wall_clock_ms() -> int:
-    """Milliseconds since 1970."""
+    """Return the machine's time in ms since 1970."""
     return time.time_ns() // 1_000_000
 
 
@@ -41,7 +41,7 @@ class Simulation:
 
     @classmethod
     def read(cls, text: str) -> Simulation:
-        """From `60` or `2026-01-01T00:00:00Z@60`. Raises ValueError with what is wrong."""
+        """Read a simulation such as `60` or `2026-01-01T00:00:00Z@60`. Raises ValueError with what is wrong."""
         moment, _, factor = text.strip().rpartition("@")
         try:
             speed = float(factor)
@@ -77,7 +77,7 @@ class SimulatedClock:
         self._began_ns = steady_ns()
 
     def __call__(self) -> int:
-        """Milliseconds since 1970, as simulated; never goes back."""
+        """Return the simulated time in ms since 1970; it never goes back."""
         return self._start_ms + int((self._steady_ns() - self._began_ns) * self.speed / 1_000_000)
 
 

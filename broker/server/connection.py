@@ -49,7 +49,7 @@ MOST_WAITING_FRAMES = 8 * MOST_FRAMES_A_TURN
 """With more frames of one connection waiting for their turn, no more of it is read."""
 
 STRANGER_WRITE_BYTES = 64 * 1024
-"""So much waits to be written to one who has shown no valid signature, where access is controlled."""
+"""The most that waits to be written to a client without a valid signature, where access is controlled."""
 
 MOST_CORKED_BYTES = 128 * 1024
 """So much waits for the other answers of the same read; a peer that asks more is stopped by what it does not read."""
@@ -83,7 +83,7 @@ class Limits:
     most_partial_bytes: int = 64 * 1024 * 1024
     """What all connections together may hold of frames that are not whole yet."""
     max_connections: int = 10_000
-    """Of one door; all doors together have as many as descriptors allow (connection_limit.py)."""
+    """Of one server; all together have as many as descriptors allow (connection_limit.py)."""
     frame_timeout_ms: int = 30_000
     """A frame that was begun must be whole after this time."""
     idle_timeout_ms: int = 120_000
@@ -96,7 +96,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
-    """What a server calls beside its handlers."""
+    """The functions that a server calls beside its handlers."""
 
     express: Express | None = None
     gate: Gatekeeper | None = None
@@ -157,7 +157,8 @@ class Server:
         self._connecting: set[asyncio.Task[None]] = set()
 
     async def start(self, *listening: socket.socket) -> None:
-        """Begins to accept connections on bound sockets, maybe some more: it makes no difference where one comes.
+        """Begin to accept connections on bound sockets, and on some more later: it makes no difference which one is
+        used.
 
         Raises OSError if another program listens there.
         """
@@ -184,33 +185,34 @@ class Server:
             self.places.leave(connection)
 
     def stop_accepting(self) -> None:
-        """Takes no new connections; those there are live on."""
+        """Accept no new connections; those that are there go on."""
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()
 
     def stop_reading(self) -> None:
-        """Takes no new requests; what was asked is still answered."""
+        """Read no new requests; what was asked is still answered."""
         for connection in self.connections:
             connection.stop_reading()
 
     def close_connections(self) -> None:
-        """Ends all connections once what was written to them is sent."""
+        """End all connections once what was written to them is sent."""
         for connection in list(self.connections):
             connection.close()
 
     def abort_connections(self) -> None:
-        """Ends all connections at once."""
+        """End all connections at once."""
         for connection in list(self.connections):
             connection.abort()
 
     def sweep(self, now_ms: int) -> None:
-        """Closes connections with a frame begun too long ago, and those that were silent for too long."""
+        """Close connections with a frame begun too long ago, and those that were silent for too long."""
         for connection in list(self.connections):
             connection.close_if_overdue(now_ms)
 
     def respond(self, connection: Connection, request: Command) -> Command | None:
-        """The answer to one request: what its handler says, or the error that came of it."""
+        """Return the answer to one request: what its handler returns, or the error that it raised; None if it comes
+        later."""
         handler = self._handlers.get(request.code, self._not_supported)
         try:
             if self.gate is not None:
@@ -227,7 +229,7 @@ class Server:
             logger.error("%s: request %d failed: %s", self.name, request.code, error)
             return request.answer(code=Answer.SYSTEM_ERROR, remark=f"The disk failed: {error}; nothing was changed.")
         except Exception:
-            # The last resort of a door open to strangers: a fault in one handler must not end other connections.
+            # The last resort, as strangers may ask anything: a fault in one handler must not end other connections.
             logger.exception("%s: request %d of %s failed", self.name, request.code, connection.address)
             return request.answer(code=Answer.SYSTEM_ERROR, remark="The broker failed; its log says why.")
 
@@ -238,7 +240,7 @@ class Server:
 
 
 class Connection(asyncio.Protocol):
-    """One connected client."""
+    """One client's connection, and what is read from it and waits to be written."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -259,7 +261,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Counts the connection, or ends it at once if there are too many."""
+        """Count the connection, or end it at once if there are too many."""
         self._transport = cast(asyncio.Transport, transport)
         host, port = (transport.get_extra_info("peername") or ("0.0.0.0", 0))[:2]  # noqa: S104 (gone already)
         self.address, self.host = f"{host}:{port}", host
@@ -300,7 +302,7 @@ class Connection(asyncio.Protocol):
             self.server.places.has_spoken(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forgets the connection and tells those who asked to know."""
+        """Forget the connection and tell those who asked to know."""
         self.is_open = False
         self._backlog.clear()
         self._frames.drop()
@@ -314,7 +316,7 @@ class Connection(asyncio.Protocol):
                 closed(self)
 
     def data_received(self, data: bytes) -> None:
-        """Handles all frames that are whole now."""
+        """Handle all frames that are whole now."""
         now_ms = self.server.clock()
         self._last_read_ms = now_ms
         buffer = self._frames
@@ -347,12 +349,12 @@ class Connection(asyncio.Protocol):
             budget.hold(self, counted_bytes)
 
     def give_up_partial(self, reason: str) -> None:
-        """Ends the connection: what it holds of an unfinished frame is needed for others."""
+        """End the connection: what it holds of an unfinished frame is needed for others."""
         self._frames.drop()
         self.close_because(reason)
 
     def make_room(self) -> None:
-        """Ends the connection: its place is needed for one that says something."""
+        """End the connection: its place is needed for one that is in use."""
         logger.debug("%s: closing the connection of %s, which says nothing", self.server.name, self.address)
         self.abort()
 
@@ -393,7 +395,7 @@ class Connection(asyncio.Protocol):
             self._handle_one(command)
 
     def _refuse(self, refusal: HeaderRefused) -> None:
-        """Answers a header that is not taken; the frames after it are."""
+        """Answer a header that is not taken, and go on with the frames after it."""
         if refusal.is_final or self.is_stranger:
             raise refusal
         logger.log(self.refusal_level(), "%s: a request of %s is refused: %s", self.server.name, self.address, refusal)
@@ -411,7 +413,7 @@ class Connection(asyncio.Protocol):
         return level
 
     def _go_on(self) -> None:
-        """The next slice of what was read: disk, answers and other clients had their turn in between."""
+        """Handle the next slice of what was read: disk, answers and other clients had their turn in between."""
         self._goes_on = False
         if self._backlog and self.is_open and not self.is_paused:
             self._handle_backlog()
@@ -429,7 +431,7 @@ class Connection(asyncio.Protocol):
         self._regulate()
 
     def _end_at(self, error: Exception) -> None:
-        """The last resort of those who read frames: what was answered before is told, and no other connection ends."""
+        """End this connection and no other after a fault in reading; what was answered before is still sent."""
         logger.error("%s: what %s said could not be read", self.server.name, self.address, exc_info=error)
         self.close_because("the broker failed at it", is_gentle=True)
 
@@ -443,7 +445,7 @@ class Connection(asyncio.Protocol):
             self.send(answer)
 
     def send(self, command: Command) -> None:
-        """Writes an answer or a pushed request; for an answer that no frame can say, one that tells so."""
+        """Write an answer or a pushed request; for an answer that does not fit a frame, one that says so."""
         try:
             frame = encode(command)
         except BadFrame as error:
@@ -470,12 +472,12 @@ class Connection(asyncio.Protocol):
             self.write(b"".join(waiting))
 
     def write(self, data: bytes) -> None:
-        """Writes whole frames; what has nowhere to go is dropped, as its connection is."""
+        """Write whole frames; they are dropped where the connection has ended."""
         if self.is_open and self._transport is not None:
             self._transport.write(data)
 
     def _regulate(self) -> None:
-        """Reads on, or not, as far as what was read is handled and answers are taken."""
+        """Read on, or pause, as far as what was read is handled and answers are taken."""
         # frames that take long may be long, too: of those no more is taken than one read brings
         most = 0 if self._is_late else MOST_WAITING_FRAMES
         is_reading = not (self.is_paused or self._is_stopped or len(self._backlog) > most)
@@ -487,12 +489,12 @@ class Connection(asyncio.Protocol):
                 self._transport.pause_reading()
 
     def pause_writing(self) -> None:
-        """The peer does not read: neither do we."""
+        """Stop reading: the peer does not read its answers."""
         self.is_paused = True
         self._regulate()
 
     def resume_writing(self) -> None:
-        """The peer reads again: first what it asked before."""
+        """Read on, first what was asked before: the peer reads its answers again."""
         self.is_paused = False
         if self._backlog:
             self._handle_backlog()
@@ -500,12 +502,13 @@ class Connection(asyncio.Protocol):
         self.server.after_read()
 
     def stop_reading(self) -> None:
-        """Takes no new requests from this client."""
+        """Read no new requests of this client."""
         self._is_stopped = True
         self._regulate()
 
     def close_if_overdue(self, now_ms: int) -> None:
-        """Ends this connection if a frame takes too long, or nobody speaks; silence is no news, clients come again."""
+        """End this connection if a frame takes too long, or nothing comes; silence is not logged, clients come
+        again."""
         limits = self.server.limits
         if self._frames.is_partial and now_ms - self._frame_begun_ms >= limits.frame_timeout_ms:
             self.close_because(f"a frame was begun and not finished within {limits.frame_timeout_ms} ms")
@@ -513,7 +516,7 @@ class Connection(asyncio.Protocol):
             self.close_because(f"nothing was received for {limits.idle_timeout_ms} ms", logging.DEBUG)
 
     def close_because(self, reason: str, level: int = logging.WARNING, *, is_gentle: bool = False) -> None:
-        """Logs the reason and ends this connection alone; gently: what was answered before is still sent."""
+        """Log the reason and end this connection alone; gently: what was answered before is still sent."""
         logger.log(level, "%s: closing the connection of %s: %s", self.server.name, self.address, reason)
         self._backlog.clear()
         self._frames.drop()
@@ -524,11 +527,11 @@ class Connection(asyncio.Protocol):
             self.abort()
 
     def close(self) -> None:
-        """Ends the connection once what was written is sent."""
+        """End the connection once what was written is sent."""
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Ends the connection at once."""
+        """End the connection at once."""
         if self._transport is not None:
             self._transport.abort()

@@ -1,6 +1,6 @@
 """How many connections a broker takes, and how much memory its process has to itself.
 
-All doors of a broker share the descriptors that its process may open:
+All servers of a broker share the descriptors that its process may open:
 
     descriptors allowed = what else is open + kept for the store + places of connections
 
@@ -48,13 +48,13 @@ def raise_descriptor_limit() -> int:
 
 
 def descriptor_limit() -> int:
-    """How many descriptors this process may have open now."""
+    """Return how many descriptors this process may have open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
 
 
 def open_descriptors() -> int:
-    """How many descriptors this process has open now; raises OSError if there is none left to look with."""
+    """Return how many descriptors this process has open; raises OSError if there is none left to look with."""
     return len(os.listdir("/proc/self/fd")) - 1
 
 
@@ -62,7 +62,7 @@ class Guest(Protocol):
     """A connection, as its place sees it."""
 
     def make_room(self) -> None:
-        """Ends the connection: its place is needed."""
+        """End the connection: its place is needed."""
 
 
 class Places:
@@ -80,11 +80,11 @@ class Places:
 
     @property
     def taken(self) -> int:
-        """Connections there are."""
+        """The number of connections that have a place."""
         return len(self._taken)
 
     def recount(self, now_ms: int) -> None:
-        """Says anew how many places there are, if it is time to. While there is no descriptor to count with, what else
+        """Count anew how many places there are, if it is time to. While there is no descriptor to count with, what else
         is open stays as it was, and it is time again with the next call."""
         if self._counted_ms and self._counted_ms <= now_ms < self._counted_ms + RECOUNT_INTERVAL_MS:
             return
@@ -99,7 +99,7 @@ class Places:
             self._is_told = False
 
     def enter(self, guest: Guest) -> bool:
-        """Gives a new connection a place; False if there is none."""
+        """Give a new connection a place; return False if there is none."""
         if len(self._taken) >= self.most and not self.make_room():
             self.refused_total += 1
             if not self._is_told:
@@ -114,7 +114,7 @@ class Places:
         return True
 
     def make_room(self) -> bool:
-        """Ends the connection that has been silent longest since it came; False if all have spoken."""
+        """End the connection that has been silent longest since it came; return False if all have spoken."""
         guest = next(iter(self._silent), None)
         if guest is None:
             return False
@@ -123,16 +123,16 @@ class Places:
         return True
 
     def has_come(self, guest: Guest) -> None:
-        """Notes that a connection is there which has not spoken yet."""
+        """Note that a connection is there which has not spoken yet."""
         if guest in self._taken:
             self._silent[guest] = None
 
     def has_spoken(self, guest: Guest) -> None:
-        """Notes that a connection is in use."""
+        """Note that a connection is in use."""
         self._silent.pop(guest, None)
 
     def leave(self, guest: Guest) -> None:
-        """Gives a place back; twice is fine."""
+        """Give a place back; twice is fine."""
         self._taken.discard(guest)
         self._silent.pop(guest, None)
 
@@ -148,7 +148,8 @@ _libc = ctypes.CDLL(None)
 
 
 def anonymous_bytes() -> int | None:
-    """Anonymous resident memory (RssAnon: page cache not counted), in whole MiB; None where it cannot be told."""
+    """Return the anonymous resident memory (RssAnon: page cache not counted) in whole MiB; None where it cannot be
+    told."""
     try:
         for line in _STATUS.read_text().splitlines():
             if line.startswith("RssAnon:"):
@@ -159,7 +160,7 @@ def anonymous_bytes() -> int | None:
 
 
 def give_back() -> None:
-    """Lets the allocator give free memory back to the operating system, which it does not by itself where a piece in
+    """Have the allocator give free memory back to the operating system, which it does not by itself where a piece in
     use lies behind it; where it cannot be asked (it is not glibc's), it stays."""
     trim = getattr(_libc, "malloc_trim", None)
     if trim is not None:

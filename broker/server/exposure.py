@@ -10,12 +10,12 @@ logger = logging.getLogger(__name__)
 
 
 class ListeningRefused(Exception):
-    """The broker does not listen there; the message says why and what to do."""
+    """The broker must not listen there; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remedies:
-    """What to set or to say, in words of whoever starts the broker."""
+    """What to set or to change, in words of whoever starts the broker."""
 
     access: str
     host: str
@@ -36,7 +36,7 @@ class Listening:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address."""
+    """Tell whether only this machine reaches the address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

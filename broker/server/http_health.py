@@ -1,6 +1,6 @@
 """Health and metrics by HTTP, on the broker's own port: `/healthz`, `/readyz`, `/metrics`. Nothing else, and no writes.
 
-Health is told to everybody, in one word. Metrics name topics, groups and clients: they are told to who brings the
+Health is told to everybody, in one word. Metrics name topics, groups and clients: they are told to whoever brings the
 token, or, where there is none, to this machine. A request that was passed on by a proxy does not come from this
 machine, whatever its address.
 """
@@ -30,7 +30,7 @@ _FORWARDED = ("forwarded", "via", "x-forwarded-for", "x-real-ip")
 
 
 class Pages:
-    """Answers the requests of one broker."""
+    """The pages of one broker: health, readiness, metrics."""
 
     def __init__(self, state: Callable[[], str], metrics: Metrics | None = None, *, token: str = "") -> None:
         """`state` says how the store is (Health.state)."""
@@ -79,7 +79,7 @@ class Pages:
             answered(
                 page(
                     HTTPStatus.FORBIDDEN,
-                    "Metrics are told to who brings the token, or, where none is set, to this machine.\n",
+                    "Metrics need the token, or, where none is set, a request from this machine itself.\n",
                 )
             )
             return
@@ -99,7 +99,7 @@ class Pages:
         task.add_done_callback(self._making.discard)
 
     def may_see_metrics(self, headers: dict[str, str], host: str) -> bool:
-        """Whether who asks may see more than health; header names are lower case."""
+        """Tell whether who asks may see more than health; header names are lower case."""
         if self._token:
             kind, _, given = headers.get("authorization", "").partition(" ")
             return kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self._token.encode())
@@ -110,7 +110,7 @@ class Pages:
 
 
 def page(status: HTTPStatus, body: bytes | str = b"", content_type: str = "text/plain; charset=utf-8") -> bytes:
-    """A whole answer; the connection ends with it."""
+    """Return a whole answer; the connection ends with it."""
     content = body.encode() if isinstance(body, str) else body
     lines = (
         f"HTTP/1.1 {status.value} {status.phrase}",
@@ -129,6 +129,6 @@ def _headers(rows: list[str]) -> dict[str, str]:
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether an address leads to this machine itself."""
+    """Tell whether an address leads to this machine itself."""
     address = address_of(host)
     return address is not None and address.is_loopback

@@ -50,7 +50,7 @@ class Cut(bytes):
 
     @classmethod
     def of(cls, refusal: HeaderRefused) -> Cut:
-        """One that is refused so."""
+        """Return a frame that is refused so."""
         cut = cls(b"\xff\0\0\0")
         cut.refusal = refusal
         return cut
@@ -62,7 +62,7 @@ class Holder(Protocol):
     is_stranger: bool
 
     def give_up_partial(self, reason: str) -> None:
-        """Ends the connection: what it holds is needed for others."""
+        """End the connection: what it holds is needed for others."""
 
 
 class Budget:
@@ -80,7 +80,7 @@ class Budget:
         self._holding: dict[Holder, int] = {}
 
     def hold(self, holder: Holder, size_bytes: int) -> None:
-        """Notes what a connection holds now; others, or it itself, may have to give up."""
+        """Note what a connection holds now; others, or it itself, may have to give up."""
         self.held_bytes += size_bytes - self._holding.get(holder, 0)
         self._holding[holder] = size_bytes
         while self.held_bytes > self.most_bytes and self._holding:
@@ -91,7 +91,7 @@ class Budget:
             )
 
     def release(self, holder: Holder) -> None:
-        """Notes that a connection holds nothing any more."""
+        """Note that a connection holds nothing any more."""
         size_bytes = self._holding.pop(holder, 0)
         self.held_bytes -= size_bytes
         self.freed_bytes += size_bytes
@@ -131,7 +131,7 @@ class Incoming:
 
     @property
     def held_bytes(self) -> int:
-        """Memory held of a frame that is not whole yet."""
+        """The memory held of a frame that is not whole yet."""
         return self._held.__alloc__() if self._held else len(self._nobodys)
 
     @property
@@ -143,22 +143,22 @@ class Incoming:
         return come + come // _SPARE
 
     def be_short(self, names_somebody: Callable[[bytes], bool]) -> None:
-        """The peer is a stranger: from now on its frames are short, or name somebody."""
+        """Take only short frames from now on, or such that name somebody: the peer is a stranger."""
         self._small = min(STRANGER_FRAME_BYTES, self.max_frame_bytes)
         self.names_somebody = names_somebody
 
     def be_usual(self) -> None:
-        """The peer is known."""
+        """Take frames as long as the server allows from now on: the peer is known."""
         self._small = self.max_frame_bytes
         self.names_somebody = None
 
     def drop(self) -> None:
-        """Gives back what is held."""
+        """Drop what is held of an unfinished frame."""
         self._held = bytearray()
         self._skip, self._kept, self._nobodys = 0, b"", b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The frames (without length field) that are whole now, in place of one that is not taken a Cut.
+        """Return the frames (without length field) that are whole now, in place of one that is not taken a Cut.
 
         Raises BadFrame on what cannot be a frame, or may not.
         """
@@ -196,8 +196,8 @@ class Incoming:
             raise BadFrame(f"a frame that claims {length} bytes (4 to {self.max_frame_bytes} are allowed)")
 
     def _take_unusual(self, chunk: bytes, position: int, length: int, word: int, frames: list[bytes]) -> int | None:
-        """Takes a frame that is longer, or has a longer header, than most; where the next one begins, None if more must
-        come first."""
+        """Take a frame that is longer, or has a longer header, than most; return where the next one begins, None if
+        more must come first."""
         self._check_length(length)
         header, serialization, begin, after = word & 0xFFFFFF, word >> 24, position + 4, position + 4 + length
         if header > length - 4:
@@ -228,8 +228,8 @@ class Incoming:
         return after
 
     def _pass_over(self, chunk: bytes, position: int, frames: list[bytes]) -> int:
-        """Lets go by what belongs to a frame that is not taken; where the next one begins. The Cut of a header that is
-        too long is added at its end, what names nobody at the frame's."""
+        """Let what belongs to a frame that is not taken go by; return where the next one begins. The Cut of a header
+        that is too long is added at its end, what names nobody at the frame's."""
         if self._header_left:
             passed = chunk[position : position + self._header_left]
             self._header_left -= len(passed)
@@ -248,14 +248,14 @@ class Incoming:
 
 
 def _with_fit_header(frame: bytes, header: int) -> bytes:
-    """The frame, or its Cut if its header is too long without what escapes add, too."""
+    """Return the frame, or its Cut if its header is too long also without what escapes add."""
     if header - _ESCAPE_ADDS * frame.count(b"\\u", 4, 4 + header) <= MAX_HEADER_BYTES:
         return frame
     return _too_long(len(frame).to_bytes(4, "big") + frame[: 4 + header])
 
 
 def _too_long(kept: bytes) -> Cut:
-    """The Cut of a frame by what is kept of it, its length first: beginning and end of its header."""
+    """Return the Cut of a frame by what is kept of it, its length first: beginning and end of its header."""
     (_, word), text = _START(kept), kept[8:]
     reason = f"a header of {word & 0xFFFFFF:,} bytes ({MAX_HEADER_BYTES:,} are allowed)"
     opaque: int | None = None

@@ -1,4 +1,4 @@
-"""The sockets that a door listens on, and how connections come in by them."""
+"""The sockets that a server listens on, and how their connections are accepted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PAIRS_TRIED = 20
 
 
 def bound(host: str, port: int, *, is_free: bool = False) -> socket.socket:
-    """A socket bound to an address, 0 for a free port; raises OSError if it is taken.
+    """Return a socket bound to an address, port 0 for a free one; raises OSError if it is taken.
 
     Two sockets that may take over a port from closed connections (SO_REUSEADDR) may be bound to it both, until one of
     them listens. So a port that was free, by 0 or by ``is_free``, is bound without, and nobody else comes in between.
@@ -47,7 +47,7 @@ def bound(host: str, port: int, *, is_free: bool = False) -> socket.socket:
 
 
 class Listener:
-    """Takes the connections that come to one bound socket.
+    """Accepts the connections that come to one bound socket.
 
     `accepted` gets each, to keep or to close. Where the process or the machine has no descriptor left, `wanting` is
     called, and connections wait in the backlog until there is one.
@@ -73,7 +73,7 @@ class Listener:
         self._go_on()
 
     def close(self) -> None:
-        """Takes no more."""
+        """Accept no connections any more."""
         if self._pause is not None:
             self._pause.cancel()
         self._loop.remove_reader(self._listening.fileno())
@@ -107,7 +107,8 @@ class Listener:
 
 
 def bound_pair(host: str, port: int, other: int) -> tuple[socket.socket, socket.socket | None]:
-    """The sockets of a broker's port and of its VIP channel, of port 0 a free pair; ``other`` is the name service's.
+    """Return the sockets of a broker's port and of its VIP channel, for port 0 a free pair; ``other`` is the name
+    service's.
 
     Raises OSError if the port is taken. That the port of the VIP channel is taken is said and no more: only old
     clients and slaves ask for it.
@@ -128,5 +129,5 @@ def bound_pair(host: str, port: int, other: int) -> tuple[socket.socket, socket.
 
 
 def no_vip_channel(port: int, error: OSError) -> None:
-    """Say that the VIP channel is not served, and why."""
+    """Log that the VIP channel is not served, and why."""
     logger.warning("the VIP channel, port %d, is not served: %s", port, error)

@@ -51,7 +51,7 @@ class WaitingPull:
 
 
 class WaitingPulls:
-    """All pulls that wait."""
+    """The pulls that wait for a message, by queue and by deadline."""
 
     def __init__(self, loop: AbstractEventLoop, clock: Callable[[], int], *, limit: int = 100_000) -> None:
         self._loop = loop
@@ -68,11 +68,11 @@ class WaitingPulls:
 
     @property
     def is_full(self) -> bool:
-        """True if no more pulls can wait: answer at once."""
+        """Whether no more pulls can wait: they are answered at once."""
         return self._count >= self._limit
 
     def add(self, pull: WaitingPull) -> None:
-        """Lets a pull wait until its deadline."""
+        """Let a pull wait until its deadline."""
         self._by_queue.setdefault(pull.key, []).append(pull)
         if len(self._by_deadline) > 2 * self._count + 1000:
             self._by_deadline = [entry for entry in self._by_deadline if not entry[2].is_done]
@@ -83,7 +83,7 @@ class WaitingPulls:
             self._arm()
 
     def wake(self, arrivals: set[QueueKey]) -> None:
-        """Looks again for all that wait at these queues."""
+        """Look again for all that wait at these queues."""
         for key in arrivals:
             pulls = self._by_queue.pop(key, None)
             if pulls:
@@ -92,7 +92,7 @@ class WaitingPulls:
                     self._by_queue.setdefault(key, []).extend(left)
 
     def expire(self, now_ms: int) -> None:
-        """Answers those whose time is over."""
+        """Answer those whose time is over."""
         heap = self._by_deadline
         keys = set()
         while heap and (heap[0][0] <= now_ms or heap[0][2].is_done):
@@ -105,7 +105,7 @@ class WaitingPulls:
         self._arm()
 
     def release_all(self) -> None:
-        """Answers all that wait: the broker stops."""
+        """Answer all that wait: the broker stops."""
         for _, _, pull in self._by_deadline:
             if not pull.is_done:
                 self._look(pull, True)
@@ -115,7 +115,7 @@ class WaitingPulls:
             self._timer.cancel()
 
     def _look(self, pull: WaitingPull, is_last: bool) -> bool:
-        """True if the pull waits no more."""
+        """Look for one pull; return whether it waits no more."""
         if not pull.is_done:
             self._count -= pull.look_again(is_last)
         return pull.is_done
@@ -165,7 +165,7 @@ class WaitingPop:
     """When it is to look next without an arrival; 0: not."""
 
     def end(self) -> None:
-        """Wait no more."""
+        """Wait no more for a message."""
         self.is_done = True
 
     def look_at(self, again_ms: int | None) -> None:
@@ -205,16 +205,16 @@ class WaitingPops:
 
     @property
     def is_full(self) -> bool:
-        """True if no more pops can wait: they are told so."""
+        """Whether no more pops can wait: they are told so."""
         return self._count >= self._limit
 
     def count(self, group: str, topic: str, queue_id: int) -> int:
-        """How many pops of a group wait at a queue of a topic (-1: at any)."""
+        """Return how many pops of a group wait at a queue of a topic (-1: at any)."""
         rows = self._waiting.get((group, topic), {})
         return sum(len(pops) for pops in rows.values() if next(iter(pops)).queue_id == queue_id)
 
     def add(self, pop: WaitingPop, again_ms: int | None) -> None:
-        """Lets a pop wait until its deadline, and look at ``again_ms`` too."""
+        """Let a pop wait until its deadline, and look at ``again_ms`` too."""
         key = (pop.group, pop.topic)
         waiting = self._waiting.get(key)
         if waiting is None:
@@ -231,7 +231,7 @@ class WaitingPops:
         self._arm()
 
     def wake(self, arrivals: set[tuple[str, int]]) -> None:
-        """Looks again for all that wait for what has arrived in these queues."""
+        """Look again for all that wait for what has arrived in these queues."""
         found: dict[GroupTopic, set[tuple[str, int]]] = {}
         for arrival in arrivals:
             for key in self._by_topic.get(arrival[0], ()):
@@ -252,14 +252,14 @@ class WaitingPops:
                     pass
 
     def release_all(self) -> None:
-        """Answers all that wait: the broker stops."""
+        """Answer all that wait: the broker stops."""
         for pop in [pop for rows in self._waiting.values() for pops in rows.values() for pop in pops]:
             self._look(pop, is_last=True)
         if self._timer is not None:
             self._timer.cancel()
 
     def _look(self, pop: WaitingPop, *, is_last: bool) -> bool:
-        """True if the pop waits no more."""
+        """Look for one pop; return whether it waits no more."""
         if not pop.is_done and pop.connection.is_open:
             answered, again_ms = pop.look(is_last)
             if not answered and not is_last:

@@ -45,21 +45,21 @@ Labels = dict[str, str]
 
 
 class _Gathered(Collector):
-    """What was collected already, for the writer of the text."""
+    """Metrics that were collected already, for the writer of the text."""
 
     def __init__(self, families: Sequence[Metric]) -> None:
         self._families = families
 
     def collect(self) -> Iterable[Metric]:
-        """The families, each once."""
+        """Return the families, each once."""
         return self._families
 
 
 class BrokerMetrics:
-    """Collects the metrics of one broker. Called in its event loop, which is never kept for long."""
+    """The metrics of one broker. They are collected in its event loop, which is never kept for long."""
 
     def __init__(self, state: BrokerState, servers: Callable[[], Sequence[Server]], pops: Callable[[], int]) -> None:
-        """`servers`: its doors as they are now; `pops`: how many pops wait."""
+        """`servers`: its servers as they are now; `pops`: how many pops wait."""
         self._state = state
         self._engine = state.engine
         self._servers = servers
@@ -68,7 +68,7 @@ class BrokerMetrics:
         self._own = {"cluster": state.config.cluster_name, "node_type": "broker", "node_id": state.config.broker_name}
 
     async def text(self) -> bytes:
-        """All metrics as of now; what is asked for at the same time is collected twice."""
+        """Return all metrics as of now; two who ask at the same time have them collected twice."""
         families = [*self._broker(), *self._store(), *self._flows(), *self._sends()]
         families += [*self._transactions(), *self._clients(), *self._timers()]
         families += [family async for family in self._lags()]

@@ -86,34 +86,34 @@ class Pump:
 
     @property
     def has_failed(self) -> bool:
-        """True once the store failed to write: nothing is acknowledged any more."""
+        """Whether the store failed to write: then nothing is acknowledged any more."""
         return self._has_failed
 
     def is_writing(self) -> bool:
-        """True while something waits to be written, or the other thread writes it."""
+        """Tell whether something waits to be written, or the other thread writes it."""
         return self._is_syncing or self._is_kicked
 
     def at_rest(self, call: Callable[[], None]) -> None:
-        """Calls when the upkeep that is under way has ended, before the next one begins."""
+        """Call this when the upkeep that is under way has ended, before the next one begins."""
         self._at_rest.append(call)
 
     def start(self) -> None:
-        """Begins to tick and to keep up."""
+        """Begin to tick and to do upkeep."""
         self._tick()
         self._upkeep()
 
     def kick(self) -> None:
-        """Says that something may have been appended; costs nothing if that is known already."""
+        """Note that something may have been appended; it costs nothing if that is known already."""
         if not self._is_kicked and not self._is_syncing:
             self._is_kicked = True
             self._loop.call_soon(self._next_sync)
 
     def hurry(self) -> None:
-        """Says that something may be due at once, and that something may have been appended."""
+        """Note that something may be due at once, and that something may have been appended."""
         self._loop.call_soon(self._tick)
 
     async def drain(self) -> None:
-        """Waits until all that was appended is durable and answered (or the store has failed)."""
+        """Wait until all that was appended is durable and answered (or the store has failed)."""
         self.kick()
         while self._is_kicked or not self._idle.is_set():
             if self._is_kicked:
@@ -122,7 +122,7 @@ class Pump:
             await self._idle.wait()
 
     def stop(self) -> None:
-        """Ends ticks, upkeep and threads; a job that runs is waited for, and its outcome handed to the engine."""
+        """End ticks, upkeep and threads; a job that runs is waited for, and its outcome handed to the engine."""
         self._is_stopped = True
         for timer in (self._tick_timer, self._upkeep_timer):
             if timer is not None:
@@ -195,7 +195,7 @@ class Pump:
             self.kick()
 
     def _tick_at(self, moment_ms: int) -> None:
-        """Makes sure that the next tick comes then, or sooner, but not at once: others have their turn first."""
+        """Make sure that the next tick comes then, or sooner, but not at once: others have their turn first."""
         if self._tick_timer is not None:
             self._tick_timer.cancel()
         now_ms = self._clock()
@@ -244,7 +244,7 @@ class Job(Protocol):
     """Something that only reads and writes files, so that it may run beside the loop."""
 
     def run(self) -> None:
-        """Does it; raises OSError."""
+        """Do the work; raises OSError."""
 
 
 J = TypeVar("J", bound=Job)
@@ -252,7 +252,7 @@ Done = Callable[[J, OSError | None], None]
 
 
 class JobThread(Generic[J]):
-    """Runs jobs in order; `done(job, error)` is called in the event loop after each."""
+    """A thread that runs jobs in order; `done(job, error)` is called in the event loop after each."""
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop, done: Done[J]) -> None:
         self._jobs: SimpleQueue[J | None] = SimpleQueue()
@@ -263,11 +263,11 @@ class JobThread(Generic[J]):
         self._thread.start()
 
     def submit(self, job: J) -> None:
-        """Queues a job."""
+        """Queue a job behind those that wait."""
         self._jobs.put(job)
 
     def stop(self) -> None:
-        """Ends the thread after the jobs that are queued; `done` was called for all of them when this returns."""
+        """End the thread after the jobs that are queued; `done` was called for all of them when this returns."""
         self._jobs.put(None)
         self._thread.join()
         while self._finished:
@@ -287,7 +287,7 @@ class JobThread(Generic[J]):
 
 
 def run_job(job: Job) -> OSError | None:
-    """Runs a job here and now; the error that came of it, if any."""
+    """Run a job here and now; return the error that came of it, if any."""
     try:
         job.run()
     except OSError as error:
@@ -303,7 +303,7 @@ _BEFORE, _AFTER = _SUCCESS[:_OPAQUE_AT], _SUCCESS[_OPAQUE_AT + 4 :]
 
 
 class AnsweredOwner:
-    """Answers once ``wanted`` tickets are durable: with plain success, or the body given."""
+    """The owner of ``wanted`` tickets that answers once all are durable: with plain success, or the body given."""
 
     __slots__ = ("_body", "_connection", "_request", "_wanted")
 
@@ -314,24 +314,24 @@ class AnsweredOwner:
         self._wanted = wanted
 
     def stored(self, _: Ticket) -> None:
-        """One more is durable."""
+        """Note that one more ticket is durable."""
         self._wanted -= 1
         if not self._wanted:
             self._connection.send(self._request.answer(body=self._body))
 
     def refused(self, code: int, remark: str) -> None:
-        """One may be lost; the first such news is the answer."""
+        """Answer with the first news that a ticket may be lost."""
         if self._wanted > 0:
             self._wanted = 0
             self._connection.send(self._request.answer(code=code, remark=remark))
 
     def expect(self, wanted: int, body: bytes) -> None:
-        """Say after the fact how many tickets there are, and what the answer says."""
+        """Say after the fact how many tickets there are, and what the answer holds."""
         self._wanted, self._body = wanted, body
 
 
 class BriefOwner:
-    """Answers a request with a binary header with plain success once what it asked for is durable."""
+    """The owner of one ticket that answers a request with a binary header with plain success."""
 
     __slots__ = ("_asked_code", "_asked_ms", "_connection", "_opaque")
 
@@ -342,17 +342,17 @@ class BriefOwner:
         self._asked_ms = asked_ms
 
     def stored(self, _: Ticket) -> None:
-        """It is durable."""
+        """Answer: the ticket is durable."""
         self.answer()
 
     def answer(self) -> None:
-        """Say that it succeeded."""
+        """Write the answer of plain success."""
         server = self._connection.server
         server.times.note(self._asked_code, Answer.SUCCESS, server.clock() - self._asked_ms)
         self._connection.write(_BEFORE + self._opaque.to_bytes(4, "big", signed=True) + _AFTER)
 
     def refused(self, code: int, remark: str) -> None:
-        """It may be lost."""
+        """Answer that the ticket may be lost."""
         command = Command(code, {}, b"", remark, RESPONSE_FLAG, self._opaque, serialization=BINARY)
         command.asked_code, command.asked_ms = self._asked_code, self._asked_ms
         self._connection.send(command)

@@ -56,7 +56,7 @@ REASONS: dict[type[errors.BrokerError], str] = {
 
 
 def refusal_fields(error: errors.BrokerError) -> dict[str, str] | None:
-    """The fields of the answer: `escError` with the reason's word, `escDueMs` where a moment is in the way."""
+    """Return the fields of the answer: `escError` with the reason's word, `escDueMs` where a moment is in the way."""
     word = REASONS.get(type(error))
     if word is None:
         return None
@@ -65,7 +65,7 @@ def refusal_fields(error: errors.BrokerError) -> dict[str, str] | None:
 
 
 def refusal_code(error: errors.BrokerError) -> Answer:
-    """The response code for an engine error; that of its nearest listed ancestor if it is not listed itself."""
+    """Return the response code for an engine error; that of its nearest listed ancestor if it is not listed itself."""
     for kind in type(error).__mro__:
         code = REFUSALS.get(kind)
         if code is not None:

@@ -58,13 +58,13 @@ timer adds some hundred."""
 
 
 class StoredOwner(Protocol):
-    """Owner of tickets that is to be told about each (a batch, a message sent back)."""
+    """An owner of tickets that is told about each (a batch, a message sent back)."""
 
     def stored(self, ticket: Ticket) -> None:
-        """The ticket's message is durable."""
+        """Take note that the ticket's message is durable."""
 
     def refused(self, code: int, remark: str) -> None:
-        """The ticket's message could not be made durable; may be called once for each message of a batch."""
+        """Take note that the message could not be made durable; may be called once for each message of a batch."""
 
 
 class SendReplies:
@@ -74,7 +74,7 @@ class SendReplies:
         self._broker_name = broker_name
 
     def write(self, tickets: Iterable[Ticket]) -> None:
-        """Answers all that waited for these tickets."""
+        """Answer all that waited for these tickets."""
         written: dict[Connection, list[bytes]] = {}
         for ticket in tickets:
             owner = ticket.owner
@@ -100,7 +100,7 @@ class SendReplies:
             connection.write(b"".join(parts))
 
     def refuse(self, tickets: Iterable[Ticket], remark: str) -> None:
-        """Answers an error to all that waited for these tickets: writing them failed."""
+        """Answer an error to all that waited for these tickets: writing them failed."""
         for ticket in tickets:
             owner = ticket.owner
             if isinstance(owner, tuple):
@@ -113,7 +113,7 @@ class SendReplies:
 
 
 def binary_reply(ticket: Ticket, opaque: int, handle: bytes | None = None) -> bytes:
-    """The answer to one send, with a binary header; `handle` is a timer's."""
+    """Return the answer to one send, with a binary header; `handle` is a timer's."""
     if ticket.conflict is not None:
         return encode(_command(ticket, opaque, BINARY, handle))
     more = b"" if ticket.due_ms is None else _waiting(ticket.due_ms, handle)
@@ -131,7 +131,7 @@ def binary_reply(ticket: Ticket, opaque: int, handle: bytes | None = None) -> by
 
 
 def _waiting(due_ms: int, handle: bytes | None) -> bytes:
-    """The fields that a message which waits adds to its answer."""
+    """Return the fields that a message which waits adds to its answer."""
     due = b"%d" % due_ms
     if handle is None:
         return _DUE % (len(due), due)
@@ -139,7 +139,8 @@ def _waiting(due_ms: int, handle: bytes | None) -> bytes:
 
 
 def _template(store_host: bytes, queue_digits: int, offset_digits: int, key_length: int, more_length: int) -> bytes:
-    """An answer with places for opaque, position, queue id, queue offset, unique key and more, of these lengths."""
+    """Return an answer with places for opaque, position, queue id, queue offset, unique key and more, of these
+    lengths."""
     host = store_host.hex().upper().encode()
     id_length = len(host) + 16
     ext_length = _CONSTANT_BYTES + id_length + queue_digits + offset_digits + key_length + more_length
@@ -161,7 +162,7 @@ def _template(store_host: bytes, queue_digits: int, offset_digits: int, key_leng
 
 
 def json_reply(ticket: Ticket, opaque: int, handle: bytes | None = None) -> bytes:
-    """The answer to one send, with a JSON header; `handle` is a timer's."""
+    """Return the answer to one send, with a JSON header; `handle` is a timer's."""
     unique_key = ticket.unique_key or ""
     if ticket.conflict is not None or _NEEDS_NO_ESCAPE(unique_key) is None:
         return encode(_command(ticket, opaque, 0, handle))
@@ -185,7 +186,7 @@ def _command(ticket: Ticket, opaque: int, serialization: int, handle: bytes | No
 
 
 def reply_command(tickets: list[Ticket], opaque: int, serialization: int, unique_key: str) -> Command:
-    """The answer to a send of one or more messages: ids joined by commas, the first one's offset."""
+    """Return the answer to a send of one or more messages: ids joined by commas, the first one's offset."""
     first = tickets[0]
     ext = {
         "msgId": ",".join([ticket.offset_message_id for ticket in tickets]),
@@ -223,12 +224,12 @@ class Sends:
 
     @property
     def sizes(self) -> Histogram:
-        """Of all that was taken by now."""
+        """The histogram of the sizes of all records taken by now."""
         self._count_sizes()
         return self._sizes
 
     def stored(self, tickets: Sequence[Ticket], now_ms: int) -> None:
-        """These are durable: who waits for one message of theirs is answered now. Batches are not looked at."""
+        """Count messages that are durable; who waits for one of them is answered now. Batches have no latency here."""
         self._count_sizes()
         self.total += sum([ticket.count for ticket in tickets])
         if len(tickets) == 1:  # mostly so, unless the broker is busy

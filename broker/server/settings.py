@@ -94,7 +94,7 @@ CHANGEABLE: Mapping[str, Setting] = {
 
 
 def changed(config: EngineConfig, changes: Mapping[str, str]) -> EngineConfig:
-    """The settings after changes by RocketMQ's names; raises BadSetting, then none is meant to be made."""
+    """Return the settings after changes by RocketMQ's names; raises BadSetting, then none is meant to be made."""
     fields: dict[str, bool | int | float] = {}
     for name, value in changes.items():
         setting = CHANGEABLE.get(name)
@@ -111,14 +111,14 @@ def changed(config: EngineConfig, changes: Mapping[str, str]) -> EngineConfig:
 
 
 class KeptSettings:
-    """What was changed, and what the broker was started with."""
+    """The settings that were changed while the broker ran, kept for its next start."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._started_with = engine.config
 
     def restore(self) -> EngineConfig:
-        """Applies what was kept; what can no more be applied is logged and left out."""
+        """Apply the changes that were kept; what cannot be applied any more is logged and left out."""
         for name, value in self._engine.key_values.all(NAMESPACE).items():
             try:
                 self._engine.reconfigure(changed(self._engine.config, {name: value}))
@@ -128,7 +128,7 @@ class KeptSettings:
         return self._engine.config
 
     def change(self, changes: Mapping[str, str]) -> EngineConfig:
-        """Makes and keeps changes, all or none. Raises BadSetting, OSError."""
+        """Make and keep changes, all or none. Raises BadSetting, OSError."""
         config = changed(self._engine.config, changes)
         for name, value in changes.items():
             show = CHANGEABLE[name].show
@@ -141,7 +141,7 @@ class KeptSettings:
 
 
 def all_settings(config: EngineConfig) -> dict[str, object]:
-    """Every setting that has a name in RocketMQ, as it is now."""
+    """Return every setting that has a name in RocketMQ, as it is now."""
     return {
         "brokerClusterName": config.cluster_name,
         "brokerIP1": config.host,

@@ -31,7 +31,7 @@ class FrontConnection(Connection):
         self._is_ended = False
 
     def data_received(self, data: bytes) -> None:
-        """As it is, or what TLS hides."""
+        """Read what came, as it is or as TLS hides it."""
         if self._is_fresh:
             self._is_fresh = False
             if self._certificates is not None and not self._may_go_on(data[0], self._certificates):
@@ -87,12 +87,12 @@ class FrontConnection(Connection):
         self.close()
 
     def write(self, data: bytes) -> None:
-        """Writes whole frames, sealed where the peer speaks TLS."""
+        """Write whole frames, sealed where the peer speaks TLS."""
         if not self._is_ended:
             super().write(data if self._session is None else self._session.seal(data))
 
     def close_if_overdue(self, now_ms: int) -> None:
-        """As every connection; a handshake and an HTTP request must be done as soon as a frame."""
+        """End this connection as every other, and if a handshake or an HTTP request takes longer than a frame may."""
         session, limits = self._session, self.server.limits
         is_unfinished = self._asked is not None or (session is not None and not session.is_ready)
         if is_unfinished and now_ms - self._came_ms >= limits.frame_timeout_ms:
@@ -101,7 +101,7 @@ class FrontConnection(Connection):
             super().close_if_overdue(now_ms)
 
     def close(self) -> None:
-        """Ends the connection once what was written is sent."""
+        """End the connection once what was written is sent."""
         if self._session is not None and self._session.is_ready and not self._is_ended:
             super().write(self._session.farewell())
         self._is_ended = True

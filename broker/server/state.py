@@ -30,21 +30,21 @@ QueueKey = tuple[str, int]
 
 
 class OffsetResets:
-    """Which groups are to be told where to go on: by (topic, queue id)."""
+    """The groups that are to be told where to go on, by (topic, queue id)."""
 
     def __init__(self) -> None:
         self._by_group: dict[str, dict[QueueKey, int]] = {}
 
     def set(self, group: str, queue: QueueKey, offset: int) -> None:
-        """The group's next pull of this queue is told to go on at `offset`."""
+        """Have the group's next pull of this queue told to go on at `offset`."""
         self._by_group.setdefault(group, {})[queue] = offset
 
     def has(self, group: str, queue: QueueKey) -> bool:
-        """True if the group was not told yet: what it commits is out of date."""
+        """Tell whether the group was not told yet: what it commits is out of date."""
         return bool(self._by_group) and queue in self._by_group.get(group, ())
 
     def take(self, group: str, queue: QueueKey) -> int | None:
-        """Where the group is to go on; told once."""
+        """Return where the group is to go on, the first time it is asked for; else None."""
         if not self._by_group:
             return None
         queues = self._by_group.get(group)
@@ -56,18 +56,18 @@ class OffsetResets:
         return offset
 
     def forget(self, group: str) -> None:
-        """Its consumers are gone; those that come begin with what is stored."""
+        """Tell the group nothing any more: its consumers are gone, and new ones begin with what is stored."""
         self._by_group.pop(group, None)
 
 
 class QueueLocks:
-    """Who holds which queue: (topic, queue id) by group."""
+    """Which client of a group holds which queue, by (topic, queue id)."""
 
     def __init__(self) -> None:
         self._held: dict[str, dict[QueueKey, tuple[str, int]]] = {}
 
     def lock(self, group: str, client_id: str, queues: list[QueueKey], now_ms: int) -> list[QueueKey]:
-        """Takes (or keeps) what is free or expired; the queues that this client holds now."""
+        """Take (or keep) what is free or expired; return the queues that this client holds now."""
         if not queues:
             return []
         held = self._held.setdefault(group, {})
@@ -80,7 +80,7 @@ class QueueLocks:
         return granted
 
     def unlock(self, group: str, client_id: str, queues: list[QueueKey]) -> None:
-        """Gives back those of the queues that this client holds."""
+        """Give back those of the queues that this client holds."""
         held = self._held.get(group, {})
         for queue in queues:
             if queue in held and held[queue][0] == client_id:
@@ -89,11 +89,11 @@ class QueueLocks:
             self._held.pop(group, None)
 
     def has_live_locks(self, group: str, now_ms: int) -> bool:
-        """True if any queue is held by a consumer of the group: it consumes in order."""
+        """Tell whether any queue is held by a consumer of the group: it consumes in order."""
         return any(now_ms - since_ms <= LOCK_LIFE_MS for _, since_ms in self._held.get(group, {}).values())
 
     def held(self, group: str, now_ms: int) -> list[tuple[QueueKey, str]]:
-        """The queues of the group that are held now, and by whom."""
+        """Return the queues of the group that are held now, and by whom."""
         return sorted(
             (queue, owner)
             for queue, (owner, since_ms) in self._held.get(group, {}).items()
@@ -141,13 +141,14 @@ class BrokerState:
         self.config = config
 
     def group(self, name: str) -> Group:
-        """The group that somebody consumes as; made if it is new, unless the setting says that only administrators
-        make groups. Raises GroupNotFound, InvalidGroupName, OSError."""
+        """Return the group that somebody consumes as; it is made if it is new, unless the setting says that only
+        administrators make groups. Raises GroupNotFound, InvalidGroupName, OSError."""
         return self.engine.groups.find(name, may_make=self.config.auto_create_groups)
 
     @property
     def live_ms(self) -> Callable[[int], int] | None:
-        """What says when by the live clock a moment of the broker's clock comes; None where they are the same."""
+        """A function that tells when by the live clock a moment of the broker's clock comes; None where they are the
+        same."""
         clock, live_clock, speed = self.clock, self.live_clock, self.speed
         if speed is None:
             return None

@@ -51,14 +51,14 @@ _WINDOWS = ((10_000, 6), (600_000, 6), (3_600_000, 24))
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """What was counted in one window."""
+    """What was counted in one window of time."""
 
     count: int
     per_second: float
 
 
 class Counter:
-    """One number that only grows."""
+    """A number that only grows, and what it was when recent stretches of time began."""
 
     __slots__ = ("_began_ms", "_shortest", "_stretches", "total")
 
@@ -69,13 +69,13 @@ class Counter:
         self._stretches: tuple[deque[tuple[int, int]], ...] = tuple(deque(maxlen=size + 1) for _, size in _WINDOWS)
 
     def add(self, count: int, now_ms: int) -> None:
-        """Counts some more."""
+        """Add to the number, now."""
         if now_ms not in self._shortest:
             self._begin(now_ms)
         self.total += count
 
     def _begin(self, now_ms: int) -> None:
-        """A stretch of the shortest window begins (or the clock was set), and one of others with it, maybe."""
+        """Begin a stretch of the shortest window (or the clock was set), and maybe one of others with it."""
         for (length_ms, _), stretches in zip(_WINDOWS, self._stretches, strict=True):
             stretch = now_ms // length_ms
             if not stretches or stretches[-1][0] != stretch:
@@ -85,7 +85,7 @@ class Counter:
         self._shortest = range(start_ms, start_ms + length_ms)
 
     def sums(self, now_ms: int) -> tuple[Sum, Sum, Sum]:
-        """What was counted in the last minute, hour and day (the stretch that runs included)."""
+        """Return what was counted in the last minute, hour and day (the stretch that runs included)."""
         return tuple(self._sum(window, now_ms) for window in range(3))  # type: ignore[return-value]  # three of them
 
     def _sum(self, window: int, now_ms: int) -> Sum:
@@ -107,13 +107,13 @@ class Statistics:
         self.get = _Daily(now_ms)
 
     def begin(self, topics: Iterable[Topic], growth_of: Growth) -> None:
-        """How far the queues have come by now: what comes from here on is counted."""
+        """Note how far the queues have come: what comes from here on is counted."""
         for topic in topics:
             for queue_id in range(max(topic.read_queues, topic.write_queues)):
                 self._known[topic.name, queue_id] = growth_of(topic.name, queue_id)
 
     def arrived(self, queues: Iterable[tuple[str, int]], growth_of: Growth, now_ms: int) -> None:
-        """These queues became longer; the broker's own are no messages of its senders."""
+        """Count what came into queues that became longer; the broker's own are no messages of its senders."""
         total = 0
         grown: dict[str, tuple[int, int]] = {}
         for key in queues:
@@ -135,7 +135,7 @@ class Statistics:
             self.put.add(total, now_ms)
 
     def given(self, group: str, topic: str, count: int, size_bytes: int, now_ms: int) -> None:
-        """Messages were given to a group, so many bytes of records in all."""
+        """Count messages that were given to a group, and the bytes of their records."""
         key = f"{topic}@{group}"
         self._add(GROUP_GET_NUMS, key, count, now_ms)
         self._add(GROUP_GET_SIZE, key, size_bytes, now_ms)
@@ -143,25 +143,25 @@ class Statistics:
         self.get.add(count, now_ms)
 
     def sent_back(self, group: str, topic: str, now_ms: int) -> None:
-        """A consumer gave a message back."""
+        """Count a message that a consumer gave back."""
         self._add(SENT_BACK_NUMS, f"{topic}@{group}", 1, now_ms)
 
     def forget_topic(self, topic: str) -> None:
-        """A topic is gone; one of its name begins anew."""
+        """Forget a topic that is gone; one of its name begins anew."""
         self._known = {key: known for key, known in self._known.items() if key[0] != topic}
         self._counters = {key: counter for key, counter in self._counters.items() if key[1].partition("@")[0] != topic}
 
     def sums(self, name: str, key: str, now_ms: int) -> tuple[Sum, Sum, Sum] | None:
-        """Last minute, hour and day of one counter; None if nothing was ever counted."""
+        """Return one counter's last minute, hour and day; None if nothing was ever counted."""
         counter = self._counters.get((name, key))
         return counter.sums(now_ms) if counter is not None else None
 
     def totals(self, name: str) -> Iterator[tuple[str, int]]:
-        """Key and total of all counters of one statistic, since the start (or since one was forgotten)."""
+        """Return key and total of all counters of one statistic, since the start (or since one was forgotten)."""
         return ((key, counter.total) for (known, key), counter in list(self._counters.items()) if known == name)
 
     def per_second(self, name: str, key: str, now_ms: int) -> float:
-        """Rate of the last minute."""
+        """Return the rate of the last minute."""
         sums = self.sums(name, key, now_ms)
         return sums[0].per_second if sums is not None else 0.0
 
@@ -182,25 +182,25 @@ class _Daily:
         self._day = _day(now_ms)
 
     def add(self, count: int, now_ms: int) -> None:
-        """Counts some more."""
+        """Add to the total, now."""
         self.look(now_ms)
         self.total += count
 
     def look(self, now_ms: int) -> None:
-        """Has a new day begun?"""
+        """Note the total where a new day has begun."""
         day = _day(now_ms)
         if day != self._day:
             self.yesterday_morning, self.today_morning, self._day = self.today_morning, self.total, day
 
 
 def _day(now_ms: int) -> int:
-    """Days since year 1, in the time zone of the machine."""
+    """Return the days since year 1, in the time zone of the machine."""
     return _day_of_quarter(now_ms // _QUARTER_MS)
 
 
 @lru_cache(maxsize=4)
 def _day_of_quarter(quarter: int) -> int:
-    """No time zone begins a day, or changes, within a quarter of an hour."""
+    """Return the day of a quarter of an hour: no time zone begins a day, or changes, within one."""
     now_ms = quarter * _QUARTER_MS
     return datetime.fromtimestamp(now_ms / 1000, UTC).astimezone().toordinal()
 
@@ -213,13 +213,13 @@ MOST_SERIES = 20_000
 
 
 class Rates:
-    """Growth per second of named counters over about the last ten seconds."""
+    """The growth per second of named counters over about the last ten seconds."""
 
     def __init__(self) -> None:
         self._series: dict[tuple[str, ...], deque[tuple[int, int]]] = {}
 
     def per_second(self, key: tuple[str, ...], total: int, now_ms: int) -> float:
-        """Notes the counter's value now and answers its growth since the oldest sample of the window."""
+        """Note the counter's value now and return its growth since the oldest sample of the window."""
         if len(self._series) >= MOST_SERIES and key not in self._series:
             self._series.clear()
         samples = self._series.setdefault(key, deque(maxlen=MOST_SAMPLES))
@@ -243,18 +243,18 @@ _UNKNOWN = -1
 
 
 class CallTimes:
-    """Histograms since the start. Bounds are all that RocketMQ has, and some more; ms."""
+    """Histograms of how long requests took since the start, in ms. Bounds are those of RocketMQ, and some more."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[int, int, bool], Histogram] = {}
 
     def answered(self, answer: Command, now_ms: int, *, is_later: bool) -> None:
-        """An answer leaves now, or later than with the others of its request's moment."""
+        """Count an answer that leaves now, or later than the others of its request's moment."""
         code = answer.asked_code
         self.note(code, answer.code, now_ms - answer.asked_ms, is_later and code in _HELD)
 
     def note(self, asked: int, answered: int, took_ms: int, has_waited: bool = False) -> None:
-        """A request with the code `asked` was answered with the code `answered`."""
+        """Count a request with the code `asked` that was answered with the code `answered`."""
         row = self._rows.get((asked, answered, has_waited))
         if row is None:
             # strangers may ask with any code: those that mean nothing share a row
@@ -263,13 +263,13 @@ class CallTimes:
         row.add(max(took_ms, 0))
 
     def rows(self) -> Iterator[tuple[dict[str, str], Histogram]]:
-        """Labels, by RocketMQ's names, and counts."""
+        """Return labels, by RocketMQ's names, and counts."""
         for (asked, answered, has_waited), counted in self._rows.items():
             yield row_labels(asked, answered, has_waited=has_waited), counted
 
 
 def row_labels(asked: int, answered: int, *, has_waited: bool = False) -> dict[str, str]:
-    """What stands beside `rocketmq_rpc_latency`; requests and answers by their names."""
+    """Return the labels of `rocketmq_rpc_latency`, requests and answers by their names."""
     return {
         "protocol_type": "remoting",
         "request_code": _REQUESTS.get(asked, "unknown"),

@@ -34,7 +34,7 @@ class TlsConfig:
     """Enforcing mode: plain clients are refused."""
 
     def context(self) -> ssl.SSLContext:
-        """Raises OSError if a file cannot be read or is not what it should be."""
+        """Return a context with these files; raises OSError if one cannot be read or is not what it should be."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
@@ -51,7 +51,7 @@ class TlsConfig:
         return context
 
     def stamp(self) -> tuple[tuple[int, int], ...]:
-        """Changes with the files; raises OSError."""
+        """Return a value that changes with the files; raises OSError."""
         files = (self.cert_file, self.key_file, self.client_ca_file)
         states = [os.stat(path) for path in files if path is not None]
         return tuple((state.st_mtime_ns, state.st_size) for state in states)
@@ -69,7 +69,7 @@ class Certificates:
         self._looked_ms = clock()
 
     def context(self) -> ssl.SSLContext:
-        """The one to use now; if new files cannot be used, the one before stays."""
+        """Return the context to use now; if new files cannot be used, the one before stays."""
         now_ms = self._clock()
         if not self._looked_ms <= now_ms < self._looked_ms + RENEWAL_INTERVAL_MS:
             self._looked_ms = now_ms
@@ -88,7 +88,7 @@ class Certificates:
 
 
 class TlsSession:
-    """One TLS connection between two streams of bytes."""
+    """A TLS connection between two streams of bytes, without a socket."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -98,7 +98,7 @@ class TlsSession:
         """True once the peer has said good-bye."""
 
     def unseal(self, data: bytes) -> bytes:
-        """What the peer said in these bytes, if anything; raises ssl.SSLError."""
+        """Return what the peer said in these bytes, if anything; raises ssl.SSLError."""
         self._incoming.write(data)
         parts: list[bytes] = []
         try:
@@ -115,18 +115,18 @@ class TlsSession:
         return b"".join(parts)
 
     def seal(self, data: bytes) -> bytes:
-        """The bytes that say this to the peer."""
+        """Return the bytes that say this to the peer."""
         view = memoryview(data)
         while view:
             view = view[self._object.write(view) :]
         return self.waiting()
 
     def waiting(self) -> bytes:
-        """Bytes of TLS itself that are to be sent now: of the handshake, alerts."""
+        """Return bytes of TLS itself that are to be sent now: of the handshake, alerts."""
         return self._outgoing.read()
 
     def farewell(self) -> bytes:
-        """The bytes that end the session properly."""
+        """Return the bytes that end the session properly."""
         try:
             self._object.unwrap()
         except ssl.SSLError:

@@ -23,8 +23,8 @@ from broker.log_lines import (
     escaped,
 )
 from broker.rocketmq.codes import Request
-from tests.access.clients import People, policy
 from tests.hosting.houses import Run
+from tests.server.access.clients import People, policy
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]

@@ -22,8 +22,8 @@ from broker.server.broker import BrokerService
 from console.rest.app import create_application
 from console.security import tokens as security_tokens
 from console.security.policies import PoliciesOfUser
-from tests.access.clients import ACCESS, ROOT, People, policy
 from tests.client.running import small_store
+from tests.server.access.clients import ACCESS, ROOT, People, policy
 from tests.server.peer import Peer
 
 MESSAGES = "/api/v1/topics/orders/messages"

@@ -31,7 +31,7 @@ def config(tmp_path: Path) -> EngineConfig:
 
 @pytest.fixture
 async def service(config: EngineConfig) -> AsyncIterator[BrokerService]:
-    """A running broker."""
+    """A broker that is running."""
     running = BrokerService(config, broker_port=0, namesrv_port=0)
     await running.start()
     yield running

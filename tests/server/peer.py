@@ -69,11 +69,11 @@ class Peer:
         return await self.client.invoke(self.address, code, ext, body, timeout_ms)
 
     async def send(self, topic: str, body: bytes = b"body", properties: str = "", **changes: str) -> Command:
-        """Sends one message."""
+        """Send one message and return the answer."""
         return await self.ask(Request.SEND_MESSAGE_V2, send_ext(topic, properties, **changes), body)
 
     async def pull(self, topic: str, offset: int = 0, group: str = "G", **changes: str) -> Command:
-        """Pulls queue 0."""
+        """Pull queue 0 and return the answer."""
         return await self.ask(Request.PULL_MESSAGE, pull_ext(group, topic, offset, **changes), timeout_ms=20_000)
 
     async def everything(self, topic: str) -> list[Message]:
@@ -84,10 +84,10 @@ class Peer:
         return found
 
     async def heartbeat(self, client_id: str, group: str, **subscription: Any) -> Command:
-        """Registers a consumer."""
+        """Register a consumer and return the answer."""
         return await self.ask(Request.HEART_BEAT, body=heartbeat_body(client_id, group, **subscription))
 
     async def create_topic(self, name: str, queues: int = 1, **changes: str) -> Command:
-        """Makes a topic."""
+        """Make a topic and return the answer."""
         ext = {"topic": name, "readQueueNums": str(queues), "writeQueueNums": str(queues), "perm": "6"}
         return await self.ask(Request.UPDATE_AND_CREATE_TOPIC, ext | changes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +19,7 @@ from broker.server.broker import BrokerService
 from broker.server.processors.topics import MOST_TOPICS_AT_ONCE
 from tests.server.peer import Peer, heartbeat_body
 from tests.server.popper import TOPIC, Popper
+from tests.waiting import until_true
 
 
 def fill(service: BrokerService, *, reserve: bool = False) -> None:
@@ -211,3 +213,30 @@ async def test_cancelling_what_does_not_wait_writes_nothing_down(service: Broker
         ext = {"topic": "orders", "escPending": choice}
         assert (await peer.ask(Request.DELETE_TOPIC_IN_BROKER, ext)).code == Answer.SUCCESS
     assert service.engine.topics.is_cancelled("orders", 0)
+
+
+async def test_who_asks_whether_a_pop_would_get_something_is_told_what_the_pop_would_be(
+    service: BrokerService, json_peer: Peer, popper: Popper
+) -> None:
+    await json_peer.send(TOPIC)
+    service.engine.groups.put(Group("known"))
+    fill(service, reserve=True)
+    ext = {"consumerGroup": "known", "topic": TOPIC, "queueId": "-1", "pollTime": "0", "bornTime": "0"}
+    popped = await popper.pop(consumerGroup="known")
+    told = await json_peer.ask(Request.NOTIFICATION, ext)
+    assert popped.code == Answer.INVALID_PARAMETER
+    assert (told.code, told.remark) == (popped.code, popped.remark)
+
+
+async def test_who_waits_to_be_told_is_told_when_there_is_no_room_any_more(
+    service: BrokerService, json_peer: Peer
+) -> None:
+    service.engine.groups.put(Group("known"))
+    ext = {"consumerGroup": "known", "topic": TOPIC, "queueId": "-1", "pollTime": "15000", "bornTime": "0"}
+    waiting = asyncio.create_task(json_peer.ask(Request.NOTIFICATION, ext, timeout_ms=20_000))
+    await until_true(lambda: service.waiting_pops == 1)
+    fill(service, reserve=True)
+    assert (await json_peer.send(TOPIC)).code == Answer.SUCCESS
+    told = await waiting
+    assert told.code == Answer.INVALID_PARAMETER
+    assert "delete topics" in (told.remark or "")

@@ -12,7 +12,7 @@ import pytest
 from broker.engine.config import EngineConfig
 from broker.server.broker import BrokerService
 from broker.server.connection_limit import RECOUNT_INTERVAL_MS, Places, open_descriptors
-from tests.access.clients import ACCESS
+from tests.server.access.clients import ACCESS
 from tests.server.stranger import stranger_at
 from tests.server.test_server import Clock
 from tests.waiting import until_true

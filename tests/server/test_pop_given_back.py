@@ -10,7 +10,7 @@ from broker.rocketmq.codes import Answer, Request
 from broker.server.broker import BrokerService
 from tests.server.peer import Peer, heartbeat_body, records
 from tests.server.popper import GROUP, TOPIC, Got, Popper, bodies, changed, got_of
-from tests.server.test_pop_waiting import wait_for
+from tests.waiting import until_true
 
 GIVEN_BACK = f"%RETRY%{GROUP}"
 
@@ -57,7 +57,7 @@ async def test_a_dead_letter_sent_back_is_popped_acknowledged_and_gone(
 ) -> None:
     position = await dead_letter(json_peer, popper)
     waiting = asyncio.create_task(one(popper))
-    await wait_for(service, 1)
+    await until_true(lambda: service.waiting_pops == 1)
     await give_back(json_peer, position)
     got = await waiting
     message = got.message
@@ -97,7 +97,7 @@ async def test_a_notification_tells_of_it(service: BrokerService, json_peer: Pee
     position = await dead_letter(json_peer, popper)
     ext = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "-1", "pollTime": "15000", "bornTime": "0"}
     waiting = asyncio.create_task(json_peer.ask(Request.NOTIFICATION, ext, timeout_ms=20_000))
-    await wait_for(service, 1)
+    await until_true(lambda: service.waiting_pops == 1)
     await give_back(json_peer, position)
     assert (await waiting).ext["hasMsg"] == "true"
     assert (await one(popper)).message.body == b"pay"

@@ -12,7 +12,7 @@ from broker.rocketmq.codes import Answer, Request
 from broker.server.broker import BrokerService
 from tests.server.peer import Peer
 from tests.server.popper import GROUP, TOPIC, Popper, bodies, changed, got_of
-from tests.server.test_pop_waiting import wait_for
+from tests.waiting import until_true
 
 ORDER = {"order": "true"}
 
@@ -77,7 +77,7 @@ async def test_the_block_lasts_until_the_last_open_message_is_visible(
     assert (await popper.ack(one)).code == Answer.SUCCESS
     assert (await popper.pop(pollTime="60", **ORDER)).code == Answer.POLLING_TIMEOUT
     waiting = asyncio.create_task(popper.pop(pollTime="15000", **ORDER))
-    await wait_for(service, 1)
+    await until_true(lambda: service.waiting_pops == 1)
     assert (await popper.ack(later)).code == Answer.SUCCESS
     assert bodies(await waiting) == [b"0", b"1", b"2"], "it was answered when the last one that kept it was done"
 
@@ -86,7 +86,7 @@ async def test_a_batch_with_gaps(service: BrokerService, json_peer: Peer, popper
     await send(json_peer, 6)
     got = got_of(await popper.pop(maxMsgNums="5", **ORDER))
     waiting = asyncio.create_task(popper.pop(pollTime="15000", **ORDER))
-    await wait_for(service, 1)
+    await until_true(lambda: service.waiting_pops == 1)
     assert (await popper.ack_together(got[0], got[2], got[4])).code == Answer.SUCCESS
     assert await progress(json_peer) == "1"
     assert service.waiting_pops == 1

@@ -105,7 +105,7 @@ def test_a_half_of_apache_rocketmq_is_asked_about_too() -> None:
 
 
 def test_the_usual_half_takes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(Questions, "_slow")
+    monkeypatch.delattr(Questions, "_plain")
     for number, body in enumerate((b"pay", b"", b"pay more" * 100)):
         for serialization in (JSON, BINARY):
             halves = USUAL | {"KEYS": f"order-{number:04}", "REAL_TOPIC": "orders", "REAL_QID": "3"}
@@ -114,7 +114,7 @@ def test_the_usual_half_takes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("serialization", [JSON, BINARY])
 def test_halves_alike_are_cast_together(serialization: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(Questions, "_slow")
+    monkeypatch.delattr(Questions, "_plain")
     usual = USUAL | {"KEYS": "order-1", "REAL_TOPIC": "orders"}
     numbers = [0, 1, 9, 10, 11, 99, 100, 2**40, 2**62]
     checks = [
@@ -137,7 +137,7 @@ def test_halves_alike_are_cast_together(serialization: int, monkeypatch: pytest.
 
 
 def test_many_alike_are_cast_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(Questions, "_slow")
+    monkeypatch.delattr(Questions, "_plain")
     monkeypatch.delattr(Mould, "cast")
     halves = USUAL | {"REAL_TOPIC": "orders%d", "REAL_QID": "3"}
     checks = [

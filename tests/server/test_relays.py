@@ -24,7 +24,7 @@ INFO = {"consumerGroup": "G", "clientId": "c1", "jstackEnable": "true"}
 
 @pytest.fixture
 async def tool(service: BrokerService) -> AsyncIterator[Peer]:
-    """Who asks."""
+    """The administrator who asks."""
     client = RemotingClient()
     yield Peer(client, service.address)
     await client.close()

@@ -25,7 +25,7 @@ V1 = {
 
 @pytest.fixture
 async def answerer(service: BrokerService) -> AsyncIterator[Peer]:
-    """Who answers."""
+    """The client who answers."""
     client = RemotingClient()
     yield Peer(client, service.address)
     await client.close()

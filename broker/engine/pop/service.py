@@ -22,7 +22,7 @@ from itertools import starmap
 from typing import Any, NamedTuple
 
 from ...rocketmq.message import Message
-from ...rocketmq.topics import POP_TOPIC, check_group_name, check_topic_name, retry_topic
+from ...rocketmq.topics import POP_TOPIC, check_group_name, check_topic_name
 from ...rocketmq.values import INT_MAX, check_table, check_whole
 from ..disk.files import Files, join
 from ..errors import HandleGone, InvalidValue, StoreRefused
@@ -106,8 +106,8 @@ class Pops:
 
     def has_messages(self, wanted: Wanted, read_queues: int, now_ms: int) -> tuple[bool, int | None]:
         """Tell whether a pop would look at messages, and if not, when to look again without an arrival. Raises
-        InvalidTopicName where a pop does."""
-        check_topic_name(retry_topic(wanted.group, wanted.topic))
+        InvalidTopicName and InvalidValue where a pop does."""
+        self.taker.check(wanted)
         if wanted.given_back and self._given_back.waits(wanted.group):
             return True, None
         return self.taker.has_messages(wanted, read_queues, now_ms)

@@ -38,7 +38,7 @@ _MOST_SHAPES = 4096
 
 @dataclass(slots=True)
 class SendHeader:
-    """What a sender says about a message (or a batch of them)."""
+    """The header of a send: what is said about a message (or a batch of them)."""
 
     group: str
     topic: str
@@ -54,7 +54,7 @@ class SendHeader:
 
 
 def read_send_header(ext: Mapping[str, str], *, is_v1: bool = False) -> SendHeader:
-    """The header of request 10 (V1), 310 or 320; refused if a field is missing or out of range."""
+    """Return the header of request 10 (V1), 310 or 320; refused if a field is missing or out of range."""
     if is_v1:
         ext = {_V1_NAMES[name]: value for name, value in ext.items() if name in _V1_NAMES}
     return SendHeader(
@@ -170,7 +170,7 @@ _SIGNED_NAMES = frozenset({*_V1_NAMES.values(), ACCESS_KEY, SECURITY_TOKEN, SIGN
 
 
 class SignedSend(NamedTuple):
-    """A plain send, who says that he signed it, his signature, and what it is to be of."""
+    """A plain send, the user that it names, its signature, and the bytes that this must be of."""
 
     send: QuickSend
     user: str
@@ -179,7 +179,8 @@ class SignedSend(NamedTuple):
 
 
 class _Signer(NamedTuple):
-    """Whose name the constant parts of a header give, what he signs before the queue id and after the properties."""
+    """The user that the constant parts of a header name, and the bytes that he signs before the queue id and after the
+    properties."""
 
     user: str
     topic: str
@@ -216,9 +217,8 @@ class SignedSendShortcut:
             return None
         # in as many digits as were said: signed are the values as they were written
         digits = frame[_FIELDS_AT + len(prefix)]
-        content = b"%b%0*d%d%013d%d%b%b%b" % (
-            signer.before, digits, queue_id, sys_flag, born_ms, flag, properties, signer.after, body
-        )  # fmt: skip
+        numbers = b"%0*d%d%013d%d" % (digits, queue_id, sys_flag, born_ms, flag)
+        content = b"".join((signer.before, numbers, properties, signer.after, body))
         return SignedSend(send, signer.user, signature, content)
 
     def learn(self, frame: bytes, command: Command, header: SendHeader) -> None:
@@ -263,8 +263,5 @@ def _signed_parts(frame: bytes) -> tuple[bytes, bytes, bytes, bytes] | None:
         if not suffix.startswith(said, again):
             return None
         suffix = suffix[:again] + suffix[again + len(said) :]
-    plain = b"".join((
-        frame[:1], (end - 4).to_bytes(3, "big"), frame[4:21], (end - _FIELDS_AT).to_bytes(4, "big"),
-        frame[_FIELDS_AT:end], frame[body_at:],
-    ))  # fmt: skip
-    return frame[_FIELDS_AT:prefix_end], suffix, signature, plain
+    start = frame[:1] + (end - 4).to_bytes(3, "big") + frame[4:21] + (end - _FIELDS_AT).to_bytes(4, "big")
+    return frame[_FIELDS_AT:prefix_end], suffix, signature, start + frame[_FIELDS_AT:end] + frame[body_at:]

@@ -20,11 +20,12 @@ _BEGINNING = b'{"code":310,'
 #: Digits of a number (of 32 bits, of 64 bits) that is taken: more are the long way's.
 _MOST_INT_DIGITS, _MOST_DIGITS = 9, 18
 
+_Language = Literal["JAVA", "CPP", "DOTNET", "PYTHON", "GO", "RUST", "OTHER"]
 _NAMES = {"fields": "extFields", "serial": "serializeTypeCurrentRPC"}
 
 
-class _Fields(msgspec.Struct, gc=False, forbid_unknown_fields=True, kw_only=True):
-    """The fields of a V2 header (sendheader.py); one that is missing is none of a plain send, nor is one more."""
+class _Fields(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """The fields of a V2 header (send.py); one that is missing is none of a plain send, nor is one more."""
 
     a: str
     b: str
@@ -42,7 +43,7 @@ class _Fields(msgspec.Struct, gc=False, forbid_unknown_fields=True, kw_only=True
     most: str | None = msgspec.field(default=None, name="l")
 
 
-class _SignedFields(_Fields, gc=False, forbid_unknown_fields=True, kw_only=True):
+class _SignedFields(_Fields, gc=False, forbid_unknown_fields=True):
     """The fields of a V2 header that is signed. What is not said is not signed either: it is empty here."""
 
     user: str = msgspec.field(default="", name=ACCESS_KEY)
@@ -54,30 +55,37 @@ class _SignedFields(_Fields, gc=False, forbid_unknown_fields=True, kw_only=True)
     m: Literal["false", ""] = ""
 
 
-class _Head(msgspec.Struct, gc=False, forbid_unknown_fields=True, kw_only=True, rename=_NAMES):
+class _Head(msgspec.Struct, gc=False, forbid_unknown_fields=True, rename=_NAMES):
     """All that a header has: nothing in it goes by unread, as the long way would find fault with it."""
 
     code: int
     fields: _Fields
     flag: Int32 = 0
-    language: Literal["JAVA", "CPP", "DOTNET", "PYTHON", "GO", "RUST", "OTHER"] = "JAVA"
+    language: _Language = "JAVA"
     opaque: Int32 = 0
     remark: str | None = None
     serial: Literal["JSON"] = "JSON"
     version: Int32 = 0
 
 
-class _SignedHead(_Head, gc=False, forbid_unknown_fields=True, kw_only=True, rename=_NAMES):
-    """The header of a send that is signed."""
+class _SignedHead(msgspec.Struct, gc=False, forbid_unknown_fields=True, rename=_NAMES):
+    """The header of a send that is signed: as `_Head`, whose fields come first and cannot be made anew."""
 
+    code: int
     fields: _SignedFields
+    flag: Int32 = 0
+    language: _Language = "JAVA"
+    opaque: Int32 = 0
+    remark: str | None = None
+    serial: Literal["JSON"] = "JSON"
+    version: Int32 = 0
 
 
 _decode = msgspec.json.Decoder(_Head).decode
 _decode_signed = msgspec.json.Decoder(_SignedHead).decode
 
 
-def read_json_send(frame: bytes, decode: Callable[[bytes], _Head] = _decode) -> QuickSend | None:
+def read_json_send(frame: bytes, decode: Callable[[bytes], _Head | _SignedHead] = _decode) -> QuickSend | None:
     """Return a plain send; None if it is anything else."""
     if not frame.startswith(_BEGINNING, 4) or frame[0]:
         return None
@@ -112,7 +120,7 @@ def read_signed_json_send(frame: bytes) -> SignedSend | None:
     """Return a plain send that is signed; None if it is anything else."""
     read: list[_SignedFields] = []
 
-    def decode(header: bytes) -> _Head:
+    def decode(header: bytes) -> _SignedHead:
         head = _decode_signed(header)
         read.append(head.fields)
         return head
@@ -121,8 +129,7 @@ def read_signed_json_send(frame: bytes) -> SignedSend | None:
     if send is None:
         return None
     said = read[0]
-    signed = "".join([
-        said.user, said.token, said.a, said.b, said.c, said.d, said.e, said.f, said.g, said.h, said.i, said.j, said.k,
-        said.m, said.n,
-    ])  # fmt: skip
-    return SignedSend(send, said.user, said.signature.encode(), signed.encode() + send[-1])
+    # in the order of the fields' names
+    before = said.user + said.token + said.a + said.b + said.c + said.d
+    after = said.e + said.f + said.g + said.h + said.i + said.j + said.k + said.m + said.n
+    return SignedSend(send, said.user, said.signature.encode(), (before + after).encode() + send[-1])

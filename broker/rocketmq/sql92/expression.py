@@ -29,7 +29,7 @@ class Filter:
 
     @classmethod
     def of(cls, expression: str) -> Filter:
-        """As the constructor, from those that are kept."""
+        """Return the filter of an expression, from those that are kept if it is there; raises BadExpression."""
         known = _kept.get(expression)
         if known is None:
             known = cls(expression)
@@ -42,19 +42,19 @@ class Filter:
         return known
 
     def matches(self, properties: Mapping[str, str]) -> bool:
-        """Whether a message with these properties is wanted: neither unknown nor a failure is."""
+        """Tell whether a message with these properties is wanted: neither unknown nor a failure is."""
         try:
             return self._evaluate(properties) is True
         except EvaluationFailed:
             return False
 
     def matches_record(self, record: bytes) -> bool:
-        """The same of a stored record."""
+        """Tell whether a stored record is wanted, by its properties."""
         return self.matches(properties_of(record))
 
 
 def properties_of(record: bytes) -> dict[str, str]:
-    """The properties of a record that is known to be sound; of one that stands there twice the last."""
+    """Return the properties of a record that is known to be sound; of one that stands there twice the last."""
     _, magic, _, _, _, _, _, flag, _ = HEAD.unpack_from(record)
     at = BODY_LENGTH_AT + IPV6_MORE * (bool(flag & FLAG_BORN_IPV6) + bool(flag & FLAG_STORE_IPV6))
     at += U32.size + U32.unpack_from(record, at)[0]

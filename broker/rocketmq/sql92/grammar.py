@@ -25,7 +25,7 @@ _WORDS = _TEXT_WORDS | {"NOT", "BETWEEN", "IN"}
 
 
 def parse(expression: str) -> Node:
-    """The condition that an expression says. Raises BadExpression."""
+    """Return the condition that an expression says. Raises BadExpression."""
     reader = _Reader(tokens(expression))
     node = nodes.as_truth(reader.alternatives())
     reader.take(END)
@@ -58,7 +58,7 @@ class _Reader:
         return True
 
     def alternatives(self) -> Node:
-        """The rule `or`."""
+        """Parse the rule `or` of the grammar."""
         parts = [self._conjunction()]
         while self._accept("OR"):
             parts.append(self._conjunction())

@@ -64,22 +64,22 @@ def _truth(evaluate: Evaluate) -> Node:
 
 
 def constant(value: str | int | float) -> Node:
-    """A string or a number."""
+    """Return the node of a string or a number."""
     return Node(lambda _: value, Kind.CONSTANT, value)
 
 
 def truth_constant(value: bool | None) -> Node:
-    """TRUE, FALSE and NULL."""
+    """Return the node of TRUE, FALSE and NULL."""
     return Node(lambda _: value, Kind.TRUTH_CONSTANT, value)
 
 
 def property_named(name: str) -> Node:
-    """A property: its text, or unknown."""
+    """Return the node of a property: its text, or unknown."""
     return Node(lambda properties: properties.get(name), Kind.PROPERTY, name=name)
 
 
 def whole_number(text: str) -> Node:
-    """A whole number: 32 bits if it fits, else 64."""
+    """Return the node of a whole number: 32 bits if it fits, else 64."""
     digits = text.rstrip("lL")
     number = int(digits) if len(digits) <= 19 else LONG_RANGE.stop
     if number not in LONG_RANGE:
@@ -88,7 +88,7 @@ def whole_number(text: str) -> Node:
 
 
 def floating_number(text: str) -> Node:
-    """A number with a point or an exponent. RocketMQ takes neither 0.0 nor what is infinite."""
+    """Return the node of a number with a point or an exponent. RocketMQ takes neither 0.0 nor what is infinite."""
     number = float(text)
     if not 0 < number <= sys.float_info.max:
         raise BadExpression(f"{text[:40]} is not above 0, or too large; write 0 without a point.")
@@ -108,7 +108,7 @@ def as_truth(node: Node) -> Node:
 
 
 def negation(node: Node) -> Node:
-    """NOT: unknown stays unknown."""
+    """Return the node of NOT: unknown stays unknown."""
     inner = as_truth(node).evaluate
 
     def evaluate(properties: Properties) -> Value:
@@ -119,12 +119,12 @@ def negation(node: Node) -> Node:
 
 
 def all_of(parts: Sequence[Node]) -> Node:
-    """AND, from left to right: false as soon as one is, else unknown if one is."""
+    """Return the node of AND, from left to right: false as soon as one is, else unknown if one is."""
     return _first_that_is(False, parts)
 
 
 def any_of(parts: Sequence[Node]) -> Node:
-    """OR, from left to right: true as soon as one is, else unknown if one is."""
+    """Return the node of OR, from left to right: true as soon as one is, else unknown if one is."""
     return _first_that_is(True, parts)
 
 
@@ -147,7 +147,7 @@ def _first_that_is(wanted: bool, parts: Sequence[Node]) -> Node:
 
 
 def minus(node: Node) -> Node:
-    """The negative of a number; of anything else unknown."""
+    """Return the node of a negative number; of anything else unknown."""
     inner = node.evaluate
 
     def evaluate(properties: Properties) -> Value:
@@ -163,7 +163,7 @@ def minus(node: Node) -> Node:
 
 
 def equal(left: Node, right: Node) -> Node:
-    """`=`."""
+    """Return the node of `=`."""
     for node in (left, right):
         if node.is_constant and node.constant is None:
             raise BadExpression("NULL cannot be compared; use IS NULL.")
@@ -186,7 +186,7 @@ def _equal(left: Node, right: Node) -> Node:
 
 
 def is_null(node: Node) -> Node:
-    """IS NULL."""
+    """Return the node of IS NULL."""
     inner = node.evaluate
     return _truth(lambda properties: inner(properties) is None)
 
@@ -200,7 +200,7 @@ _ORDERS: Mapping[str, Callable[[int], bool]] = {
 
 
 def ordered(left: Node, sign: str, right: Node) -> Node:
-    """`<`, `<=`, `>`, `>=`: of numbers, and of properties that can be read as numbers."""
+    """Return the node of `<`, `<=`, `>`, `>=`: of numbers, and of properties that can be read as numbers."""
     for node in (left, right):
         if node.is_truth or (node.is_constant and isinstance(node.constant, str)):
             raise BadExpression(f"A {node.kind.value} that is no number cannot be compared by {sign}.")
@@ -221,7 +221,7 @@ def ordered(left: Node, sign: str, right: Node) -> Node:
 
 
 def between(node: Node, low: Node, high: Node) -> Node:
-    """BETWEEN: both ends belong to it; ends that are constants must be in order."""
+    """Return the node of BETWEEN: both ends belong to it; ends that are constants must be in order."""
     if low.is_constant and high.is_constant:
         if low.constant is None or high.constant is None:
             raise BadExpression("The ends of BETWEEN cannot be NULL.")
@@ -238,12 +238,12 @@ def _order_of_constants(left: str | bool | int | float, right: str | bool | int 
 
 
 def not_between(node: Node, low: Node, high: Node) -> Node:
-    """NOT BETWEEN."""
+    """Return the node of NOT BETWEEN."""
     return any_of((ordered(node, "<", low), ordered(node, ">", high)))
 
 
 def one_of(node: Node, values: Sequence[str], *, is_not: bool) -> Node:
-    """IN and NOT IN: a property among strings."""
+    """Return the node of IN and NOT IN: a property among strings."""
     if node.kind is not Kind.PROPERTY:
         raise BadExpression("Only a property can be IN a list.")
     name, wanted = node.name, frozenset(values)

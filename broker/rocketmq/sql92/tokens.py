@@ -40,7 +40,7 @@ class Token(NamedTuple):
 
 
 def tokens(expression: str) -> list[Token]:
-    """All words, and an END. Raises BadExpression."""
+    """Return all words, and an END. Raises BadExpression."""
     if len(expression) > LONGEST_EXPRESSION:
         raise BadExpression(f"The expression has more than {LONGEST_EXPRESSION:,} characters.")
     found: list[Token] = []

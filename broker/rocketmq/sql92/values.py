@@ -36,7 +36,8 @@ class EvaluationFailed(Exception):
 
 
 def read_whole(text: str, allowed: range) -> int:
-    """Integer.valueOf and Long.valueOf: a sign if wanted, and decimal digits of any script."""
+    """Read a whole number as Integer.valueOf and Long.valueOf do: a sign if wanted, and decimal digits of any
+    script."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     counting = digits.lstrip("0")
     if not digits.isdecimal() or len(counting) > _MOST_DIGITS or any(digit > "\uffff" for digit in digits):
@@ -49,7 +50,7 @@ def read_whole(text: str, allowed: range) -> int:
 
 
 def read_double(text: str) -> float:
-    """Double.valueOf."""
+    """Read a number as Double.valueOf does."""
     match = _DOUBLE.fullmatch(text)
     if match is None:
         return _read_hexadecimal(text)
@@ -117,7 +118,7 @@ def _order_of_doubles(left: float, right: float) -> int:
 
 
 def are_equal(left: str | bool | int | float, right: str | bool | int | float) -> bool:
-    """The `=` of two values that are there; raises EvaluationFailed."""
+    """Tell whether two values that are there are equal for `=`; raises EvaluationFailed."""
     return compare(left, right) == 0
 
 

@@ -3,7 +3,7 @@
 Shape: ``{"users": {name: UserInfo}, "acls": {name: {"Custom": [PolicyEntryInfo...], "Default": [...]}}}`` in the words
 of RocketMQ (which keeps the same in a RocksDB of its own). A change is durable when the call returns.
 
-The inner user is the broker's own house: what its configuration names, always there, Super, in no file.
+The inner user is the broker's own: the one that its configuration names, always there, Super, in no file.
 """
 
 from __future__ import annotations
@@ -74,20 +74,20 @@ class AccessBook:
     # looking
 
     def user(self, name: str) -> User | None:
-        """The user of that name."""
+        """Return the user of that name; None if there is none."""
         return self.inner if name == self.inner.name else self._users.get(name)
 
     def users(self, containing: str = "") -> list[User]:
-        """Users whose name contains some text, by name."""
+        """Return the users whose name contains some text, by name."""
         every = {**self._users, self.inner.name: self.inner}
         return [every[name] for name in sorted(every) if containing in name]
 
     def policies(self, name: str) -> Policies | None:
-        """What is said of a user; None if nothing is."""
+        """Return the policies of a user; None if he has none."""
         return self._policies.get(name)
 
     def all_policies(self) -> list[tuple[str, Policies]]:
-        """Users of whom something is said, and what, by name."""
+        """Return the users who have policies, each with his, by name."""
         return sorted(self._policies.items())
 
     # changing
@@ -107,7 +107,7 @@ class AccessBook:
     def change_user(
         self, name: str, *, secret: str | None = None, is_super: bool | None = None, is_enabled: bool | None = None
     ) -> None:
-        """Change what is given of a user; raises UserNotFound, AccessError, OSError."""
+        """Change what is given of a user and leave the rest; raises UserNotFound, AccessError, OSError."""
         known = self._changeable(name)
         changed = User(
             name,
@@ -121,7 +121,7 @@ class AccessBook:
             self._changed(name, is_less)
 
     def delete_user(self, name: str) -> None:
-        """Forget a user and his policies; nothing happens if there is none. Raises AccessError, OSError."""
+        """Delete a user and his policies; nothing happens if there is none. Raises AccessError, OSError."""
         if self.user(name) is None:
             return
         self._changeable(name)
@@ -140,7 +140,7 @@ class AccessBook:
     def delete_policies(
         self, name: str, type_: PolicyType = PolicyType.CUSTOM, resource: Resource | None = None
     ) -> None:
-        """Forget the entry of a resource, or everything; raises UserNotFound, PolicyNotFound, OSError."""
+        """Delete the entry of a resource, or all policies; raises UserNotFound, PolicyNotFound, OSError."""
         self._changeable(name)
         before = self._policies.get(name)
         if before is None:

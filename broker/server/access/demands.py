@@ -113,7 +113,7 @@ _CLUSTER_GET = (
     Request.GET_TIMER_STATUS, Request.GET_TIMER_FORECAST, Request.LIST_TRANSACTIONS, Request.GET_TRANSACTION,
     Request.GET_TRANSACTION_STATUS,
 )  # fmt: skip
-#: What tells names of topics or groups may also be had by who may list them.
+#: Requests that tell names of topics or groups are also open to users who may list these.
 _CLUSTER_LIST = frozenset({21, 22, 23, 106, 201, 206, 224, 304, 305, 311, 312, 313})
 
 #: Everybody with a valid signature: without routes nobody comes as far as being told what he may not do.
@@ -121,7 +121,7 @@ OPEN_TO_USERS = frozenset({105})
 
 
 class Demands:
-    """Says what a request needs."""
+    """The permissions that each request needs."""
 
     def __init__(self, cluster: str, topic_at: TopicAt) -> None:
         self._topic_at = topic_at
@@ -154,7 +154,7 @@ class Demands:
         return frozenset({*FIELDS, *self._of_cluster, *self._special, *OPEN_TO_USERS})
 
     def of(self, request: Command) -> Iterable[Demand]:
-        """Everything that is needed; raises RequestRefused for a body that cannot be read."""
+        """Return all permissions that a request needs; raises RequestRefused for a body that cannot be read."""
         fields = FIELDS.get(request.code)
         if fields is not None:
             return list(_of_fields(fields, request.ext)) or self._everything
@@ -166,18 +166,19 @@ class Demands:
         return self._of_cluster.get(request.code, self._everything)
 
     def _of_record(self, position: str | None, *actions: Action) -> Iterable[Demand]:
-        """The topic of the record at a position; of what is not there, nothing but the cluster tells."""
+        """Return what reading a position needs: a permission for the topic of its record, or, where there is none, for
+        the cluster."""
         is_number = position is not None and position.isascii() and position.isdigit() and len(position) < 20
         topic = self._topic_at(int(position)) if position is not None and is_number else None
         return self._everything if topic is None else (demand_on(Kind.TOPIC, topic, actions),)
 
     def _of_return(self, request: Command) -> Iterable[Demand]:
-        """36: the group may get it again, but only what it may read."""
+        """Return what 36 needs: the group may get the record again, but only one that its user may read."""
         group = request.ext.get("group", "")
         return (demand_on(Kind.GROUP, group, (_SUB,)), *self._of_record(request.ext.get("offset"), _SUB))
 
     def _of_direct(self, request: Command) -> Iterable[Demand]:
-        """309: as a return; the record is named by its offset message id."""
+        """Return what 309 needs: as 36, for the record that the offset message id names."""
         try:
             _, _, position = parse_offset_message_id(request.ext.get("msgId", ""))
         except ValueError:
@@ -185,7 +186,7 @@ class Demands:
         return (*_of_fields(_SUB_BOTH, request.ext), *self._of_record(str(position), _SUB))
 
     def _of_timers(self, request: Command) -> Iterable[Demand]:
-        """14005: who may send to a topic may steer its timers, if he names them by the topic."""
+        """Return what 14005 needs: to send to the topics by which timers are named, or to change the cluster."""
         return self._of_targets(read_steering(request.body).targets, _PUB)
 
     def _of_timer(self, request: Command) -> Iterable[Demand]:
@@ -197,7 +198,7 @@ class Demands:
 
 
 def _topic_of(target: NamedTarget) -> str | None:
-    """The topic of a timer that is named by it; positions and offset ids do not say whose they are."""
+    """Return the topic of a timer that is named by it; None for one named by a position or an offset id."""
     if target.handle is not None:
         try:
             return read_handle(target.handle).topic
@@ -247,13 +248,13 @@ def _of_client_config(request: Command) -> Iterable[Demand]:
 
 
 def _of_groups(request: Command) -> Iterable[Demand]:
-    """225, as 200."""
+    """Return what 225 needs: what 200 needs for each of its groups."""
     groups = body_as(GroupList, request.body).group_config_list
     return [demand_on(Kind.GROUP, each.group_name, (_CREATE, _UPDATE)) for each in groups]
 
 
 def _of_group(request: Command) -> Iterable[Demand]:
-    """200: RocketMQ asks for nothing here."""
+    """Return what 200 needs, for which RocketMQ asks nothing."""
     return [demand_on(Kind.GROUP, body_as(GroupConfig, request.body).group_name, (_CREATE, _UPDATE))]
 
 
@@ -279,44 +280,44 @@ def _topics_of_list(request: Command) -> Iterable[Demand]:
 
 
 class GroupConfig(msgspec.Struct, rename="camel"):
-    """SubscriptionGroupConfig (200)."""
+    """The body of request 200 (SubscriptionGroupConfig)."""
 
     group_name: str
 
 
 class GroupList(msgspec.Struct, rename="camel"):
-    """SubscriptionGroupList (225)."""
+    """The body of request 225 (SubscriptionGroupList)."""
 
     group_config_list: list[GroupConfig]
 
 
 class TopicName(msgspec.Struct, rename="camel"):
-    """TopicConfig."""
+    """The name in a TopicConfig of RocketMQ."""
 
     topic_name: str
 
 
 class TopicList(msgspec.Struct, rename="camel"):
-    """CreateTopicListRequestBody (18)."""
+    """The body of request 18 (CreateTopicListRequestBody)."""
 
     topic_config_list: list[TopicName]
 
 
 class Assignment(msgspec.Struct, rename="camel"):
-    """QueryAssignmentRequestBody and SetMessageRequestModeRequestBody (400, 401)."""
+    """The body of requests 400 and 401 (QueryAssignmentRequestBody, SetMessageRequestModeRequestBody)."""
 
     topic: str
     consumer_group: str = ""
 
 
 class Ack(msgspec.Struct):
-    """BatchAck."""
+    """One entry of a batch of acknowledgements (BatchAck)."""
 
     group: str = msgspec.field(name="c")
     topic: str = msgspec.field(name="t")
 
 
 class AckBatch(msgspec.Struct):
-    """BatchAckMessageRequestBody (200151)."""
+    """The body of request 200151 (BatchAckMessageRequestBody)."""
 
     acks: list[Ack]

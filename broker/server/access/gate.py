@@ -8,21 +8,28 @@ told whether there is a user of that name. The first refusal of a connection is 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import lru_cache
 from hmac import compare_digest
 
-from ...rocketmq.acl import Action, Address, Demand, Kind, User, address_of, decide, demand_on
+from ...engine.disk.files import Files, join
+from ...engine.engine import Engine
+from ...engine.errors import BrokerError
+from ...rocketmq.acl import AccessConfig, Action, Address, Demand, Kind, User, address_of, decide, demand_on
 from ...rocketmq.codes import Answer
 from ...rocketmq.errors import BadFrame, RequestRefused
 from ...rocketmq.frame import Command
 from ...rocketmq.headers.send import SignedSend
+from ...rocketmq.message import decode
+from ...rocketmq.properties import REAL_TOPIC
 from ...rocketmq.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, content, is_signed, sign
+from ...rocketmq.topics import HALF_TOPIC, PARKED_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ..connection import Connection
-from .accounts import AccessBook
-from .demands import Demands
+from .accounts import FILE_NAME, AccessBook
+from .demands import OPEN_TO_USERS, Demands, TopicAt
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +41,7 @@ _WRONG = "check signature failed."
 
 
 class Gate:
-    """Lets requests through, or refuses them."""
+    """The check of signature and permission before every request."""
 
     def __init__(self, book: AccessBook, demands: Demands, *, open_to_all: Collection[int] = ()) -> None:
         self.book = book
@@ -164,7 +171,7 @@ PATIENCE_MS = 30_000
 
 
 class Strangers:
-    """Who has not said yet who he is."""
+    """The connections that have shown no valid signature yet."""
 
     def __init__(self, *, most_an_address: int = MOST_AN_ADDRESS, patience_ms: int = PATIENCE_MS) -> None:
         self._most = most_an_address
@@ -184,7 +191,7 @@ class Strangers:
         return True
 
     def forget(self, connection: Connection) -> None:
-        """He has said who he is, or has gone."""
+        """Count a connection no more: it has signed, or has ended."""
         if self._since.pop(connection, None) is not None:
             self._hosts[connection.host] -= 1
             if not self._hosts[connection.host]:
@@ -195,3 +202,45 @@ class Strangers:
         late = [each for each, since_ms in self._since.items() if now_ms - since_ms >= self._patience_ms]
         for connection in late:
             connection.close_because(f"no valid signature within {self._patience_ms} ms")
+
+
+# The gate of one broker.
+
+
+def guard(engine: Engine, files: Files, config: AccessConfig, connections: Callable[[], Iterable[Connection]]) -> Gate:
+    """Return the gate of a broker, its users and policies read; raises AccessUnreadable.
+
+    `connections` returns those of all its servers: a user's are closed when he may do less than before.
+    """
+
+    def changed(name: str, is_less: bool) -> None:
+        gate.forget_decisions()
+        if is_less:
+            # pulls that wait would still be answered
+            loop = asyncio.get_running_loop()
+            for connection in [each for each in connections() if each.user == name]:
+                loop.call_soon(connection.close)  # after the answer to the request that changed it
+
+    book = AccessBook(files, join(engine.config.root, "config", FILE_NAME), config.inner, changed)
+    book.load()
+    demands = Demands(engine.config.cluster_name, topics_of(engine))
+    gate = Gate(book, demands, open_to_all=OPEN_TO_USERS if config.are_routes_open else frozenset())
+    return gate
+
+
+#: What lies here is meant for another topic.
+_PARKED = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, PARKED_HALF_TOPIC})
+
+
+def topics_of(engine: Engine) -> TopicAt:
+    """Return a function that finds the topic of the record at a position, of a parked one the real topic."""
+
+    def topic_at(position: int) -> str | None:
+        try:
+            message = decode(engine.look_at(position), verify=False)
+        except (BrokerError, OSError):
+            return None
+        topic = message.properties.get(REAL_TOPIC) if message.topic in _PARKED else None
+        return topic or message.topic
+
+    return topic_at

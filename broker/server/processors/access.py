@@ -35,7 +35,7 @@ MOST_LISTED = 10_000
 
 
 class UserBody(msgspec.Struct, rename="camel"):
-    """UserInfo; the name stands in the header."""
+    """A user as RocketMQ describes one (UserInfo); the name stands in the header."""
 
     password: str | None = None
     user_type: str | None = None
@@ -43,7 +43,7 @@ class UserBody(msgspec.Struct, rename="camel"):
 
 
 class EntryBody(msgspec.Struct, rename="camel"):
-    """AclInfo.PolicyEntryInfo."""
+    """One entry of a policy (AclInfo.PolicyEntryInfo)."""
 
     resource: str
     actions: list[str] = []
@@ -52,21 +52,21 @@ class EntryBody(msgspec.Struct, rename="camel"):
 
 
 class PolicyBody(msgspec.Struct, rename="camel"):
-    """AclInfo.PolicyInfo."""
+    """The entries of one type (AclInfo.PolicyInfo)."""
 
     policy_type: str | None = None
     entries: list[EntryBody] | None = None
 
 
 class AclBody(msgspec.Struct, rename="camel"):
-    """AclInfo."""
+    """The policies of a user (AclInfo)."""
 
     subject: str | None = None
     policies: list[PolicyBody] | None = None
 
 
 class AccessProcessor:
-    """Makes, changes, deletes and describes users and what they may do."""
+    """The requests that make, change, delete and describe users and their policies."""
 
     def __init__(self, book: AccessBook) -> None:
         self._book = book
@@ -123,7 +123,8 @@ class AccessProcessor:
         return request.answer(body=json_body(rows) if rows else b"")
 
     def _shown(self, connection: Connection, user: User) -> dict[str, object]:
-        """A user as he is told; secrets only to who may set them, and that of the broker's house to nobody."""
+        """Return a user as he is shown; secrets only to who may set them, and that of the broker's own user to
+        nobody."""
         is_told = self._is_super(connection.user) and user.name != self._book.inner.name
         return user.to_json(with_secret=is_told)
 
@@ -138,7 +139,7 @@ class AccessProcessor:
     # policies
 
     def _put_acl(self, _: Connection, request: Command) -> Command:
-        """3006 and 3007 do the same in RocketMQ, too."""
+        """Add policies to a user: 3006 and 3007 do the same in RocketMQ, too."""
         body = body_as(AclBody, request.body)
         name = user_of(body.subject or text(request.ext, "subject"))
         added: dict[PolicyType, list[Entry]] = {}
@@ -200,7 +201,7 @@ def _acl(name: str, policies: Policies) -> dict[str, object]:
 
 
 def _refusing(handler: Handler) -> Handler:
-    """The handler, with refusals answered as RocketMQ answers them: no permission, and why."""
+    """Return the handler with refusals answered as RocketMQ answers them: no permission, and why."""
 
     def handled(connection: Connection, request: Command) -> Command | None:
         try:

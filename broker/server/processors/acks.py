@@ -43,7 +43,7 @@ Long = Annotated[int, msgspec.Meta(ge=-LONG_MAX - 1, le=LONG_MAX)]
 
 
 class BatchAck(msgspec.Struct):
-    """BatchAck: what is done of one pop of one queue; bit n of ``bits`` is the offset start + n."""
+    """What is done of one pop of one queue; bit n of ``bits`` is the offset start + n."""
 
     group: str = msgspec.field(name="c")
     topic: str = msgspec.field(name="t")
@@ -56,19 +56,19 @@ class BatchAck(msgspec.Struct):
 
 
 class BatchAckBody(msgspec.Struct):
-    """BatchAckMessageRequestBody."""
+    """The body of request 200151 (BatchAckMessageRequestBody)."""
 
     acks: list[BatchAck]
 
 
 class _Together:
-    """Plain answers of one moment: one write a connection."""
+    """Plain answers of one moment, written with one write a connection."""
 
     def __init__(self) -> None:
         self._waiting: dict[Connection, list[bytes]] = {}
 
     def succeed(self, connection: Connection, request: Command) -> None:
-        """Answers a request with a JSON header with success."""
+        """Answer a request that has a JSON header with success."""
         if not self._waiting:
             asyncio.get_running_loop().call_soon(self._write)
         server = connection.server
@@ -84,7 +84,7 @@ class _Together:
 
 
 class _Answered:
-    """Answers one request when it is durable."""
+    """The owner of a ticket that answers one request when it is durable."""
 
     __slots__ = ("_connection", "_fields", "_request", "_together")
 
@@ -97,7 +97,7 @@ class _Answered:
         self._fields = fields
 
     def stored(self, _: Ticket) -> None:
-        """It is durable."""
+        """Answer: what was asked for is durable."""
         request = self._request
         if self._fields is None and request.serialization == JSON:
             self._together.succeed(self._connection, request)
@@ -105,12 +105,12 @@ class _Answered:
             self._connection.send(request.answer(self._fields))
 
     def refused(self, code: int, remark: str) -> None:
-        """It may be lost."""
+        """Answer that what was asked for may be lost."""
         self._connection.send(self._request.answer(code=code, remark=remark))
 
 
 class AckProcessor:
-    """Takes acknowledgements."""
+    """The requests that acknowledge popped messages, or change for how long they are out."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -127,7 +127,7 @@ class AckProcessor:
         }
 
     def _place(self, ext: Mapping[str, str]) -> tuple[Handle, int]:
-        """The handle and the offset that a request names; refused if there is no such queue or offset."""
+        """Return the handle and the offset that a request names; refused if there is no such queue or offset."""
         topic, queue_id = text(ext, "topic"), whole(ext, "queueId", low=-INT_MAX - 1, high=INT_MAX)
         known = self._engine.topics.get(topic)
         if known is None:
@@ -157,7 +157,8 @@ class AckProcessor:
         return None if waits else request.answer()
 
     def _ack_many(self, connection: Connection, request: Command) -> Command | None:
-        """Success if anything was taken, as in RocketMQ; `escRefused` names what was not (topic, queue, offset)."""
+        """Answer success if anything was taken, as RocketMQ does; `escRefused` names what was not (topic, queue,
+        offset)."""
         self._engine.check_open()
         taken: Key | None = None
         why = "Nothing of this is held any more: it was given out again, or there is nothing named."
@@ -179,7 +180,7 @@ class AckProcessor:
         return None if waits else request.answer(fields)
 
     def _missing(self, key: Key) -> str | None:
-        """Why nothing can be held of a queue: what of it is not there; None if it is popped, or may be."""
+        """Return why nothing can be held of a queue, what of it is not there; None if it is popped, or may be."""
         group, topic, queue_id = key
         if key in self._pops.book.queues:
             return None
@@ -203,7 +204,8 @@ class AckProcessor:
 
 
 def _named(acks: list[BatchAck]) -> Iterable[tuple[Handle, int]]:
-    """What a batch names. Refused as a whole, before anything of it is taken, where it is too much or cannot be."""
+    """Return the handles and messages that a batch names. It is refused as a whole, before anything of it is taken,
+    where it is too much or cannot be."""
     named: list[tuple[Handle, int]] = []
     count = len(acks)
     for each in acks if count <= MOST_ACKED else ():
@@ -220,7 +222,7 @@ def _named(acks: list[BatchAck]) -> Iterable[tuple[Handle, int]]:
 
 
 def _mask(bits: str) -> int:
-    """A BitSet as fastjson writes it: its bytes, lowest first, in base64."""
+    """Read a BitSet as fastjson writes it: its bytes, lowest first, in base64."""
     try:
         raw = b64decode(bits, validate=True)
     except (NotBase64, ValueError):

@@ -24,7 +24,7 @@ ANY_QUEUE = -1
 
 
 class AssignmentBody(msgspec.Struct, rename="camel"):
-    """QueryAssignmentRequestBody."""
+    """The body of request 400 (QueryAssignmentRequestBody)."""
 
     topic: str
     consumer_group: str
@@ -34,7 +34,7 @@ class AssignmentBody(msgspec.Struct, rename="camel"):
 
 
 class ModeBody(msgspec.Struct, rename="camel"):
-    """SetMessageRequestModeRequestBody."""
+    """The body of request 401 (SetMessageRequestModeRequestBody)."""
 
     topic: str
     consumer_group: str
@@ -43,7 +43,7 @@ class ModeBody(msgspec.Struct, rename="camel"):
 
 
 class AssignmentProcessor:
-    """Assigns queues."""
+    """The requests that share out queues among the clients of a group."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -54,7 +54,7 @@ class AssignmentProcessor:
         return {Request.QUERY_ASSIGNMENT: self._query, Request.SET_MESSAGE_REQUEST_MODE: self._set_mode}
 
     def _query(self, _: Connection, request: Command) -> Command:
-        """The queues of one client; none at all where nothing can be said, so that it keeps what it has."""
+        """Answer the queues of one client; none at all where nothing can be said, so that it keeps what it has."""
         body = body_as(AssignmentBody, request.body)
         mode = self._engine.pops.modes.get(body.consumer_group, body.topic) or RequestMode(PULL)
         queues = self._assigned(body, mode)
@@ -97,7 +97,7 @@ class AssignmentProcessor:
 
 
 def allocate(strategy: str, queues: list[int], clients: list[str], client_id: str) -> list[int]:
-    """The share of one client: AllocateMessageQueueAveragely and ...ByCircle of RocketMQ."""
+    """Return the share of one client: AllocateMessageQueueAveragely and ...ByCircle of RocketMQ."""
     if client_id not in clients:
         return []
     index, count = clients.index(client_id), len(clients)
@@ -109,7 +109,7 @@ def allocate(strategy: str, queues: list[int], clients: list[str], client_id: st
 
 
 def _shared(strategy: str, queues: list[int], clients: list[str], client_id: str, share: int) -> list[int]:
-    """The queues that one client pops: any, or its own and those of the next ``share`` clients."""
+    """Return the queues that one client pops: any, or its own and those of the next ``share`` clients."""
     if share <= 0 or share >= len(clients) - 1:
         return [ANY_QUEUE]
     if client_id not in clients:

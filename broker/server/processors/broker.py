@@ -38,7 +38,7 @@ _ZEROES = (
 
 
 class BrokerProcessor:
-    """Describes the broker in RocketMQ's words."""
+    """The requests that describe the broker in RocketMQ's words."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -92,7 +92,7 @@ class BrokerProcessor:
         return request.answer(body=json_body({"table": {name: _java(value) for name, value in table.items()}}))
 
     def _earliest_ms(self, log_min_position: int) -> int:
-        """When the first message that is still there was stored; -1 if there is none."""
+        """Return when the first message that is still there was stored; -1 if there is none."""
         if self._earliest[0] != log_min_position or self._earliest[1] < 0:
             try:
                 self._earliest = log_min_position, decode(self._engine.look_at(log_min_position)).store_ms
@@ -101,12 +101,12 @@ class BrokerProcessor:
         return self._earliest[1]
 
     def _average_bytes(self, log_end_position: int) -> float:
-        """Of what was put since the start; what the broker wrote besides counts along."""
+        """Return the mean size of what was put since the start, all else that the broker wrote included."""
         total = self._state.sends.total
         return round((log_end_position - self._began_position) / total, 1) if total else 0.0
 
     def _totals(self, now_ms: int) -> dict[str, object]:
-        """Messages since the start, and how many they were at the last two midnights."""
+        """Return the messages since the start, and how many they were at the last two midnights."""
         statistics = self._state.statistics
         totals: dict[str, object] = {}
         for word, daily in (("Put", statistics.put), ("Get", statistics.get)):
@@ -117,7 +117,7 @@ class BrokerProcessor:
         return totals
 
     def _timers(self, now_ms: int) -> dict[str, object]:
-        """RocketMQ's five figures of its timer wheel: how far behind, how many overdue, how fast."""
+        """Return RocketMQ's five figures of its timer wheel: how far behind, how many overdue, how fast."""
         status = self._engine.timers.status(now_ms)
         totals, rates = self._engine.timers.states.totals, self._state.rates
         taken = status["pending"] + totals.released + totals.cancelled
@@ -130,7 +130,7 @@ class BrokerProcessor:
         }
 
     def _statistics(self, _: Connection, request: Command) -> Command:
-        """What was counted under one name and key in the last minute, hour and day."""
+        """Answer what was counted under one name and key in the last minute, hour and day."""
         name, key = text(request.ext, "statsName"), text(request.ext, "statsKey")
         sums = self._state.statistics.sums(name, key, self._state.clock())
         if sums is None:
@@ -140,7 +140,7 @@ class BrokerProcessor:
         return request.answer(body=json_body(body))
 
     def _replication(self, _: Connection, request: Command) -> Command:
-        """A broker that stands alone: it is the master, and nobody copies it."""
+        """Answer as a broker that stands alone: it is the master, and nobody copies it."""
         end = self._engine.health().log_end_position
         follower = {
             "activated": False, "lastReadTimestamp": 0, "lastWriteTimestamp": 0, "masterFlushOffset": 0, "maxOffset": 0,
@@ -161,7 +161,7 @@ def _java(value: object) -> str:
 
 
 def _three(rate: float) -> str:
-    """A rate in the place of RocketMQ's means over 10 s, 1 min and 10 min: only the first is kept here."""
+    """Return a rate in the place of RocketMQ's means over 10 s, 1 min and 10 min: only the first is kept here."""
     return f"{rate} {rate} {rate}"
 
 
@@ -176,7 +176,7 @@ MOST_CHANGED_BYTES = 65_536
 
 
 class ConfigurationProcessor:
-    """Shows settings, and changes those that may be changed while the broker runs."""
+    """The requests that show settings, and change those that may be changed while the broker runs."""
 
     def __init__(self, state: BrokerState, kept: KeptSettings) -> None:
         self._state = state
@@ -204,7 +204,7 @@ class ConfigurationProcessor:
 
 
 def _properties(body: bytes) -> dict[str, str]:
-    """Lines of `name=value`, as java.util.Properties has them at their simplest."""
+    """Read lines of `name=value`, as java.util.Properties has them at their simplest."""
     try:
         lines = body.decode().splitlines() if len(body) <= MOST_CHANGED_BYTES else []
     except UnicodeDecodeError:
@@ -222,7 +222,7 @@ def _properties(body: bytes) -> dict[str, str]:
 
 
 class TidyingProcessor:
-    """Removes what has expired, by the rules that hold anyway: nothing pending or unconsumed goes."""
+    """The requests that remove what has expired, by the rules that hold anyway: nothing pending or unconsumed goes."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -237,6 +237,7 @@ class TidyingProcessor:
         }
 
     def _tidy(self, _: Connection, request: Command) -> Command:
-        """Queues are trimmed with the log, and go with their topic: what expires is the log's oldest segments."""
+        """Expire soon: queues are trimmed with the log and go with their topic, so what expires is the log's oldest
+        segments."""
         self._engine.expire_soon()
         return request.answer()

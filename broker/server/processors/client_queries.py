@@ -29,7 +29,7 @@ _STRING_OR_BRACE = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}]')
 
 
 class RelayProcessor:
-    """Asks clients for administrators."""
+    """The requests of administrators that only a client can answer."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -61,7 +61,7 @@ class RelayProcessor:
         self._relay(connection, request, ext, record)
 
     def _relay(self, connection: Connection, request: Command, ext: dict[str, str], body: bytes) -> None:
-        """Hands a question to the client that it names, and the client's answer back."""
+        """Hand a question to the client that it names, and the client's answer back."""
         group, client_id = text(ext, "consumerGroup"), text(ext, "clientId")
         member = self._member(group, client_id)
 
@@ -96,7 +96,7 @@ class RelayProcessor:
 
 
 class _Statuses:
-    """What the clients of a group say to 221, answered together once all have spoken or had their time."""
+    """The answers of a group's clients to 221, told together once all have spoken or had their time."""
 
     def __init__(self, connection: Connection, request: Command, missing: int) -> None:
         self._connection = connection
@@ -107,7 +107,7 @@ class _Statuses:
             self._answer()
 
     def ask(self, calls: ClientCalls, member: Member, ext: dict[str, str]) -> None:
-        """Asks one client."""
+        """Ask one client for its table."""
 
         def answered(answer: Command | None) -> None:
             if answer is not None and answer.code == Answer.SUCCESS:
@@ -124,7 +124,7 @@ class _Statuses:
 
 
 def queue_table(body: bytes) -> bytes:
-    """The table of queues in a client's answer to 221: it has objects as keys, so it is cut out, not read."""
+    """Return the table of queues in a client's answer to 221: it has objects as keys, so it is cut out, not read."""
     start = body.find(_QUEUE_TABLE) + len(_QUEUE_TABLE)
     depth = 0
     if start >= len(_QUEUE_TABLE):

@@ -39,7 +39,7 @@ _CHOICES = ("cancel", "keep")
 
 
 class DeletionProcessor:
-    """Deletes topics, and what waits for them."""
+    """The requests that delete a topic and what waits for it."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -60,7 +60,8 @@ class DeletionProcessor:
         return None
 
     def _delete(self, connection: Connection, request: Command) -> Command | None:
-        """Deleting what is not there succeeds: tools delete the retry topics of a group whether it has any or not."""
+        """Delete a topic. Deleting what is not there succeeds: tools delete the retry topics of a group whether it has
+        any or not."""
         name, choice = text(request.ext, "topic"), request.ext.get("escPending")
         if choice not in (None, "", *_CHOICES):
             raise RequestRefused(Answer.INVALID_PARAMETER, f"escPending is cancel or keep, not {choice[:40]!r}.")
@@ -113,8 +114,8 @@ class DeletionProcessor:
         *,
         at_rest: bool = False,
     ) -> None:
-        """A portion at a time, so that a million parked messages keep nobody from being answered; `at_rest`: while no
-        other thread writes what may be removed then."""
+        """Count what waits, a portion at a time, so that a million parked messages keep nobody from being answered;
+        `at_rest`: while no other thread writes what may be removed then."""
         if not connection.is_open:
             return
         go_on = partial(self._count, connection, request, waiting, answer_of, at_rest=at_rest)
@@ -153,7 +154,7 @@ _UNITS_AT_ONCE = 256
 
 
 class Sweep:
-    """One topic's. ``halves``: (offset, position) of those that were found."""
+    """The end of what waits for one topic. ``halves``: (offset, position) of those that were found."""
 
     def __init__(self, state: BrokerState, topic: str, halves: list[tuple[int, int]]) -> None:
         self._state = state
@@ -203,7 +204,7 @@ class Sweep:
 
 
 def sweep_all(state: BrokerState) -> None:
-    """After a start: go on where the last run ended."""
+    """Go on, after a start, where the last run ended."""
     for topic in state.engine.topics.cancelled:
         if state.engine.timers.states.by_topic.get(topic):
             Sweep(state, topic, []).go_on()

@@ -21,13 +21,13 @@ MOST_GROUPS_AT_ONCE = 10_000
 
 
 class GroupListBody(msgspec.Struct, rename="camel"):
-    """SubscriptionGroupList."""
+    """The body of request 225 (SubscriptionGroupList)."""
 
     group_config_list: list[dict[str, Any]] = []
 
 
 class GroupProcessor:
-    """Makes, changes, deletes and describes consumer groups."""
+    """The requests that make, change, delete and describe consumer groups."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -49,7 +49,7 @@ class GroupProcessor:
         return request.answer()
 
     def _put_list(self, _: Connection, request: Command) -> Command:
-        """All of them or none."""
+        """Make or change all groups of a list, or none."""
         wanted = body_as(GroupListBody, request.body).group_config_list
         if not 0 < len(wanted) <= MOST_GROUPS_AT_ONCE:
             raise RequestRefused(Answer.INVALID_PARAMETER, f"A list holds 1 to {MOST_GROUPS_AT_ONCE:,} groups.")
@@ -62,7 +62,7 @@ class GroupProcessor:
             self._engine.groups.put_many(changed)
 
     def _delete(self, _: Connection, request: Command) -> Command:
-        """Deleting a group that is not there succeeds, as deleting a topic does."""
+        """Delete a group; deleting one that is not there succeeds, as deleting a topic does."""
         name = text(request.ext, "groupName")
         if self._engine.groups.get(name) is not None:
             self._engine.groups.delete(name)
@@ -71,7 +71,8 @@ class GroupProcessor:
         return request.answer()
 
     def _one(self, _: Connection, request: Command) -> Command:
-        """A group that is not there is made, as by Apache RocketMQ; not for who only looks (`escLook`)."""
+        """Answer one group; one that is not there is made, as by Apache RocketMQ, but not for who only looks
+        (`escLook`)."""
         name = text(request.ext, "group")
         if truth(request.ext, "escLook"):
             group = self._engine.groups.find(name, may_make=False)
@@ -92,7 +93,7 @@ class GroupProcessor:
         return request.answer({"totalGroupNum": str(len(every))}, json_body(body))
 
     def _forbid(self, _: Connection, request: Command) -> Command:
-        """Says, and where `readable` is given changes, whether a group may read a topic."""
+        """Answer, and where `readable` is given change, whether a group may read a topic."""
         group, topic = text(request.ext, "group"), text(request.ext, "topic")
         groups = self._engine.groups
         if request.ext.get("readable"):
@@ -104,7 +105,7 @@ class GroupProcessor:
 
 
 def _group(value: dict[str, Any]) -> Group:
-    """The group that an administrator means; numbers and truths may stand there as text, as Java allows."""
+    """Return the group that an administrator means; numbers and truths may stand there as text, as Java allows."""
     kinds: dict[type, Callable[[str, object], object]] = {str: _name, int: _whole, bool: _truth}
     read = {name: kinds[kind](name, value[name]) for name, kind in FIELDS if value.get(name) is not None}
     if "groupName" not in read:

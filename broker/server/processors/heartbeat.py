@@ -40,13 +40,13 @@ DETAILS = "escDetails"
 
 
 class ProducerBody(msgspec.Struct, rename="camel"):
-    """ProducerData of a heartbeat."""
+    """A producer group in a heartbeat (ProducerData)."""
 
     group_name: str
 
 
 class ConsumerBody(msgspec.Struct, rename="camel"):
-    """ConsumerData of a heartbeat."""
+    """A consumer group in a heartbeat (ConsumerData)."""
 
     group_name: str
     consume_type: str = "CONSUME_PASSIVELY"
@@ -57,7 +57,7 @@ class ConsumerBody(msgspec.Struct, rename="camel"):
 
 
 class HeartbeatBody(msgspec.Struct):
-    """HeartbeatData."""
+    """The body of a heartbeat (HeartbeatData)."""
 
     client_id: str = msgspec.field(name="clientID")
     producers: list[ProducerBody] = msgspec.field(name="producerDataSet", default_factory=list)
@@ -66,7 +66,7 @@ class HeartbeatBody(msgspec.Struct):
 
 
 class ClientConfigBody(msgspec.Struct, rename="camel"):
-    """CheckClientRequestBody."""
+    """The body of request 46 (CheckClientRequestBody)."""
 
     subscription_data: SubscriptionBody
     client_id: str = ""
@@ -74,7 +74,7 @@ class ClientConfigBody(msgspec.Struct, rename="camel"):
 
 
 class HeartbeatProcessor:
-    """Keeps the list of connected clients."""
+    """The requests by which clients come, go and are listed."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -132,8 +132,9 @@ class HeartbeatProcessor:
                 subscription.check()
 
     def _groups(self, consumers: Iterable[ConsumerBody]) -> tuple[dict[str, Group], InvalidValue | None]:
-        """The groups and their retry topics, made if need be: all with two saves. Where only administrators make
-        groups, those that are not there are left out; where there is no room for new ones, all of these, and why."""
+        """Return the groups, made with their retry topics if need be, all with two saves. Where only administrators
+        make groups, those that are not there are left out; where there is no room for new ones, all of these, and
+        why."""
         engine, may_make = self._state.engine, self._state.config.auto_create_groups
         known = {consumer.group_name: engine.groups.get(consumer.group_name) for consumer in consumers}
         missing = [Group(name) for name, group in known.items() if group is None and may_make]
@@ -147,7 +148,7 @@ class HeartbeatProcessor:
         return groups | {group.name: group for group in missing}, None
 
     def _make(self, missing: list[Group], groups: Mapping[str, Group]) -> None:
-        """Makes groups, and the retry topics of these and of others that have none. Raises InvalidValue, OSError; with
+        """Make groups, and the retry topics of these and of others that have none. Raises InvalidValue, OSError; with
         the first nothing was made."""
         engine = self._state.engine
         wanted = {RETRY_PREFIX + group.name: group.retry_queues for group in (*missing, *groups.values())}
@@ -218,7 +219,7 @@ class HeartbeatProcessor:
         return request.answer(body=json_body(body))
 
     def _details(self, group: ConsumerGroup) -> dict[str, object]:
-        """What RocketMQ does not tell: since when each is there, its last heartbeat, who holds which queue."""
+        """Return what RocketMQ does not tell: since when each is there, its last heartbeat, who holds which queue."""
         seen = {
             member.client_id: [self._clients.since_ms(member.connection), member.seen_ms]
             for member in group.members.values()

@@ -18,7 +18,7 @@ from ..state import BrokerState
 
 
 class QueueBody(msgspec.Struct, rename="camel"):
-    """MessageQueue."""
+    """A queue as RocketMQ names one (MessageQueue)."""
 
     topic: str
     queue_id: int
@@ -26,19 +26,19 @@ class QueueBody(msgspec.Struct, rename="camel"):
 
 
 class LockBody(msgspec.Struct, rename="camel"):
-    """LockBatchRequestBody and UnlockBatchRequestBody."""
+    """The body of requests 41 and 42 (LockBatchRequestBody, UnlockBatchRequestBody)."""
 
     consumer_group: str
     client_id: str
     mq_set: list[QueueBody] = []
 
     def queues(self, broker_name: str) -> list[tuple[str, int]]:
-        """The queues of this broker."""
+        """Return the queues of this broker."""
         return [(queue.topic, queue.queue_id) for queue in self.mq_set if queue.broker_name in {"", broker_name}]
 
 
 class LockProcessor:
-    """Grants and takes back queues; only those that exist."""
+    """The requests that lock queues for one consumer and unlock them; only queues that exist."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state

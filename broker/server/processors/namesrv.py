@@ -30,7 +30,7 @@ _UNIT, _UNIT_SUB = 1, 2
 
 
 class NameService:
-    """Answers for the name server."""
+    """The requests to the name service."""
 
     def __init__(self, state: BrokerState, port: int = 9876) -> None:
         self._state = state
@@ -103,7 +103,8 @@ class NameService:
         return request.answer(body=json_body(body))
 
     def _names(self) -> set[str]:
-        """Of all topics that have a route but the template; the names of cluster and broker are topics, too."""
+        """Return the names of all topics that have a route but the template; those of cluster and broker are topics,
+        too."""
         config = self._state.config
         return {topic.name for topic in self._engine.topics.all()} | {config.cluster_name, config.broker_name}
 
@@ -127,7 +128,7 @@ class NameService:
         return request.answer(body=json_body({"topicList": sorted(topic.name for topic in topics)}))
 
     def _wipe(self, _: Connection, request: Command) -> Command:
-        """Says of all topics of the broker that they may not be written, or that they may again."""
+        """Say of all topics of the broker that they may not be written, or that they may again."""
         is_wiped = request.code == Request.WIPE_WRITE_PERM_OF_BROKER
         count = 0
         if text(request.ext, "brokerName") == self._state.config.broker_name:
@@ -147,13 +148,14 @@ class NameService:
         )
 
     def _delete(self, _: Connection, request: Command) -> Command:
-        """A topic leaves the name service when it is deleted in the broker (215): there is nothing left to do."""
+        """Succeed: a topic leaves the name service when it is deleted in the broker (215), there is nothing left to
+        do."""
         text(request.ext, "topic")
         return request.answer()
 
 
 class KeyValueProcessor:
-    """Reads and writes them; namespaces of the broker's own are nobody's business."""
+    """The requests that read and write values; namespaces of the broker's own are nobody's business."""
 
     def __init__(self, state: BrokerState) -> None:
         self._values = state.engine.key_values

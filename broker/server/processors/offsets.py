@@ -15,7 +15,7 @@ from ..state import BrokerState
 
 
 class OffsetProcessor:
-    """Answers and notes offsets."""
+    """The requests about offsets of queues and of groups."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -34,7 +34,7 @@ class OffsetProcessor:
         }
 
     def _queue(self, request: Command) -> tuple[str, int]:
-        """Topic and queue id of a request about one queue that exists."""
+        """Return topic and queue id of a request about one queue that exists."""
         name, queue_id = text(request.ext, "topic"), whole(request.ext, "queueId", low=0, high=INT_MAX)
         topic = self._engine.topics.get(name)
         if topic is None:
@@ -44,8 +44,8 @@ class OffsetProcessor:
         return name, queue_id
 
     def _query(self, _: Connection, request: Command) -> Command:
-        """A group without an offset begins at 0 while the queue's first message is still there; otherwise it is told
-        that nothing is known and applies its own rule."""
+        """Answer a group's offset. One without begins at 0 while the queue's first message is still there; otherwise it
+        is told that nothing is known and applies its own rule."""
         group, topic = text(request.ext, "consumerGroup"), text(request.ext, "topic")
         queue_id = whole(request.ext, "queueId", low=0, high=INT_MAX)
         offset = self._engine.offsets.get(group, topic, queue_id)

@@ -39,7 +39,7 @@ _SOON_MS = 1_000
 
 
 class _Asked(NamedTuple):
-    """A pop, checked."""
+    """A pop whose fields were checked."""
 
     wanted: Wanted
     read_queues: int
@@ -47,7 +47,7 @@ class _Asked(NamedTuple):
 
 
 class PopProcessor:
-    """Hands messages out."""
+    """The requests that pop messages, or look at what a pop would get."""
 
     def __init__(self, state: BrokerState, loop: asyncio.AbstractEventLoop) -> None:
         self._state = state
@@ -68,7 +68,7 @@ class PopProcessor:
     # asking
 
     def _place(self, ext: Mapping[str, str]) -> tuple[str, Topic, int]:
-        """Group, topic and queue id (-1: any) of a request; a group that is new is made, as RocketMQ does."""
+        """Return group, topic and queue id (-1: any) of a request; a group that is new is made, as RocketMQ does."""
         group, topic = text(ext, "consumerGroup"), self._topic(text(ext, "topic"))
         queue_id = whole(ext, "queueId", -1, low=-INT_MAX - 1, high=INT_MAX)
         if queue_id >= topic.read_queues:
@@ -90,7 +90,8 @@ class PopProcessor:
         return topic
 
     def _is_given_back(self, group: str) -> bool:
-        """True if what is given back to a group (36) is for those who pop: no consumer of it is there that pulls it."""
+        """Tell whether what is given back to a group (36) is for those who pop: no consumer of it is there that pulls
+        it."""
         consumers = self._state.clients.consumers(group)
         return consumers is None or RETRY_PREFIX + group not in consumers.subscriptions
 
@@ -148,7 +149,7 @@ class PopProcessor:
         self._state.hurry()
 
     def _looked(self) -> None:
-        """What was handed out to those who waited is to be written down."""
+        """Have written down what was handed out to those who waited."""
         self._state.kick()
 
     def _answer(
@@ -175,7 +176,7 @@ class PopProcessor:
         return request.answer(fields, b"".join(records), remark=_FOUND)
 
     def _of_retry(self, taken: Taken, wanted: Wanted, pop_ms: int) -> list[bytes]:
-        """Messages of the retry topic, as clients expect them: as of the topic itself."""
+        """Return messages of the retry topic as clients expect them: as of the topic itself."""
         broker = self._state.config.broker_name
         return [
             as_of_topic(record, wanted.topic, taken.start, pop_ms, wanted.invisible_ms, broker)
@@ -198,7 +199,7 @@ class PopProcessor:
     def _look_again(
         self, connection: Connection, request: Command, asked: _Asked, is_last: bool
     ) -> tuple[bool, int | None]:
-        """Answers a pop that waited, unless there is still nothing for it and time left."""
+        """Answer a pop that waited, unless there is still nothing for it and time left."""
         # whoever does not read, or is to hear that its time is over, must not be given messages
         is_last = is_last or connection.is_paused
         popped = Popped(self._state.clock(), [], 0, None)
@@ -207,8 +208,7 @@ class PopProcessor:
                 self._engine.check_open()
                 popped = self._take(asked)
         except (BrokerError, OSError) as error:
-            code = refusal_code(error) if isinstance(error, BrokerError) else Answer.SYSTEM_ERROR
-            connection.send(request.answer(code=code, remark=str(error)))
+            connection.send(_refused(request, error))
             return True, None
         if not popped.taken and not is_last:
             return False, popped.again_ms
@@ -218,7 +218,7 @@ class PopProcessor:
     # looking only
 
     def _peek(self, _: Connection, request: Command) -> Command:
-        """What the next pop would get, and nothing is changed by it."""
+        """Answer what the next pop would get, and change nothing by it."""
         ext = request.ext
         count = min(whole(ext, "maxMsgNums", low=1, high=INT_MAX), MOST_MESSAGES)
         group, topic, queue_id = self._place(ext)
@@ -230,7 +230,7 @@ class PopProcessor:
         return request.answer(fields, b"".join(records), remark=_FOUND)
 
     def _notification(self, connection: Connection, request: Command) -> Command | None:
-        """Tells whether a pop would get something, at once or as soon as it does; without the messages themselves."""
+        """Answer whether a pop would get something, at once or as soon as it does; without the messages themselves."""
         ext = request.ext
         group, topic, queue_id = self._place(ext)
         wanted = Wanted(
@@ -243,7 +243,11 @@ class PopProcessor:
             return _notified(request, has_messages, is_full=not has_messages and poll_ms > 0)
 
         def look(is_last: bool) -> tuple[bool, int | None]:
-            found, later_ms = self._pops.has_messages(wanted, topic.read_queues, self._state.clock())
+            try:
+                found, later_ms = self._pops.has_messages(wanted, topic.read_queues, self._state.clock())
+            except (BrokerError, OSError) as error:
+                connection.send(_refused(request, error))
+                return True, None
             if found or is_last:
                 connection.send(_notified(request, found))
             return found or is_last, later_ms
@@ -255,16 +259,22 @@ class PopProcessor:
         return None
 
     def _polling_info(self, _: Connection, request: Command) -> Command:
-        """How many pops of a group wait at a queue, or at any (-1)."""
+        """Answer how many pops of a group wait at a queue, or at any (-1)."""
         group, topic, queue_id = self._place(request.ext)
         return request.answer({"pollingNum": str(self.waiting.count(group, topic.name, queue_id))})
 
 
 def _poll_ms(ext: Mapping[str, str]) -> int:
-    """How long a request waits for a message; 0, or less, is not at all, as in RocketMQ."""
+    """Return how long a request waits for a message; 0, or less, is not at all, as in RocketMQ."""
     return max(whole(ext, "pollTime", 0), 0)
 
 
+def _refused(request: Command, error: BrokerError | OSError) -> Command:
+    """Return the answer to a request that waited, and came to nothing."""
+    code = refusal_code(error) if isinstance(error, BrokerError) else Answer.SYSTEM_ERROR
+    return request.answer(code=code, remark=str(error))
+
+
 def _notified(request: Command, has_messages: bool, *, is_full: bool = False) -> Command:
-    """The answer to 200054."""
+    """Return the answer to request 200054."""
     return request.answer({"hasMsg": str(has_messages).lower(), "pollingFull": str(is_full).lower()})

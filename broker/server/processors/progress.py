@@ -22,7 +22,7 @@ _LONG_MAX = (1 << 63) - 1
 
 
 class ProgressProcessor:
-    """Compares what groups have consumed with what there is."""
+    """The requests that compare what groups have consumed with what there is."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -41,7 +41,8 @@ class ProgressProcessor:
         }
 
     def _of_group(self, _: Connection, request: Command) -> Command:
-        """Of the topics asked for (`topicList`, joined by `;`), else of those that the group has offsets on."""
+        """Answer for the topics asked for (`topicList`, joined by `;`), else for those that the group has offsets
+        on."""
         group, only = text(request.ext, "consumerGroup"), request.ext.get("topic")
         asked = [name for name in request.ext.get("topicList", "").split(";") if name]
         if asked:
@@ -54,7 +55,7 @@ class ProgressProcessor:
         return request.answer(body=json_body({"consumeTps": rate, "offsetTable": table_with_object_keys(rows)}))
 
     def _is_read(self, group: str, topic: str) -> bool:
-        """False for a topic that the group's consumers, if there are any, have given up."""
+        """Tell whether a group reads a topic, which its consumers, if there are any, have not given up."""
         consumers = self._state.clients.consumers(group)
         return consumers is None or not consumers.subscriptions or topic in consumers.subscriptions
 
@@ -107,7 +108,7 @@ class ProgressProcessor:
         return request.answer(body=json_body(body))
 
     def _time_span(self, _: Connection, request: Command) -> Command:
-        """From when to when each queue holds messages, and of what time those are that the group is at."""
+        """Answer from when to when each queue holds messages, and of what time those are that the group is at."""
         name, group = text(request.ext, "topic"), text(request.ext, "group")
         topic = self._engine.topics.get(name)
         if topic is None:
@@ -134,7 +135,8 @@ class ProgressProcessor:
         return request.answer(body=json_body({"consumeTimeSpanSet": spans}))
 
     def _least(self, _: Connection, request: Command) -> Command:
-        """The lowest offset that any group has on each queue of a topic (ConsumerOffsetManager.queryMinOffset)."""
+        """Return the lowest offset that any group has on each queue of a topic
+        (ConsumerOffsetManager.queryMinOffset)."""
         topic, compared = text(request.ext, "topic"), text(request.ext, "compareGroup")
         left_out = set(request.ext.get("filterGroups", "").split(","))
         least: dict[int, int] = {}
@@ -163,5 +165,5 @@ class ProgressProcessor:
 
 
 def _or_none(moment_ms: int | None) -> int:
-    """RocketMQ says -1 where there is no message."""
+    """Return the moment, or RocketMQ's -1 where there is no message."""
     return -1 if moment_ms is None else moment_ms

@@ -39,7 +39,7 @@ _ANSWERS = {
 
 
 class PullProcessor:
-    """Gives consumers what they ask for."""
+    """The requests that pull messages from a queue."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -73,7 +73,7 @@ class PullProcessor:
         return self._answer(request, wanted, pulled, offset)
 
     def _look(self, wanted: PullHeader, offset: int, selection: Selection) -> Pulled:
-        """What the queue has from an offset on: as much as is asked for, and one pull may be answered with."""
+        """Return what the queue has from an offset on: as much as is asked for, and one pull may be answered with."""
         config = self._state.config
         return self._engine.pull(
             wanted.topic, wanted.queue_id, offset, min(wanted.most_messages, config.pull_most_messages),
@@ -87,7 +87,7 @@ class PullProcessor:
             raise RequestRefused(Answer.NO_PERMISSION, f"the consumer group[{name}] is forbidden for topic[{topic}]")
 
     def _moved(self, request: Command, wanted: PullHeader) -> Command | None:
-        """The answer to a group that an administrator has put elsewhere, if it was not told yet."""
+        """Return the answer to a group that an administrator has put elsewhere, if it was not told yet."""
         offset = self._state.resets.take(wanted.group, (wanted.topic, wanted.queue_id))
         if offset is None:
             return None
@@ -107,7 +107,7 @@ class PullProcessor:
             )
 
     def _subscription(self, wanted: PullHeader) -> Subscription:
-        """What the group's heartbeats say of the topic: it must be as new as the pull says."""
+        """Return what the group's heartbeats say of the topic: it must be as new as the pull says."""
         consumers = self._state.clients.consumers(wanted.group)
         if consumers is None:
             raise RequestRefused(Answer.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
@@ -135,7 +135,7 @@ class PullProcessor:
         self._state.waiting.add(WaitingPull(connection, request, key, offset, deadline_ms, look))
 
     def _look_again(self, pull: WaitingPull, wanted: PullHeader, selection: Selection, is_last: bool) -> bool:
-        """Answers a pull that waited, unless there is still nothing for it and time left."""
+        """Answer a pull that waited, unless there is still nothing for it and time left."""
         connection, request = pull.connection, pull.request
         if connection.is_paused and not is_last:
             return False
@@ -200,7 +200,7 @@ _MOST_LETTERS = 600
 
 @dataclass(slots=True, eq=False)
 class PullHeader:
-    """The fields of a pull that do not change, checked."""
+    """The fields of a pull that do not change from one to the next, checked."""
 
     group: str
     topic: str
@@ -219,20 +219,20 @@ class PullHeader:
     _subscription: Subscription | None = None
 
     def subscription(self) -> Subscription:
-        """What it brings itself; refused if it is not understood."""
+        """Return the subscription that it brings itself; refused if it is not understood."""
         if self._subscription is None:
             self._subscription = build_subscription(self.topic, self.expression, self.kind, self.version)
         return self._subscription
 
 
 class PullHeaders:
-    """Reads the fields of pulls, and remembers what it has read."""
+    """The lasting fields of pulls, read once and remembered."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str | None, ...], PullHeader] = {}
 
     def read(self, ext: Mapping[str, str]) -> PullHeader:
-        """The lasting fields of a pull; refused if one is missing or no value of its kind."""
+        """Return the lasting fields of a pull; refused if one is missing or no value of its kind."""
         key = tuple(map(ext.get, _LASTING))
         header = self._known.get(key)
         if header is None:

@@ -29,7 +29,7 @@ MOST_BYTES = MAX_FRAME_BYTES - 65_536
 
 
 class QueryProcessor:
-    """Reads single messages and queue entries."""
+    """The requests that read single messages and queue entries."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -70,7 +70,7 @@ class QueryProcessor:
         return request.answer(ext, b"".join(records))
 
     def _records(self, positions: list[int]) -> list[bytes]:
-        """The records there; a damaged one is logged and left out, it must not hide the others."""
+        """Return the records there; a damaged one is logged and left out, it must not hide the others."""
         records: list[bytes] = []
         size = 0
         for position in positions:
@@ -107,7 +107,7 @@ class QueryProcessor:
         return request.answer(body=json_body(body))
 
     def _wanted(self, group: str, topic: str) -> dict[str, object]:
-        """What a group wants of a topic, for whoever wonders why it gets no message."""
+        """Return what a group wants of a topic, for whoever wonders why it gets no message."""
         consumers = self._state.clients.consumers(group)
         subscription = consumers.subscriptions.get(topic) if consumers is not None else None
         if subscription is None:

@@ -35,7 +35,7 @@ CLIENT_TIMEOUT_MS = 3_000
 
 
 class ReplyProcessor:
-    """Hands replies to those who wait for them."""
+    """The requests that hand replies to those who wait for them."""
 
     def __init__(self, state: BrokerState, send: SendProcessor) -> None:
         self._state = state
@@ -71,7 +71,7 @@ class ReplyProcessor:
         self._state.calls.ask(asker.connection, push, ext, request.body, CLIENT_TIMEOUT_MS, answered)
 
     def _pushed(self, connection: Connection, header: SendHeader, properties: dict[str, str]) -> dict[str, str]:
-        """ReplyMessageRequestHeader."""
+        """Return the fields of the pushed reply (ReplyMessageRequestHeader)."""
         now_ms, config = self._state.clock(), self._state.config
         properties |= {PUSH_REPLY_TIME: str(now_ms), CLUSTER: config.cluster_name}
         return {
@@ -92,7 +92,8 @@ class ReplyProcessor:
         }
 
     def _keep(self, connection: Connection, request: Command, header: SendHeader) -> None:
-        """The asker has it; that it could not be kept is no failure of the reply."""
+        """Keep the reply in its topic. The asker has it already: that it could not be kept is no failure of the
+        reply."""
         try:
             if header.topic == reply_topic(self._state.config.cluster_name):
                 self._state.engine.topics.ensure(header.topic, 1)

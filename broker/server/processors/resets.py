@@ -16,7 +16,7 @@ from ..state import BrokerState
 
 
 class ResetProcessor:
-    """Sets offsets, and has consumers that are at work go on there."""
+    """The requests that set offsets and have consumers that are at work go on there."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -30,8 +30,8 @@ class ResetProcessor:
         }
 
     def _reset(self, _: Connection, request: Command) -> Command:
-        """One queue (`queueId` of 0 or more) or all; to `offset`, or to the first message stored at `timestamp` or
-        later, a negative one meaning the end."""
+        """Reset one queue (`queueId` of 0 or more) or all; to `offset`, or to the first message stored at `timestamp`
+        or later, a negative one meaning the end."""
         ext = request.ext
         name, group = text(ext, "topic"), text(ext, "group")
         topic = self._engine.topics.get(name)
@@ -50,7 +50,7 @@ class ResetProcessor:
         return request.answer(body=json_body({"offsetTable": table_with_object_keys(rows)}))
 
     def _wanted(self, topic: Topic, queue_id: int, offset: int, timestamp_ms: int) -> int:
-        """The offset meant for one queue; refused if it has no such offset."""
+        """Return the offset meant for one queue; refused if it has no such offset."""
         if queue_id >= topic.read_queues:
             remark = f"Topic {topic.name!r} has no queue {queue_id} that can be read."
             raise RequestRefused(Answer.INVALID_PARAMETER, remark)
@@ -68,7 +68,7 @@ class ResetProcessor:
         return self._engine.offset_at_time(topic, queue_id, timestamp_ms)
 
     def _apply(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """Notes the offsets; consumers at work are told with their next pull, those that wait at once."""
+        """Note the offsets; consumers at work are told with their next pull, those that wait at once."""
         state = self._state
         self._engine.offsets.check_room(group, {topic: offsets})
         is_consumed = state.clients.consumers(group) is not None
@@ -80,8 +80,8 @@ class ResetProcessor:
             state.waiting.wake({(topic, queue_id) for queue_id in offsets})
 
     def _clone(self, _: Connection, request: Command) -> Command:
-        """One topic, or all that the source group has offsets on; not those that its consumers have given up, unless
-        it is said to be offline."""
+        """Copy offsets of one topic, or of all that the source group has offsets on; not of those that its consumers
+        have given up, unless it is said to be offline."""
         ext = request.ext
         source, target = text(ext, "srcGroup"), text(ext, "destGroup")
         consumers = None if truth(ext, "offline") else self._state.clients.consumers(source)

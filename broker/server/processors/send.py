@@ -56,7 +56,7 @@ _SEND_V2 = Request.SEND_MESSAGE_V2.to_bytes(2, "big")
 
 
 class SendProcessor:
-    """Takes messages in; their answers leave when they are durable."""
+    """The requests that send messages; their answers leave when these are durable."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class SendProcessor:
         }
 
     def express(self, connection: Connection, frame: bytes, now_ms: int) -> bool:
-        """Takes a plain send the short way; False if it is to go the long one."""
+        """Take a plain send the short way; return False if it is to go the long one."""
         serialization = frame[0] if frame else 0
         send: QuickSend | None
         if self._passes is not None:
@@ -145,7 +145,7 @@ class SendProcessor:
         return signed.send if signed is not None and passes(connection, signed) else None
 
     def _first_of_its_kind(self, connection: Connection, frame: bytes) -> bool:
-        """Reads a send in full and remembers its shape for the short way; the caller goes the long way."""
+        """Read a send in full and remember its shape for the short way; the caller goes the long way."""
         self._learn(self._shortcut, frame)
         return False
 
@@ -161,7 +161,7 @@ class SendProcessor:
         return None
 
     def take(self, connection: Connection, request: Command, header: SendHeader) -> None:
-        """Takes in what a request holds; its answer leaves when that is durable. Raises what refuses it."""
+        """Take in what a request holds; its answer leaves when that is durable. Raises what refuses it."""
         self._ensure_topic(header)
         if header.is_batch or request.code == Request.SEND_BATCH_MESSAGE:
             self._append_batch(connection, request, header)
@@ -169,7 +169,7 @@ class SendProcessor:
             self._append(connection, request, header)
 
     def _ensure_topic(self, header: SendHeader) -> None:
-        """Creates a topic at its first message, if that is allowed."""
+        """Create a topic at its first message, if that is allowed."""
         topics, config = self._engine.topics, self._state.config
         if topics.get(header.topic) is not None:
             return
@@ -251,7 +251,7 @@ class SendProcessor:
 
 
 class _BatchOwner:
-    """Answers a batch once it is durable."""
+    """The owner of a batch's ticket: it answers once the batch is durable."""
 
     __slots__ = ("_connection", "_request", "_unique_key")
 

@@ -42,7 +42,7 @@ _UNITS_AT_ONCE = 256
 
 
 class TimerProcessor:
-    """Acts on what waits, and says what does."""
+    """The requests that steer timers, and list and count what waits."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -98,7 +98,8 @@ class TimerProcessor:
         return None
 
     def _steer_some(self, awaited: _Awaited, wanted: Steering, begin: int) -> None:
-        """A portion at a time, so that a thousand targets keep nobody from being answered, and no timer waiting."""
+        """Steer a portion at a time, so that a thousand targets keep nobody from being answered, and no timer
+        waiting."""
         stop = begin + _AT_ONCE
         for named in wanted.targets[begin:stop]:
             due_ms = named.due_ms if named.due_ms is not None else wanted.due_ms
@@ -124,7 +125,7 @@ class TimerProcessor:
             return Outcome("refused", topic=target.topic, error=str(error))
 
     def _target(self, named: NamedTarget) -> Target | None:
-        """What the engine calls it; None for a handle or an id that cannot be of this broker."""
+        """Return the target in the engine's words; None for a handle or an id that cannot be of this broker."""
         if named.handle is not None:
             try:
                 handle = read_handle(named.handle)
@@ -154,7 +155,8 @@ class TimerProcessor:
     def _list_some(
         self, connection: Connection, request: Command, wanted: Listing, found: dict[str, Any] | None
     ) -> None:
-        """A portion at a time: a page may have to look at all that fires in an hour, and no timer waits for that."""
+        """List a portion at a time: a page may have to look at all that fires in an hour, and no timer waits for
+        that."""
         left = wanted.limit - (len(found["items"]) if found else 0)
         page = self._engine.timers.listing.page(
             wanted.from_ms, wanted.to_ms - 1, topic=wanted.topic, key=wanted.key,
@@ -183,7 +185,7 @@ class TimerProcessor:
         return request.answer(body=json_body(life))
 
     def _add_handle(self, timer: dict[str, Any]) -> None:
-        """The name that RocketMQ gave it, or would have."""
+        """Add the handle that RocketMQ gave the timer, or would have given it."""
         key = timer["uniqueKey"]
         broker = self._state.config.broker_name
         timer["handle"] = handle_of(timer["topic"], broker, timer["dueMs"], key).decode() if key else None
@@ -209,7 +211,7 @@ class TimerProcessor:
 
 
 class _Awaited:
-    """Collects results and answers once, when all of them are durable."""
+    """The results of several targets, answered once, when all of them are durable."""
 
     __slots__ = ("_answer_of", "_connection", "_is_complete", "_left", "_request", "_results")
 
@@ -222,12 +224,12 @@ class _Awaited:
         self._is_complete = False
 
     def add(self, outcome: Outcome) -> None:
-        """One more result, in order."""
+        """Add one more result, in order."""
         self._results.append(outcome)
         self._left += len(outcome.tickets)
 
     def complete(self) -> None:
-        """All results are there: answered now if nothing of them is being written."""
+        """Note that all results are there, and answer now if nothing of them is being written."""
         self._is_complete = True
         self._answer()
 
@@ -247,7 +249,8 @@ class _Awaited:
 
 
 def _recalled(request: Command, unique_key: str, outcome: Outcome) -> Command:
-    """As Apache RocketMQ answers whether there was a message or not, but for our own field."""
+    """Return the answer of Apache RocketMQ, which is the same whether there was a message or not, with our own
+    field."""
     return request.answer({"msgId": unique_key, MSG_REGION: REGION, OUTCOME: outcome.outcome})
 
 
@@ -302,7 +305,7 @@ class NamedTarget(Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class Steering(Struct, rename="camel", forbid_unknown_fields=True):
-    """Body of 14005."""
+    """The body of request 14005."""
 
     action: Literal["cancel", "reschedule", "deliver_now"]
     targets: Annotated[list[NamedTarget], Meta(min_length=1, max_length=MOST_TARGETS)]
@@ -318,7 +321,7 @@ class Steering(Struct, rename="camel", forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Fields of 14002."""
+    """The fields of request 14002."""
 
     from_ms: int
     to_ms: int
@@ -329,7 +332,7 @@ class Listing:
 
 
 def read_steering(body: bytes) -> Steering:
-    """The body of 14005; raises RequestRefused."""
+    """Read the body of 14005; raises RequestRefused."""
     wanted = body_as(Steering, body)
     for target in wanted.targets:
         target.check()
@@ -341,14 +344,14 @@ def read_steering(body: bytes) -> Steering:
 
 
 def read_target(body: bytes) -> NamedTarget:
-    """The body of 14007; raises RequestRefused."""
+    """Read the body of 14007; raises RequestRefused."""
     target = body_as(NamedTarget, body)
     target.check()
     return target
 
 
 def read_listing(ext: Mapping[str, str]) -> Listing:
-    """The fields of 14002; raises RequestRefused."""
+    """Read the fields of 14002; raises RequestRefused."""
     cursor = ext.get("cursor") or None
     if cursor is not None and _CURSOR(cursor) is None:
         raise _refused(f"The cursor {cursor[:60]!r} is none of this broker's; begin without one.")
@@ -363,7 +366,8 @@ def read_listing(ext: Mapping[str, str]) -> Listing:
 
 
 def read_range(ext: Mapping[str, str]) -> tuple[int, int, int]:
-    """From, to and step of 14003 and 14008 in ms; raises RequestRefused.
+    """Read from, to and step of 14003 and 14008 in ms; raises RequestRefused. Steps of a minute and more are whole
+    minutes, and begin with one: those are counted beforehand, seconds are not.
 
     Steps of a minute and more are whole minutes, and begin with one: those are counted beforehand, seconds are not.
     """
@@ -380,7 +384,7 @@ def read_range(ext: Mapping[str, str]) -> tuple[int, int, int]:
 
 
 def read_paused(ext: Mapping[str, str]) -> bool:
-    """The field of 14006; raises RequestRefused for anything but true and false: it is not to be guessed."""
+    """Read the field of 14006; raises RequestRefused for anything but true and false: it is not to be guessed."""
     value = ext.get("paused", "")
     if value not in ("true", "false"):
         raise _refused(f"The field 'paused' is 'true' or 'false', not {value[:40]!r}.")
@@ -399,7 +403,7 @@ _LOOK_INTERVAL_MS = 5_000
 
 
 class ScheduleProcessor:
-    """Says how far the delay levels are, and what changed in the whole store since a token."""
+    """The requests that tell how far the delay levels are, and what changed in the whole store since a token."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -430,7 +434,7 @@ class ScheduleProcessor:
         return request.answer(body=json_body({**changes, "broker": broker, "members": members}))
 
     def _simulated(self, now_ms: int) -> dict[str, object]:
-        """How its clock is simulated, where it is: what it shows at which real moment, and how fast it runs."""
+        """Return how the clock is simulated, where it is: what it shows at which real moment, and how fast it runs."""
         speed, real_ms = self._state.speed, self._state.live_clock()
         if speed is None:
             return {}

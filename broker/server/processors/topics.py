@@ -35,13 +35,13 @@ class TopicBody(msgspec.Struct, rename="camel"):
 
 
 class TopicListBody(msgspec.Struct, rename="camel"):
-    """CreateTopicListRequestBody."""
+    """The body of request 18 (CreateTopicListRequestBody)."""
 
     topic_config_list: list[TopicBody] = []
 
 
 class TopicProcessor:
-    """Makes, changes, deletes and describes topics."""
+    """The requests that make, change, delete and describe topics."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -74,7 +74,7 @@ class TopicProcessor:
         return request.answer()
 
     def _put_list(self, _: Connection, request: Command) -> Command:
-        """All of them or none."""
+        """Make or change all topics of a list, or none."""
         wanted = body_as(TopicListBody, request.body).topic_config_list
         if not 0 < len(wanted) <= MOST_TOPICS_AT_ONCE:
             raise RequestRefused(Answer.INVALID_PARAMETER, f"A list holds 1 to {MOST_TOPICS_AT_ONCE:,} topics.")
@@ -85,7 +85,7 @@ class TopicProcessor:
         return request.answer()
 
     def _meant(self, body: TopicBody, attribute_changes: str) -> Topic:
-        """The topic as it shall be; refused if it may not be so."""
+        """Return the topic as it shall be; refused if it may not be so."""
         known = self._engine.topics.get(body.topic_name)
         topic = Topic(
             name=body.topic_name,
@@ -152,7 +152,7 @@ class TopicProcessor:
 
 
 def changed_attributes(known: Mapping[str, str], changes: str) -> dict[str, str]:
-    """Attributes after changes of the form `+name=value,-name` (AttributeParser)."""
+    """Return attributes after changes of the form `+name=value,-name` (AttributeParser)."""
     attributes = dict(known)
     for change in filter(None, (part.strip() for part in changes.split(","))):
         sign, (name, _, value) = change[0], change[1:].partition("=")

@@ -53,7 +53,7 @@ class Steering(msgspec.Struct):
 
 
 class TransactionProcessor:
-    """Decisions of producers, and what operators ask and steer."""
+    """The requests by which producers decide, and operators look and steer."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -75,7 +75,7 @@ class TransactionProcessor:
     # what clients say
 
     def express(self, connection: Connection, frame: bytes, now_ms: int) -> bool:
-        """Takes a decision with a binary header the short way; False if it is to go the long one."""
+        """Take a decision with a binary header the short way; return False if it is to go the long one."""
         said = self._shortcut.read(frame)
         if said is None:
             if frame[0] == BINARY:
@@ -117,7 +117,7 @@ class TransactionProcessor:
         return None if waits else request.answer()
 
     def _resume(self, connection: Connection, request: Command) -> Command | None:
-        """RocketMQ's form: the offset message id of the parked copy, or of the half itself."""
+        """Resume by RocketMQ's name: the offset message id of the parked copy, or of the half itself."""
         try:
             _, _, position = parse_offset_message_id(text(request.ext, "msgId"))
         except ValueError as error:
@@ -214,7 +214,7 @@ class TransactionProcessor:
         return None if waiting else request.answer(body=body)
 
     def _apply(self, action: str, target: Target, who: str, reason: str, owner: AnsweredOwner) -> tuple[bool, bool]:
-        """Steer one; (whether it changes something, whether the owner is told when that is durable)."""
+        """Steer one half; return whether it changes something, and whether the owner is told when that is durable."""
         self._engine.check_open()
         transactions, now_ms = self._transactions, self._state.clock()
         if action in ("commit", "rollback"):

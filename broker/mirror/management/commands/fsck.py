@@ -22,7 +22,7 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """One directory."""
+        """Take one argument, the store's directory."""
         parser.add_argument("directory", help="the store: the folder that holds commitlog/ and consumequeue/")
 
     def handle(self, *args: Any, **options: Any) -> None:

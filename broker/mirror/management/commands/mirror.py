@@ -22,11 +22,11 @@ class Command(BaseCommand):
     help = "Mirror rows: read once, drop and rebuild, or show the position."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """One word."""
+        """Take one argument, what is to be done."""
         parser.add_argument("action", choices=("once", "rebuild", "status"))
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Run it; a CommandError says what was in the way."""
+        """Do it once; a CommandError says what was in the way."""
         if options["action"] == "status":
             self._status()
             return

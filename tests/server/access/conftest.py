@@ -9,7 +9,7 @@ import pytest
 
 from broker.engine.config import EngineConfig
 from broker.server.broker import BrokerService
-from tests.access.clients import ACCESS, People
+from tests.server.access.clients import ACCESS, People
 
 MEBIBYTE = 1 << 20
 

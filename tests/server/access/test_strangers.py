@@ -13,7 +13,7 @@ from broker.rocketmq.frame import Command, encode
 from broker.rocketmq.signature import ACCESS_KEY, SIGNATURE, content, sign
 from broker.server.access.gate import Strangers
 from broker.server.broker import BrokerService
-from tests.access.clients import ACCESS, ROOT, People
+from tests.server.access.clients import ACCESS, ROOT, People
 from tests.server.peer import send_ext
 from tests.server.stranger import stranger_at
 from tests.server.test_server import Clock

@@ -15,7 +15,7 @@ from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.errors import ConnectionLost
 from broker.rocketmq.frame import Command
 from broker.server.broker import BrokerService
-from tests.access.clients import ACCESS, ROOT, People, policy
+from tests.server.access.clients import ACCESS, ROOT, People, policy
 from tests.server.peer import heartbeat_body, pull_ext, records, send_ext
 from tests.server.transacting import COMMIT, asked, begin, end, live, nothing, steer
 from tests.waiting import until_true

@@ -12,7 +12,7 @@ from broker.rocketmq.codes import Answer
 from broker.rocketmq.frame import BINARY, JSON, Command
 from broker.server.broker import BrokerService
 from broker.server.connection import Connection
-from tests.access.clients import People, policy
+from tests.server.access.clients import People, policy
 from tests.server.peer import send_ext
 from tests.server.signing import SECRET, doubled, signed, signed_frame
 from tests.server.stranger import Stranger, stranger_at

@@ -45,7 +45,7 @@ class People:
         return Peer(self.client(Signer(name, secret), **options), self.address)
 
     def nobody(self) -> Peer:
-        """Somebody without."""
+        """A client without a name."""
         return Peer(self.client(), self.address)
 
     async def normal(self, name: str, *policies: dict[str, Any]) -> Peer:

@@ -7,7 +7,7 @@ from typing import Any
 
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.frame import Command
-from tests.access.clients import People, policy
+from tests.server.access.clients import People, policy
 from tests.server.peer import Peer
 
 REFUSED = Answer.NO_PERMISSION

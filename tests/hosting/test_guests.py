@@ -1,0 +1,24 @@
+"""What a worker hosts can be started and stopped, or cannot be made."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.hosting.worker import EngineGuest, Guest, MirrorGuest, TransferGuest
+
+
+def ignore(reason: str) -> None:
+    """Take no note of a failure."""
+
+
+@pytest.mark.parametrize("missing", ["start", "stop"])
+def test_a_guest_that_cannot_be_started_or_stopped_is_not_made(missing: str) -> None:
+    methods = {name: lambda self: "here" for name in ("start", "stop") if name != missing}
+    unfinished = type("Unfinished", (Guest,), methods)
+    with pytest.raises(TypeError, match=missing):
+        unfinished(ignore)
+
+
+@pytest.mark.parametrize("kind", [lambda failed: EngineGuest("a", failed), MirrorGuest, TransferGuest])
+def test_each_kind_of_guest_can_be_made(kind: type[Guest]) -> None:
+    assert isinstance(kind(ignore), Guest)
