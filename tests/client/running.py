@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
@@ -25,13 +24,6 @@ def small_store(directory: Path, delay_levels: str = "1s 1h") -> EngineConfig:
         index_entries=4000,
         delay_levels=delay_levels,
     )
-
-
-async def eventually(holds: Callable[[], Awaitable[bool]], timeout_s: float = 20) -> None:
-    """Come back when `holds` says so; TimeoutError if it does not in time."""
-    async with asyncio.timeout(timeout_s):
-        while not await holds():
-            await asyncio.wait([asyncio.ensure_future(asyncio.Event().wait())], timeout=0.02)
 
 
 class BrokerThread:

@@ -21,6 +21,7 @@ from broker.client._offsets import Beginnings, QueueOffsets
 from broker.client._session import Session
 from broker.client.errors import BrokerUnreachable, RouteNotFound
 from broker.server.broker import BrokerService
+from tests.waiting import until_true
 
 QUEUES = 4
 GROUP = "g"
@@ -215,9 +216,7 @@ async def test_members_that_start_at_once_agree(
         return sorted(body for bodies in outcomes for body in bodies)
 
     outcomes: list[list[bytes]] = [await reader.read(0) for reader in readers]
-    async with asyncio.timeout(20):
-        while len(set(seen())) < QUEUES:
-            await asyncio.wait([asyncio.ensure_future(asyncio.Event().wait())], timeout=0.02)
+    await until_true(lambda: len(set(seen())) >= QUEUES)
     assert sorted(set(seen())) == new
     for reader in readers:
         await close(reader)

@@ -15,7 +15,7 @@ from broker.client._offsets import Beginnings
 from broker.client._reader import QueueReader, ReadAhead
 from broker.client._session import Session
 from tests.client.running import BrokerThread, small_store
-from tests.client.test_consuming import until
+from tests.waiting import until_true
 
 NUMBERS = itertools.count()
 PATIENCE_MS = 20_000
@@ -131,13 +131,13 @@ def test_no_more_is_read_ahead_than_allowed(broker: BrokerThread) -> None:
             Beginnings(session, "g", from_first=True), ReadAhead(messages=10),
         )  # fmt: skip
         reader.start()
-        await until(lambda: len(arrived) == 10)
+        await until_true(lambda: len(arrived) == 10)
         for message in arrived[:3]:
             reader.done(message)
-        await until(lambda: len(arrived) == 13)
+        await until_true(lambda: len(arrived) == 13)
         assert reader.finished_offset == 3
         reader.seek(20)
-        await until(lambda: len(arrived) == 23)
+        await until_true(lambda: len(arrived) == 23)
         assert arrived[-1].queue_offset == 29
         await reader.stop()
         await session.close()
