@@ -48,6 +48,7 @@ format: .venv/.dev  ## generate the synchronous clients, put code and templates 
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	$(BIN)/djangofmt templates
+	for file in static/css/*.css; do $(BIN)/css-beautify -s 2 -n --space-around-combinator -r $$file; done
 
 pins: .venv/.dev  ## compile requirements/*.in to pinned versions with hashes
 	cd requirements && for name in runtime dev spark; do \

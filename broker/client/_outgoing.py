@@ -14,20 +14,11 @@
 A half becomes a timer when its transaction commits, and nobody can be told then that its key is taken: there
 `on_conflict` must be replace. Apache RocketMQ knows the first two and keeps the others unread.
 
-`UniqueIds` makes message ids as RocketMQ's MessageClientIDSetter does: 32 upper-case hex digits.
-
-    4 bytes address | 2 bytes process | 4 bytes class loader | 4 bytes ms since the month began | 2 bytes counter
-
-The first ten bytes are one prefix per process here (address and process id replaced by random bytes: no address is
-told), so that two processes cannot make the same id, and a broker hashes the common prefix once.
+`unique_ids` makes the ids of all messages of this process.
 """
 
 from __future__ import annotations
 
-import itertools
-import os
-import secrets
-import time
 from collections.abc import Iterable, Mapping
 from typing import TypedDict, Unpack
 
@@ -46,6 +37,7 @@ from ..rocketmq.properties import (
     UNIQUE_KEY,
     WAIT,
 )
+from ..rocketmq.unique_ids import UniqueIds
 from . import names
 from .errors import InvalidArgument
 from .timers import OnConflict
@@ -267,31 +259,6 @@ def _shown(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
         return "with so many digits"
     return repr(value)[:_SHOWN_CHARACTERS]
-
-
-# Unique message ids.
-
-_MONTH_MS = 31 * 24 * 3600 * 1000
-
-
-class UniqueIds:
-    """Makes ids that no other call makes; safe for threads and after fork."""
-
-    def __init__(self) -> None:
-        self._reset()
-        os.register_at_fork(after_in_child=self._reset)
-
-    def _reset(self) -> None:
-        self._prefix = secrets.token_bytes(10).hex().upper()
-        self._count = itertools.count(secrets.randbelow(0x10000))
-        self._started_s = time.monotonic()
-        self._base_ms = int(time.time() * 1000) % _MONTH_MS
-
-    def next_id(self) -> str:
-        """The next id; the clock part never goes back, the counter separates ids of one millisecond."""
-        serial = next(self._count)
-        moment = self._base_ms + int((time.monotonic() - self._started_s) * 1000)
-        return f"{self._prefix}{moment & 0xFFFFFFFF:08X}{serial & 0xFFFF:04X}"
 
 
 unique_ids = UniqueIds()

@@ -13,7 +13,7 @@ from typing import Any, Self, Unpack, cast
 from ..rocketmq.codes import Answer, Request
 from ..rocketmq.frame import Command
 from ..rocketmq.message import parse_offset_message_id
-from ..rocketmq.properties import DELAY
+from ..rocketmq.properties import is_delayed
 from ._destinations import Destination
 from ._event_loop import unhurried
 from ._outgoing import MessageOptions, Outgoing, ready_message
@@ -45,7 +45,6 @@ from .errors import (
 )
 
 logger = logging.getLogger(__name__)
-_DELAY_MARK = f"\x02{DELAY}\x01"
 
 #: How often the name server is asked for brokers that have come: each must know this producer to ask it.
 LOOK_S = 30.0
@@ -146,7 +145,7 @@ class AsyncTransactionProducer(AsyncProducer):
 
     async def _send_half(self, topic: str, half: Outgoing, queue_id: int | None, deadline: Deadline) -> Half:
         destination, line = await self._line(topic, half, queue_id, deadline)
-        if _DELAY_MARK in half.properties or "\x02TIMER_DE" in half.properties:
+        if is_delayed(half.properties):
             checked = self._check_delays(destination.address)
             await deadline.of(checked, f"an answer of {destination.address} whether it takes delays")
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
