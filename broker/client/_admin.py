@@ -51,18 +51,25 @@ class AsyncAdmin(
     AccessQuestions, ClientQuestions, ProgressQuestions, SettingQuestions, TimerQuestions, TraceQuestions,
     TransactionQuestions,
 ):  # fmt: skip
-    """Asks the brokers of one name server; `broker` names the one for questions that only one can answer."""
+    """Asks the brokers of one name server about topics, groups, clients and messages, and changes their settings.
+
+    >>> async with AsyncAdmin("127.0.0.1:9876") as admin:
+    ...     await admin.create_topic("invoices", queues=8)
+
+    `broker` names the one for questions that only one can answer; without it the first that the name server lists is
+    asked. Every method raises ClientError and its kin, NotSupported for a request that the broker does not know.
+    """
 
     def __init__(self, namesrv: str = "127.0.0.1:9876", broker: str | None = None, **access: Unpack[Access]) -> None:
         self._session = Session(namesrv, **access)
         self._broker = broker
 
     async def brokers(self) -> tuple[Broker, ...]:
-        """The masters, by name."""
+        """Return the master of every broker that the name server lists, by name; empty if there is none."""
         return await self._session.masters()
 
     async def topics(self) -> tuple[TopicConfig, ...]:
-        """Every topic of every broker, system topics included, by broker and name."""
+        """Return every topic of every broker, system topics included, by broker and name."""
         found: list[TopicConfig] = []
         for broker in await self.brokers():
             answer = await self._session.ask(broker.address, Request.GET_ALL_TOPIC_CONFIG)
@@ -70,7 +77,7 @@ class AsyncAdmin(
         return tuple(found)
 
     async def groups(self) -> tuple[GroupConfig, ...]:
-        """Every consumer group of every broker, by broker and name."""
+        """Return every consumer group of every broker, by broker and name."""
         found: list[GroupConfig] = []
         for broker in await self.brokers():
             answer = await self._session.ask(broker.address, Request.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
@@ -78,11 +85,11 @@ class AsyncAdmin(
         return tuple(found)
 
     async def route(self, topic: str) -> Route:
-        """Where the topic lives now; raises RouteNotFound."""
+        """Ask the name server where the topic lives now; raises RouteNotFound."""
         return await self._session.route(topic, max_age_s=0)
 
     async def topic_stats(self, topic: str) -> TopicStats:
-        """Bounds of all queues of the topic; system topics are asked of every broker."""
+        """Return how far each queue of the topic reaches; system topics are asked of every broker."""
         several = []
         for address in await self._addresses_of(topic):
             answer = await self._session.ask(address, Request.GET_TOPIC_STATS_INFO, {"topic": topic})
@@ -95,7 +102,7 @@ class AsyncAdmin(
         return sorted((await self._session.route(topic)).addresses.values())
 
     async def consume_stats(self, group: str) -> ConsumeStats:
-        """How far the group is in every queue it consumes."""
+        """Return how far the group is in every queue that it consumes, as offsets, and its messages a second."""
         several = []
         for broker in await self.brokers():
             answer = await self._session.ask(broker.address, Request.GET_CONSUME_STATS, {"consumerGroup": group})
@@ -103,42 +110,42 @@ class AsyncAdmin(
         return answers.consume_stats(group, several)
 
     async def connections(self, group: str) -> GroupConnections:
-        """Who consumes for the group now; raises BrokerRefused with code 206 when nobody does."""
+        """Return the connected consumers of the group; raises BrokerRefused with code 206 if there are none."""
         answer = await self._ask(Request.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group})
         return answers.group_connections(group, read_object(answer.body))
 
     async def delay_offsets(self) -> dict[int, int]:
-        """Level -> the offset in its queue of SCHEDULE_TOPIC_XXXX up to which was released."""
+        """Return by delay level the offset in its queue of SCHEDULE_TOPIC_XXXX up to which messages were released."""
         return answers.delay_offsets(read_object((await self._ask(Request.GET_ALL_DELAY_OFFSET)).body))
 
     async def delay_levels(self) -> list[int]:
-        """The delays in ms, level 1 first."""
+        """Return the delay of each level in ms, level 1 first; raises BadAnswer where the broker tells none."""
         text = (await self.broker_config()).get("messageDelayLevel")
         if text is None:
             raise BadAnswer("The broker's configuration has no messageDelayLevel.")
         return answers.delay_level_ms(text)
 
     async def broker_config(self, *, address: str | None = None) -> dict[str, str]:
-        """The broker's configuration (request 26): name -> text."""
+        """Return the broker's configuration (request 26), the values as text by name."""
         body = (await self._ask(Request.GET_BROKER_CONFIG, address=address)).body.decode("utf-8", "replace")
         pairs = (line.partition("=") for line in body.splitlines() if "=" in line and not line.startswith("#"))
         return {name.strip(): text.strip() for name, _, text in pairs}
 
     async def runtime(self) -> dict[str, str]:
-        """The broker's figures (request 28): name -> text."""
+        """Return the broker's figures (request 28), the values as text by name."""
         table = answers.fields(read_object((await self._ask(Request.GET_BROKER_RUNTIME_INFO)).body).get("table"))
         return {name: str(value) for name, value in table.items()}
 
     async def queue_entries(
         self, topic: str, queue_id: int, index: int, count: int, *, address: str | None = None
     ) -> QueueEntries:
-        """Up to `count` entries of a consume queue from offset `index` on."""
+        """Return up to `count` entries of a consume queue from offset `index` on, and the bounds of that queue."""
         ext = {"topic": topic, "queueId": str(queue_id), "index": str(index), "count": str(count)}
         answer = await self._ask(Request.QUERY_CONSUME_QUEUE, ext, topic=topic, address=address)
         return answers.queue_entries(index, read_object(answer.body))
 
     async def pull(self, topic: str, queue_id: int, offset: int, count: int) -> list[Message]:
-        """Up to `count` messages of a queue from `offset` on, whatever their tags; commits nothing."""
+        """Read up to `count` messages of a queue from `offset` on, whatever their tags; nothing is committed."""
         ext = {
             "consumerGroup": TOOLS_GROUP, "topic": topic, "queueId": str(queue_id), "queueOffset": str(offset),
             "maxMsgNums": str(count), "maxMsgBytes": str(PULL_BYTES), "sysFlag": str(_WITH_SUBSCRIPTION),
@@ -161,7 +168,7 @@ class AsyncAdmin(
         await self._ask(Request.CONSUMER_SEND_MSG_BACK, ext, topic=message.topic)
 
     async def message_at(self, position: int, *, topic: str = "", address: str | None = None) -> Message:
-        """The message at a byte address of the commit log; raises BrokerRefused if none begins there."""
+        """Return the message at a byte address of the commit log; raises BrokerRefused if none begins there."""
         ext = {"offset": str(position), "topic": topic}
         answer = await self._ask(Request.VIEW_MESSAGE_BY_ID, ext, address=address)
         try:
@@ -171,8 +178,10 @@ class AsyncAdmin(
             raise BrokerRefused(Answer.QUERY_NOT_FOUND, f"No whole record begins at position {position}.") from None
 
     async def message_by_offset_id(self, offset_message_id: str) -> Message:
-        """The message with RocketMQ's offset id. Only brokers that the name server lists are asked: the address in
-        the id comes from whoever gave it."""
+        """Return the message with RocketMQ's offset id; raises InvalidArgument, BrokerRefused.
+
+        Only brokers that the name server lists are asked: the address in the id comes from whoever gave it.
+        """
         try:
             host, port, position = parse_offset_message_id(offset_message_id)
         except ValueError:
@@ -185,16 +194,16 @@ class AsyncAdmin(
     async def messages_by_key(
         self, topic: str, key: str, max_count: int = 64, *, begin_ms: int = 0, end_ms: int = WHOLE_TIME_MS
     ) -> list[Message]:
-        """Messages of the topic with this key, newest first."""
+        """Return up to `max_count` messages with this key, newest first, stored from `begin_ms` to `end_ms` (epoch)."""
         return await self._query(topic, key, max_count, begin_ms, end_ms, unique=False)
 
     async def message_by_unique_id(self, topic: str, unique_id: str) -> Message | None:
-        """The newest record of the topic with this unique id, or None."""
+        """Return the newest record of the topic with this unique id, None if there is none."""
         found = await self.records_by_unique_id(topic, unique_id)
         return found[0] if found else None
 
     async def records_by_unique_id(self, topic: str, unique_id: str, max_count: int = 32) -> list[Message]:
-        """Every record of the topic with this unique id, newest first: a message can be parked more than once."""
+        """Return the records of the topic with this unique id, newest first: a message can be parked more than once."""
         return await self._query(topic, unique_id, max_count, 0, WHOLE_TIME_MS, unique=True)
 
     async def _query(
@@ -214,12 +223,12 @@ class AsyncAdmin(
         return sorted(matching, key=lambda each: (each.store_ms, each.position), reverse=True)[:max_count]
 
     async def changes(self, token: str) -> dict[str, Any]:
-        """What changed since `token` ("" for everything): body of request 14000; raises NotSupported."""
+        """Return what changed since `token` ("" for everything), as request 14000 answers it; raises NotSupported."""
         answer = await self._ask(Request.GET_CHANGES, {"token": token})
         return cast(dict[str, Any], read_object(answer.body))
 
     async def schedule_status(self) -> list[dict[str, Any]]:
-        """All levels with their figures: body of request 14001; raises NotSupported."""
+        """Return all delay levels with their figures, as request 14001 answers them; raises NotSupported."""
         answer = await self._ask(Request.GET_SCHEDULE_STATUS)
         return cast(list[dict[str, Any]], answers.rows(read_object(answer.body).get("levels")))
 
@@ -288,7 +297,7 @@ class AsyncAdmin(
         return sum(known, TopicWaiting()) if len(known) == len(told) else None
 
     async def address_of(self, broker: str) -> str:
-        """The address of a broker by its name; raises BrokerRefused if the name server does not list it."""
+        """Return the address of a broker by its name; raises BrokerRefused if the name server does not list it."""
         for each in await self.brokers():
             if each.name == broker:
                 return each.address
@@ -315,5 +324,5 @@ class AsyncAdmin(
         return await self._session.ask(address, code, ext, body, accept=accept, timeout_ms=timeout_ms)
 
     async def close(self) -> None:
-        """End the connections; idempotent."""
+        """End all connections; idempotent."""
         await self._session.close()

@@ -13,11 +13,11 @@ from .remoting import Response
 
 
 class Questions(AsyncClosing):
-    """Asks brokers; a part adds what it asks about."""
+    """The way to ask; each part of the admin adds its questions."""
 
     @abstractmethod
     async def _chosen(self) -> tuple[Broker, ...]:
-        """The brokers that are asked."""
+        """Return the brokers that a change goes to; raises BrokerUnreachable if there are none."""
 
     @abstractmethod
     async def _ask(

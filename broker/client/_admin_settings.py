@@ -37,10 +37,10 @@ _ABSENT = (Answer.TOPIC_NOT_EXIST, Answer.SUBSCRIPTION_GROUP_NOT_EXIST)
 
 
 class SettingQuestions(Questions):
-    """Settings of topics and groups."""
+    """The questions about settings of topics and groups, and their changes."""
 
     async def topic_settings(self, name: str) -> dict[str, Any] | None:
-        """A topic's TopicConfig as the (first) broker keeps it; None: there is no such topic."""
+        """Return a topic's TopicConfig as the (first) broker keeps it, None if there is no such topic."""
         try:
             return read_object((await self._ask(Request.GET_TOPIC_CONFIG, {"topic": name})).body)
         except BrokerRefused as refusal:
@@ -62,7 +62,7 @@ class SettingQuestions(Questions):
             await self._ask(Request.UPDATE_AND_CREATE_TOPIC, ext, address=broker.address)
 
     async def group_settings(self, name: str) -> dict[str, Any] | None:
-        """A group's SubscriptionGroupConfig as the (first) broker keeps it; None: there is no such group."""
+        """Return a group's SubscriptionGroupConfig as the (first) broker keeps it, None if there is no such group."""
         try:
             # a broker makes a group that it is asked for; ours does not for who only looks
             ext = {"group": name, "escLook": "true"}
@@ -72,7 +72,7 @@ class SettingQuestions(Questions):
             return await self._one_of_all(refusal, code, "subscriptionGroupTable", name)
 
     async def _one_of_all(self, refusal: BrokerRefused, code: int, table: str, name: str) -> Fields | None:
-        """What brokers that do not know the question for one tell of all; None where the refusal says there is none."""
+        """Return what a broker without the question for one tells of all; None where the refusal says there is none."""
         if refusal.code in _ABSENT:
             return None
         if not isinstance(refusal, NotSupported):
@@ -97,10 +97,10 @@ class SettingQuestions(Questions):
 
 
 class ProgressQuestions(Questions):
-    """What an admin can ask and change about how far groups are."""
+    """The questions about places in queues, and the move of a group to one."""
 
     async def offset_at(self, topic: str, queue_id: int, at_ms: int) -> int:
-        """The offset of the first message of a queue stored at `at_ms` or later; the queue's end if there is none."""
+        """Return the offset of a queue's first message stored at `at_ms` (epoch) or later; its end if there is none."""
         ext = {"topic": topic, "queueId": str(queue_id), "timestamp": str(at_ms), "boundaryType": "LOWER"}
         answer = await self._ask(Request.SEARCH_OFFSET_BY_TIMESTAMP, ext, topic=topic)
         try:
@@ -121,14 +121,14 @@ class ProgressQuestions(Questions):
 
 
 class TraceQuestions(ABC):
-    """What an admin can ask about the way of a message."""
+    """The questions about what clients with tracing have told."""
 
     @abstractmethod
     async def messages_by_key(self, topic: str, key: str, max_count: int = 64) -> list[Message]:
         """Messages of the topic with this key, newest first."""
 
     async def traces(self, unique_id: str, *, topic: str = TRACE_TOPIC, max_count: int = 64) -> list[Trace]:
-        """What was told of a message, oldest first; nothing if its clients do not trace. `topic`: where they tell it.
+        """Return what was told of a message in `topic`, oldest first; nothing if its clients do not trace.
 
         A client tells within some seconds. A message's events may come twice, as every message may.
         """

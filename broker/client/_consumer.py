@@ -111,12 +111,12 @@ class AsyncConsumer(AsyncClosing):
 
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
-        """The queues this member reads now."""
+        """The queues that this member reads now, in no order."""
         return tuple(self._readers)
 
     @property
     def at_work(self) -> int:
-        """How many threads are in a handler; after `stop` those that did not end in time."""
+        """The number of threads in a handler; after `stop` those that did not end in time."""
         return self._handlers.at_work
 
     def _now(self) -> Consuming:
@@ -227,7 +227,7 @@ class AsyncConsumer(AsyncClosing):
 
 
 def check_drain_timeout(seconds: float) -> float:
-    """How long handlers may be waited for; raises InvalidArgument."""
+    """Return how long handlers are waited for, if it is a time; raises InvalidArgument."""
     if not 0 <= seconds <= LONGEST_DRAIN_S:
         raise InvalidArgument(
             f"drain_timeout_s is {seconds}; allowed are 0 to {LONGEST_DRAIN_S:,}.", field="drain_timeout_s"

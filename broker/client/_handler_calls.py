@@ -35,7 +35,7 @@ Handler = Callable[[Message], object]
 
 
 class Handlers:
-    """The handlers of one consumer, by topic."""
+    """The handlers of one consumer by topic, and the threads in which they are called."""
 
     def __init__(self, group: str, client_id: str, count: int, telling: HandlingTelling | None = None) -> None:
         self.count = count
@@ -51,7 +51,7 @@ class Handlers:
 
     @property
     def at_work(self) -> int:
-        """How many threads are in a handler now, also when nobody waits for them any more."""
+        """The number of threads in a handler now, also when nobody waits for them any more."""
         return self._at_work
 
     def add(self, wanted: Subscription, handler: Handler) -> None:
@@ -61,11 +61,11 @@ class Handlers:
 
     @property
     def subscriptions(self) -> list[Subscription]:
-        """What handlers want, one a topic."""
+        """The subscriptions of all handlers, one a topic."""
         return [wanted for wanted, _ in self._wanted.values()]
 
     def start(self) -> None:
-        """Make the threads."""
+        """Make the threads that handlers are called in."""
         self._threads = ThreadPoolExecutor(self.count, thread_name_prefix=f"handler-{self._group}")
 
     async def handle(self, message: Message, *, is_last: bool) -> bool:
@@ -130,7 +130,7 @@ class Handlers:
 
 
 class Flow(ABC):
-    """What a push consumer asks of either way."""
+    """What a consumer needs of either way of handling, with or without order."""
 
     @abstractmethod
     def start(self) -> None:
@@ -138,7 +138,7 @@ class Flow(ABC):
 
     @abstractmethod
     async def acquire(self, queues: Collection[MessageQueue]) -> set[MessageQueue]:
-        """Those of the queues that may be read from now on."""
+        """Return those of the queues that may be read from now on."""
 
     @abstractmethod
     def deliver(self, reader: QueueReader, message: Message) -> None:
@@ -153,7 +153,7 @@ class Flow(ABC):
         return True
 
     def locked_ms(self, queue: MessageQueue) -> int | None:
-        """When the queue's lock was renewed (epoch); None where it has none."""
+        """Return when the queue's lock was renewed (epoch ms); None where it has none."""
         return None
 
     @abstractmethod
@@ -162,7 +162,7 @@ class Flow(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """All is committed: give back what is still held."""
+        """Give back what is still held; all is committed by then."""
 
 
 class UnorderedFlow(Flow):
@@ -182,7 +182,7 @@ class UnorderedFlow(Flow):
         self._workers = [loop.create_task(self._handle_all()) for _ in range(self._handlers.count)]
 
     async def acquire(self, queues: Collection[MessageQueue]) -> set[MessageQueue]:
-        """All of them."""
+        """Return all of them: without order no lock is needed."""
         return set(queues)
 
     def deliver(self, reader: QueueReader, message: Message) -> None:
@@ -237,4 +237,4 @@ class UnorderedFlow(Flow):
             await asyncio.gather(*late, return_exceptions=True)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: without order nothing is held."""

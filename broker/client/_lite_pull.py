@@ -50,7 +50,7 @@ class QueuePlaces:
 
     @property
     def assignment(self) -> tuple[MessageQueue, ...]:
-        """The queues that are polled now, sorted."""
+        """The queues that are polled now, sorted by topic, broker and number."""
         return tuple(sorted(self._feeds, key=queue_order))
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
@@ -67,7 +67,7 @@ class QueuePlaces:
             feed.seek(await feed.offsets.begin())
 
     async def seek_to_end(self, *queues: MessageQueue) -> None:
-        """Skip all that is there now."""
+        """Skip all that is there now in these queues, or (none given) in all."""
         for feed in self._chosen(queues):
             feed.seek(await feed.offsets.end())
 
@@ -77,7 +77,7 @@ class QueuePlaces:
             feed.seek(await feed.offsets.at_time(at_ms))
 
     def pause(self, *queues: MessageQueue) -> None:
-        """Polls give nothing of these queues (none given: of all), and nothing more is read ahead, until `resume`."""
+        """Have polls pass these queues by (none given: all), and read no further ahead, until `resume`."""
         for feed in self._chosen(queues):
             feed.pause()
 
@@ -87,15 +87,15 @@ class QueuePlaces:
             feed.resume()
 
     def is_paused(self, queue: MessageQueue) -> bool:
-        """Whether polls pass the queue by."""
+        """Whether polls pass the queue by; raises InvalidArgument for one that is not polled here."""
         return self._feed(queue).is_paused
 
     async def position(self, queue: MessageQueue) -> int:
-        """The offset of the queue's next message for a poll."""
+        """Return the offset of the queue's next message for a poll."""
         return await self._feed(queue).position()
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """What the group has committed in a queue of this consumer, as the broker knows it; None if nothing."""
+        """Return the offset that the group has committed in a queue, as the broker knows it; None if there is none."""
         return await self._feed(queue).offsets.committed()
 
     def _feed(self, queue: MessageQueue) -> Feed:
@@ -174,7 +174,7 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
         return Consuming(self._properties, tuple(self._wanted.values()), held, {})
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """All queues of a topic that can be read, to choose from for `assign`. Raises RouteNotFound."""
+        """Return all queues of a topic that can be read, to choose from for `assign`. Raises RouteNotFound."""
         return (await self._session.route(topic)).readable()
 
     async def subscribe(self, topic: str, expression: str = ALL) -> None:
@@ -241,7 +241,7 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
             await self._commit_feeds(feeds, settled_only=True, confirmed=True)
 
     async def poll(self, timeout_ms: int = 5_000, max_messages: int = 32) -> list[Message]:
-        """Up to `max_messages`, those of one queue in order; waits up to `timeout_ms` for the first.
+        """Return up to `max_messages`, those of one queue in order; waits up to `timeout_ms` for the first.
 
         It also says that the program is done with all that earlier polls gave.
         """
@@ -275,7 +275,7 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
         raise ClientClosed
 
     def _take_ready(self, most: int) -> list[Message]:
-        """What is there, from one queue after the other; the one that gave goes behind those that had to wait."""
+        """Take what is there, from one queue after the other; the one that gave goes behind those that had to wait."""
         messages: list[Message] = []
         for queue, feed in list(self._feeds.items()):
             if len(messages) == most:
@@ -287,7 +287,7 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
         return messages
 
     def queue_of(self, message: Message) -> MessageQueue:
-        """The queue that a polled message came from, for instance to `seek` to it again."""
+        """Return the queue that a polled message came from, for instance to `seek` to it. Raises InvalidArgument."""
         broker = self._brokers.get(message.store_host)
         if broker is None:
             raise InvalidArgument("The message was not polled by this consumer.", field="message")
@@ -406,7 +406,7 @@ class Feed:
             self._reader.seek(self._reader.finished_offset)
 
     def take(self, most: int) -> list[Message]:
-        """Up to `most` messages, in order."""
+        """Take up to `most` messages out of what was read ahead, in order."""
         if self._paused:
             return []
         taken = [self._ready.popleft() for _ in range(min(most, len(self._ready)))]
@@ -430,7 +430,7 @@ class Feed:
         self._settled = offset
 
     def held(self) -> QueueWork:
-        """What can be said of the queue at this moment."""
+        """Return the state of the queue at this moment."""
         return self._reader.held()
 
     def pause(self) -> None:

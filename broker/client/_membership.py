@@ -64,11 +64,11 @@ class Membership:
 
     @property
     def subscriptions(self) -> tuple[Subscription, ...]:
-        """What this member wants."""
+        """The subscriptions of this member, one a topic."""
         return self._subscriptions
 
     def subscribe(self, subscriptions: Iterable[Subscription]) -> None:
-        """What this member wants, from the next heartbeat and rebalance on."""
+        """Want these topics, from the next heartbeat and rebalance on."""
         self._subscriptions = tuple(subscriptions)
         self._heartbeat.subscribe(self._subscriptions)
 
@@ -210,7 +210,7 @@ class Heartbeat:
         self._nudge = asyncio.Event()
 
     def subscribe(self, subscriptions: Iterable[Subscription]) -> None:
-        """What to say the consumer wants."""
+        """Have heartbeats tell these subscriptions from now on."""
         self._subscriptions = tuple(subscriptions)
 
     def reach(self, addresses: Iterable[str]) -> None:
@@ -238,7 +238,7 @@ class Heartbeat:
                 continue
 
     async def send_once(self) -> bool:
-        """One heartbeat to each broker; True if it reached all, one that it did not is tried again at the next beat."""
+        """Send a heartbeat to each broker; True if it reached all. The others are tried at the next beat."""
         body = msgspec.json.encode(self._about())
         reached = True
         for address in sorted(self._addresses):

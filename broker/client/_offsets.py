@@ -53,7 +53,7 @@ class QueueOffsets:
         }
 
     async def address(self) -> str:
-        """Where the queue's broker is now; raises BrokerRefused if it does not hold the topic any more."""
+        """Return the address of the queue's broker; raises BrokerRefused if it does not hold the topic any more."""
         route = await self._session.route(self.queue.topic)
         address = route.addresses.get(self.queue.broker)
         if address is None:
@@ -65,7 +65,7 @@ class QueueOffsets:
         return await self._number(Request.GET_MIN_OFFSET, {})
 
     async def end(self) -> int:
-        """The offset that the next message will have."""
+        """Return the offset that the queue's next message will have."""
         return await self._number(Request.GET_MAX_OFFSET, {"committed": "true"})
 
     async def at_time(self, at_ms: int) -> int:
@@ -79,7 +79,7 @@ class QueueOffsets:
         return offset_in(answer)
 
     async def committed(self) -> int | None:
-        """What the group has committed; None if nothing."""
+        """Return the offset that the group has committed, None if there is none."""
         ext = self.about() | {"setZeroIfNotFound": "false"}
         answer = await self._session.ask(
             await self.address(), Request.QUERY_CONSUMER_OFFSET, ext, accept=(Answer.SUCCESS, Answer.QUERY_NOT_FOUND)
@@ -97,7 +97,7 @@ class QueueOffsets:
 
 
 def offset_in(answer: Response) -> int:
-    """The offset that a broker answered; raises BadAnswer."""
+    """Read the offset that a broker answered; raises BadAnswer."""
     try:
         return int(answer.ext["offset"])
     except (KeyError, ValueError):
@@ -129,7 +129,7 @@ class Beginnings:
         self._missed_ms.setdefault(topic, time.time_ns() // 1_000_000)
 
     async def settle_all(self, topics: Iterable[str]) -> None:
-        """As settle, of many at once; what cannot be settled now is settled before one of its queues is read."""
+        """Settle many topics at once; what cannot be settled now is settled before one of its queues is read."""
         wanted = list(topics)
         outcomes = await asyncio.gather(*map(self.settle, wanted), return_exceptions=True)
         for topic, outcome in zip(wanted, outcomes, strict=True):

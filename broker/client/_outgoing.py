@@ -255,7 +255,7 @@ def check_moment(value: int, field: str) -> int:
 
 
 def _shown(value: object) -> str:
-    """As it was given, if that is short; Python writes no number of thousands of digits."""
+    """Show a value as it was given, if that is short; Python writes no number of thousands of digits."""
     if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
         return "with so many digits"
     return repr(value)[:_SHOWN_CHARACTERS]

@@ -105,7 +105,7 @@ class QueueReader:
         self._room.clear()
 
     def resume(self) -> None:
-        """Pull again."""
+        """Go on to pull after a pause."""
         self._paused = False
         self._make_room()
 
@@ -124,7 +124,7 @@ class QueueReader:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def done(self, message: Message) -> None:
-        """The message with this offset is finished."""
+        """Note that the message with this offset is finished."""
         size = self._in_flight.pop(message.queue_offset, None)
         if size is not None:
             self._in_flight_bytes -= size
@@ -132,7 +132,7 @@ class QueueReader:
             self._make_room()
 
     def held(self, locked_ms: int | None = None) -> QueueWork:
-        """What can be said of the queue at this moment."""
+        """Return the state of the queue at this moment."""
         return QueueWork(
             self.queue, self.finished_offset, dict(self._in_flight), self._pulling, self.dropped, locked_ms
         )
@@ -147,7 +147,7 @@ class QueueReader:
         await self.commit_at(self.finished_offset, confirmed=confirmed)
 
     async def commit_at(self, offset: int, *, confirmed: bool) -> None:
-        """As commit, of an offset that the caller keeps; a negative one is none yet."""
+        """Commit an offset that the caller keeps; a negative one is none yet."""
         if offset < 0:
             return
         if self._committed < 0:  # sought before it was known where the group stands
@@ -273,7 +273,7 @@ def read_record(record: bytes) -> Message:
 
 
 def read_delivery(record: bytes) -> Message:
-    """As `read_record`, with the body as its sender had it."""
+    """Read a record, with the body as its sender had it; raises BadAnswer."""
     message = read_record(record)
     body, sys_flag = inflated(message.body, message.sys_flag)
     return message if body is message.body else replace(message, body=body, sys_flag=sys_flag)

@@ -90,7 +90,11 @@ class AsyncSimpleConsumer(AsyncClosing):
         self, topic: str, *, max_messages: int = 16, invisible_ms: int = 30_000, wait_ms: int = 15_000,
         expression: str = ALL,
     ) -> list[Received]:  # fmt: skip
-        """Up to `max_messages`; waits up to `wait_ms` for the first. Raises RouteNotFound, BrokerRefused, ..."""
+        """Receive up to `max_messages` (at most 32), and wait up to `wait_ms` for the first.
+
+        Each is nobody else's for `invisible_ms`. `expression`: tags (``a || b``, ``*`` for all) or a Sql. Raises
+        InvalidArgument, RouteNotFound, BrokerRefused, BrokerUnreachable, Timeout.
+        """
         _check("max_messages", max_messages, 1, MOST_MESSAGES)
         _check("invisible_ms", invisible_ms, 1, LONGEST_INVISIBLE_MS)
         _check("wait_ms", wait_ms, 0, LONGEST_WAIT_MS)
@@ -118,7 +122,7 @@ class AsyncSimpleConsumer(AsyncClosing):
         return received
 
     async def _begin(self, topic: str) -> None:
-        """Where the group is new and wants only what comes from now on, it begins now."""
+        """Have a new group begin now, if it wants only what comes from now on."""
         try:
             await self._beginnings.settle(topic)
         except BrokerRefused as error:
@@ -149,7 +153,7 @@ class AsyncSimpleConsumer(AsyncClosing):
     async def _pop(
         self, address: str, broker: str, ext: dict[str, str], poll_ms: int, wanted: Subscription
     ) -> list[Received]:
-        """One pop at one broker; in order one more try if the answer was lost."""
+        """Pop once at one broker; in order once more if the answer was lost."""
         for is_last in (not self._in_order, True):
             full = ext | {"pollTime": str(poll_ms), "bornTime": str(time.time_ns() // 1_000_000), "bname": broker}
             try:
@@ -172,7 +176,7 @@ class AsyncSimpleConsumer(AsyncClosing):
         raise AssertionError("the last try returns or raises")
 
     async def _wanted_of(self, received: list[Received], wanted: Subscription) -> list[Received]:
-        """Those with a wanted tag; the broker compares only hash codes, which two tags may share."""
+        """Return those with a wanted tag; the broker compares only hash codes, which two tags may share."""
         strangers = [each for each in received if not wanted.wants(each.message.tags)]
         if strangers:
             try:
@@ -182,7 +186,7 @@ class AsyncSimpleConsumer(AsyncClosing):
         return [each for each in received if wanted.wants(each.message.tags)]
 
     async def ack(self, *received: Received | Receipt) -> None:
-        """The messages are done: they are never handed out again. Raises NotHeld for those not held any more."""
+        """Acknowledge messages: they are done. Raises NotHeld for those that others may have by now; all others are."""
         receipts = [_receipt(each) for each in received]
         gone: list[Receipt] = []
         for (topic, broker), mine in _by_place(receipts).items():
@@ -193,7 +197,7 @@ class AsyncSimpleConsumer(AsyncClosing):
             raise NotHeld(gone)
 
     async def _ack(self, address: str, mine: list[Receipt]) -> list[Receipt]:
-        """One request about messages of one topic at one broker; returns those that are not held any more."""
+        """Acknowledge messages of one topic at one broker; return those that are not held any more."""
         if len(mine) == 1:
             about = mine[0].about(self.group)
             answer = await self._session.ask(address, Request.ACK_MESSAGE, about, accept=_HELD_OR_NOT)
@@ -205,12 +209,12 @@ class AsyncSimpleConsumer(AsyncClosing):
         return [each for each in mine if is_none or _place(each, self.group) in refused]
 
     async def extend(self, received: Received | Receipt, invisible_ms: int) -> Receipt:
-        """Keep a message that long from now; the receipt to use from now on. Raises NotHeld."""
+        """Keep a message for `invisible_ms` from now; return the receipt to use from now on. Raises NotHeld."""
         _check("invisible_ms", invisible_ms, 1, LONGEST_INVISIBLE_MS)
         return await self._change(_receipt(received), invisible_ms)
 
     async def nack(self, received: Received | Receipt, delay_ms: int = 0) -> None:
-        """Give a message back: it is handed out again after `delay_ms`. Raises NotHeld."""
+        """Give a message back, to be handed out again after `delay_ms`. Raises NotHeld."""
         _check("delay_ms", delay_ms, 0, LONGEST_INVISIBLE_MS)
         await self._change(_receipt(received), delay_ms)
 
@@ -301,21 +305,21 @@ class Receipt:
     handle: str
 
     def part(self, index: int) -> str:
-        """One field of the handle."""
+        """Return one field of the handle by its index."""
         return self.handle.split(" ")[index]
 
     @property
     def broker(self) -> str:
-        """The broker that holds the message."""
+        """The name of the broker that holds the message."""
         return self.part(_BROKER)
 
     @property
     def invisible_until_ms(self) -> int:
-        """When the message is somebody else's, by the broker's clock."""
+        """The moment (epoch ms, by the broker's clock) at which the message becomes somebody else's."""
         return int(self.part(_POP_MS)) + int(self.part(_INVISIBLE_MS))
 
     def about(self, group: str) -> dict[str, str]:
-        """The header fields that name the message (AckMessageRequestHeader)."""
+        """Return the header fields that name the message (AckMessageRequestHeader)."""
         return {
             "consumerGroup": group,
             "topic": self.real_topic(group),
@@ -331,7 +335,7 @@ class Receipt:
         return self.topic if separator is None else f"{RETRY_PREFIX}{group}{separator}{self.topic}"
 
     def changed(self, pop_ms: str, invisible_ms: str, revive: str) -> Receipt:
-        """The receipt after its time was changed (MQClientAPIImpl.changeInvisibleTimeAsync)."""
+        """Return the receipt after its time was changed (MQClientAPIImpl.changeInvisibleTimeAsync)."""
         parts = self.handle.split(" ")
         parts[_START], parts[_POP_MS], parts[_INVISIBLE_MS], parts[_REVIVE] = (
             parts[_OFFSET],
@@ -342,7 +346,7 @@ class Receipt:
         return Receipt(self.topic, " ".join(parts[: _OFFSET + 1]))
 
     def __str__(self) -> str:
-        """As one word, for those who must hand it on."""
+        """Return it as one word, for those who must hand it on; `read_receipt` reads that."""
         return urlsafe_b64encode(f"{_VERSION} {self.topic} {self.handle}".encode()).decode().rstrip("=")
 
 
@@ -375,17 +379,17 @@ class Received:
 
     @property
     def body(self) -> bytes:
-        """The message's body."""
+        """The body of the message, as it was sent."""
         return self.message.body
 
     @property
     def attempt(self) -> int:
-        """How often the message was handed out, this time included."""
+        """The number of times that the message was handed out, this time included."""
         return self.message.reconsume_times + 1
 
     @property
     def invisible_until_ms(self) -> int:
-        """When it is handed out again unless it is acknowledged before."""
+        """The moment (epoch ms) at which it is handed out again unless it is acknowledged before."""
         return self.receipt.invisible_until_ms
 
 

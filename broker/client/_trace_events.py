@@ -136,7 +136,7 @@ class SendWatch:
 
 
 class HandlingTelling:
-    """A consumer's part."""
+    """Tells of messages that a consumer was given."""
 
     def __init__(self, writer: TraceWriter, group: str) -> None:
         self._writer = writer
@@ -289,7 +289,7 @@ def delivered_line(subject: Subject, group: str, *, at_ms: int, request_id: str,
 
 
 def handled_line(subject: Subject, group: str, *, at_ms: int, took_ms: int, request_id: str, succeeded: bool) -> str:
-    """The handler has ended, at `at_ms`."""
+    """Return the line that tells that a handler ended at `at_ms`."""
     code = RETURNED if succeeded else RAISED
     return _line(
         "SubAfter", request_id, subject.unique_id, took_ms, _truth(succeeded), subject.keys, code, at_ms, group
@@ -334,17 +334,17 @@ CLOSE_WAIT_S = 3.0
 
 
 class TraceSender(Protocol):
-    """What a producer does for traces."""
+    """The part of a producer that writes traces."""
 
     async def send_prepared(self, topic: str, message: Outgoing, *, timeout_ms: int) -> SendResult:
-        """Send one message."""
+        """Send one message of lines."""
 
     async def close(self) -> None:
-        """End the connections."""
+        """End all connections of the producer."""
 
 
 def trace_topic(wanted: bool | str) -> str | None:
-    """Where to tell: True is RocketMQ's own topic, a text another one, False nowhere; raises InvalidArgument."""
+    """Return the topic to tell in: True is RocketMQ's own, a text another one, False none. Raises InvalidArgument."""
     if isinstance(wanted, str):
         check_writable_topic(wanted)
         return wanted

@@ -83,7 +83,7 @@ def check_topic(topic: str) -> None:
 
 
 def check_writable_topic(topic: str) -> None:
-    """As check_topic, and refuse the topics that only the broker itself writes."""
+    """Raise InvalidArgument unless programs can send to `topic`: those that only the broker writes are refused too."""
     check_topic(topic)
     if topic in BROKER_TOPICS:
         raise InvalidArgument(f"Topic {topic} belongs to the broker; send to a topic of your own.", field="topic")

@@ -153,7 +153,7 @@ def _answer(link: _Link, request: Command, answer: Command | None) -> None:
 
 
 class Connection(asyncio.Protocol):
-    """One end of a connection, made by Connections."""
+    """This end of a connection; Connections makes and keeps it."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -170,7 +170,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def has_room(self) -> bool:
-        """Whether the other end reads what was written."""
+        """Whether the other end keeps up with what was written."""
         return self._room.is_set()
 
     def let_go(self) -> int | None:
@@ -367,7 +367,7 @@ class Connections(Generic[C]):
 
 
 class Inherited(Protocol):
-    """What a child lets go of."""
+    """A connection that a forked child lets go of."""
 
     def let_go(self) -> int | None:
         """Forget the parent's end; returns its descriptor if there is one."""

@@ -38,7 +38,7 @@ def stop_all(running: Iterable[Consumer]) -> None:
 
 
 def with_connections(handler: Handler) -> Handler:
-    """As Django does around a request: connections that died or are too old are dropped before and after.
+    """Wrap a handler as Django does a request: connections that died or are too old are dropped before and after.
 
     A coroutine function is left alone: it has no thread of its own, and Django's connections belong to threads.
     """

@@ -41,7 +41,7 @@ class Handling:
 
     @property
     def place(self) -> str:
-        """Where the handler is written: module and name."""
+        """The module and name of the handler."""
         return f"{self.handler.__module__}.{getattr(self.handler, '__qualname__', repr(self.handler))}"
 
 
@@ -81,12 +81,12 @@ def consumer(
 
 
 def registered() -> tuple[Handling, ...]:
-    """All of them, by group and topic."""
+    """Return all handlers, by group and topic."""
     return tuple(handling for _, handling in sorted(_registered.items()))
 
 
 def forget_all() -> None:
-    """Start anew."""
+    """Forget all handlers, for tests."""
     _registered.clear()
 
 

@@ -151,7 +151,7 @@ class Transactional(ContextDecorator):
 
 
 def _blocks() -> list[Block]:
-    """The open blocks of this thread, outermost first."""
+    """Return the open blocks of this thread, outermost first."""
     blocks: list[Block] | None = getattr(_of_thread, "blocks", None)
     if blocks is None:
         blocks = _of_thread.blocks = []
@@ -190,7 +190,7 @@ class InnermostProducer:
 
     @property
     def block(self) -> Block:
-        """That block; raises NotInTransaction outside of any."""
+        """The innermost open block; raises NotInTransaction outside of any."""
         block = _block()
         if block is None:
             raise NotInTransaction
@@ -204,7 +204,7 @@ class InnermostProducer:
         timeout_ms: int = 3000,
         **options: Unpack[MessageOptions],
     ) -> Half:
-        """As Block.send."""
+        """Send in the innermost open block, as Block.send does."""
         return self.block.send(topic, body, timeout_ms=timeout_ms, **options)
 
 
@@ -268,7 +268,7 @@ class Sent:
 
 
 class Settlement:
-    """All halves of one outermost block."""
+    """The halves of one outermost block, and what becomes of them."""
 
     def __init__(self, using: str) -> None:
         self._using = using

@@ -68,7 +68,7 @@ class TransferStatus:
     queues: list[QueueStatus]
 
     def as_json(self) -> str:
-        """The document."""
+        """Return the status as a document in JSON."""
         return json.dumps(asdict(self))
 
     @classmethod

@@ -11,8 +11,8 @@ from django.db import Error, close_old_connections, connections
 from ....client import StopSignals
 from ....log_lines import escaped
 from ...configuration import producer_groups
+from ...decisions import clean
 from ...errors import NotConfigured
-from ...retention import clean
 from ...transaction_block import close_all, producer_of
 
 logger = logging.getLogger(__name__)
