@@ -11,8 +11,8 @@ import pytest
 from broker.client import AsyncAdmin, AsyncProducer
 from broker.engine.config import EngineConfig
 from broker.server.broker import BrokerService
+from broker.testing import BrokerThread, small_store
 from tests.client.leftovers import no_client_left
-from tests.client.running import BrokerThread, small_store
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -14,7 +14,7 @@ from broker.client import Admin, LitePullConsumer, Message, MessageQueue, Produc
 from broker.client._offsets import Beginnings
 from broker.client._reader import QueueReader, ReadAhead
 from broker.client._session import Session
-from tests.client.running import BrokerThread, small_store
+from broker.testing import BrokerThread, small_store
 from tests.waiting import until_true
 
 NUMBERS = itertools.count()

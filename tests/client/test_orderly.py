@@ -24,7 +24,7 @@ from broker.client import (
 from broker.client._orderly import HeldLocks
 from broker.client._session import Session
 from broker.server.broker import BrokerService
-from tests.client.running import BrokerThread
+from broker.testing import BrokerThread
 from tests.client.test_consuming import Inbox
 from tests.waiting import until_true
 

@@ -26,8 +26,8 @@ from broker.client import (
 )
 from broker.client._tracing import tracing
 from broker.server.broker import BrokerService
+from broker.testing import BrokerThread
 from tests.client.recording import RecordedSpan, RecordingProvider
-from tests.client.running import BrokerThread
 from tests.client.test_consuming import Inbox
 from tests.waiting import until_true
 
