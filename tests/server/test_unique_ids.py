@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
-from broker.client.outgoing import unique_ids
 
+from broker.client import prepare
 from broker.rocketmq.unique_ids import UniqueIds
 
 ADDRESS = b"\x7f\x00\x00\x01"
@@ -21,10 +22,14 @@ def since_month_began_ms(unique_id: str) -> int:
     return int(unique_id[20:28], 16)
 
 
-@pytest.mark.parametrize("ids", [unique_ids, UniqueIds(), UniqueIds(ADDRESS)])
-def test_an_id_says_how_long_ago_the_month_began(ids: UniqueIds) -> None:
+@pytest.mark.parametrize(
+    "next_id",
+    [lambda: prepare("").unique_id, UniqueIds().next_id, UniqueIds(ADDRESS).next_id],
+    ids=["client", "", "broker"],
+)
+def test_an_id_says_how_long_ago_the_month_began(next_id: Callable[[], str]) -> None:
     before_ms = int(time.time() * 1000)
-    said_ms = month_begin_ms(before_ms) + since_month_began_ms(ids.next_id())
+    said_ms = month_begin_ms(before_ms) + since_month_began_ms(next_id())
     assert before_ms - 1_000 <= said_ms <= int(time.time() * 1000) + 1_000
 
 
