@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from broker.client.outgoing import prepare
 
-from broker.client.errors import InvalidArgument
+from broker.client import InvalidArgument, prepare
 from broker.rocketmq.properties import SYSTEM_PROPERTIES, is_delayed
 
 
