@@ -7,38 +7,30 @@ not Escapement.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any, Unpack, cast
-
-import msgspec
+from typing import Any, cast
 
 from ..rocketmq.codes import Answer, Request
 from ..rocketmq.message import Message, parse_offset_message_id
-from ..rocketmq.topics import TEMPLATE_TOPIC, TOOLS_GROUP
+from ..rocketmq.topics import TOOLS_GROUP, TRACE_TOPIC
+from ..rocketmq.traces import Trace, read_traces
 from . import _answers as answers
-from . import names
 from ._admin_access import AccessQuestions
 from ._admin_clients import ClientQuestions
-from ._admin_settings import ProgressQuestions, SettingQuestions, TraceQuestions
+from ._admin_settings import ProgressQuestions, SettingQuestions
 from ._admin_timers import TimerQuestions
 from ._admin_transactions import TransactionQuestions
 from ._answers import read_object
 from ._reader import PULL_BYTES, read_record, split_records
-from ._session import DEFAULT_TIMEOUT_MS, Session
-from ._types import Broker, Route
+from ._types import Route
 from .admin import (
     ConsumeStats,
     GroupConfig,
     GroupConnections,
-    Pending,
     QueueEntries,
     TopicConfig,
     TopicStats,
-    TopicWaiting,
 )
-from .credentials import Access
-from .errors import BadAnswer, BrokerRefused, BrokerUnreachable, InvalidArgument
-from .remoting import Response
+from .errors import BadAnswer, BrokerRefused, InvalidArgument, RouteNotFound
 
 _FOUND = (Answer.SUCCESS, Answer.PULL_NOT_FOUND, Answer.PULL_RETRY_IMMEDIATELY, Answer.PULL_OFFSET_MOVED)
 _QUERIED = (Answer.SUCCESS, Answer.QUERY_NOT_FOUND)
@@ -48,8 +40,7 @@ WHOLE_TIME_MS = 2**62
 
 
 class AsyncAdmin(
-    AccessQuestions, ClientQuestions, ProgressQuestions, SettingQuestions, TimerQuestions, TraceQuestions,
-    TransactionQuestions,
+    AccessQuestions, ClientQuestions, ProgressQuestions, SettingQuestions, TimerQuestions, TransactionQuestions
 ):  # fmt: skip
     """Asks the brokers of one name server about topics, groups, clients and messages, and changes their settings.
 
@@ -59,14 +50,6 @@ class AsyncAdmin(
     `broker` names the one for questions that only one can answer; without it the first that the name server lists is
     asked. Every method raises ClientError and its kin, NotSupported for a request that the broker does not know.
     """
-
-    def __init__(self, namesrv: str = "127.0.0.1:9876", broker: str | None = None, **access: Unpack[Access]) -> None:
-        self._session = Session(namesrv, **access)
-        self._broker = broker
-
-    async def brokers(self) -> tuple[Broker, ...]:
-        """Return the master of every broker that the name server lists, by name; empty if there is none."""
-        return await self._session.masters()
 
     async def topics(self) -> tuple[TopicConfig, ...]:
         """Return every topic of every broker, system topics included, by broker and name."""
@@ -95,11 +78,6 @@ class AsyncAdmin(
             answer = await self._session.ask(address, Request.GET_TOPIC_STATS_INFO, {"topic": topic})
             several.append(read_object(answer.body))
         return answers.topic_stats(topic, several)
-
-    async def _addresses_of(self, topic: str) -> list[str]:
-        if topic in names.BROKER_TOPICS:
-            return [broker.address for broker in await self.brokers()]
-        return sorted((await self._session.route(topic)).addresses.values())
 
     async def consume_stats(self, group: str) -> ConsumeStats:
         """Return how far the group is in every queue that it consumes, as offsets, and its messages a second."""
@@ -222,6 +200,18 @@ class AsyncAdmin(
         matching = [each for each in found if key == each.unique_key or key in each.keys]
         return sorted(matching, key=lambda each: (each.store_ms, each.position), reverse=True)[:max_count]
 
+    async def traces(self, unique_id: str, *, topic: str = TRACE_TOPIC, max_count: int = 64) -> list[Trace]:
+        """Return what was told of a message in `topic`, oldest first; nothing if its clients do not trace.
+
+        A client tells within some seconds. A message's events may come twice, as every message may.
+        """
+        try:
+            told = await self.messages_by_key(topic, unique_id, max_count)
+        except RouteNotFound:
+            return []
+        events = [each for message in told for each in read_traces(message.body) if each.unique_id == unique_id]
+        return sorted(dict.fromkeys(events), key=lambda each: (each.at_ms or 0, _ORDER[each.kind]))
+
     async def changes(self, token: str) -> dict[str, Any]:
         """Return what changed since `token` ("" for everything), as request 14000 answers it; raises NotSupported."""
         answer = await self._ask(Request.GET_CHANGES, {"token": token})
@@ -232,70 +222,6 @@ class AsyncAdmin(
         answer = await self._ask(Request.GET_SCHEDULE_STATUS)
         return cast(list[dict[str, Any]], answers.rows(read_object(answer.body).get("levels")))
 
-    async def create_group(self, name: str, *, retry_max_times: int = 16, in_order: bool = False) -> None:
-        """Create the consumer group, or change it, on every broker (or the one this admin is for).
-
-        `retry_max_times`: after so many tries more a message is a dead letter. `in_order`: 5.x clients of the group get
-        the messages of a queue one after the other.
-        """
-        names.check_group(name)
-        if not 0 <= retry_max_times <= 10_000:
-            raise InvalidArgument(f"{retry_max_times} retries: allowed are 0 to 10,000.", field="retry_max_times")
-        config = {
-            "groupName": name, "consumeEnable": True, "consumeFromMinEnable": True, "consumeBroadcastEnable": True,
-            "consumeMessageOrderly": in_order, "retryQueueNums": 1, "retryMaxTimes": retry_max_times, "brokerId": 0,
-            "whichBrokerWhenConsumeSlowly": 1, "notifyConsumerIdsChangedEnable": True, "groupSysFlag": 0,
-            "consumeTimeoutMinute": 15,
-        }  # fmt: skip
-        for broker in await self._chosen():
-            code = Request.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
-            await self._session.ask(broker.address, code, body=msgspec.json.encode(config))
-
-    async def create_topic(
-        self, name: str, *, queues: int = 4, permission: int = 6, attributes: Mapping[str, str] | None = None
-    ) -> None:
-        """Create the topic, or change it, on every broker (or the one this admin is for)."""
-        names.check_writable_topic(name)
-        if not 1 <= queues <= 1024:
-            raise InvalidArgument(f"queues {queues} is not valid: 1 to 1,024.", field="queues")
-        ext = {
-            "topic": name, "defaultTopic": TEMPLATE_TOPIC, "readQueueNums": str(queues), "writeQueueNums": str(queues),
-            "perm": str(permission), "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
-            "attributes": ",".join(f"+{key}={text}" for key, text in (attributes or {}).items()), "force": "false",
-        }  # fmt: skip
-        for broker in await self._chosen():
-            await self._session.ask(broker.address, Request.UPDATE_AND_CREATE_TOPIC, ext)
-        self._session.forget_route(name)
-
-    async def topic_waiting(self, name: str) -> TopicWaiting:
-        """Return what waits for a topic on all brokers. Raises BrokerRefused where a broker cannot say (Apache's)."""
-        found = TopicWaiting()
-        for broker in await self._chosen():
-            answer = await self._session.ask(broker.address, Request.GET_TOPIC_WAITING, {"topic": name})
-            try:
-                found += msgspec.json.decode(answer.body, type=TopicWaiting)
-            except msgspec.DecodeError as error:
-                raise BadAnswer(f"The count cannot be read: {error}") from None
-        return found
-
-    async def delete_topic(self, name: str, pending: Pending | None = None) -> TopicWaiting | None:
-        """Delete the topic on every broker, then in the name server; return what waited for it, None where that is not
-        told (Apache RocketMQ's brokers).
-
-        ``pending``: what is to become of that which waits for it (timers, delayed messages, halves); with None a
-        broker of this project refuses (BrokerRefused) to delete a topic for which something waits.
-        """
-        names.check_writable_topic(name)
-        ext = {"topic": name} if pending is None else {"topic": name, "escPending": pending}
-        told = []
-        for broker in await self._chosen():
-            answer = await self._session.ask(broker.address, Request.DELETE_TOPIC_IN_BROKER, ext)
-            told.append(TopicWaiting.of_fields(answer.ext))
-        await self._session.ask_name_server(Request.DELETE_TOPIC_IN_NAMESRV, {"topic": name})
-        self._session.forget_route(name)
-        known = [each for each in told if each is not None]
-        return sum(known, TopicWaiting()) if len(known) == len(told) else None
-
     async def address_of(self, broker: str) -> str:
         """Return the address of a broker by its name; raises BrokerRefused if the name server does not list it."""
         for each in await self.brokers():
@@ -303,26 +229,6 @@ class AsyncAdmin(
                 return each.address
         raise BrokerRefused(Answer.TOPIC_NOT_EXIST, f"The name server lists no broker {broker!r}.")
 
-    async def _chosen(self) -> tuple[Broker, ...]:
-        found = await self.brokers()
-        chosen = tuple(each for each in found if self._broker in (None, each.name))
-        if not chosen:
-            raise BrokerUnreachable(self._broker or "any broker", "the name server lists none")
-        return chosen
 
-    async def _ask(
-        self, code: int, ext: Mapping[str, str] | None = None, body: bytes = b"", *, topic: str | None = None,
-        accept: Collection[int] = (Answer.SUCCESS,), address: str | None = None, timeout_ms: int = DEFAULT_TIMEOUT_MS,
-    ) -> Response:  # fmt: skip
-        """Ask the broker at `address`, or the one of this admin; of a topic's question, one that has the topic."""
-        if address is not None:
-            return await self._session.ask(address, code, ext, body, accept=accept, timeout_ms=timeout_ms)
-        chosen = await self._chosen()
-        address = chosen[0].address
-        if self._broker is None and len(chosen) > 1 and topic is not None and topic not in names.BROKER_TOPICS:
-            address = (await self._addresses_of(topic) or [address])[0]
-        return await self._session.ask(address, code, ext, body, accept=accept, timeout_ms=timeout_ms)
-
-    async def close(self) -> None:
-        """End all connections; idempotent."""
-        await self._session.close()
+#: The order of events of one millisecond.
+_ORDER = {"sent": 0, "ended": 1, "recalled": 2, "delivered": 3, "handled": 4}

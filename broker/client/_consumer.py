@@ -73,10 +73,9 @@ class AsyncConsumer(AsyncClosing):
         **access: Unpack[Access],
     ) -> None:  # fmt: skip
         names.check_group(group)
-        if from_where not in ("first", "last"):
-            raise InvalidArgument(f"from_where {from_where!r} is not valid: 'first' or 'last'.", field="from_where")
-        _check("max_reconsume_times", max_reconsume_times or 0, 0, 2**31 - 1)
-        _check("suspend_ms", suspend_ms, *SUSPEND_BOUNDS_MS)
+        names.check_from_where(from_where)
+        names.check_number("max_reconsume_times", max_reconsume_times or 0, 0, 2**31 - 1)
+        names.check_number("suspend_ms", suspend_ms, *SUSPEND_BOUNDS_MS)
         check_drain_timeout(drain_timeout_s)
         self.group = group
         self._session = Session(namesrv, **access)
@@ -228,13 +227,5 @@ class AsyncConsumer(AsyncClosing):
 
 def check_drain_timeout(seconds: float) -> float:
     """Return how long handlers are waited for, if it is a time; raises InvalidArgument."""
-    if not 0 <= seconds <= LONGEST_DRAIN_S:
-        raise InvalidArgument(
-            f"drain_timeout_s is {seconds}; allowed are 0 to {LONGEST_DRAIN_S:,}.", field="drain_timeout_s"
-        )
+    names.check_number("drain_timeout_s", seconds, 0, LONGEST_DRAIN_S)
     return seconds
-
-
-def _check(field: str, value: int, low: int, high: int) -> None:
-    if not low <= value <= high:
-        raise InvalidArgument(f"{field} is {value}; allowed are {low} to {high}.", field=field)

@@ -139,11 +139,10 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
         `trace`: tell of every message that a poll gives in RocketMQ's trace topic (True), or in another one.
         """
         names.check_group(group)
-        if from_where not in ("first", "last"):
-            raise InvalidArgument(f"from_where {from_where!r} is not valid: 'first' or 'last'.", field="from_where")
-        _check_at_least("read_ahead", read_ahead, 1)
-        _check_at_least("read_ahead_bytes", read_ahead_bytes, 1)
-        _check_at_least("commit_every_ms", commit_every_ms, SHORTEST_COMMIT_MS)
+        names.check_from_where(from_where)
+        names.check_number("read_ahead", read_ahead, 1)
+        names.check_number("read_ahead_bytes", read_ahead_bytes, 1)
+        names.check_number("commit_every_ms", commit_every_ms, SHORTEST_COMMIT_MS)
         super().__init__()
         self.group = group
         self._auto_commit = auto_commit
@@ -245,11 +244,8 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
 
         It also says that the program is done with all that earlier polls gave.
         """
-        if not 0 <= timeout_ms <= LONGEST_POLL_MS:
-            raise InvalidArgument(
-                f"timeout_ms is {timeout_ms}; allowed are 0 to {LONGEST_POLL_MS}.", field="timeout_ms"
-            )
-        _check_at_least("max_messages", max_messages, 1)
+        names.check_number("timeout_ms", timeout_ms, 0, LONGEST_POLL_MS)
+        names.check_number("max_messages", max_messages, 1)
         self._session.check_open()
         if self._way is None:
             raise InvalidArgument(
@@ -302,7 +298,7 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
             failures = await _all([feed.commit(settled_only=False, confirmed=True) for feed in feeds])
         else:
             for offset in offsets.values():
-                _check_at_least("offsets", offset, 0)
+                names.check_number("offsets", offset, 0)
             chosen = [(self._feed(queue), offset) for queue, offset in offsets.items()]
             failures = await _all([feed.commit_at(offset) for feed, offset in chosen])
         if failures:
@@ -356,11 +352,6 @@ async def _all(work: list[Coroutine[Any, Any, None]]) -> list[ClientError]:
         if isinstance(outcome, BaseException) and not isinstance(outcome, ClientError):
             raise outcome
     return [outcome for outcome in outcomes if isinstance(outcome, ClientError)]
-
-
-def _check_at_least(field: str, value: int, least: int) -> None:
-    if value < least:
-        raise InvalidArgument(f"{field} is {value}; it is at least {least}.", field=field)
 
 
 class Feed:

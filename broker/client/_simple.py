@@ -77,8 +77,7 @@ class AsyncSimpleConsumer(AsyncClosing):
         **access: Unpack[Access],
     ) -> None:
         names.check_group(group)
-        if from_where not in ("first", "last"):
-            raise InvalidArgument(f"from_where {from_where!r} is not valid: 'first' or 'last'.", field="from_where")
+        names.check_from_where(from_where)
         self.group = group
         self._in_order = in_order
         self._session = _session or Session(namesrv, **access)
@@ -95,9 +94,9 @@ class AsyncSimpleConsumer(AsyncClosing):
         Each is nobody else's for `invisible_ms`. `expression`: tags (``a || b``, ``*`` for all) or a Sql. Raises
         InvalidArgument, RouteNotFound, BrokerRefused, BrokerUnreachable, Timeout.
         """
-        _check("max_messages", max_messages, 1, MOST_MESSAGES)
-        _check("invisible_ms", invisible_ms, 1, LONGEST_INVISIBLE_MS)
-        _check("wait_ms", wait_ms, 0, LONGEST_WAIT_MS)
+        names.check_number("max_messages", max_messages, 1, MOST_MESSAGES)
+        names.check_number("invisible_ms", invisible_ms, 1, LONGEST_INVISIBLE_MS)
+        names.check_number("wait_ms", wait_ms, 0, LONGEST_WAIT_MS)
         wanted = subscription(topic, expression)
         ext = {
             "consumerGroup": self.group,
@@ -210,12 +209,12 @@ class AsyncSimpleConsumer(AsyncClosing):
 
     async def extend(self, received: Received | Receipt, invisible_ms: int) -> Receipt:
         """Keep a message for `invisible_ms` from now; return the receipt to use from now on. Raises NotHeld."""
-        _check("invisible_ms", invisible_ms, 1, LONGEST_INVISIBLE_MS)
+        names.check_number("invisible_ms", invisible_ms, 1, LONGEST_INVISIBLE_MS)
         return await self._change(_receipt(received), invisible_ms)
 
     async def nack(self, received: Received | Receipt, delay_ms: int = 0) -> None:
         """Give a message back, to be handed out again after `delay_ms`. Raises NotHeld."""
-        _check("delay_ms", delay_ms, 0, LONGEST_INVISIBLE_MS)
+        names.check_number("delay_ms", delay_ms, 0, LONGEST_INVISIBLE_MS)
         await self._change(_receipt(received), delay_ms)
 
     async def _change(self, receipt: Receipt, invisible_ms: int) -> Receipt:
@@ -243,11 +242,6 @@ _HELD_OR_NOT = (Answer.SUCCESS, Answer.NO_MESSAGE)
 
 def _receipt(received: Received | Receipt) -> Receipt:
     return received.receipt if isinstance(received, Received) else received
-
-
-def _check(field: str, value: int, low: int, high: int) -> None:
-    if not low <= value <= high:
-        raise InvalidArgument(f"{field} is {value}; allowed are {low} to {high}.", field=field)
 
 
 def _readable_brokers(route: Route) -> list[str]:

@@ -67,10 +67,6 @@ class Admin(Face[AsyncAdmin]):
     def __init__(self, namesrv: str = "127.0.0.1:9876", broker: str | None = None, **access: Unpack[Access]) -> None:
         super().__init__(lambda: AsyncAdmin(namesrv, broker, **access))
 
-    def brokers(self) -> tuple[Broker, ...]:
-        """Return the master of every broker that the name server lists, by name; empty if there is none."""
-        return _run(self._core.brokers())
-
     def topics(self) -> tuple[TopicConfig, ...]:
         """Return every topic of every broker, system topics included, by broker and name."""
         return _run(self._core.topics())
@@ -153,6 +149,13 @@ class Admin(Face[AsyncAdmin]):
         """Return the records of the topic with this unique id, newest first: a message can be parked more than once."""
         return _run(self._core.records_by_unique_id(topic, unique_id, max_count))
 
+    def traces(self, unique_id: str, *, topic: str = TRACE_TOPIC, max_count: int = 64) -> list[Trace]:
+        """Return what was told of a message in `topic`, oldest first; nothing if its clients do not trace.
+
+        A client tells within some seconds. A message's events may come twice, as every message may.
+        """
+        return _run(self._core.traces(unique_id, topic=topic, max_count=max_count))
+
     def changes(self, token: str) -> dict[str, Any]:
         """Return what changed since `token` ("" for everything), as request 14000 answers it; raises NotSupported."""
         return _run(self._core.changes(token))
@@ -160,6 +163,44 @@ class Admin(Face[AsyncAdmin]):
     def schedule_status(self) -> list[dict[str, Any]]:
         """Return all delay levels with their figures, as request 14001 answers them; raises NotSupported."""
         return _run(self._core.schedule_status())
+
+    def address_of(self, broker: str) -> str:
+        """Return the address of a broker by its name; raises BrokerRefused if the name server does not list it."""
+        return _run(self._core.address_of(broker))
+
+    def access_of(self, user: str) -> tuple[UserAccess, ...]:
+        """Return what each broker with access control lets a user do; () where none has it. Raises InvalidArgument.
+
+        Asking needs Get on the cluster. A broker of Apache RocketMQ is asked for its configuration, too.
+        """
+        return _run(self._core.access_of(user))
+
+    def brokers(self) -> tuple[Broker, ...]:
+        """Return the master of every broker that the name server lists, by name; empty if there is none."""
+        return _run(self._core.brokers())
+
+    def producers(self) -> tuple[ConnectedClient, ...]:
+        """Return every connected producer, by group and client; raises NotSupported of a broker without request 328."""
+        return _run(self._core.producers())
+
+    def consumers(self, groups: Sequence[str]) -> tuple[ConnectedClient, ...]:
+        """Return the connected consumers of these groups, by group and client."""
+        return _run(self._core.consumers(groups))
+
+    def running_info(self, group: str, client_id: str, *, with_stack: bool = False) -> RunningInfo:
+        """Have a consumer tell of its work; raises BrokerRefused (it is not there, or cannot say), Timeout."""
+        return _run(self._core.running_info(group, client_id, with_stack=with_stack))
+
+    def offset_at(self, topic: str, queue_id: int, at_ms: int) -> int:
+        """Return the offset of a queue's first message stored at `at_ms` (epoch) or later; its end if there is none."""
+        return _run(self._core.offset_at(topic, queue_id, at_ms))
+
+    def move_group(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Have a group go on at `offset` of a queue, also consumers that are at work (request 222).
+
+        Raises BrokerRefused for an offset that the queue does not have, or an unknown group or topic.
+        """
+        _run(self._core.move_group(group, topic, queue_id, offset))
 
     def create_group(self, name: str, *, retry_max_times: int = 16, in_order: bool = False) -> None:
         """Create the consumer group, or change it, on every broker (or the one this admin is for).
@@ -187,40 +228,6 @@ class Admin(Face[AsyncAdmin]):
         broker of this project refuses (BrokerRefused) to delete a topic for which something waits.
         """
         return _run(self._core.delete_topic(name, pending))
-
-    def address_of(self, broker: str) -> str:
-        """Return the address of a broker by its name; raises BrokerRefused if the name server does not list it."""
-        return _run(self._core.address_of(broker))
-
-    def access_of(self, user: str) -> tuple[UserAccess, ...]:
-        """Return what each broker with access control lets a user do; () where none has it. Raises InvalidArgument.
-
-        Asking needs Get on the cluster. A broker of Apache RocketMQ is asked for its configuration, too.
-        """
-        return _run(self._core.access_of(user))
-
-    def producers(self) -> tuple[ConnectedClient, ...]:
-        """Return every connected producer, by group and client; raises NotSupported of a broker without request 328."""
-        return _run(self._core.producers())
-
-    def consumers(self, groups: Sequence[str]) -> tuple[ConnectedClient, ...]:
-        """Return the connected consumers of these groups, by group and client."""
-        return _run(self._core.consumers(groups))
-
-    def running_info(self, group: str, client_id: str, *, with_stack: bool = False) -> RunningInfo:
-        """Have a consumer tell of its work; raises BrokerRefused (it is not there, or cannot say), Timeout."""
-        return _run(self._core.running_info(group, client_id, with_stack=with_stack))
-
-    def offset_at(self, topic: str, queue_id: int, at_ms: int) -> int:
-        """Return the offset of a queue's first message stored at `at_ms` (epoch) or later; its end if there is none."""
-        return _run(self._core.offset_at(topic, queue_id, at_ms))
-
-    def move_group(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Have a group go on at `offset` of a queue, also consumers that are at work (request 222).
-
-        Raises BrokerRefused for an offset that the queue does not have, or an unknown group or topic.
-        """
-        _run(self._core.move_group(group, topic, queue_id, offset))
 
     def topic_settings(self, name: str) -> dict[str, Any] | None:
         """Return a topic's TopicConfig as the (first) broker keeps it, None if there is no such topic."""
@@ -304,13 +311,6 @@ class Admin(Face[AsyncAdmin]):
     def timer_metrics(self) -> tuple[TimerMetric, ...]:
         """Return how many timers wait for each real topic (request 61), by name."""
         return _run(self._core.timer_metrics())
-
-    def traces(self, unique_id: str, *, topic: str = TRACE_TOPIC, max_count: int = 64) -> list[Trace]:
-        """Return what was told of a message in `topic`, oldest first; nothing if its clients do not trace.
-
-        A client tells within some seconds. A message's events may come twice, as every message may.
-        """
-        return _run(self._core.traces(unique_id, topic=topic, max_count=max_count))
 
     def transactions(
         self,

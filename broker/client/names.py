@@ -35,7 +35,9 @@ __all__ = [
     "MAX_TOPIC_CHARACTERS",
     "check_body",
     "check_delay_level",
+    "check_from_where",
     "check_group",
+    "check_number",
     "check_properties",
     "check_queue_id",
     "check_schedule_key",
@@ -171,6 +173,21 @@ def check_body(body: bytes) -> None:
             "or split it.",
             field="body",
         )
+
+
+def check_number(field: str, value: float, low: float, high: float | None = None) -> None:
+    """Raise InvalidArgument unless `value` is from `low` to `high`, both included; None: there is no highest."""
+    if high is None:
+        if value < low:
+            raise InvalidArgument(f"{field} is {value}; it is at least {low}.", field=field)
+    elif not low <= value <= high:
+        raise InvalidArgument(f"{field} is {value}; allowed are {low} to {high}.", field=field)
+
+
+def check_from_where(from_where: str) -> None:
+    """Raise InvalidArgument unless this is where a new group can begin."""
+    if from_where not in ("first", "last"):
+        raise InvalidArgument(f"from_where {from_where!r} is not valid: 'first' or 'last'.", field="from_where")
 
 
 def check_user(user: str) -> None:
