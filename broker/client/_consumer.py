@@ -8,19 +8,19 @@ from typing import Literal, Self, Unpack
 
 from ..rocketmq.topics import RETRY_PREFIX
 from . import names
-from ._client_info import SelfTelling
+from ._client_info import ClientInfo
 from ._event_loop import AsyncClosing
 from ._handler_calls import Flow, Handlers, UnorderedFlow
 from ._handler_calls import Handler as Handler
 from ._membership import Membership
-from ._offsets import Beginnings
+from ._offsets import StartOffsets
 from ._orderly import SUSPEND_MS, OrderlyFlow
 from ._producer import trace_writer
 from ._reader import QueueReader
 from ._running_info import Consuming, Properties
 from ._session import Session
 from ._subscription import ALL, Subscription, subscription
-from ._trace_events import HandlingTelling
+from ._trace_events import HandlerTrace
 from ._types import MessageQueue
 from .credentials import Access
 from .errors import ClientClosed, ClientError, InvalidArgument
@@ -79,11 +79,11 @@ class AsyncConsumer(AsyncClosing):
         check_drain_timeout(drain_timeout_s)
         self.group = group
         self._session = Session(namesrv, **access)
-        self._beginnings = Beginnings(self._session, group, from_first=from_where == "first")
-        self._membership = Membership(self._session, group, self._take_share, self._beginnings)
+        self._start_offsets = StartOffsets(self._session, group, from_first=from_where == "first")
+        self._membership = Membership(self._session, group, self._take_share, self._start_offsets)
         self._traces = trace_writer(trace, group, namesrv, access)
-        telling = HandlingTelling(self._traces, group) if self._traces is not None else None
-        self._handlers = Handlers(group, self.client_id, handlers, telling)
+        handler_trace = HandlerTrace(self._traces, group) if self._traces is not None else None
+        self._handlers = Handlers(group, self.client_id, handlers, handler_trace)
         self._flow: Flow
         if orderly:
             self._flow = OrderlyFlow(
@@ -96,7 +96,7 @@ class AsyncConsumer(AsyncClosing):
         self._properties = Properties(
             group, self.client_id, self._session.namesrv, from_where, threads=handlers, is_orderly=orderly
         )
-        SelfTelling(self._session, group, self._now, attempt=self._handlers.attempt, is_orderly=orderly)
+        ClientInfo(self._session, group, self._now, attempt=self._handlers.attempt, is_orderly=orderly)
         self._readers: dict[MessageQueue, QueueReader] = {}
         self._committing: asyncio.Task[None] | None = None
         self._drain_timeout_s = drain_timeout_s
@@ -165,7 +165,7 @@ class AsyncConsumer(AsyncClosing):
         new = share - held
         granted = await self._flow.acquire(new) if new else new
         for queue in sorted(granted, key=lambda queue: (queue.broker, queue.queue_id)):
-            reader = QueueReader(self._session, self.group, queue, wanted, self._flow.deliver, self._beginnings)
+            reader = QueueReader(self._session, self.group, queue, wanted, self._flow.deliver, self._start_offsets)
             self._readers[queue] = reader
             reader.start()
         return granted == new

@@ -21,9 +21,9 @@ from weakref import WeakSet
 
 from ..rocketmq.message import Message
 from ._reader import PAUSE_AFTER_ERROR_S, QueueReader, as_delivered
-from ._running_info import Handling
+from ._running_info import HandlerStats
 from ._subscription import Subscription
-from ._trace_events import HandlingTelling
+from ._trace_events import HandlerTrace
 from ._tracing import tracing
 from ._types import MessageQueue
 from .errors import ClientError, InvalidArgument
@@ -37,13 +37,13 @@ Handler = Callable[[Message], object]
 class Handlers:
     """The handlers of one consumer by topic, and the threads in which they are called."""
 
-    def __init__(self, group: str, client_id: str, count: int, telling: HandlingTelling | None = None) -> None:
+    def __init__(self, group: str, client_id: str, count: int, trace: HandlerTrace | None = None) -> None:
         self.count = count
-        self._telling = telling
+        self._trace = trace
         self._group = group
         self._client_id = client_id
         #: what they did of late, by topic
-        self.activity: dict[str, Handling] = {}
+        self.activity: dict[str, HandlerStats] = {}
         self._wanted: dict[str, tuple[Subscription, Handler]] = {}
         self._threads: ThreadPoolExecutor | None = None
         self._at_work = 0
@@ -57,7 +57,7 @@ class Handlers:
     def add(self, wanted: Subscription, handler: Handler) -> None:
         """Have `handler` called for the messages of a topic."""
         self._wanted[wanted.topic] = (wanted, handler)
-        self.activity[wanted.topic] = Handling()
+        self.activity[wanted.topic] = HandlerStats()
 
     @property
     def subscriptions(self) -> list[Subscription]:
@@ -92,7 +92,7 @@ class Handlers:
     async def _attempt(self, handler: Handler, message: Message) -> tuple[float, Exception | None]:
         began_s, failure = time.monotonic(), None
         try:
-            with self._telling.handling(message) if self._telling is not None else nullcontext():
+            with self._trace.handling(message) if self._trace is not None else nullcontext():
                 await self._call(handler, message)
         except Exception as error:  # a handler may raise anything; that is its way to ask for another attempt
             failure = error

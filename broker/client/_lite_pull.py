@@ -15,16 +15,16 @@ from types import TracebackType
 from typing import Any, Literal, Unpack
 
 from . import names
-from ._client_info import SelfTelling
+from ._client_info import ClientInfo
 from ._event_loop import AsyncClosing
 from ._membership import Membership
-from ._offsets import Beginnings, QueueOffsets
+from ._offsets import QueueOffsets, StartOffsets
 from ._producer import trace_writer
 from ._reader import IN_FLIGHT_BYTES, IN_FLIGHT_COUNT, QueueReader, ReadAhead
 from ._running_info import Consuming, Properties, QueueWork
 from ._session import Session
 from ._subscription import ALL, Subscription, subscription
-from ._trace_events import HandlingTelling
+from ._trace_events import HandlerTrace
 from ._tracing import tracing
 from ._types import Message, MessageQueue
 from .credentials import Access
@@ -149,14 +149,14 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
         self._commit_every_s = commit_every_ms / 1000
         self._ahead = ReadAhead(read_ahead, read_ahead_bytes)
         self._session = Session(namesrv, **access)
-        self._beginnings = Beginnings(self._session, group, from_first=from_where == "first")
+        self._start_offsets = StartOffsets(self._session, group, from_first=from_where == "first")
         self._membership = Membership(
-            self._session, group, self._take_share, self._beginnings, consume_type="CONSUME_ACTIVELY"
+            self._session, group, self._take_share, self._start_offsets, consume_type="CONSUME_ACTIVELY"
         )
         self._traces = trace_writer(trace, group, namesrv, access)
-        self._telling = HandlingTelling(self._traces, group) if self._traces is not None else None
+        self._handler_trace = HandlerTrace(self._traces, group) if self._traces is not None else None
         self._properties = Properties(group, self.client_id, self._session.namesrv, from_where, is_active=True)
-        SelfTelling(self._session, group, self._now)
+        ClientInfo(self._session, group, self._now)
         self._way: Literal["subscribe", "assign"] | None = None
         self._wanted: dict[str, Subscription] = {}
         self._brokers: dict[tuple[str, int], str] = {}
@@ -228,7 +228,7 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
             feed.want(wanted)
             return
         feed = self._feeds[queue] = Feed(
-            self._session, self.group, queue, wanted, self._beginnings, self._ahead, self._arrived.set
+            self._session, self.group, queue, wanted, self._start_offsets, self._ahead, self._arrived.set
         )
         feed.start()
 
@@ -260,8 +260,8 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
             if messages := self._take_ready(max_messages):
                 if (spans := tracing.spans()) is not None:
                     spans.received("poll", messages, self.group, self.client_id, began_ns)
-                if self._telling is not None:
-                    self._telling.polled(messages)
+                if self._handler_trace is not None:
+                    self._handler_trace.polled(messages)
                 return messages
             try:
                 async with asyncio.timeout_at(deadline_s):
@@ -360,11 +360,11 @@ class Feed:
     """
 
     def __init__(
-        self, session: Session, group: str, queue: MessageQueue, wanted: Subscription, beginnings: Beginnings,
+        self, session: Session, group: str, queue: MessageQueue, wanted: Subscription, start_offsets: StartOffsets,
         ahead: ReadAhead, arrived: Callable[[], None],
     ) -> None:  # fmt: skip
         self.queue = queue
-        self._reader = QueueReader(session, group, queue, wanted, self._deliver, beginnings, ahead)
+        self._reader = QueueReader(session, group, queue, wanted, self._deliver, start_offsets, ahead)
         self._arrived = arrived
         self._ready: deque[Message] = deque()
         self._settled = -1

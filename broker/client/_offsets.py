@@ -2,7 +2,7 @@
 
 `QueueOffsets` asks where one queue begins and ends, and where a group stands in it.
 
-`Beginnings` is for a group that wants only what comes from now on (``from_where="last"``). Brokers let a new group
+`StartOffsets` is for a group that wants only what comes from now on (``from_where="last"``). Brokers let a new group
 begin at a queue's first message while they have it, whatever it wants. So the first member of the group asks where all
 queues of the topic end, when it starts, and commits that at once: from then on the group has offsets like any other,
 and whoever starts next misses nothing of what came between.
@@ -112,7 +112,7 @@ LOOKS, LOOK_S = 40, 0.05
 CLOCKS_MS = 60_000
 
 
-class Beginnings:
+class StartOffsets:
     """Has one group begin in its topics; asks brokers once a topic."""
 
     def __init__(self, session: Session, group: str, *, from_first: bool) -> None:

@@ -23,7 +23,7 @@ from ..rocketmq.layout import COMPRESSION_MASK, COMPRESSION_SHIFT, FLAG_COMPRESS
 from ..rocketmq.message import Message, decode
 from ..rocketmq.properties import RETRY_TOPIC
 from ..rocketmq.topics import RETRY_PREFIX
-from ._offsets import Beginnings, QueueOffsets
+from ._offsets import QueueOffsets, StartOffsets
 from ._running_info import Pulling, QueueWork
 from ._session import Session
 from ._subscription import Subscription
@@ -63,16 +63,16 @@ class QueueReader:
 
     def __init__(
         self, session: Session, group: str, queue: MessageQueue, wanted: Subscription, deliver: Deliver,
-        beginnings: Beginnings, ahead: ReadAhead = ReadAhead(),
+        start_offsets: StartOffsets, ahead: ReadAhead = ReadAhead(),
     ) -> None:  # fmt: skip
-        """`beginnings`: those of the group."""
+        """`start_offsets`: those of the group."""
         self.queue = queue
         self.wanted = wanted
         self.offsets = QueueOffsets(session, group, queue)
         self._session = session
         self._group = group
         self._deliver = deliver
-        self._beginnings = beginnings
+        self._start_offsets = start_offsets
         self._ahead = ahead
         self._next_offset = -1
         self._committed = -1
@@ -162,7 +162,7 @@ class QueueReader:
         if self._next_offset < 0:
             start = await self.offsets.committed()
             if start is None:
-                await self._beginnings.settle(self.queue.topic)
+                await self._start_offsets.settle(self.queue.topic)
                 start = await self.offsets.committed()
             if self._next_offset < 0:
                 self._next_offset = self._committed = start or 0

@@ -96,7 +96,7 @@ class Consuming:
     properties: Properties
     subscriptions: tuple[Subscription, ...]
     queues: tuple[QueueWork, ...]
-    handling: Mapping[str, Handling]
+    handling: Mapping[str, HandlerStats]
 
 
 def running_body(now: Consuming, *, with_stack: bool) -> bytes:
@@ -132,7 +132,7 @@ def stacks() -> str:
 def _status(now: Consuming, topic: str) -> dict[str, object]:
     """Return the rates of one topic as RocketMQ's ConsumeStatus has them."""
     pulling = [held.pulling for held in now.queues if held.queue.topic == topic]
-    handling = now.handling.get(topic) or Handling()
+    handling = now.handling.get(topic) or HandlerStats()
     return {
         "pullRT": mean(each.pulls for each in pulling),
         "pullTPS": sum(each.messages.per_s for each in pulling),
@@ -235,7 +235,7 @@ class Pulling:
 
 
 @dataclass(slots=True)
-class Handling:
+class HandlerStats:
     """What handlers did for one topic; `worked` and `failed` sum ms."""
 
     worked: Recent = field(default_factory=lambda: Recent(MINUTE_S))

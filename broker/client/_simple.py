@@ -22,7 +22,7 @@ from ..rocketmq.topics import RETRY_PREFIX
 from . import names
 from ._event_loop import AsyncClosing
 from ._membership import introduce_once
-from ._offsets import Beginnings
+from ._offsets import StartOffsets
 from ._reader import read_delivery, split_records
 from ._session import Session
 from ._subscription import ALL, Subscription, subscription
@@ -82,7 +82,7 @@ class AsyncSimpleConsumer(AsyncClosing):
         self._in_order = in_order
         self._session = _session or Session(namesrv, **access)
         self._is_guest = _session is not None  # somebody else opens and closes it
-        self._beginnings = Beginnings(self._session, group, from_first=from_where == "first")
+        self._start_offsets = StartOffsets(self._session, group, from_first=from_where == "first")
         self._turn = 0
 
     async def receive(
@@ -123,13 +123,13 @@ class AsyncSimpleConsumer(AsyncClosing):
     async def _begin(self, topic: str) -> None:
         """Have a new group begin now, if it wants only what comes from now on."""
         try:
-            await self._beginnings.settle(topic)
+            await self._start_offsets.settle(topic)
         except BrokerRefused as error:
             if error.code != Answer.SUBSCRIPTION_GROUP_NOT_EXIST:
                 raise
             route = await self._session.route(topic)
             await introduce_once(self._session, self.group, route.addresses.values())
-            await self._beginnings.settle(topic)
+            await self._start_offsets.settle(topic)
 
     async def _receive(self, topic: str, ext: dict[str, str], wait_ms: int, wanted: Subscription) -> list[Received]:
         deadline_s = time.monotonic() + wait_ms / 1000

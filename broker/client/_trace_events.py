@@ -37,7 +37,7 @@ _OK = "SEND_OK"
 _POSITION_DIGITS = 16
 
 
-class SendTelling:
+class SendTrace:
     """A producer's part. Nothing is told of what the trace topic holds itself."""
 
     def __init__(self, writer: TraceWriter, group: str) -> None:
@@ -87,14 +87,14 @@ class SendWatch:
     def __init__(self, group: str, client_id: str, writer: TraceWriter | None) -> None:
         self._client_id = client_id
         self._writer = writer
-        self._telling = SendTelling(writer, group) if writer is not None else None
+        self._trace = SendTrace(writer, group) if writer is not None else None
 
     async def around(
         self, topic: str, messages: Sequence[Outgoing], send: Callable[[Sequence[Outgoing]], Awaitable[Result]]
     ) -> Result:
         """Send the messages, which carry the span's context then."""
-        spans, telling = tracing.spans(), self._telling
-        if spans is None and telling is None:
+        spans, trace = tracing.spans(), self._trace
+        if spans is None and trace is None:
             return await send(messages)
         began_ms = _now_ms()
         if spans is None:
@@ -102,8 +102,8 @@ class SendWatch:
         else:
             with spans.sending(topic, messages, self._client_id) as sending:
                 result = sending.sent(await send(sending.messages))
-        if telling is not None:
-            telling.sent(topic, messages, result, began_ms)
+        if trace is not None:
+            trace.sent(topic, messages, result, began_ms)
         return result
 
     @contextmanager
@@ -112,22 +112,22 @@ class SendWatch:
         try:
             yield
         except BrokerRefused:
-            if self._telling is not None:
-                self._telling.recalled(topic, unique_id, succeeded=False)
+            if self._trace is not None:
+                self._trace.recalled(topic, unique_id, succeeded=False)
             raise
-        if self._telling is not None:
-            self._telling.recalled(topic, unique_id, succeeded=True)
+        if self._trace is not None:
+            self._trace.recalled(topic, unique_id, succeeded=True)
 
     def ended(self, half: Half, decision: Decision) -> None:
         """A transaction was decided."""
-        if self._telling is not None:
-            self._telling.ended(half.topic, half.transaction_id, half.address, decision, is_answer=False)
+        if self._trace is not None:
+            self._trace.ended(half.topic, half.transaction_id, half.address, decision, is_answer=False)
 
     def answered(self, check: Check, decision: Decision) -> None:
         """A broker's question what became of a half was answered."""
-        if self._telling is not None:
+        if self._trace is not None:
             topic = check.fields.get("topic") or check.message.topic
-            self._telling.ended(topic, check.transaction_id, check.address, decision, is_answer=True)
+            self._trace.ended(topic, check.transaction_id, check.address, decision, is_answer=True)
 
     async def close(self) -> None:
         """Send what is still to be told."""
@@ -135,7 +135,7 @@ class SendWatch:
             await self._writer.close()
 
 
-class HandlingTelling:
+class HandlerTrace:
     """Tells of messages that a consumer was given."""
 
     def __init__(self, writer: TraceWriter, group: str) -> None:
