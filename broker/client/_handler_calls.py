@@ -142,11 +142,11 @@ class Flow(ABC):
 
     @abstractmethod
     def deliver(self, reader: QueueReader, message: Message) -> None:
-        """A message was read."""
+        """Take a message that was read."""
 
     @abstractmethod
     async def let_go(self, reader: QueueReader) -> None:
-        """The reader's queue belongs to another member: stop it, and commit how far it is."""
+        """Stop the reader of a queue that another member has now, and commit how far it is."""
 
     def may_commit(self, queue: MessageQueue) -> bool:
         """Whether what this member knows of the queue counts."""
@@ -186,7 +186,7 @@ class UnorderedFlow(Flow):
         return set(queues)
 
     def deliver(self, reader: QueueReader, message: Message) -> None:
-        """For whichever handler is free first."""
+        """Give the message to whichever handler is free first."""
         self._work.put_nowait((reader, message))
 
     async def _handle_all(self) -> None:

@@ -389,7 +389,7 @@ class Feed:
         self._arrived()
 
     def want(self, wanted: Subscription) -> None:
-        """Another expression counts from the next message on that is polled."""
+        """Want other messages, from the next one on that is polled."""
         now = self._reader.wanted
         if (now.kind, now.expression) != (wanted.kind, wanted.expression):
             self._reader.wanted = wanted
@@ -406,7 +406,7 @@ class Feed:
         return taken
 
     def settle(self) -> None:
-        """The program is done with all that was taken."""
+        """Note that the program is done with all that was taken."""
         self._settled = self._reader.finished_offset
 
     async def position(self) -> int:

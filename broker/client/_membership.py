@@ -87,7 +87,7 @@ class Membership:
         await self._start_offsets.settle_all(routes)
 
     def nudge(self) -> None:
-        """Something changed: compute the share anew."""
+        """Compute the share anew soon: something has changed."""
         self._changed.set()
 
     def _members_changed(self, address: str, request: Command) -> None:
@@ -179,7 +179,7 @@ ConsumeType = Literal["CONSUME_PASSIVELY", "CONSUME_ACTIVELY"]
 
 
 def new_client_id() -> str:
-    """Host, process and a random part: no two clients share it. Groups order their members by it."""
+    """Make a name of host, process and a random part, which no two clients share; groups order members by it."""
     return f"{socket.gethostname()[:60]}@{os.getpid()}#{secrets.token_hex(4)}"
 
 

@@ -125,7 +125,7 @@ class StartOffsets:
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def missed(self, topic: str) -> None:
-        """The topic is not there: what it will bring is wanted."""
+        """Note that the topic is not there: what it will bring is wanted."""
         self._missed_ms.setdefault(topic, time.time_ns() // 1_000_000)
 
     async def settle_all(self, topics: Iterable[str]) -> None:
@@ -139,7 +139,7 @@ class StartOffsets:
                 raise outcome
 
     async def settle(self, topic: str) -> None:
-        """From now on a queue of the topic without an offset is to be read from its first message.
+        """Have a queue of the topic without an offset be read from its first message from now on.
 
         Raises ClientError as long as that cannot be said.
         """

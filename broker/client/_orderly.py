@@ -64,7 +64,7 @@ class Lane:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def put(self, message: Message) -> None:
-        """Next, when all before is done."""
+        """Add a message, which is next when all before is done."""
         self._waiting.append(message)
         self._arrived.set()
 
@@ -162,7 +162,7 @@ class OrderlyFlow(Flow):
                     self._begin_end(reader)
 
     def deliver(self, reader: QueueReader, message: Message) -> None:
-        """Next in its queue's lane."""
+        """Add the message to its queue's lane."""
         lane = self._lanes.get(reader.queue)
         if lane is None:
             lane = self._lanes[reader.queue] = Lane(reader, self)
@@ -188,7 +188,7 @@ class OrderlyFlow(Flow):
         return True
 
     def may_commit(self, queue: MessageQueue) -> bool:
-        """Only who holds the lock may."""
+        """Whether the offset may be committed: only the member that holds the lock may do that."""
         return self._locks.is_held(queue)
 
     def locked_ms(self, queue: MessageQueue) -> int | None:
@@ -196,7 +196,7 @@ class OrderlyFlow(Flow):
         return self._locks.renewed_ms(queue)
 
     async def let_go(self, reader: QueueReader) -> None:
-        """Others have the queue as soon as its handler is done."""
+        """Give the queue to others as soon as its handler is done."""
         # others wait for a handler that takes longer; this member's other queues do not
         await asyncio.wait([self._begin_end(reader)], timeout=LET_GO_WAIT_S)
 

@@ -248,7 +248,7 @@ def timing_properties(timing: Timing, delay_level: int) -> str:
 
 
 def check_moment(value: int, field: str) -> int:
-    """A whole number of ms that brokers can read; raises InvalidArgument."""
+    """Return the value if it is a whole number of ms that brokers can read; raises InvalidArgument."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LATEST_MS:
         raise InvalidArgument(f"{field} {_shown(value)} is not valid: a whole number of ms from 0 up.", field=field)
     return value

@@ -197,7 +197,7 @@ _WAITING = re.compile(
 
 
 def read_stored(frame: bytes) -> tuple[int, Stored] | None:
-    """Opaque and place if this is such an answer, else None."""
+    """Return opaque and place of such an answer, None for any other."""
     waiting = None
     if not frame.endswith(_END):
         waiting = _WAITING(frame)

@@ -254,7 +254,7 @@ _MIN_RECORD_BYTES = 91
 
 
 def split_records(body: bytes) -> Iterator[bytes]:
-    """Each record begins with its size, 4 bytes; raises BadAnswer where that cannot be."""
+    """Split an answer into its records, each of which begins with its size, 4 bytes; raises BadAnswer."""
     position = 0
     while position < len(body):
         size = int.from_bytes(body[position : position + 4], "big")

@@ -223,14 +223,14 @@ class Pulling:
     done_ms: int = 0
 
     def pulled(self, took_ms: float, messages: int) -> None:
-        """A pull was answered."""
+        """Note that a pull was answered."""
         self.pulled_ms = _now_ms()
         self.pulls.add(took_ms)
         if messages:
             self.messages.add(count=messages)
 
     def done(self) -> None:
-        """A message is finished."""
+        """Note that a message is finished."""
         self.done_ms = _now_ms()
 
 
@@ -243,7 +243,7 @@ class HandlerStats:
     failed_of_hour: Recent = field(default_factory=lambda: Recent(HOUR_S))
 
     def ended(self, took_ms: float, *, has_worked: bool) -> None:
-        """A handler has ended."""
+        """Note that a handler has ended."""
         if has_worked:
             self.worked.add(took_ms)
         else:

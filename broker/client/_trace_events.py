@@ -38,14 +38,14 @@ _POSITION_DIGITS = 16
 
 
 class SendTrace:
-    """A producer's part. Nothing is told of what the trace topic holds itself."""
+    """Writes what a producer does into the trace; what goes to the trace topic itself is left out."""
 
     def __init__(self, writer: TraceWriter, group: str) -> None:
         self._writer = writer
         self._group = group
 
     def sent(self, topic: str, messages: Sequence[Outgoing], result: object, began_ms: int) -> None:
-        """Messages were sent, and `result` is what the send gave back.
+        """Tell that messages were sent; `result` is what the send gave back.
 
         What no broker has answered is not told, nor what made way for a timer with the same schedule key.
         """
@@ -69,13 +69,13 @@ class SendTrace:
             self._writer.put(line, subject.found_by)
 
     def ended(self, topic: str, unique_id: str, host: str, decision: Decision, *, is_answer: bool) -> None:
-        """A transaction was decided, by its producer or (`is_answer`) by whoever the broker asked."""
+        """Tell that a transaction was decided, by its producer or (`is_answer`) by whoever the broker asked."""
         subject = Subject(unique_id, topic, kind=DECIDED_HALF)
         line = ended_line(subject, self._group, decision, at_ms=_now_ms(), host=host, is_answer=is_answer)
         self._writer.put(line, subject.found_by)
 
     def recalled(self, topic: str, unique_id: str, *, succeeded: bool) -> None:
-        """A broker was asked to take a timer back."""
+        """Tell that a broker was asked to take a timer back."""
         subject = Subject(unique_id, topic)
         line = recalled_line(subject, self._group, at_ms=_now_ms(), succeeded=succeeded)
         self._writer.put(line, subject.found_by)
@@ -108,7 +108,7 @@ class SendWatch:
 
     @contextmanager
     def recalling(self, topic: str, unique_id: str) -> Iterator[None]:
-        """Around the request that takes a timer back; what no broker has answered is not told."""
+        """Tell of the request in this block, which takes a timer back; what no broker has answered is not told."""
         try:
             yield
         except BrokerRefused:
@@ -119,12 +119,12 @@ class SendWatch:
             self._trace.recalled(topic, unique_id, succeeded=True)
 
     def ended(self, half: Half, decision: Decision) -> None:
-        """A transaction was decided."""
+        """Tell that a transaction was decided by its producer."""
         if self._trace is not None:
             self._trace.ended(half.topic, half.transaction_id, half.address, decision, is_answer=False)
 
     def answered(self, check: Check, decision: Decision) -> None:
-        """A broker's question what became of a half was answered."""
+        """Tell that a broker's question what became of a half was answered."""
         if self._trace is not None:
             topic = check.fields.get("topic") or check.message.topic
             self._trace.ended(topic, check.transaction_id, check.address, decision, is_answer=True)
@@ -144,7 +144,7 @@ class HandlerTrace:
 
     @contextmanager
     def handling(self, message: Message) -> Iterator[None]:
-        """Around the handler of a message."""
+        """Tell of the handler of a message, which runs in this block."""
         if not self._is_told(message):
             yield
             return
@@ -158,7 +158,7 @@ class HandlerTrace:
         self._handled(subject, request_id, began_ms, succeeded=True)
 
     def polled(self, messages: Sequence[Message]) -> None:
-        """Messages were given to a program that polls: what it does with them is not known (as in Java)."""
+        """Tell that a polling program got messages; what it does with them is not known (as in Java)."""
         request_id = unique_ids.next_id()
         for message in messages:
             if self._is_told(message):
@@ -251,7 +251,7 @@ _HALF_MARK = f"\x02{TRANSACTION_PREPARED}\x01"
 
 
 def subject_of(unique_id: str, topic: str, stored: str) -> Subject:
-    """Of a message on its way out; `stored` are its properties in RocketMQ's stored form."""
+    """Describe a message on its way out; `stored` are its properties in RocketMQ's stored form."""
     framed = "\x02" + stored
     if _HALF_MARK in framed:
         kind = HALF
@@ -276,7 +276,7 @@ def sent_line(
     subject: Subject, group: str, *, at_ms: int, took_ms: int, body_bytes: int, offset_id: str, host: str,
     succeeded: bool,
 ) -> str:  # fmt: skip
-    """A producer has sent it to `host`: `at_ms` is when it began, `offset_id` names the record."""
+    """Return the line of a message sent to `host`: `at_ms` is when that began, `offset_id` names the record."""
     return _line(
         "Pub", at_ms, REGION, group, subject.topic, subject.unique_id, subject.tag, subject.keys, host,
         body_bytes, took_ms, subject.kind, offset_id, _truth(succeeded),
@@ -284,7 +284,7 @@ def sent_line(
 
 
 def delivered_line(subject: Subject, group: str, *, at_ms: int, request_id: str, retries: int) -> str:
-    """A consumer's handler gets it."""
+    """Return the line of a message that a consumer's handler gets."""
     return _line("SubBefore", at_ms, REGION, group, request_id, subject.unique_id, retries, subject.keys)
 
 
@@ -297,7 +297,7 @@ def handled_line(subject: Subject, group: str, *, at_ms: int, took_ms: int, requ
 
 
 def ended_line(subject: Subject, group: str, decision: Decision, *, at_ms: int, host: str, is_answer: bool) -> str:
-    """A transaction was decided; `is_answer`: its broker had asked."""
+    """Return the line of a transaction that was decided; `is_answer`: its broker had asked."""
     return _line(
         "EndTransaction", at_ms, REGION, group, subject.topic, subject.unique_id, subject.tag, subject.keys, host,
         DECIDED_HALF, subject.unique_id, _STATES[decision], _truth(is_answer),
@@ -305,7 +305,7 @@ def ended_line(subject: Subject, group: str, decision: Decision, *, at_ms: int, 
 
 
 def recalled_line(subject: Subject, group: str, *, at_ms: int, succeeded: bool) -> str:
-    """A timer was to be taken back."""
+    """Return the line of a timer that was to be taken back."""
     return _line("Recall", at_ms, REGION, group, subject.topic, subject.unique_id, _truth(succeeded))
 
 

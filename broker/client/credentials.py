@@ -99,7 +99,7 @@ _remembered: dict[str, Security] = {}
 
 
 def remember(namesrv: str, access: Access) -> None:
-    """From now on, clients of this name server (written exactly so) that are given nothing use this."""
+    """Have clients of this name server (written exactly so) that are given nothing use this from now on."""
     _remembered[namesrv] = _security(access)
 
 

@@ -94,7 +94,7 @@ def row_state(connection: BaseDatabaseWrapper, transaction_id: str) -> str | Non
 
 
 def confirmed(message: Message, decision: Decision) -> None:
-    """A broker took our answer to a check: the row owes nothing any more, and further copies are dropped."""
+    """Note that a broker took our answer to a check: the row owes nothing more, further copies are dropped."""
     origin = read_origin(message.properties.get(PROPERTY, ""))
     if decision is not Decision.COMMIT or origin is None:
         return

@@ -97,7 +97,7 @@ class Block:
         return TransactionTooLong(self.using, limit_s) if is_late and any(not s.origin.xid for s in self.sent) else None
 
     def end(self) -> None:
-        """No send any more."""
+        """Refuse all further sends."""
         self._ended = True
 
 
@@ -239,7 +239,7 @@ def close_all() -> None:
 
 
 def _forget() -> None:
-    """After a fork: connections and lock are the parent's."""
+    """Forget connections and lock after a fork: they are the parent's."""
     global _lock
     _lock = threading.Lock()
     _kept.clear()
@@ -275,7 +275,7 @@ class Settlement:
         self.sent: list[Sent] = []
 
     def committed(self, sent: Sent) -> None:
-        """Django's on_commit of one half: it settles all of the transaction that are still open."""
+        """Settle all halves of the transaction that are still open; Django's on_commit of one of them."""
         if sent.is_settled:
             return
         still_open = [each for each in self.sent if not each.is_settled and each.origin == sent.origin]

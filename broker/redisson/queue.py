@@ -186,7 +186,7 @@ class DelayedQueue:
         return self.server.script(script, keys, (*arguments, self.packing))
 
     def likely(self, members: Sequence[bytes], sizes: Sequence[int] | None = None) -> Packing:
-        """Decides for a member that fits both packings: what the queue is said to have, else what these others have."""
+        """Decide for a member that fits both packings: as the queue is said to have it, else as these others do."""
         return likely_packing(members, sizes) if self.packing == "auto" else Packing(self.packing)
 
     def _poll(self, end: str, target: tuple[bytes, ...]) -> object | None:

@@ -413,7 +413,7 @@ class Outage:
         self.count = 0
 
     def note(self, problem: str) -> float:
-        """An attempt failed; how many seconds to wait before the next: ever more, with some chance in it."""
+        """Note a failed attempt; return the seconds to wait before the next: ever more, with some chance in it."""
         with self._lock:
             if self.since_ms is None:
                 self.since_ms = int(time.time() * 1000)
@@ -423,7 +423,7 @@ class Outage:
             return self._pause_s * random.uniform(0.5, 1.0)  # noqa: S311 - so that not all come at once
 
     def over(self) -> bool:
-        """An attempt succeeded; whether it was the first one after an outage."""
+        """Note that an attempt succeeded; return whether it was the first one after an outage."""
         with self._lock:
             was_out = self.since_ms is not None
             self.since_ms, self.problem, self._pause_s = None, "", FIRST_PAUSE_S

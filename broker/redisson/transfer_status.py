@@ -85,7 +85,7 @@ def publish(server: Server, status: TransferStatus) -> None:
 
 
 def withdraw(server: Server, instance: str) -> None:
-    """This service is over."""
+    """Take back the status of this service, which is over."""
     server.run("DEL", STATUS_PREFIX + instance)
 
 

@@ -26,7 +26,7 @@ class Command(BaseCommand):
     help = "Consume messages with the handlers found in handlers.py of the installed apps."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Which groups, and whether only to look."""
+        """Add the options: which groups, and whether only to look."""
         parser.add_argument("--group", action="append", help="only this group; may be given more than once")
         parser.add_argument(
             "--drain-timeout", type=float, default=DRAIN_S, metavar="SECONDS",
