@@ -127,7 +127,7 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
     """
 
     group: str
-    """The consumer group."""
+    """The consumer group that this is a member of."""
 
     def __init__(
         self, group: str, namesrv: str = "127.0.0.1:9876", *, from_where: Literal["first", "last"] = "last",

@@ -64,7 +64,7 @@ class AsyncSimpleConsumer(AsyncClosing):
     """
 
     group: str
-    """The consumer group."""
+    """The consumer group in whose name messages are received."""
 
     def __init__(
         self,

@@ -73,7 +73,7 @@ class Consumer(ConsumerFace):
 
     @property
     def group(self) -> str:
-        """The consumer group."""
+        """The consumer group that this is a member of."""
         return self._core.group
 
     @property

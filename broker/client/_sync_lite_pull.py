@@ -65,7 +65,7 @@ class LitePullConsumer(LitePullFace):
 
     @property
     def group(self) -> str:
-        """The consumer group."""
+        """The consumer group that this is a member of."""
         return self._core.group
 
     @property

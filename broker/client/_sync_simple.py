@@ -46,7 +46,7 @@ class SimpleConsumer(Face[AsyncSimpleConsumer]):
 
     @property
     def group(self) -> str:
-        """The consumer group."""
+        """The consumer group in whose name messages are received."""
         return self._core.group
 
     def receive(
