@@ -19,6 +19,7 @@ def test_the_examples_work(broker: BrokerThread, capsys: pytest.CaptureFixture[s
         exec(example.replace("127.0.0.1:9876", broker.namesrv), names)  # noqa: S102 - it is our own page
     said = capsys.readouterr().out.splitlines()
     assert said == [
+        "100",
         '1 {"number": 4711}',
         'ship {"number": 4712}',
         "bill 1",
