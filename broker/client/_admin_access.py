@@ -30,10 +30,10 @@ from .names import check_user
 
 
 class AccessQuestions(Questions):
-    """What access control says of users."""
+    """The questions about users of access control."""
 
     async def access_of(self, user: str) -> tuple[UserAccess, ...]:
-        """What each broker with access control lets a user do; none has it: (). Raises InvalidArgument, ClientError.
+        """Return what each broker with access control lets a user do; () where none has it. Raises InvalidArgument.
 
         Asking needs Get on the cluster. A broker of Apache RocketMQ is asked for its configuration, too.
         """
@@ -90,7 +90,7 @@ class _Acl(msgspec.Struct):
 
 
 def _policies(body: bytes) -> Policies:
-    """Raises AccessError, msgspec.ValidationError."""
+    """Read the policies that a broker tells; raises AccessError, msgspec.ValidationError."""
     if not body:
         return {}
     told: dict[PolicyType, list[Any]] = {}

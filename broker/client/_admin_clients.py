@@ -19,10 +19,10 @@ _DETAILS = {"escDetails": "true"}
 
 
 class ClientQuestions(Questions):
-    """What an admin can ask about clients."""
+    """The questions about connected clients."""
 
     async def producers(self) -> tuple[ConnectedClient, ...]:
-        """Every connected producer, by group and client; raises NotSupported where the broker does not know 328."""
+        """Return every connected producer, by group and client; raises NotSupported of a broker without request 328."""
         found: dict[tuple[str, str], ConnectedClient] = {}
         for broker in await self._chosen():
             answer = await self._ask(Request.GET_ALL_PRODUCER_INFO, _DETAILS, address=broker.address)
@@ -31,7 +31,7 @@ class ClientQuestions(Questions):
         return tuple(found[key] for key in sorted(found))
 
     async def consumers(self, groups: Sequence[str]) -> tuple[ConnectedClient, ...]:
-        """The connected consumers of these groups, by group and client."""
+        """Return the connected consumers of these groups, by group and client."""
         found: dict[tuple[str, str], ConnectedClient] = {}
         for broker in await self._chosen():
             for first in range(0, len(groups), _AT_ONCE):
@@ -52,7 +52,7 @@ class ClientQuestions(Questions):
         return list(_consumers(group, read_object(answer.body)))
 
     async def running_info(self, group: str, client_id: str, *, with_stack: bool = False) -> RunningInfo:
-        """What a consumer says of itself; raises BrokerRefused (it is not there, or cannot say), Timeout."""
+        """Have a consumer tell of its work; raises BrokerRefused (it is not there, or cannot say), Timeout."""
         ext = {"consumerGroup": group, "clientId": client_id, "jstackEnable": "true" if with_stack else "false"}
         return _running_info(read_object((await self._ask(Request.GET_CONSUMER_RUNNING_INFO, ext)).body))
 

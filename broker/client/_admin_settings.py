@@ -1,26 +1,23 @@
-"""Parts of the asynchronous admin: settings of topics and groups, how far groups are, and traces.
+"""Parts of the asynchronous admin: settings of topics and groups, and how far groups are.
 
-- `SettingQuestions` reads and changes settings. Fields are RocketMQ's own; what is not named stays as it is.
+- `SettingQuestions` makes, changes and deletes them. Fields are RocketMQ's own; what is not named stays as it is.
 - `ProgressQuestions` looks for places in queues, and moves groups to them.
-- `TraceQuestions` reads what clients with tracing have told.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from ..rocketmq.codes import Answer, Request
-from ..rocketmq.topics import TEMPLATE_TOPIC, TRACE_TOPIC
-from ..rocketmq.traces import Trace, read_traces
+from ..rocketmq.topics import TEMPLATE_TOPIC
 from . import names
 from ._admin_base import Questions
 from ._answers import Fields, fields, read_object
-from ._types import Message
-from .errors import BadAnswer, BrokerRefused, NotSupported, RouteNotFound
+from .admin import Pending, TopicWaiting
+from .errors import BadAnswer, BrokerRefused, InvalidArgument, NotSupported
 
 _NEW_TOPIC: Fields = {
     "readQueueNums": 4, "writeQueueNums": 4, "perm": 6, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0,
@@ -37,10 +34,63 @@ _ABSENT = (Answer.TOPIC_NOT_EXIST, Answer.SUBSCRIPTION_GROUP_NOT_EXIST)
 
 
 class SettingQuestions(Questions):
-    """Settings of topics and groups."""
+    """The questions about settings of topics and groups, and their changes."""
+
+    async def create_group(self, name: str, *, retry_max_times: int = 16, in_order: bool = False) -> None:
+        """Create the consumer group, or change it, on every broker (or the one this admin is for).
+
+        `retry_max_times`: after so many tries more a message is a dead letter. `in_order`: 5.x clients of the group get
+        the messages of a queue one after the other.
+        """
+        names.check_group(name)
+        if not 0 <= retry_max_times <= 10_000:
+            raise InvalidArgument(f"{retry_max_times} retries: allowed are 0 to 10,000.", field="retry_max_times")
+        await self._set_group(
+            {**_NEW_GROUP, "groupName": name, "retryMaxTimes": retry_max_times, "consumeMessageOrderly": in_order}
+        )
+
+    async def create_topic(
+        self, name: str, *, queues: int = 4, permission: int = 6, attributes: Mapping[str, str] | None = None
+    ) -> None:
+        """Create the topic, or change it, on every broker (or the one this admin is for)."""
+        names.check_writable_topic(name)
+        if not 1 <= queues <= 1024:
+            raise InvalidArgument(f"queues {queues} is not valid: 1 to 1,024.", field="queues")
+        config = {**_NEW_TOPIC, "readQueueNums": queues, "writeQueueNums": queues, "perm": permission}
+        await self._set_topic(name, config, attributes or {})
+        self._session.forget_route(name)
+
+    async def topic_waiting(self, name: str) -> TopicWaiting:
+        """Return what waits for a topic on all brokers. Raises BrokerRefused where a broker cannot say (Apache's)."""
+        found = TopicWaiting()
+        for broker in await self._chosen():
+            answer = await self._ask(Request.GET_TOPIC_WAITING, {"topic": name}, address=broker.address)
+            try:
+                found += msgspec.json.decode(answer.body, type=TopicWaiting)
+            except msgspec.DecodeError as error:
+                raise BadAnswer(f"The count cannot be read: {error}") from None
+        return found
+
+    async def delete_topic(self, name: str, pending: Pending | None = None) -> TopicWaiting | None:
+        """Delete the topic on every broker, then in the name server; return what waited for it, None where that is not
+        told (Apache RocketMQ's brokers).
+
+        ``pending``: what is to become of that which waits for it (timers, delayed messages, halves); with None a
+        broker of this project refuses (BrokerRefused) to delete a topic for which something waits.
+        """
+        names.check_writable_topic(name)
+        ext = {"topic": name} if pending is None else {"topic": name, "escPending": pending}
+        told = []
+        for broker in await self._chosen():
+            answer = await self._ask(Request.DELETE_TOPIC_IN_BROKER, ext, address=broker.address)
+            told.append(TopicWaiting.of_fields(answer.ext))
+        await self._session.ask_name_server(Request.DELETE_TOPIC_IN_NAMESRV, {"topic": name})
+        self._session.forget_route(name)
+        known = [each for each in told if each is not None]
+        return sum(known, TopicWaiting()) if len(known) == len(told) else None
 
     async def topic_settings(self, name: str) -> dict[str, Any] | None:
-        """A topic's TopicConfig as the (first) broker keeps it; None: there is no such topic."""
+        """Return a topic's TopicConfig as the (first) broker keeps it, None if there is no such topic."""
         try:
             return read_object((await self._ask(Request.GET_TOPIC_CONFIG, {"topic": name})).body)
         except BrokerRefused as refusal:
@@ -49,20 +99,29 @@ class SettingQuestions(Questions):
     async def set_topic(self, name: str, changes: Mapping[str, Any]) -> None:
         """Change these fields of the topic everywhere, or make it; `attributes` holds name -> value, None removes."""
         names.check_writable_topic(name)
-        now = {**_NEW_TOPIC, **(await self.topic_settings(name) or {}), **changes}
-        given = changes.get("attributes") or {}
-        attributes = [f"-{each}" if value is None else f"+{each}={value}" for each, value in given.items()]
+        config = {**_NEW_TOPIC, **(await self.topic_settings(name) or {}), **changes}
+        await self._set_topic(name, config, changes.get("attributes") or {})
+
+    async def _set_topic(self, name: str, config: Mapping[str, Any], attributes: Mapping[str, str | None]) -> None:
+        """Set the topic on every chosen broker; attributes are told as changes."""
+        changed = [f"-{each}" if value is None else f"+{each}={value}" for each, value in attributes.items()]
         ext = {
-            "topic": name, "defaultTopic": TEMPLATE_TOPIC, "readQueueNums": str(now["readQueueNums"]),
-            "writeQueueNums": str(now["writeQueueNums"]), "perm": str(now["perm"]),
-            "topicFilterType": str(now["topicFilterType"]), "topicSysFlag": str(now["topicSysFlag"]),
-            "order": "true" if now["order"] else "false", "attributes": ",".join(attributes), "force": "false",
-        }  # fmt: skip
+            "topic": name,
+            "defaultTopic": TEMPLATE_TOPIC,
+            "readQueueNums": str(config["readQueueNums"]),
+            "writeQueueNums": str(config["writeQueueNums"]),
+            "perm": str(config["perm"]),
+            "topicFilterType": str(config["topicFilterType"]),
+            "topicSysFlag": str(config["topicSysFlag"]),
+            "order": "true" if config["order"] else "false",
+            "attributes": ",".join(changed),
+            "force": "false",
+        }
         for broker in await self._chosen():
             await self._ask(Request.UPDATE_AND_CREATE_TOPIC, ext, address=broker.address)
 
     async def group_settings(self, name: str) -> dict[str, Any] | None:
-        """A group's SubscriptionGroupConfig as the (first) broker keeps it; None: there is no such group."""
+        """Return a group's SubscriptionGroupConfig as the (first) broker keeps it, None if there is no such group."""
         try:
             # a broker makes a group that it is asked for; ours does not for who only looks
             ext = {"group": name, "escLook": "true"}
@@ -72,7 +131,7 @@ class SettingQuestions(Questions):
             return await self._one_of_all(refusal, code, "subscriptionGroupTable", name)
 
     async def _one_of_all(self, refusal: BrokerRefused, code: int, table: str, name: str) -> Fields | None:
-        """What brokers that do not know the question for one tell of all; None where the refusal says there is none."""
+        """Return what a broker without the question for one tells of all; None where the refusal says there is none."""
         if refusal.code in _ABSENT:
             return None
         if not isinstance(refusal, NotSupported):
@@ -83,10 +142,13 @@ class SettingQuestions(Questions):
     async def set_group(self, name: str, changes: Mapping[str, Any]) -> None:
         """Change these fields of the group on every broker, or make it."""
         names.check_group(name)
-        config = {**_NEW_GROUP, **(await self.group_settings(name) or {}), **changes, "groupName": name}
+        await self._set_group({**_NEW_GROUP, **(await self.group_settings(name) or {}), **changes, "groupName": name})
+
+    async def _set_group(self, config: Mapping[str, Any]) -> None:
+        """Set the group that the fields name on every chosen broker."""
+        body = msgspec.json.encode(config)
         for broker in await self._chosen():
-            code = Request.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
-            await self._ask(code, body=msgspec.json.encode(config), address=broker.address)
+            await self._ask(Request.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body, address=broker.address)
 
     async def delete_group(self, name: str) -> None:
         """Delete the group on every broker, with how far it has read."""
@@ -97,10 +159,10 @@ class SettingQuestions(Questions):
 
 
 class ProgressQuestions(Questions):
-    """What an admin can ask and change about how far groups are."""
+    """The questions about places in queues, and the move of a group to one."""
 
     async def offset_at(self, topic: str, queue_id: int, at_ms: int) -> int:
-        """The offset of the first message of a queue stored at `at_ms` or later; the queue's end if there is none."""
+        """Return the offset of a queue's first message stored at `at_ms` (epoch) or later; its end if there is none."""
         ext = {"topic": topic, "queueId": str(queue_id), "timestamp": str(at_ms), "boundaryType": "LOWER"}
         answer = await self._ask(Request.SEARCH_OFFSET_BY_TIMESTAMP, ext, topic=topic)
         try:
@@ -118,26 +180,3 @@ class ProgressQuestions(Questions):
             "isForce": "true",
         }  # fmt: skip
         await self._ask(Request.INVOKE_BROKER_TO_RESET_OFFSET, ext, topic=topic)
-
-
-class TraceQuestions(ABC):
-    """What an admin can ask about the way of a message."""
-
-    @abstractmethod
-    async def messages_by_key(self, topic: str, key: str, max_count: int = 64) -> list[Message]:
-        """Messages of the topic with this key, newest first."""
-
-    async def traces(self, unique_id: str, *, topic: str = TRACE_TOPIC, max_count: int = 64) -> list[Trace]:
-        """What was told of a message, oldest first; nothing if its clients do not trace. `topic`: where they tell it.
-
-        A client tells within some seconds. A message's events may come twice, as every message may.
-        """
-        try:
-            told = await self.messages_by_key(topic, unique_id, max_count)
-        except RouteNotFound:
-            return []
-        events = [each for message in told for each in read_traces(message.body) if each.unique_id == unique_id]
-        return sorted(dict.fromkeys(events), key=lambda each: (each.at_ms or 0, _ORDER[each.kind]))
-
-
-_ORDER = {"sent": 0, "ended": 1, "recalled": 2, "delivered": 3, "handled": 4}

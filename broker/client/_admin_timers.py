@@ -41,32 +41,34 @@ _STEER_TIMEOUT_MS = 15_000
 
 
 class TimerQuestions(Questions):
-    """What an admin can ask about timers; `address` asks another broker than the admin's own."""
+    """The questions about timers; `address` asks another broker than the admin's own."""
 
     async def timers(
         self, from_ms: int, to_ms: int, *, topic: str | None = None, key: str | None = None, limit: int = 100,
         cursor: str | None = None, address: str | None = None,
     ) -> TimerPage:  # fmt: skip
-        """Timers due from `from_ms` to before `to_ms`, by due time, at most 1,000; `key` is a schedule key, a key or a
-        unique id. Go on with the page's cursor."""
+        """Return timers due from `from_ms` to before `to_ms` (epoch), by due time; at most `limit`, up to 1,000.
+
+        `key` is a schedule key, a key or a unique id. Go on with the page's cursor.
+        """
         ext = {"fromMs": str(from_ms), "toMs": str(to_ms), "limit": str(limit)}
         ext |= {name: text for name, text in (("topic", topic), ("key", key), ("cursor", cursor)) if text is not None}
         return _read(await self._ask(Request.LIST_TIMERS, ext, address=address), TimerPage)
 
     async def timer_wheel(self, from_ms: int, to_ms: int, step_ms: int) -> TimerWheel:
-        """The wheel from one moment to another in steps of at least a second, at most 2,000 of them."""
+        """Return the wheel from one moment to another (epoch) in steps of at least a second, at most 2,000 of them."""
         return _read(await self._ask(Request.GET_TIMER_WHEEL, _range(from_ms, to_ms, step_ms)), TimerWheel)
 
     async def timer_forecast(self, from_ms: int, to_ms: int, step_ms: int) -> TimerForecast:
-        """How many timers are due when, and which of them will be late for their number."""
+        """Return how many timers are due in each step of `step_ms`, and which of them will be late for their number."""
         return _read(await self._ask(Request.GET_TIMER_FORECAST, _range(from_ms, to_ms, step_ms)), TimerForecast)
 
     async def timer_status(self) -> TimerStatus:
-        """The timers as a whole: pending, backlog, totals, lateness, limits, clock steps."""
+        """Return the figures of all timers: pending, backlog, totals, lateness, limits, clock steps."""
         return _read(await self._ask(Request.GET_TIMER_STATUS), TimerStatus)
 
     async def timer(self, target: TimerTarget | Mapping[str, Any], *, address: str | None = None) -> TimerLife:
-        """Where one timer is, and what happened to it."""
+        """Return the state of one timer and its history; raises InvalidArgument for what names none."""
         body = msgspec.json.encode(TimerTarget.of(target))
         return _read(await self._ask(Request.GET_TIMER, body=body, address=address), TimerLife)
 
@@ -94,14 +96,14 @@ class TimerQuestions(Questions):
         return _read(answer, TimersPaused)
 
     async def timer_checkpoint(self) -> TimerCheckpoint:
-        """How far the broker's timers are (request 60)."""
+        """Return how far the broker has read its timers and released them (request 60)."""
         body = (await self._ask(Request.GET_TIMER_CHECK_POINT)).body
         if len(body) < _CHECKPOINT.size:
             raise BadAnswer(f"The timer checkpoint has {len(body)} bytes, at least {_CHECKPOINT.size} were expected.")
         return TimerCheckpoint(*_CHECKPOINT.unpack_from(body))
 
     async def timer_metrics(self) -> tuple[TimerMetric, ...]:
-        """Pending timers by real topic (request 61), by name."""
+        """Return how many timers wait for each real topic (request 61), by name."""
         counts = answers.fields(read_object((await self._ask(Request.GET_TIMER_METRICS)).body).get("timingCount"))
         rows = ((topic, answers.fields(counts[topic])) for topic in sorted(counts))
         return tuple(

@@ -33,13 +33,13 @@ Value = TypeVar("Value")
 
 
 class TransactionQuestions(Questions):
-    """What an admin can ask about transactions, and do to them."""
+    """The questions about transactions, and what an operator does to them."""
 
     async def transactions(
         self, state: State = "open", *, after: int | None = None, count: int = 100, group: str = "", topic: str = "",
         older_than_ms: int | None = None, address: str | None = None,
     ) -> TransactionPage:  # fmt: skip
-        """A page of transactions; `after` is a page's `following`, `older_than_ms` the least age of a half."""
+        """Return a page of transactions; `after` is a page's `following`, `older_than_ms` the least age of a half."""
         ext = {"state": state, "count": str(count), "group": group, "topic": topic}
         ext |= {"after": str(after)} if after is not None else {}
         ext |= {"olderThanMs": str(older_than_ms)} if older_than_ms is not None else {}
@@ -49,13 +49,13 @@ class TransactionQuestions(Questions):
         self, transaction_id: str = "", *, offset: int | None = None, position: int | None = None,
         address: str | None = None,
     ) -> TransactionLife:  # fmt: skip
-        """One transaction by its id (the newest with it), its half's offset or position; raises BrokerRefused 22."""
+        """Return a transaction by its id (the newest with it), or its half's place; raises BrokerRefused (code 22)."""
         ext = {"transactionId": transaction_id}
         ext |= {name: str(text) for name, text in (("offset", offset), ("position", position)) if text is not None}
         return _read(await self._ask(Request.GET_TRANSACTION, ext, address=address), TransactionLife)
 
     async def transaction_status(self, *, address: str | None = None) -> TransactionStatus:
-        """The transactions of the broker as a whole."""
+        """Return the figures of all transactions of the broker."""
         return _read(await self._ask(Request.GET_TRANSACTION_STATUS, address=address), TransactionStatus)
 
     async def steer_transactions(

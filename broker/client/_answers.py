@@ -42,7 +42,7 @@ def fields(value: Json) -> Fields:
 
 
 def rows(value: Json) -> list[Fields]:
-    """The list of objects that `value` is."""
+    """Return the objects of a list in JSON; raises BadAnswer for anything else."""
     if value is None:
         return []
     if not isinstance(value, list) or isinstance(value, Table):
@@ -51,7 +51,7 @@ def rows(value: Json) -> list[Fields]:
 
 
 def words(value: Json) -> tuple[str, ...]:
-    """The list of texts that `value` is."""
+    """Return the texts of a list in JSON; raises BadAnswer for anything else."""
     if value is None:
         return ()
     if not isinstance(value, list) or isinstance(value, Table):
@@ -106,7 +106,7 @@ def topic_configs(broker: str, answer: Fields) -> tuple[TopicConfig, ...]:
 
 
 def topic_config(broker: str, about: Fields) -> TopicConfig:
-    """One topic of answer 21, or answer 351."""
+    """Return one topic of answer 21, or of answer 351."""
     return TopicConfig(
         name=str(about.get("topicName")),
         read_queues=number(about.get("readQueueNums")),
@@ -192,7 +192,7 @@ def _queue_order(row: QueueStats | QueueProgress) -> tuple[str, str, int]:
 
 
 def group_connections(group: str, answer: Fields) -> GroupConnections:
-    """Answer 203."""
+    """Return the members of a group from answer 203."""
     connections = tuple(
         Connection(
             str(row.get("clientId")),

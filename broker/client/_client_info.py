@@ -25,7 +25,7 @@ Try = Callable[[Message], Awaitable[tuple[float, Exception | None]]]
 """Have a message handled: ms that it took, and what the handler raised."""
 
 
-class SelfTelling:
+class ClientInfo:
     """The answers of one consumer; `now` is asked for each. `attempt`: None where there are no handlers."""
 
     def __init__(

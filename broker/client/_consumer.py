@@ -8,19 +8,19 @@ from typing import Literal, Self, Unpack
 
 from ..rocketmq.topics import RETRY_PREFIX
 from . import names
-from ._client_info import SelfTelling
+from ._client_info import ClientInfo
 from ._event_loop import AsyncClosing
 from ._handler_calls import Flow, Handlers, UnorderedFlow
 from ._handler_calls import Handler as Handler
 from ._membership import Membership
-from ._offsets import Beginnings
+from ._offsets import StartOffsets
 from ._orderly import SUSPEND_MS, OrderlyFlow
 from ._producer import trace_writer
 from ._reader import QueueReader
 from ._running_info import Consuming, Properties
 from ._session import Session
 from ._subscription import ALL, Subscription, subscription
-from ._trace_events import HandlingTelling
+from ._trace_events import HandlerTrace
 from ._types import MessageQueue
 from .credentials import Access
 from .errors import ClientClosed, ClientError, InvalidArgument
@@ -64,7 +64,7 @@ class AsyncConsumer(AsyncClosing):
     """
 
     group: str
-    """The consumer group."""
+    """The consumer group that this is a member of."""
 
     def __init__(
         self, group: str, namesrv: str = "127.0.0.1:9876", *, from_where: Literal["first", "last"] = "last",
@@ -73,18 +73,17 @@ class AsyncConsumer(AsyncClosing):
         **access: Unpack[Access],
     ) -> None:  # fmt: skip
         names.check_group(group)
-        if from_where not in ("first", "last"):
-            raise InvalidArgument(f"from_where {from_where!r} is not valid: 'first' or 'last'.", field="from_where")
-        _check("max_reconsume_times", max_reconsume_times or 0, 0, 2**31 - 1)
-        _check("suspend_ms", suspend_ms, *SUSPEND_BOUNDS_MS)
+        names.check_from_where(from_where)
+        names.check_number("max_reconsume_times", max_reconsume_times or 0, 0, 2**31 - 1)
+        names.check_number("suspend_ms", suspend_ms, *SUSPEND_BOUNDS_MS)
         check_drain_timeout(drain_timeout_s)
         self.group = group
         self._session = Session(namesrv, **access)
-        self._beginnings = Beginnings(self._session, group, from_first=from_where == "first")
-        self._membership = Membership(self._session, group, self._take_share, self._beginnings)
+        self._start_offsets = StartOffsets(self._session, group, from_first=from_where == "first")
+        self._membership = Membership(self._session, group, self._take_share, self._start_offsets)
         self._traces = trace_writer(trace, group, namesrv, access)
-        telling = HandlingTelling(self._traces, group) if self._traces is not None else None
-        self._handlers = Handlers(group, self.client_id, handlers, telling)
+        handler_trace = HandlerTrace(self._traces, group) if self._traces is not None else None
+        self._handlers = Handlers(group, self.client_id, handlers, handler_trace)
         self._flow: Flow
         if orderly:
             self._flow = OrderlyFlow(
@@ -97,7 +96,7 @@ class AsyncConsumer(AsyncClosing):
         self._properties = Properties(
             group, self.client_id, self._session.namesrv, from_where, threads=handlers, is_orderly=orderly
         )
-        SelfTelling(self._session, group, self._now, attempt=self._handlers.attempt, is_orderly=orderly)
+        ClientInfo(self._session, group, self._now, attempt=self._handlers.attempt, is_orderly=orderly)
         self._readers: dict[MessageQueue, QueueReader] = {}
         self._committing: asyncio.Task[None] | None = None
         self._drain_timeout_s = drain_timeout_s
@@ -111,12 +110,12 @@ class AsyncConsumer(AsyncClosing):
 
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
-        """The queues this member reads now."""
+        """The queues that this member reads now, in no order."""
         return tuple(self._readers)
 
     @property
     def at_work(self) -> int:
-        """How many threads are in a handler; after `stop` those that did not end in time."""
+        """The number of threads in a handler; after `stop` those that did not end in time."""
         return self._handlers.at_work
 
     def _now(self) -> Consuming:
@@ -166,7 +165,7 @@ class AsyncConsumer(AsyncClosing):
         new = share - held
         granted = await self._flow.acquire(new) if new else new
         for queue in sorted(granted, key=lambda queue: (queue.broker, queue.queue_id)):
-            reader = QueueReader(self._session, self.group, queue, wanted, self._flow.deliver, self._beginnings)
+            reader = QueueReader(self._session, self.group, queue, wanted, self._flow.deliver, self._start_offsets)
             self._readers[queue] = reader
             reader.start()
         return granted == new
@@ -227,14 +226,6 @@ class AsyncConsumer(AsyncClosing):
 
 
 def check_drain_timeout(seconds: float) -> float:
-    """How long handlers may be waited for; raises InvalidArgument."""
-    if not 0 <= seconds <= LONGEST_DRAIN_S:
-        raise InvalidArgument(
-            f"drain_timeout_s is {seconds}; allowed are 0 to {LONGEST_DRAIN_S:,}.", field="drain_timeout_s"
-        )
+    """Return how long handlers are waited for, if it is a time; raises InvalidArgument."""
+    names.check_number("drain_timeout_s", seconds, 0, LONGEST_DRAIN_S)
     return seconds
-
-
-def _check(field: str, value: int, low: int, high: int) -> None:
-    if not low <= value <= high:
-        raise InvalidArgument(f"{field} is {value}; allowed are {low} to {high}.", field=field)

@@ -64,7 +64,7 @@ class Destinations:
         return len({each.queue.broker for each in self.all}) > 1
 
     def of(self, message: Outgoing, queue_id: int | None, avoid: Destination | None) -> Destination:
-        """Where a message goes: where it is told to, else to the next queue in turn. Raises NoSuchQueue."""
+        """Return where a message goes: to the queue that it names, else to the next one in turn. Raises NoSuchQueue."""
         if queue_id is None:
             queue_id = message.queue_id
         if queue_id is not None:
@@ -104,8 +104,10 @@ def _destination(group: str, queue: MessageQueue, address: str) -> Destination:
 
 
 async def _unknown(session: Session, topic: str) -> RouteNotFound:
-    """What is wrong with a topic that has no route: there is none, or there is no broker that could tell. Raises
-    ClientError where the name server does not say which brokers are there."""
+    """Return the error of a topic that has no route: there is none, or there is no broker that could tell.
+
+    Raises ClientError where the name server does not say which brokers are there.
+    """
     return RouteNotFound(topic) if await session.masters() else NoBroker(topic)
 
 

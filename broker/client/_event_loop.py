@@ -45,7 +45,7 @@ class EventLoopThread:
     def run(
         self, work: Coroutine[Any, Any, Result], timeout_s: float | None = None, *, timeout_ms: int | None = None
     ) -> Result:
-        """The result of `work`; raises what it raises, TimeoutError after `timeout_s`.
+        """Run `work` and return its result; raises what it raises, TimeoutError after `timeout_s`.
 
         `timeout_ms`: the time-out that `work` keeps by itself. Should the loop be too busy for that, the caller gets
         Timeout all the same.

@@ -21,9 +21,9 @@ from weakref import WeakSet
 
 from ..rocketmq.message import Message
 from ._reader import PAUSE_AFTER_ERROR_S, QueueReader, as_delivered
-from ._running_info import Handling
+from ._running_info import HandlerStats
 from ._subscription import Subscription
-from ._trace_events import HandlingTelling
+from ._trace_events import HandlerTrace
 from ._tracing import tracing
 from ._types import MessageQueue
 from .errors import ClientError, InvalidArgument
@@ -35,15 +35,15 @@ Handler = Callable[[Message], object]
 
 
 class Handlers:
-    """The handlers of one consumer, by topic."""
+    """The handlers of one consumer by topic, and the threads in which they are called."""
 
-    def __init__(self, group: str, client_id: str, count: int, telling: HandlingTelling | None = None) -> None:
+    def __init__(self, group: str, client_id: str, count: int, trace: HandlerTrace | None = None) -> None:
         self.count = count
-        self._telling = telling
+        self._trace = trace
         self._group = group
         self._client_id = client_id
         #: what they did of late, by topic
-        self.activity: dict[str, Handling] = {}
+        self.activity: dict[str, HandlerStats] = {}
         self._wanted: dict[str, tuple[Subscription, Handler]] = {}
         self._threads: ThreadPoolExecutor | None = None
         self._at_work = 0
@@ -51,21 +51,21 @@ class Handlers:
 
     @property
     def at_work(self) -> int:
-        """How many threads are in a handler now, also when nobody waits for them any more."""
+        """The number of threads in a handler now, also when nobody waits for them any more."""
         return self._at_work
 
     def add(self, wanted: Subscription, handler: Handler) -> None:
         """Have `handler` called for the messages of a topic."""
         self._wanted[wanted.topic] = (wanted, handler)
-        self.activity[wanted.topic] = Handling()
+        self.activity[wanted.topic] = HandlerStats()
 
     @property
     def subscriptions(self) -> list[Subscription]:
-        """What handlers want, one a topic."""
+        """The subscriptions of all handlers, one a topic."""
         return [wanted for wanted, _ in self._wanted.values()]
 
     def start(self) -> None:
-        """Make the threads."""
+        """Make the threads that handlers are called in."""
         self._threads = ThreadPoolExecutor(self.count, thread_name_prefix=f"handler-{self._group}")
 
     async def handle(self, message: Message, *, is_last: bool) -> bool:
@@ -92,7 +92,7 @@ class Handlers:
     async def _attempt(self, handler: Handler, message: Message) -> tuple[float, Exception | None]:
         began_s, failure = time.monotonic(), None
         try:
-            with self._telling.handling(message) if self._telling is not None else nullcontext():
+            with self._trace.handling(message) if self._trace is not None else nullcontext():
                 await self._call(handler, message)
         except Exception as error:  # a handler may raise anything; that is its way to ask for another attempt
             failure = error
@@ -130,7 +130,7 @@ class Handlers:
 
 
 class Flow(ABC):
-    """What a push consumer asks of either way."""
+    """What a consumer needs of either way of handling, with or without order."""
 
     @abstractmethod
     def start(self) -> None:
@@ -138,22 +138,22 @@ class Flow(ABC):
 
     @abstractmethod
     async def acquire(self, queues: Collection[MessageQueue]) -> set[MessageQueue]:
-        """Those of the queues that may be read from now on."""
+        """Return those of the queues that may be read from now on."""
 
     @abstractmethod
     def deliver(self, reader: QueueReader, message: Message) -> None:
-        """A message was read."""
+        """Take a message that was read."""
 
     @abstractmethod
     async def let_go(self, reader: QueueReader) -> None:
-        """The reader's queue belongs to another member: stop it, and commit how far it is."""
+        """Stop the reader of a queue that another member has now, and commit how far it is."""
 
     def may_commit(self, queue: MessageQueue) -> bool:
         """Whether what this member knows of the queue counts."""
         return True
 
     def locked_ms(self, queue: MessageQueue) -> int | None:
-        """When the queue's lock was renewed (epoch); None where it has none."""
+        """Return when the queue's lock was renewed (epoch ms); None where it has none."""
         return None
 
     @abstractmethod
@@ -162,7 +162,7 @@ class Flow(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """All is committed: give back what is still held."""
+        """Give back what is still held; all is committed by then."""
 
 
 class UnorderedFlow(Flow):
@@ -182,11 +182,11 @@ class UnorderedFlow(Flow):
         self._workers = [loop.create_task(self._handle_all()) for _ in range(self._handlers.count)]
 
     async def acquire(self, queues: Collection[MessageQueue]) -> set[MessageQueue]:
-        """All of them."""
+        """Return all of them: without order no lock is needed."""
         return set(queues)
 
     def deliver(self, reader: QueueReader, message: Message) -> None:
-        """For whichever handler is free first."""
+        """Give the message to whichever handler is free first."""
         self._work.put_nowait((reader, message))
 
     async def _handle_all(self) -> None:
@@ -237,4 +237,4 @@ class UnorderedFlow(Flow):
             await asyncio.gather(*late, return_exceptions=True)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: without order nothing is held."""

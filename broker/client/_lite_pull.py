@@ -15,16 +15,16 @@ from types import TracebackType
 from typing import Any, Literal, Unpack
 
 from . import names
-from ._client_info import SelfTelling
+from ._client_info import ClientInfo
 from ._event_loop import AsyncClosing
 from ._membership import Membership
-from ._offsets import Beginnings, QueueOffsets
+from ._offsets import QueueOffsets, StartOffsets
 from ._producer import trace_writer
 from ._reader import IN_FLIGHT_BYTES, IN_FLIGHT_COUNT, QueueReader, ReadAhead
 from ._running_info import Consuming, Properties, QueueWork
 from ._session import Session
 from ._subscription import ALL, Subscription, subscription
-from ._trace_events import HandlingTelling
+from ._trace_events import HandlerTrace
 from ._tracing import tracing
 from ._types import Message, MessageQueue
 from .credentials import Access
@@ -50,7 +50,7 @@ class QueuePlaces:
 
     @property
     def assignment(self) -> tuple[MessageQueue, ...]:
-        """The queues that are polled now, sorted."""
+        """The queues that are polled now, sorted by topic, broker and number."""
         return tuple(sorted(self._feeds, key=queue_order))
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
@@ -67,7 +67,7 @@ class QueuePlaces:
             feed.seek(await feed.offsets.begin())
 
     async def seek_to_end(self, *queues: MessageQueue) -> None:
-        """Skip all that is there now."""
+        """Skip all that is there now in these queues, or (none given) in all."""
         for feed in self._chosen(queues):
             feed.seek(await feed.offsets.end())
 
@@ -77,7 +77,7 @@ class QueuePlaces:
             feed.seek(await feed.offsets.at_time(at_ms))
 
     def pause(self, *queues: MessageQueue) -> None:
-        """Polls give nothing of these queues (none given: of all), and nothing more is read ahead, until `resume`."""
+        """Have polls pass these queues by (none given: all), and read no further ahead, until `resume`."""
         for feed in self._chosen(queues):
             feed.pause()
 
@@ -87,15 +87,15 @@ class QueuePlaces:
             feed.resume()
 
     def is_paused(self, queue: MessageQueue) -> bool:
-        """Whether polls pass the queue by."""
+        """Whether polls pass the queue by; raises InvalidArgument for one that is not polled here."""
         return self._feed(queue).is_paused
 
     async def position(self, queue: MessageQueue) -> int:
-        """The offset of the queue's next message for a poll."""
+        """Return the offset of the queue's next message for a poll."""
         return await self._feed(queue).position()
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """What the group has committed in a queue of this consumer, as the broker knows it; None if nothing."""
+        """Return the offset that the group has committed in a queue, as the broker knows it; None if there is none."""
         return await self._feed(queue).offsets.committed()
 
     def _feed(self, queue: MessageQueue) -> Feed:
@@ -127,7 +127,7 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
     """
 
     group: str
-    """The consumer group."""
+    """The consumer group that this is a member of."""
 
     def __init__(
         self, group: str, namesrv: str = "127.0.0.1:9876", *, from_where: Literal["first", "last"] = "last",
@@ -139,25 +139,24 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
         `trace`: tell of every message that a poll gives in RocketMQ's trace topic (True), or in another one.
         """
         names.check_group(group)
-        if from_where not in ("first", "last"):
-            raise InvalidArgument(f"from_where {from_where!r} is not valid: 'first' or 'last'.", field="from_where")
-        _check_at_least("read_ahead", read_ahead, 1)
-        _check_at_least("read_ahead_bytes", read_ahead_bytes, 1)
-        _check_at_least("commit_every_ms", commit_every_ms, SHORTEST_COMMIT_MS)
+        names.check_from_where(from_where)
+        names.check_number("read_ahead", read_ahead, 1)
+        names.check_number("read_ahead_bytes", read_ahead_bytes, 1)
+        names.check_number("commit_every_ms", commit_every_ms, SHORTEST_COMMIT_MS)
         super().__init__()
         self.group = group
         self._auto_commit = auto_commit
         self._commit_every_s = commit_every_ms / 1000
         self._ahead = ReadAhead(read_ahead, read_ahead_bytes)
         self._session = Session(namesrv, **access)
-        self._beginnings = Beginnings(self._session, group, from_first=from_where == "first")
+        self._start_offsets = StartOffsets(self._session, group, from_first=from_where == "first")
         self._membership = Membership(
-            self._session, group, self._take_share, self._beginnings, consume_type="CONSUME_ACTIVELY"
+            self._session, group, self._take_share, self._start_offsets, consume_type="CONSUME_ACTIVELY"
         )
         self._traces = trace_writer(trace, group, namesrv, access)
-        self._telling = HandlingTelling(self._traces, group) if self._traces is not None else None
+        self._handler_trace = HandlerTrace(self._traces, group) if self._traces is not None else None
         self._properties = Properties(group, self.client_id, self._session.namesrv, from_where, is_active=True)
-        SelfTelling(self._session, group, self._now)
+        ClientInfo(self._session, group, self._now)
         self._way: Literal["subscribe", "assign"] | None = None
         self._wanted: dict[str, Subscription] = {}
         self._brokers: dict[tuple[str, int], str] = {}
@@ -174,7 +173,7 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
         return Consuming(self._properties, tuple(self._wanted.values()), held, {})
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """All queues of a topic that can be read, to choose from for `assign`. Raises RouteNotFound."""
+        """Return all queues of a topic that can be read, to choose from for `assign`. Raises RouteNotFound."""
         return (await self._session.route(topic)).readable()
 
     async def subscribe(self, topic: str, expression: str = ALL) -> None:
@@ -229,7 +228,7 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
             feed.want(wanted)
             return
         feed = self._feeds[queue] = Feed(
-            self._session, self.group, queue, wanted, self._beginnings, self._ahead, self._arrived.set
+            self._session, self.group, queue, wanted, self._start_offsets, self._ahead, self._arrived.set
         )
         feed.start()
 
@@ -241,15 +240,12 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
             await self._commit_feeds(feeds, settled_only=True, confirmed=True)
 
     async def poll(self, timeout_ms: int = 5_000, max_messages: int = 32) -> list[Message]:
-        """Up to `max_messages`, those of one queue in order; waits up to `timeout_ms` for the first.
+        """Return up to `max_messages`, those of one queue in order; waits up to `timeout_ms` for the first.
 
         It also says that the program is done with all that earlier polls gave.
         """
-        if not 0 <= timeout_ms <= LONGEST_POLL_MS:
-            raise InvalidArgument(
-                f"timeout_ms is {timeout_ms}; allowed are 0 to {LONGEST_POLL_MS}.", field="timeout_ms"
-            )
-        _check_at_least("max_messages", max_messages, 1)
+        names.check_number("timeout_ms", timeout_ms, 0, LONGEST_POLL_MS)
+        names.check_number("max_messages", max_messages, 1)
         self._session.check_open()
         if self._way is None:
             raise InvalidArgument(
@@ -264,8 +260,8 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
             if messages := self._take_ready(max_messages):
                 if (spans := tracing.spans()) is not None:
                     spans.received("poll", messages, self.group, self.client_id, began_ns)
-                if self._telling is not None:
-                    self._telling.polled(messages)
+                if self._handler_trace is not None:
+                    self._handler_trace.polled(messages)
                 return messages
             try:
                 async with asyncio.timeout_at(deadline_s):
@@ -275,7 +271,7 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
         raise ClientClosed
 
     def _take_ready(self, most: int) -> list[Message]:
-        """What is there, from one queue after the other; the one that gave goes behind those that had to wait."""
+        """Take what is there, from one queue after the other; the one that gave goes behind those that had to wait."""
         messages: list[Message] = []
         for queue, feed in list(self._feeds.items()):
             if len(messages) == most:
@@ -287,7 +283,7 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
         return messages
 
     def queue_of(self, message: Message) -> MessageQueue:
-        """The queue that a polled message came from, for instance to `seek` to it again."""
+        """Return the queue that a polled message came from, for instance to `seek` to it. Raises InvalidArgument."""
         broker = self._brokers.get(message.store_host)
         if broker is None:
             raise InvalidArgument("The message was not polled by this consumer.", field="message")
@@ -302,7 +298,7 @@ class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
             failures = await _all([feed.commit(settled_only=False, confirmed=True) for feed in feeds])
         else:
             for offset in offsets.values():
-                _check_at_least("offsets", offset, 0)
+                names.check_number("offsets", offset, 0)
             chosen = [(self._feed(queue), offset) for queue, offset in offsets.items()]
             failures = await _all([feed.commit_at(offset) for feed, offset in chosen])
         if failures:
@@ -358,22 +354,17 @@ async def _all(work: list[Coroutine[Any, Any, None]]) -> list[ClientError]:
     return [outcome for outcome in outcomes if isinstance(outcome, ClientError)]
 
 
-def _check_at_least(field: str, value: int, least: int) -> None:
-    if value < least:
-        raise InvalidArgument(f"{field} is {value}; it is at least {least}.", field=field)
-
-
 class Feed:
     """Two offsets matter: `position` is that of the next message a poll gives, `settled` the position at which the
     latest poll began. Who polls again is done with what the poll before gave, so all below `settled` may be committed.
     """
 
     def __init__(
-        self, session: Session, group: str, queue: MessageQueue, wanted: Subscription, beginnings: Beginnings,
+        self, session: Session, group: str, queue: MessageQueue, wanted: Subscription, start_offsets: StartOffsets,
         ahead: ReadAhead, arrived: Callable[[], None],
     ) -> None:  # fmt: skip
         self.queue = queue
-        self._reader = QueueReader(session, group, queue, wanted, self._deliver, beginnings, ahead)
+        self._reader = QueueReader(session, group, queue, wanted, self._deliver, start_offsets, ahead)
         self._arrived = arrived
         self._ready: deque[Message] = deque()
         self._settled = -1
@@ -398,7 +389,7 @@ class Feed:
         self._arrived()
 
     def want(self, wanted: Subscription) -> None:
-        """Another expression counts from the next message on that is polled."""
+        """Want other messages, from the next one on that is polled."""
         now = self._reader.wanted
         if (now.kind, now.expression) != (wanted.kind, wanted.expression):
             self._reader.wanted = wanted
@@ -406,7 +397,7 @@ class Feed:
             self._reader.seek(self._reader.finished_offset)
 
     def take(self, most: int) -> list[Message]:
-        """Up to `most` messages, in order."""
+        """Take up to `most` messages out of what was read ahead, in order."""
         if self._paused:
             return []
         taken = [self._ready.popleft() for _ in range(min(most, len(self._ready)))]
@@ -415,7 +406,7 @@ class Feed:
         return taken
 
     def settle(self) -> None:
-        """The program is done with all that was taken."""
+        """Note that the program is done with all that was taken."""
         self._settled = self._reader.finished_offset
 
     async def position(self) -> int:
@@ -430,7 +421,7 @@ class Feed:
         self._settled = offset
 
     def held(self) -> QueueWork:
-        """What can be said of the queue at this moment."""
+        """Return the state of the queue at this moment."""
         return self._reader.held()
 
     def pause(self) -> None:

@@ -44,7 +44,7 @@ class Plan(NamedTuple):
 
     @property
     def path(self) -> Path:
-        """The file that is generated."""
+        """The file that holds the face."""
         return HERE / f"_sync{self.core}.py"
 
 
@@ -238,7 +238,7 @@ def _name_of(member: ast.stmt) -> str | None:
 
 
 def _names_of(base: tuple[str, str]) -> Iterator[str]:
-    """What a base class has."""
+    """Yield the names of all methods that a base class has."""
     for _, kind in source(base[0]).lineage(base[1]):
         yield from filter(None, map(_name_of, kind.body))
 
@@ -252,7 +252,7 @@ def _parameters(given: ast.arguments) -> list[str]:
 
 
 def _handed_on(given: ast.arguments) -> str:
-    """What a method is given, as arguments of the core's method of the same name."""
+    """Return a method's parameters as arguments of the core's method of the same name."""
     parts = [each.arg for each in (*given.posonlyargs, *given.args)][1:]
     parts += [f"*{given.vararg.arg}"] if given.vararg else []
     parts += [f"{each.arg}={each.arg}" for each in given.kwonlyargs]
@@ -277,7 +277,7 @@ def _quoted(said: str, indent: str) -> str:
 
 
 def formatted(path: Path, text: str) -> str:
-    """The text as `make format` leaves it."""
+    """Return the text in the form that `make format` leaves it in."""
     for command in (["check", "--quiet", "--fix", "--select", "F401,I"], ["format"]):
         ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(path), "-"]
         text = subprocess.run(ruff, input=text, capture_output=True, check=True, text=True).stdout

@@ -21,7 +21,7 @@ import msgspec
 from ..rocketmq.codes import Request
 from ..rocketmq.frame import Command
 from ._answers import read_object, words
-from ._offsets import Beginnings
+from ._offsets import StartOffsets
 from ._session import Session
 from ._subscription import Subscription
 from ._types import MessageQueue, Route
@@ -41,15 +41,15 @@ class Membership:
     """One member of a group. Shares are computed at once when members change, else every 20 s."""
 
     def __init__(
-        self, session: Session, group: str, take_share: TakeShare, beginnings: Beginnings, *,
+        self, session: Session, group: str, take_share: TakeShare, start_offsets: StartOffsets, *,
         consume_type: ConsumeType = "CONSUME_PASSIVELY",
     ) -> None:  # fmt: skip
-        where = "CONSUME_FROM_FIRST_OFFSET" if beginnings.from_first else "CONSUME_FROM_LAST_OFFSET"
+        where = "CONSUME_FROM_FIRST_OFFSET" if start_offsets.from_first else "CONSUME_FROM_LAST_OFFSET"
         self._heartbeat = Heartbeat(session, consumer_group=group, from_where=where, consume_type=consume_type)
         self._session = session
         self._group = group
         self._take_share = take_share
-        self._beginnings = beginnings
+        self._start_offsets = start_offsets
         self._subscriptions: tuple[Subscription, ...] = ()
         self._task: asyncio.Task[None] | None = None
         self._one_at_a_time = asyncio.Lock()
@@ -64,11 +64,11 @@ class Membership:
 
     @property
     def subscriptions(self) -> tuple[Subscription, ...]:
-        """What this member wants."""
+        """The subscriptions of this member, one a topic."""
         return self._subscriptions
 
     def subscribe(self, subscriptions: Iterable[Subscription]) -> None:
-        """What this member wants, from the next heartbeat and rebalance on."""
+        """Want these topics, from the next heartbeat and rebalance on."""
         self._subscriptions = tuple(subscriptions)
         self._heartbeat.subscribe(self._subscriptions)
 
@@ -84,10 +84,10 @@ class Membership:
         """Be known to the brokers of what is subscribed, and begin there, without taking a share."""
         routes = await self._find_routes()
         await self._beat(routes)
-        await self._beginnings.settle_all(routes)
+        await self._start_offsets.settle_all(routes)
 
     def nudge(self) -> None:
-        """Something changed: compute the share anew."""
+        """Compute the share anew soon: something has changed."""
         self._changed.set()
 
     def _members_changed(self, address: str, request: Command) -> None:
@@ -109,7 +109,7 @@ class Membership:
             self._incomplete = False
             routes = await self._find_routes()
             await self._beat(routes)
-            await self._beginnings.settle_all(routes)  # a first start begins now, whoever gets the queues
+            await self._start_offsets.settle_all(routes)  # a first start begins now, whoever gets the queues
             for wanted in self._subscriptions:
                 route = routes.get(wanted.topic)
                 if route is None:
@@ -136,7 +136,7 @@ class Membership:
             except ClientError as error:
                 self._incomplete = True
                 if isinstance(error, RouteNotFound):
-                    self._beginnings.missed(wanted.topic)
+                    self._start_offsets.missed(wanted.topic)
                 logger.info("group %s waits for topic %s: %s", self._group, wanted.topic, error)
         return routes
 
@@ -179,7 +179,7 @@ ConsumeType = Literal["CONSUME_PASSIVELY", "CONSUME_ACTIVELY"]
 
 
 def new_client_id() -> str:
-    """Host, process and a random part: no two clients share it. Groups order their members by it."""
+    """Make a name of host, process and a random part, which no two clients share; groups order members by it."""
     return f"{socket.gethostname()[:60]}@{os.getpid()}#{secrets.token_hex(4)}"
 
 
@@ -210,7 +210,7 @@ class Heartbeat:
         self._nudge = asyncio.Event()
 
     def subscribe(self, subscriptions: Iterable[Subscription]) -> None:
-        """What to say the consumer wants."""
+        """Have heartbeats tell these subscriptions from now on."""
         self._subscriptions = tuple(subscriptions)
 
     def reach(self, addresses: Iterable[str]) -> None:
@@ -238,7 +238,7 @@ class Heartbeat:
                 continue
 
     async def send_once(self) -> bool:
-        """One heartbeat to each broker; True if it reached all, one that it did not is tried again at the next beat."""
+        """Send a heartbeat to each broker; True if it reached all. The others are tried at the next beat."""
         body = msgspec.json.encode(self._about())
         reached = True
         for address in sorted(self._addresses):

@@ -2,7 +2,7 @@
 
 `QueueOffsets` asks where one queue begins and ends, and where a group stands in it.
 
-`Beginnings` is for a group that wants only what comes from now on (``from_where="last"``). Brokers let a new group
+`StartOffsets` is for a group that wants only what comes from now on (``from_where="last"``). Brokers let a new group
 begin at a queue's first message while they have it, whatever it wants. So the first member of the group asks where all
 queues of the topic end, when it starts, and commits that at once: from then on the group has offsets like any other,
 and whoever starts next misses nothing of what came between.
@@ -53,7 +53,7 @@ class QueueOffsets:
         }
 
     async def address(self) -> str:
-        """Where the queue's broker is now; raises BrokerRefused if it does not hold the topic any more."""
+        """Return the address of the queue's broker; raises BrokerRefused if it does not hold the topic any more."""
         route = await self._session.route(self.queue.topic)
         address = route.addresses.get(self.queue.broker)
         if address is None:
@@ -65,7 +65,7 @@ class QueueOffsets:
         return await self._number(Request.GET_MIN_OFFSET, {})
 
     async def end(self) -> int:
-        """The offset that the next message will have."""
+        """Return the offset that the queue's next message will have."""
         return await self._number(Request.GET_MAX_OFFSET, {"committed": "true"})
 
     async def at_time(self, at_ms: int) -> int:
@@ -79,7 +79,7 @@ class QueueOffsets:
         return offset_in(answer)
 
     async def committed(self) -> int | None:
-        """What the group has committed; None if nothing."""
+        """Return the offset that the group has committed, None if there is none."""
         ext = self.about() | {"setZeroIfNotFound": "false"}
         answer = await self._session.ask(
             await self.address(), Request.QUERY_CONSUMER_OFFSET, ext, accept=(Answer.SUCCESS, Answer.QUERY_NOT_FOUND)
@@ -97,7 +97,7 @@ class QueueOffsets:
 
 
 def offset_in(answer: Response) -> int:
-    """The offset that a broker answered; raises BadAnswer."""
+    """Read the offset that a broker answered; raises BadAnswer."""
     try:
         return int(answer.ext["offset"])
     except (KeyError, ValueError):
@@ -112,7 +112,7 @@ LOOKS, LOOK_S = 40, 0.05
 CLOCKS_MS = 60_000
 
 
-class Beginnings:
+class StartOffsets:
     """Has one group begin in its topics; asks brokers once a topic."""
 
     def __init__(self, session: Session, group: str, *, from_first: bool) -> None:
@@ -125,11 +125,11 @@ class Beginnings:
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def missed(self, topic: str) -> None:
-        """The topic is not there: what it will bring is wanted."""
+        """Note that the topic is not there: what it will bring is wanted."""
         self._missed_ms.setdefault(topic, time.time_ns() // 1_000_000)
 
     async def settle_all(self, topics: Iterable[str]) -> None:
-        """As settle, of many at once; what cannot be settled now is settled before one of its queues is read."""
+        """Settle many topics at once; what cannot be settled now is settled before one of its queues is read."""
         wanted = list(topics)
         outcomes = await asyncio.gather(*map(self.settle, wanted), return_exceptions=True)
         for topic, outcome in zip(wanted, outcomes, strict=True):
@@ -139,7 +139,7 @@ class Beginnings:
                 raise outcome
 
     async def settle(self, topic: str) -> None:
-        """From now on a queue of the topic without an offset is to be read from its first message.
+        """Have a queue of the topic without an offset be read from its first message from now on.
 
         Raises ClientError as long as that cannot be said.
         """

@@ -64,7 +64,7 @@ class Lane:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def put(self, message: Message) -> None:
-        """Next, when all before is done."""
+        """Add a message, which is next when all before is done."""
         self._waiting.append(message)
         self._arrived.set()
 
@@ -136,7 +136,7 @@ class OrderlyFlow(Flow):
         self._renewing = asyncio.get_running_loop().create_task(self._renew_all())
 
     async def acquire(self, queues: Collection[MessageQueue]) -> set[MessageQueue]:
-        """Those whose locks are free."""
+        """Lock these queues; return those whose locks were free."""
         # a lane that is still ending keeps its queue: its handler may be at work
         return await self._locks.take([queue for queue in queues if queue not in self._ending])
 
@@ -162,7 +162,7 @@ class OrderlyFlow(Flow):
                     self._begin_end(reader)
 
     def deliver(self, reader: QueueReader, message: Message) -> None:
-        """Next in its queue's lane."""
+        """Add the message to its queue's lane."""
         lane = self._lanes.get(reader.queue)
         if lane is None:
             lane = self._lanes[reader.queue] = Lane(reader, self)
@@ -188,15 +188,15 @@ class OrderlyFlow(Flow):
         return True
 
     def may_commit(self, queue: MessageQueue) -> bool:
-        """Only who holds the lock may."""
+        """Whether the offset may be committed: only the member that holds the lock may do that."""
         return self._locks.is_held(queue)
 
     def locked_ms(self, queue: MessageQueue) -> int | None:
-        """When the lock was renewed (epoch)."""
+        """Return when the lock was renewed (epoch ms)."""
         return self._locks.renewed_ms(queue)
 
     async def let_go(self, reader: QueueReader) -> None:
-        """Others have the queue as soon as its handler is done."""
+        """Give the queue to others as soon as its handler is done."""
         # others wait for a handler that takes longer; this member's other queues do not
         await asyncio.wait([self._begin_end(reader)], timeout=LET_GO_WAIT_S)
 
@@ -240,7 +240,7 @@ class OrderlyFlow(Flow):
 
 
 class _Turn:
-    """See OrderlyFlow.turn."""
+    """The turn at one queue: one handler at a time, and its lock is held."""
 
     def __init__(self, turns: asyncio.Semaphore, locks: HeldLocks, queue: MessageQueue) -> None:
         self._turns = turns
@@ -268,7 +268,7 @@ TRUSTED_S = 30.0
 
 
 class HeldLocks:
-    """The locks of one member of a group."""
+    """The queue locks that one member of a group holds at brokers."""
 
     def __init__(self, session: Session, group: str, client_id: str) -> None:
         self._session = session
@@ -281,11 +281,11 @@ class HeldLocks:
 
     @property
     def all(self) -> tuple[MessageQueue, ...]:
-        """What was taken and not given back, whether it can be trusted now or not."""
+        """The queues that were taken and not given back, whether their locks can be trusted now or not."""
         return tuple(self._renewed_s)
 
     async def take(self, queues: Collection[MessageQueue]) -> set[MessageQueue]:
-        """Those of the queues that no other member holds: they are held from now on."""
+        """Take those of the queues that no other member holds, and return them: they are held from now on."""
         async with self._one_at_a_time:
             return (await self._lock(queues))[0]
 
@@ -300,7 +300,7 @@ class HeldLocks:
             return lost, not unsure
 
     async def _lock(self, queues: Collection[MessageQueue]) -> tuple[set[MessageQueue], set[MessageQueue]]:
-        """What is granted, and what could not be asked for."""
+        """Return what is granted, and what could not be asked for."""
         granted: set[MessageQueue] = set()
         unsure: set[MessageQueue] = set()
         for part in _by_broker(queues):
@@ -324,7 +324,7 @@ class HeldLocks:
         return time.monotonic() - self._renewed_s.get(queue, float("-inf")) < TRUSTED_S
 
     def renewed_ms(self, queue: MessageQueue) -> int | None:
-        """When the lock was renewed (epoch); None while it is not held."""
+        """Return when the lock was renewed (epoch ms); None while it is not held."""
         if not self.is_held(queue):
             return None
         return int((time.time() - time.monotonic() + self._renewed_s[queue]) * 1000)
@@ -374,7 +374,7 @@ def _granted(answer: Response) -> set[MessageQueue]:
 
 
 class _Queue(msgspec.Struct, rename="camel"):
-    """MessageQueue of RocketMQ."""
+    """A queue as RocketMQ's MessageQueue is written in JSON."""
 
     topic: str
     broker_name: str

@@ -248,14 +248,14 @@ def timing_properties(timing: Timing, delay_level: int) -> str:
 
 
 def check_moment(value: int, field: str) -> int:
-    """A whole number of ms that brokers can read; raises InvalidArgument."""
+    """Return the value if it is a whole number of ms that brokers can read; raises InvalidArgument."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LATEST_MS:
         raise InvalidArgument(f"{field} {_shown(value)} is not valid: a whole number of ms from 0 up.", field=field)
     return value
 
 
 def _shown(value: object) -> str:
-    """As it was given, if that is short; Python writes no number of thousands of digits."""
+    """Show a value as it was given, if that is short; Python writes no number of thousands of digits."""
     if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
         return "with so many digits"
     return repr(value)[:_SHOWN_CHARACTERS]

@@ -62,7 +62,7 @@ Answered = Callable[[Outcome], None]
 
 
 class Line(Connection):
-    """One connection; made by Lines."""
+    """A connection on which many sends are under way at a time; made by Lines."""
 
     def __init__(self, address: str, lost: Callable[[Line], object], signer: Signer | None = None) -> None:
         super().__init__(address)
@@ -197,7 +197,7 @@ _WAITING = re.compile(
 
 
 def read_stored(frame: bytes) -> tuple[int, Stored] | None:
-    """Opaque and place if this is such an answer, else None."""
+    """Return opaque and place of such an answer, None for any other."""
     waiting = None
     if not frame.endswith(_END):
         waiting = _WAITING(frame)
@@ -226,7 +226,7 @@ STORED = {
 
 
 def result_of(destination: Destination, message: Outgoing, outcome: Outcome) -> SendResult | ClientError:
-    """What a broker's answer to a send means."""
+    """Return the result that a broker's answer to a send means, or the error."""
     if type(outcome) is Stored:
         queue = destination.queue
         return SendResult(

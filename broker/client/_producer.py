@@ -159,7 +159,7 @@ class AsyncProducer(AsyncClosing):
     async def send_topics(
         self, messages: Mapping[str, Sequence[Outgoing]], *, timeout_ms: int = 5000
     ) -> dict[str, list[SendResult | ClientError]]:
-        """As send_each of several topics at the same time: one that is slow or cannot be sent at all holds up no other.
+        """Send many messages of several topics at once: one that is slow or cannot be sent at all holds up no other.
 
         Raises nothing for a topic that could not be sent: each of its messages has the error.
         """
@@ -256,7 +256,7 @@ class AsyncProducer(AsyncClosing):
     ) -> Message:  # fmt: skip
         """Send a message that whoever consumes it answers (see `reply`), and wait for the answer.
 
-        Raises Timeout if none came, else as send; the question may have been consumed all the same.
+        Raises Timeout if none came in `timeout_ms`, else as `send`; the question may have been consumed all the same.
         """
         deadline = Deadline(timeout_ms)
         message = prepare(body, tag=tag, keys=keys, properties=properties)
@@ -277,19 +277,19 @@ class AsyncProducer(AsyncClosing):
         self, question: Message, body: bytes | str, *, properties: Mapping[str, str] | None = None,
         timeout_ms: int = 3000,
     ) -> None:  # fmt: skip
-        """Answer a message that somebody sent with `request` (or RocketMQ's). Raises BrokerRefused if he is gone."""
+        """Answer a message that came by `request` (or RocketMQ's). Raises BrokerRefused if whoever asked is gone."""
         topic, message = reply_to(question, body, properties)
         await send_reply(self._session, self.group, topic, message, Deadline(timeout_ms))
 
     def _route_of(self, topic: str) -> str:
-        """What is waited for before it is known where a topic is."""
+        """Name what is waited for before it is known where a topic is."""
         return f"the route of topic {topic} from {' or '.join(self._session.namesrv)}"
 
     async def _way_to(
         self, topic: str, message: Outgoing, queue_id: int | None, deadline: Deadline, *,
         avoid: Destination | None = None,
     ) -> Destination:  # fmt: skip
-        """As _destination, in time; most of the time no name server need be asked, and no time be kept."""
+        """Find the destination in time; mostly no name server need be asked, and no time be kept."""
         finding = self._destination(topic, message, queue_id, avoid=avoid)
         known = self._destinations.get((topic, message.group or self.group))
         if known is not None and known.expires_s > time.monotonic():
@@ -313,7 +313,7 @@ class AsyncProducer(AsyncClosing):
         return [await self._way(topic, message, queue_id) for message in messages]
 
     async def _way(self, topic: str, message: Outgoing, queue_id: int | None) -> Destination | NoSuchQueue:
-        """As above; a queue that one message alone asks for and that is not there harms no other."""
+        """Find one destination; a queue that one message alone asks for and that is not there harms no other."""
         try:
             return await self._destination(topic, message, queue_id)
         except NoSuchQueue as error:
@@ -338,7 +338,7 @@ class AsyncProducer(AsyncClosing):
         self._session.forget_route(topic)
 
     async def close(self) -> None:
-        """Say good-bye to the brokers and end all connections; idempotent."""
+        """Sign off at the brokers and end all connections; idempotent."""
         self._closed = True
         await self._watch.close()
         self._destinations.clear()
@@ -348,7 +348,7 @@ class AsyncProducer(AsyncClosing):
 
 
 def trace_writer(trace: bool | str, group: str, namesrv: str, access: Access) -> TraceWriter | None:
-    """What writes the traces of a client of `group`, where they are wanted; raises InvalidArgument."""
+    """Return what writes the traces of a client of `group`, None if they are not wanted; raises InvalidArgument."""
     topic = trace_topic(trace)
     if topic is None:
         return None
@@ -378,7 +378,9 @@ async def line_with_room(lines: Lines, address: str, deadline: Deadline) -> Line
 async def ask_each(
     lines: Lines, ways: Sequence[Destination | ClientError], messages: Sequence[Outgoing], deadline: Deadline
 ) -> list[SendResult | ClientError]:
-    """What becomes of each message, in order, in one write to each broker; one without a way has its error already.
+    """Send each message, in one write to each broker; return what becomes of each, in order.
+
+    One without a way has its error already.
 
     Raises BrokerUnreachable where no broker can be connected to; one that cannot harms no message for another.
     """
@@ -467,7 +469,7 @@ def batch_body(messages: Sequence[Outgoing]) -> bytes:
 
 
 def batch_header(group: str, queue: MessageQueue, born_ms: int, unique_id: str) -> dict[str, str]:
-    """The request's fields (SendMessageRequestHeaderV2)."""
+    """Return the header fields of the request (SendMessageRequestHeaderV2)."""
     return {
         "a": group, "b": queue.topic, "c": TEMPLATE_TOPIC, "d": str(DEFAULT_QUEUES), "e": str(queue.queue_id),
         "f": "0", "g": str(born_ms), "h": "0", "i": f"{UNIQUE_KEY}\x01{unique_id}\x02{WAIT}\x01true\x02", "j": "0",
@@ -478,7 +480,7 @@ def batch_header(group: str, queue: MessageQueue, born_ms: int, unique_id: str) 
 def batch_results(
     messages: Sequence[Outgoing], queue: MessageQueue, ext: Mapping[str, str], status: str
 ) -> list[SendResult]:
-    """One result a message: ids come joined by commas, the offset is the first one's."""
+    """Return a result for each message: ids come joined by commas, the offset is the first one's."""
     ids = ext.get("msgId", "").split(",")
     if len(ids) != len(messages):
         raise BadAnswer(f"The broker answered {len(ids)} ids to a batch of {len(messages)}.")

@@ -23,7 +23,7 @@ from ..rocketmq.layout import COMPRESSION_MASK, COMPRESSION_SHIFT, FLAG_COMPRESS
 from ..rocketmq.message import Message, decode
 from ..rocketmq.properties import RETRY_TOPIC
 from ..rocketmq.topics import RETRY_PREFIX
-from ._offsets import Beginnings, QueueOffsets
+from ._offsets import QueueOffsets, StartOffsets
 from ._running_info import Pulling, QueueWork
 from ._session import Session
 from ._subscription import Subscription
@@ -63,16 +63,16 @@ class QueueReader:
 
     def __init__(
         self, session: Session, group: str, queue: MessageQueue, wanted: Subscription, deliver: Deliver,
-        beginnings: Beginnings, ahead: ReadAhead = ReadAhead(),
+        start_offsets: StartOffsets, ahead: ReadAhead = ReadAhead(),
     ) -> None:  # fmt: skip
-        """`beginnings`: those of the group."""
+        """`start_offsets`: those of the group."""
         self.queue = queue
         self.wanted = wanted
         self.offsets = QueueOffsets(session, group, queue)
         self._session = session
         self._group = group
         self._deliver = deliver
-        self._beginnings = beginnings
+        self._start_offsets = start_offsets
         self._ahead = ahead
         self._next_offset = -1
         self._committed = -1
@@ -105,7 +105,7 @@ class QueueReader:
         self._room.clear()
 
     def resume(self) -> None:
-        """Pull again."""
+        """Go on to pull after a pause."""
         self._paused = False
         self._make_room()
 
@@ -124,7 +124,7 @@ class QueueReader:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def done(self, message: Message) -> None:
-        """The message with this offset is finished."""
+        """Note that the message with this offset is finished."""
         size = self._in_flight.pop(message.queue_offset, None)
         if size is not None:
             self._in_flight_bytes -= size
@@ -132,7 +132,7 @@ class QueueReader:
             self._make_room()
 
     def held(self, locked_ms: int | None = None) -> QueueWork:
-        """What can be said of the queue at this moment."""
+        """Return the state of the queue at this moment."""
         return QueueWork(
             self.queue, self.finished_offset, dict(self._in_flight), self._pulling, self.dropped, locked_ms
         )
@@ -147,7 +147,7 @@ class QueueReader:
         await self.commit_at(self.finished_offset, confirmed=confirmed)
 
     async def commit_at(self, offset: int, *, confirmed: bool) -> None:
-        """As commit, of an offset that the caller keeps; a negative one is none yet."""
+        """Commit an offset that the caller keeps; a negative one is none yet."""
         if offset < 0:
             return
         if self._committed < 0:  # sought before it was known where the group stands
@@ -162,7 +162,7 @@ class QueueReader:
         if self._next_offset < 0:
             start = await self.offsets.committed()
             if start is None:
-                await self._beginnings.settle(self.queue.topic)
+                await self._start_offsets.settle(self.queue.topic)
                 start = await self.offsets.committed()
             if self._next_offset < 0:
                 self._next_offset = self._committed = start or 0
@@ -254,7 +254,7 @@ _MIN_RECORD_BYTES = 91
 
 
 def split_records(body: bytes) -> Iterator[bytes]:
-    """Each record begins with its size, 4 bytes; raises BadAnswer where that cannot be."""
+    """Split an answer into its records, each of which begins with its size, 4 bytes; raises BadAnswer."""
     position = 0
     while position < len(body):
         size = int.from_bytes(body[position : position + 4], "big")
@@ -273,7 +273,7 @@ def read_record(record: bytes) -> Message:
 
 
 def read_delivery(record: bytes) -> Message:
-    """As `read_record`, with the body as its sender had it."""
+    """Read a record, with the body as its sender had it; raises BadAnswer."""
     message = read_record(record)
     body, sys_flag = inflated(message.body, message.sys_flag)
     return message if body is message.body else replace(message, body=body, sys_flag=sys_flag)

@@ -149,7 +149,7 @@ async def send_reply(session: Session, group: str, topic: str, message: Outgoing
 
 
 def _message(request: Command) -> Message:
-    """The message that a broker pushes (ReplyMessageRequestHeader)."""
+    """Read the answer that a broker pushes (ReplyMessageRequestHeader)."""
     ext = request.ext
     pairs = (part.partition("\x01") for part in ext.get("properties", "").split("\x02") if part)
     return Message(

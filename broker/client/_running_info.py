@@ -39,7 +39,7 @@ class QueueWork:
     locked_ms: int | None = None
 
     def about(self) -> dict[str, object]:
-        """ProcessQueueInfo."""
+        """Return the queue as RocketMQ's ProcessQueueInfo has it."""
         return {
             "cachedMsgCount": len(self.cached),
             "cachedMsgMaxOffset": max(self.cached, default=0),
@@ -60,7 +60,7 @@ class QueueWork:
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """What does not change while a consumer lives."""
+    """The facts about a consumer that stay while it lives."""
 
     group: str
     client_id: str
@@ -73,7 +73,7 @@ class Properties:
     made_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
 
     def about(self) -> dict[str, str]:
-        """What mqadmin and consoles look for, under Java's names."""
+        """Return what mqadmin and consoles look for, under Java's names."""
         return {
             "PROP_NAMESERVER_ADDR": ";".join(self.namesrv) + ";",
             "PROP_CONSUME_TYPE": "CONSUME_ACTIVELY" if self.is_active else "CONSUME_PASSIVELY",
@@ -96,7 +96,7 @@ class Consuming:
     properties: Properties
     subscriptions: tuple[Subscription, ...]
     queues: tuple[QueueWork, ...]
-    handling: Mapping[str, Handling]
+    handling: Mapping[str, HandlerStats]
 
 
 def running_body(now: Consuming, *, with_stack: bool) -> bytes:
@@ -121,7 +121,7 @@ def status_body(now: Consuming, topic: str) -> bytes:
 
 
 def stacks() -> str:
-    """Where each thread of the process is, newest call last."""
+    """Return where each thread of the process is, newest call last."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     found = sorted(sys._current_frames().items())
     return "\n".join(
@@ -130,9 +130,9 @@ def stacks() -> str:
 
 
 def _status(now: Consuming, topic: str) -> dict[str, object]:
-    """ConsumeStatus."""
+    """Return the rates of one topic as RocketMQ's ConsumeStatus has them."""
     pulling = [held.pulling for held in now.queues if held.queue.topic == topic]
-    handling = now.handling.get(topic) or Handling()
+    handling = now.handling.get(topic) or HandlerStats()
     return {
         "pullRT": mean(each.pulls for each in pulling),
         "pullTPS": sum(each.messages.per_s for each in pulling),
@@ -176,7 +176,7 @@ class Recent:
         self._last_ends_s = float("-inf")
 
     def add(self, amount: float = 0.0, count: int = 1) -> None:
-        """It happened `count` times now, `amount` in all."""
+        """Note that it happened `count` times now, `amount` in all."""
         now_s = self._clock()
         if now_s >= self._last_ends_s:
             self._last = [now_s, 0, 0.0]
@@ -192,22 +192,22 @@ class Recent:
 
     @property
     def count(self) -> int:
-        """How often."""
+        """The number of times that it happened in the last `span_s` seconds."""
         return int(self.sums()[0])
 
     @property
     def per_s(self) -> float:
-        """How often a second; over less than the span while it is younger."""
+        """The rate a second; over less than the span while it is younger."""
         return self.sums()[0] / min(self._span_s, max(1.0, self._clock() - self._began_s))
 
     def sums(self) -> tuple[float, float]:
-        """How often, and the sum."""
+        """Return how often it happened lately, and the sum of the amounts."""
         self._forget(self._clock())
         return sum(step[1] for step in self._steps), sum(step[2] for step in self._steps)
 
 
 def mean(several: Iterable[Recent]) -> float:
-    """What was summed, shared among all times; 0 if there was none."""
+    """Return the mean amount of all times; 0 if there was none."""
     sums = [each.sums() for each in several]
     count = sum(each[0] for each in sums)
     return sum(each[1] for each in sums) / count if count else 0.0
@@ -223,19 +223,19 @@ class Pulling:
     done_ms: int = 0
 
     def pulled(self, took_ms: float, messages: int) -> None:
-        """A pull was answered."""
+        """Note that a pull was answered."""
         self.pulled_ms = _now_ms()
         self.pulls.add(took_ms)
         if messages:
             self.messages.add(count=messages)
 
     def done(self) -> None:
-        """A message is finished."""
+        """Note that a message is finished."""
         self.done_ms = _now_ms()
 
 
 @dataclass(slots=True)
-class Handling:
+class HandlerStats:
     """What handlers did for one topic; `worked` and `failed` sum ms."""
 
     worked: Recent = field(default_factory=lambda: Recent(MINUTE_S))
@@ -243,7 +243,7 @@ class Handling:
     failed_of_hour: Recent = field(default_factory=lambda: Recent(HOUR_S))
 
     def ended(self, took_ms: float, *, has_worked: bool) -> None:
-        """A handler has ended."""
+        """Note that a handler has ended."""
         if has_worked:
             self.worked.add(took_ms)
         else:

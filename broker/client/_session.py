@@ -80,7 +80,7 @@ class Session:
 
     @property
     def namesrv(self) -> tuple[str, ...]:
-        """The addresses of the name servers."""
+        """The addresses of the name servers, host:port."""
         return self._namesrv
 
     def check_open(self) -> None:
@@ -135,7 +135,7 @@ class Session:
     async def ask_name_server(
         self, code: int, ext: Mapping[str, str] | None = None, *, accept: Collection[int] = (Answer.SUCCESS,)
     ) -> Response:
-        """As ask, of the first name server that can be reached, beginning with the one that answered last."""
+        """Ask the first name server that can be reached, beginning with the one that answered last."""
         failure: BrokerUnreachable | Timeout | None = None
         count, first = len(self._namesrv), self._asked_first
         for nth in range(count):
@@ -152,7 +152,7 @@ class Session:
         raise failure
 
     async def route(self, topic: str, *, max_age_s: float = ROUTE_AGE_S) -> Route:
-        """Where `topic` lives; raises RouteNotFound. Callers of one moment share one request."""
+        """Return where `topic` lives; raises RouteNotFound. Callers of one moment share one request."""
         self.check_open()
         known = self._routes.get(topic)
         if known is not None and time.monotonic() - known[0] < max_age_s:
@@ -251,7 +251,7 @@ class Deadline:
         return max(1, int(self.left_s * 1000))
 
     async def of(self, work: Awaitable[Result], waited_for: str) -> Result:
-        """What `work` gives; raises Timeout, which names `waited_for`, when the time is over first."""
+        """Wait for the result of `work`; raises Timeout, which names `waited_for`, when the time is over first."""
         try:
             async with asyncio.timeout_at(self._at_s):
                 return await work

@@ -22,7 +22,7 @@ from ..rocketmq.topics import RETRY_PREFIX
 from . import names
 from ._event_loop import AsyncClosing
 from ._membership import introduce_once
-from ._offsets import Beginnings
+from ._offsets import StartOffsets
 from ._reader import read_delivery, split_records
 from ._session import Session
 from ._subscription import ALL, Subscription, subscription
@@ -64,7 +64,7 @@ class AsyncSimpleConsumer(AsyncClosing):
     """
 
     group: str
-    """The consumer group."""
+    """The consumer group in whose name messages are received."""
 
     def __init__(
         self,
@@ -77,23 +77,26 @@ class AsyncSimpleConsumer(AsyncClosing):
         **access: Unpack[Access],
     ) -> None:
         names.check_group(group)
-        if from_where not in ("first", "last"):
-            raise InvalidArgument(f"from_where {from_where!r} is not valid: 'first' or 'last'.", field="from_where")
+        names.check_from_where(from_where)
         self.group = group
         self._in_order = in_order
         self._session = _session or Session(namesrv, **access)
         self._is_guest = _session is not None  # somebody else opens and closes it
-        self._beginnings = Beginnings(self._session, group, from_first=from_where == "first")
+        self._start_offsets = StartOffsets(self._session, group, from_first=from_where == "first")
         self._turn = 0
 
     async def receive(
         self, topic: str, *, max_messages: int = 16, invisible_ms: int = 30_000, wait_ms: int = 15_000,
         expression: str = ALL,
     ) -> list[Received]:  # fmt: skip
-        """Up to `max_messages`; waits up to `wait_ms` for the first. Raises RouteNotFound, BrokerRefused, ..."""
-        _check("max_messages", max_messages, 1, MOST_MESSAGES)
-        _check("invisible_ms", invisible_ms, 1, LONGEST_INVISIBLE_MS)
-        _check("wait_ms", wait_ms, 0, LONGEST_WAIT_MS)
+        """Receive up to `max_messages` (at most 32), and wait up to `wait_ms` for the first.
+
+        Each is nobody else's for `invisible_ms`. `expression`: tags (``a || b``, ``*`` for all) or a Sql. Raises
+        InvalidArgument, RouteNotFound, BrokerRefused, BrokerUnreachable, Timeout.
+        """
+        names.check_number("max_messages", max_messages, 1, MOST_MESSAGES)
+        names.check_number("invisible_ms", invisible_ms, 1, LONGEST_INVISIBLE_MS)
+        names.check_number("wait_ms", wait_ms, 0, LONGEST_WAIT_MS)
         wanted = subscription(topic, expression)
         ext = {
             "consumerGroup": self.group,
@@ -118,15 +121,15 @@ class AsyncSimpleConsumer(AsyncClosing):
         return received
 
     async def _begin(self, topic: str) -> None:
-        """Where the group is new and wants only what comes from now on, it begins now."""
+        """Have a new group begin now, if it wants only what comes from now on."""
         try:
-            await self._beginnings.settle(topic)
+            await self._start_offsets.settle(topic)
         except BrokerRefused as error:
             if error.code != Answer.SUBSCRIPTION_GROUP_NOT_EXIST:
                 raise
             route = await self._session.route(topic)
             await introduce_once(self._session, self.group, route.addresses.values())
-            await self._beginnings.settle(topic)
+            await self._start_offsets.settle(topic)
 
     async def _receive(self, topic: str, ext: dict[str, str], wait_ms: int, wanted: Subscription) -> list[Received]:
         deadline_s = time.monotonic() + wait_ms / 1000
@@ -149,7 +152,7 @@ class AsyncSimpleConsumer(AsyncClosing):
     async def _pop(
         self, address: str, broker: str, ext: dict[str, str], poll_ms: int, wanted: Subscription
     ) -> list[Received]:
-        """One pop at one broker; in order one more try if the answer was lost."""
+        """Pop once at one broker; in order once more if the answer was lost."""
         for is_last in (not self._in_order, True):
             full = ext | {"pollTime": str(poll_ms), "bornTime": str(time.time_ns() // 1_000_000), "bname": broker}
             try:
@@ -172,7 +175,7 @@ class AsyncSimpleConsumer(AsyncClosing):
         raise AssertionError("the last try returns or raises")
 
     async def _wanted_of(self, received: list[Received], wanted: Subscription) -> list[Received]:
-        """Those with a wanted tag; the broker compares only hash codes, which two tags may share."""
+        """Return those with a wanted tag; the broker compares only hash codes, which two tags may share."""
         strangers = [each for each in received if not wanted.wants(each.message.tags)]
         if strangers:
             try:
@@ -182,7 +185,7 @@ class AsyncSimpleConsumer(AsyncClosing):
         return [each for each in received if wanted.wants(each.message.tags)]
 
     async def ack(self, *received: Received | Receipt) -> None:
-        """The messages are done: they are never handed out again. Raises NotHeld for those not held any more."""
+        """Acknowledge messages: they are done. Raises NotHeld for those that others may have by now; all others are."""
         receipts = [_receipt(each) for each in received]
         gone: list[Receipt] = []
         for (topic, broker), mine in _by_place(receipts).items():
@@ -193,7 +196,7 @@ class AsyncSimpleConsumer(AsyncClosing):
             raise NotHeld(gone)
 
     async def _ack(self, address: str, mine: list[Receipt]) -> list[Receipt]:
-        """One request about messages of one topic at one broker; returns those that are not held any more."""
+        """Acknowledge messages of one topic at one broker; return those that are not held any more."""
         if len(mine) == 1:
             about = mine[0].about(self.group)
             answer = await self._session.ask(address, Request.ACK_MESSAGE, about, accept=_HELD_OR_NOT)
@@ -205,13 +208,13 @@ class AsyncSimpleConsumer(AsyncClosing):
         return [each for each in mine if is_none or _place(each, self.group) in refused]
 
     async def extend(self, received: Received | Receipt, invisible_ms: int) -> Receipt:
-        """Keep a message that long from now; the receipt to use from now on. Raises NotHeld."""
-        _check("invisible_ms", invisible_ms, 1, LONGEST_INVISIBLE_MS)
+        """Keep a message for `invisible_ms` from now; return the receipt to use from now on. Raises NotHeld."""
+        names.check_number("invisible_ms", invisible_ms, 1, LONGEST_INVISIBLE_MS)
         return await self._change(_receipt(received), invisible_ms)
 
     async def nack(self, received: Received | Receipt, delay_ms: int = 0) -> None:
-        """Give a message back: it is handed out again after `delay_ms`. Raises NotHeld."""
-        _check("delay_ms", delay_ms, 0, LONGEST_INVISIBLE_MS)
+        """Give a message back, to be handed out again after `delay_ms`. Raises NotHeld."""
+        names.check_number("delay_ms", delay_ms, 0, LONGEST_INVISIBLE_MS)
         await self._change(_receipt(received), delay_ms)
 
     async def _change(self, receipt: Receipt, invisible_ms: int) -> Receipt:
@@ -239,11 +242,6 @@ _HELD_OR_NOT = (Answer.SUCCESS, Answer.NO_MESSAGE)
 
 def _receipt(received: Received | Receipt) -> Receipt:
     return received.receipt if isinstance(received, Received) else received
-
-
-def _check(field: str, value: int, low: int, high: int) -> None:
-    if not low <= value <= high:
-        raise InvalidArgument(f"{field} is {value}; allowed are {low} to {high}.", field=field)
 
 
 def _readable_brokers(route: Route) -> list[str]:
@@ -301,21 +299,21 @@ class Receipt:
     handle: str
 
     def part(self, index: int) -> str:
-        """One field of the handle."""
+        """Return one field of the handle by its index."""
         return self.handle.split(" ")[index]
 
     @property
     def broker(self) -> str:
-        """The broker that holds the message."""
+        """The name of the broker that holds the message."""
         return self.part(_BROKER)
 
     @property
     def invisible_until_ms(self) -> int:
-        """When the message is somebody else's, by the broker's clock."""
+        """The moment (epoch ms, by the broker's clock) at which the message becomes somebody else's."""
         return int(self.part(_POP_MS)) + int(self.part(_INVISIBLE_MS))
 
     def about(self, group: str) -> dict[str, str]:
-        """The header fields that name the message (AckMessageRequestHeader)."""
+        """Return the header fields that name the message (AckMessageRequestHeader)."""
         return {
             "consumerGroup": group,
             "topic": self.real_topic(group),
@@ -331,7 +329,7 @@ class Receipt:
         return self.topic if separator is None else f"{RETRY_PREFIX}{group}{separator}{self.topic}"
 
     def changed(self, pop_ms: str, invisible_ms: str, revive: str) -> Receipt:
-        """The receipt after its time was changed (MQClientAPIImpl.changeInvisibleTimeAsync)."""
+        """Return the receipt after its time was changed (MQClientAPIImpl.changeInvisibleTimeAsync)."""
         parts = self.handle.split(" ")
         parts[_START], parts[_POP_MS], parts[_INVISIBLE_MS], parts[_REVIVE] = (
             parts[_OFFSET],
@@ -342,7 +340,7 @@ class Receipt:
         return Receipt(self.topic, " ".join(parts[: _OFFSET + 1]))
 
     def __str__(self) -> str:
-        """As one word, for those who must hand it on."""
+        """Return it as one word, for those who must hand it on; `read_receipt` reads that."""
         return urlsafe_b64encode(f"{_VERSION} {self.topic} {self.handle}".encode()).decode().rstrip("=")
 
 
@@ -375,17 +373,17 @@ class Received:
 
     @property
     def body(self) -> bytes:
-        """The message's body."""
+        """The body of the message, as it was sent."""
         return self.message.body
 
     @property
     def attempt(self) -> int:
-        """How often the message was handed out, this time included."""
+        """The number of times that the message was handed out, this time included."""
         return self.message.reconsume_times + 1
 
     @property
     def invisible_until_ms(self) -> int:
-        """When it is handed out again unless it is acknowledged before."""
+        """The moment (epoch ms) at which it is handed out again unless it is acknowledged before."""
         return self.receipt.invisible_until_ms
 
 

@@ -194,7 +194,7 @@ def _span_context(properties: Mapping[str, str]) -> trace.SpanContext | None:
 
 
 def _current() -> dict[str, str]:
-    """What propagators say of the current span."""
+    """Return what propagators put into a message for the current span."""
     carried: dict[str, str] = {}
     propagate.inject(carried)
     return carried

@@ -29,11 +29,11 @@ class StopSignals:
 
     @property
     def is_set(self) -> bool:
-        """Whether to stop."""
+        """Whether somebody has asked to stop."""
         return self._asked.is_set()
 
     def set(self) -> None:
-        """Ask to stop, from any thread."""
+        """Ask to stop; may be called in any thread."""
         self._asked.set()
         try:
             self._wake.send(b"\0")
@@ -41,7 +41,7 @@ class StopSignals:
             return
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Whether to stop, as soon as that is known or after `timeout_s`."""
+        """Wait for the wish to stop, at most `timeout_s`; return whether it has come."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._asked.is_set():
             left = None if deadline is None else deadline - time.monotonic()

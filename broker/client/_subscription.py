@@ -40,7 +40,7 @@ class Subscription:
         return not self.tags or tag in self.tags
 
     def about(self) -> dict[str, object]:
-        """As heartbeats carry it (SubscriptionData)."""
+        """Return the form in which heartbeats carry it (SubscriptionData)."""
         ordered = sorted(self.tags)
         return {
             "topic": self.topic,

@@ -55,63 +55,66 @@ _run = event_loop_thread.run
 
 
 class Admin(Face[AsyncAdmin]):
-    """Asks the brokers of one name server; `broker` names the one for questions that only one can answer."""
+    """Asks the brokers of one name server about topics, groups, clients and messages, and changes their settings.
+
+    >>> with Admin("127.0.0.1:9876") as admin:
+    ...     admin.create_topic("invoices", queues=8)
+
+    `broker` names the one for questions that only one can answer; without it the first that the name server lists is
+    asked. Every method raises ClientError and its kin, NotSupported for a request that the broker does not know.
+    """
 
     def __init__(self, namesrv: str = "127.0.0.1:9876", broker: str | None = None, **access: Unpack[Access]) -> None:
         super().__init__(lambda: AsyncAdmin(namesrv, broker, **access))
 
-    def brokers(self) -> tuple[Broker, ...]:
-        """The masters, by name."""
-        return _run(self._core.brokers())
-
     def topics(self) -> tuple[TopicConfig, ...]:
-        """Every topic of every broker, system topics included, by broker and name."""
+        """Return every topic of every broker, system topics included, by broker and name."""
         return _run(self._core.topics())
 
     def groups(self) -> tuple[GroupConfig, ...]:
-        """Every consumer group of every broker, by broker and name."""
+        """Return every consumer group of every broker, by broker and name."""
         return _run(self._core.groups())
 
     def route(self, topic: str) -> Route:
-        """Where the topic lives now; raises RouteNotFound."""
+        """Ask the name server where the topic lives now; raises RouteNotFound."""
         return _run(self._core.route(topic))
 
     def topic_stats(self, topic: str) -> TopicStats:
-        """Bounds of all queues of the topic; system topics are asked of every broker."""
+        """Return how far each queue of the topic reaches; system topics are asked of every broker."""
         return _run(self._core.topic_stats(topic))
 
     def consume_stats(self, group: str) -> ConsumeStats:
-        """How far the group is in every queue it consumes."""
+        """Return how far the group is in every queue that it consumes, as offsets, and its messages a second."""
         return _run(self._core.consume_stats(group))
 
     def connections(self, group: str) -> GroupConnections:
-        """Who consumes for the group now; raises BrokerRefused with code 206 when nobody does."""
+        """Return the connected consumers of the group; raises BrokerRefused with code 206 if there are none."""
         return _run(self._core.connections(group))
 
     def delay_offsets(self) -> dict[int, int]:
-        """Level -> the offset in its queue of SCHEDULE_TOPIC_XXXX up to which was released."""
+        """Return by delay level the offset in its queue of SCHEDULE_TOPIC_XXXX up to which messages were released."""
         return _run(self._core.delay_offsets())
 
     def delay_levels(self) -> list[int]:
-        """The delays in ms, level 1 first."""
+        """Return the delay of each level in ms, level 1 first; raises BadAnswer where the broker tells none."""
         return _run(self._core.delay_levels())
 
     def broker_config(self, *, address: str | None = None) -> dict[str, str]:
-        """The broker's configuration (request 26): name -> text."""
+        """Return the broker's configuration (request 26), the values as text by name."""
         return _run(self._core.broker_config(address=address))
 
     def runtime(self) -> dict[str, str]:
-        """The broker's figures (request 28): name -> text."""
+        """Return the broker's figures (request 28), the values as text by name."""
         return _run(self._core.runtime())
 
     def queue_entries(
         self, topic: str, queue_id: int, index: int, count: int, *, address: str | None = None
     ) -> QueueEntries:
-        """Up to `count` entries of a consume queue from offset `index` on."""
+        """Return up to `count` entries of a consume queue from offset `index` on, and the bounds of that queue."""
         return _run(self._core.queue_entries(topic, queue_id, index, count, address=address))
 
     def pull(self, topic: str, queue_id: int, offset: int, count: int) -> list[Message]:
-        """Up to `count` messages of a queue from `offset` on, whatever their tags; commits nothing."""
+        """Read up to `count` messages of a queue from `offset` on, whatever their tags; nothing is committed."""
         return _run(self._core.pull(topic, queue_id, offset, count))
 
     def send_back(self, group: str, message: Message, *, delay_level: int, max_reconsume_times: int) -> None:
@@ -122,35 +125,82 @@ class Admin(Face[AsyncAdmin]):
         _run(self._core.send_back(group, message, delay_level=delay_level, max_reconsume_times=max_reconsume_times))
 
     def message_at(self, position: int, *, topic: str = "", address: str | None = None) -> Message:
-        """The message at a byte address of the commit log; raises BrokerRefused if none begins there."""
+        """Return the message at a byte address of the commit log; raises BrokerRefused if none begins there."""
         return _run(self._core.message_at(position, topic=topic, address=address))
 
     def message_by_offset_id(self, offset_message_id: str) -> Message:
-        """The message with RocketMQ's offset id. Only brokers that the name server lists are asked: the address in
-        the id comes from whoever gave it."""
+        """Return the message with RocketMQ's offset id; raises InvalidArgument, BrokerRefused.
+
+        Only brokers that the name server lists are asked: the address in the id comes from whoever gave it.
+        """
         return _run(self._core.message_by_offset_id(offset_message_id))
 
     def messages_by_key(
         self, topic: str, key: str, max_count: int = 64, *, begin_ms: int = 0, end_ms: int = WHOLE_TIME_MS
     ) -> list[Message]:
-        """Messages of the topic with this key, newest first."""
+        """Return up to `max_count` messages with this key, newest first, stored from `begin_ms` to `end_ms` (epoch)."""
         return _run(self._core.messages_by_key(topic, key, max_count, begin_ms=begin_ms, end_ms=end_ms))
 
     def message_by_unique_id(self, topic: str, unique_id: str) -> Message | None:
-        """The newest record of the topic with this unique id, or None."""
+        """Return the newest record of the topic with this unique id, None if there is none."""
         return _run(self._core.message_by_unique_id(topic, unique_id))
 
     def records_by_unique_id(self, topic: str, unique_id: str, max_count: int = 32) -> list[Message]:
-        """Every record of the topic with this unique id, newest first: a message can be parked more than once."""
+        """Return the records of the topic with this unique id, newest first: a message can be parked more than once."""
         return _run(self._core.records_by_unique_id(topic, unique_id, max_count))
 
+    def traces(self, unique_id: str, *, topic: str = TRACE_TOPIC, max_count: int = 64) -> list[Trace]:
+        """Return what was told of a message in `topic`, oldest first; nothing if its clients do not trace.
+
+        A client tells within some seconds. A message's events may come twice, as every message may.
+        """
+        return _run(self._core.traces(unique_id, topic=topic, max_count=max_count))
+
     def changes(self, token: str) -> dict[str, Any]:
-        """What changed since `token` ("" for everything): body of request 14000; raises NotSupported."""
+        """Return what changed since `token` ("" for everything), as request 14000 answers it; raises NotSupported."""
         return _run(self._core.changes(token))
 
     def schedule_status(self) -> list[dict[str, Any]]:
-        """All levels with their figures: body of request 14001; raises NotSupported."""
+        """Return all delay levels with their figures, as request 14001 answers them; raises NotSupported."""
         return _run(self._core.schedule_status())
+
+    def address_of(self, broker: str) -> str:
+        """Return the address of a broker by its name; raises BrokerRefused if the name server does not list it."""
+        return _run(self._core.address_of(broker))
+
+    def access_of(self, user: str) -> tuple[UserAccess, ...]:
+        """Return what each broker with access control lets a user do; () where none has it. Raises InvalidArgument.
+
+        Asking needs Get on the cluster. A broker of Apache RocketMQ is asked for its configuration, too.
+        """
+        return _run(self._core.access_of(user))
+
+    def brokers(self) -> tuple[Broker, ...]:
+        """Return the master of every broker that the name server lists, by name; empty if there is none."""
+        return _run(self._core.brokers())
+
+    def producers(self) -> tuple[ConnectedClient, ...]:
+        """Return every connected producer, by group and client; raises NotSupported of a broker without request 328."""
+        return _run(self._core.producers())
+
+    def consumers(self, groups: Sequence[str]) -> tuple[ConnectedClient, ...]:
+        """Return the connected consumers of these groups, by group and client."""
+        return _run(self._core.consumers(groups))
+
+    def running_info(self, group: str, client_id: str, *, with_stack: bool = False) -> RunningInfo:
+        """Have a consumer tell of its work; raises BrokerRefused (it is not there, or cannot say), Timeout."""
+        return _run(self._core.running_info(group, client_id, with_stack=with_stack))
+
+    def offset_at(self, topic: str, queue_id: int, at_ms: int) -> int:
+        """Return the offset of a queue's first message stored at `at_ms` (epoch) or later; its end if there is none."""
+        return _run(self._core.offset_at(topic, queue_id, at_ms))
+
+    def move_group(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Have a group go on at `offset` of a queue, also consumers that are at work (request 222).
+
+        Raises BrokerRefused for an offset that the queue does not have, or an unknown group or topic.
+        """
+        _run(self._core.move_group(group, topic, queue_id, offset))
 
     def create_group(self, name: str, *, retry_max_times: int = 16, in_order: bool = False) -> None:
         """Create the consumer group, or change it, on every broker (or the one this admin is for).
@@ -179,42 +229,8 @@ class Admin(Face[AsyncAdmin]):
         """
         return _run(self._core.delete_topic(name, pending))
 
-    def address_of(self, broker: str) -> str:
-        """The address of a broker by its name; raises BrokerRefused if the name server does not list it."""
-        return _run(self._core.address_of(broker))
-
-    def access_of(self, user: str) -> tuple[UserAccess, ...]:
-        """What each broker with access control lets a user do; none has it: (). Raises InvalidArgument, ClientError.
-
-        Asking needs Get on the cluster. A broker of Apache RocketMQ is asked for its configuration, too.
-        """
-        return _run(self._core.access_of(user))
-
-    def producers(self) -> tuple[ConnectedClient, ...]:
-        """Every connected producer, by group and client; raises NotSupported where the broker does not know 328."""
-        return _run(self._core.producers())
-
-    def consumers(self, groups: Sequence[str]) -> tuple[ConnectedClient, ...]:
-        """The connected consumers of these groups, by group and client."""
-        return _run(self._core.consumers(groups))
-
-    def running_info(self, group: str, client_id: str, *, with_stack: bool = False) -> RunningInfo:
-        """What a consumer says of itself; raises BrokerRefused (it is not there, or cannot say), Timeout."""
-        return _run(self._core.running_info(group, client_id, with_stack=with_stack))
-
-    def offset_at(self, topic: str, queue_id: int, at_ms: int) -> int:
-        """The offset of the first message of a queue stored at `at_ms` or later; the queue's end if there is none."""
-        return _run(self._core.offset_at(topic, queue_id, at_ms))
-
-    def move_group(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Have a group go on at `offset` of a queue, also consumers that are at work (request 222).
-
-        Raises BrokerRefused for an offset that the queue does not have, or an unknown group or topic.
-        """
-        _run(self._core.move_group(group, topic, queue_id, offset))
-
     def topic_settings(self, name: str) -> dict[str, Any] | None:
-        """A topic's TopicConfig as the (first) broker keeps it; None: there is no such topic."""
+        """Return a topic's TopicConfig as the (first) broker keeps it, None if there is no such topic."""
         return _run(self._core.topic_settings(name))
 
     def set_topic(self, name: str, changes: Mapping[str, Any]) -> None:
@@ -222,7 +238,7 @@ class Admin(Face[AsyncAdmin]):
         _run(self._core.set_topic(name, changes))
 
     def group_settings(self, name: str) -> dict[str, Any] | None:
-        """A group's SubscriptionGroupConfig as the (first) broker keeps it; None: there is no such group."""
+        """Return a group's SubscriptionGroupConfig as the (first) broker keeps it, None if there is no such group."""
         return _run(self._core.group_settings(name))
 
     def set_group(self, name: str, changes: Mapping[str, Any]) -> None:
@@ -244,26 +260,28 @@ class Admin(Face[AsyncAdmin]):
         cursor: str | None = None,
         address: str | None = None,
     ) -> TimerPage:
-        """Timers due from `from_ms` to before `to_ms`, by due time, at most 1,000; `key` is a schedule key, a key or a
-        unique id. Go on with the page's cursor."""
+        """Return timers due from `from_ms` to before `to_ms` (epoch), by due time; at most `limit`, up to 1,000.
+
+        `key` is a schedule key, a key or a unique id. Go on with the page's cursor.
+        """
         return _run(
             self._core.timers(from_ms, to_ms, topic=topic, key=key, limit=limit, cursor=cursor, address=address)
         )
 
     def timer_wheel(self, from_ms: int, to_ms: int, step_ms: int) -> TimerWheel:
-        """The wheel from one moment to another in steps of at least a second, at most 2,000 of them."""
+        """Return the wheel from one moment to another (epoch) in steps of at least a second, at most 2,000 of them."""
         return _run(self._core.timer_wheel(from_ms, to_ms, step_ms))
 
     def timer_forecast(self, from_ms: int, to_ms: int, step_ms: int) -> TimerForecast:
-        """How many timers are due when, and which of them will be late for their number."""
+        """Return how many timers are due in each step of `step_ms`, and which of them will be late for their number."""
         return _run(self._core.timer_forecast(from_ms, to_ms, step_ms))
 
     def timer_status(self) -> TimerStatus:
-        """The timers as a whole: pending, backlog, totals, lateness, limits, clock steps."""
+        """Return the figures of all timers: pending, backlog, totals, lateness, limits, clock steps."""
         return _run(self._core.timer_status())
 
     def timer(self, target: TimerTarget | Mapping[str, Any], *, address: str | None = None) -> TimerLife:
-        """Where one timer is, and what happened to it."""
+        """Return the state of one timer and its history; raises InvalidArgument for what names none."""
         return _run(self._core.timer(target, address=address))
 
     def steer_timers(
@@ -287,19 +305,12 @@ class Admin(Face[AsyncAdmin]):
         return _run(self._core.pause_timers(paused))
 
     def timer_checkpoint(self) -> TimerCheckpoint:
-        """How far the broker's timers are (request 60)."""
+        """Return how far the broker has read its timers and released them (request 60)."""
         return _run(self._core.timer_checkpoint())
 
     def timer_metrics(self) -> tuple[TimerMetric, ...]:
-        """Pending timers by real topic (request 61), by name."""
+        """Return how many timers wait for each real topic (request 61), by name."""
         return _run(self._core.timer_metrics())
-
-    def traces(self, unique_id: str, *, topic: str = TRACE_TOPIC, max_count: int = 64) -> list[Trace]:
-        """What was told of a message, oldest first; nothing if its clients do not trace. `topic`: where they tell it.
-
-        A client tells within some seconds. A message's events may come twice, as every message may.
-        """
-        return _run(self._core.traces(unique_id, topic=topic, max_count=max_count))
 
     def transactions(
         self,
@@ -312,7 +323,7 @@ class Admin(Face[AsyncAdmin]):
         older_than_ms: int | None = None,
         address: str | None = None,
     ) -> TransactionPage:
-        """A page of transactions; `after` is a page's `following`, `older_than_ms` the least age of a half."""
+        """Return a page of transactions; `after` is a page's `following`, `older_than_ms` the least age of a half."""
         return _run(
             self._core.transactions(
                 state, after=after, count=count, group=group, topic=topic, older_than_ms=older_than_ms, address=address
@@ -327,11 +338,11 @@ class Admin(Face[AsyncAdmin]):
         position: int | None = None,
         address: str | None = None,
     ) -> TransactionLife:
-        """One transaction by its id (the newest with it), its half's offset or position; raises BrokerRefused 22."""
+        """Return a transaction by its id (the newest with it), or its half's place; raises BrokerRefused (code 22)."""
         return _run(self._core.transaction(transaction_id, offset=offset, position=position, address=address))
 
     def transaction_status(self, *, address: str | None = None) -> TransactionStatus:
-        """The transactions of the broker as a whole."""
+        """Return the figures of all transactions of the broker."""
         return _run(self._core.transaction_status(address=address))
 
     def steer_transactions(

@@ -73,7 +73,7 @@ class Consumer(ConsumerFace):
 
     @property
     def group(self) -> str:
-        """The consumer group."""
+        """The consumer group that this is a member of."""
         return self._core.group
 
     @property
@@ -83,12 +83,12 @@ class Consumer(ConsumerFace):
 
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
-        """The queues this member reads now."""
+        """The queues that this member reads now, in no order."""
         return self._core.queues
 
     @property
     def at_work(self) -> int:
-        """How many threads are in a handler; after `stop` those that did not end in time."""
+        """The number of threads in a handler; after `stop` those that did not end in time."""
         return self._core.at_work
 
     def check_locks(self) -> None:

@@ -65,7 +65,7 @@ class LitePullConsumer(LitePullFace):
 
     @property
     def group(self) -> str:
-        """The consumer group."""
+        """The consumer group that this is a member of."""
         return self._core.group
 
     @property
@@ -74,7 +74,7 @@ class LitePullConsumer(LitePullFace):
         return self._core.client_id
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """All queues of a topic that can be read, to choose from for `assign`. Raises RouteNotFound."""
+        """Return all queues of a topic that can be read, to choose from for `assign`. Raises RouteNotFound."""
         return _run(self._core.queues(topic))
 
     def subscribe(self, topic: str, expression: str = ALL) -> None:
@@ -93,14 +93,14 @@ class LitePullConsumer(LitePullFace):
         _run(self._core.assign(queues, expression))
 
     def poll(self, timeout_ms: int = 5000, max_messages: int = 32) -> list[Message]:
-        """Up to `max_messages`, those of one queue in order; waits up to `timeout_ms` for the first.
+        """Return up to `max_messages`, those of one queue in order; waits up to `timeout_ms` for the first.
 
         It also says that the program is done with all that earlier polls gave.
         """
         return _run(self._core.poll(timeout_ms, max_messages), timeout_ms=timeout_ms)
 
     def queue_of(self, message: Message) -> MessageQueue:
-        """The queue that a polled message came from, for instance to `seek` to it again."""
+        """Return the queue that a polled message came from, for instance to `seek` to it. Raises InvalidArgument."""
         return self._core.queue_of(message)
 
     def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
@@ -109,7 +109,7 @@ class LitePullConsumer(LitePullFace):
 
     @property
     def assignment(self) -> tuple[MessageQueue, ...]:
-        """The queues that are polled now, sorted."""
+        """The queues that are polled now, sorted by topic, broker and number."""
         return self._core.assignment
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
@@ -121,7 +121,7 @@ class LitePullConsumer(LitePullFace):
         _run(self._core.seek_to_begin(*queues))
 
     def seek_to_end(self, *queues: MessageQueue) -> None:
-        """Skip all that is there now."""
+        """Skip all that is there now in these queues, or (none given) in all."""
         _run(self._core.seek_to_end(*queues))
 
     def seek_to_time(self, at_ms: int, *queues: MessageQueue) -> None:
@@ -129,7 +129,7 @@ class LitePullConsumer(LitePullFace):
         _run(self._core.seek_to_time(at_ms, *queues))
 
     def pause(self, *queues: MessageQueue) -> None:
-        """Polls give nothing of these queues (none given: of all), and nothing more is read ahead, until `resume`."""
+        """Have polls pass these queues by (none given: all), and read no further ahead, until `resume`."""
         _run(call(self._core.pause, *queues))
 
     def resume(self, *queues: MessageQueue) -> None:
@@ -137,13 +137,13 @@ class LitePullConsumer(LitePullFace):
         _run(call(self._core.resume, *queues))
 
     def is_paused(self, queue: MessageQueue) -> bool:
-        """Whether polls pass the queue by."""
+        """Whether polls pass the queue by; raises InvalidArgument for one that is not polled here."""
         return self._core.is_paused(queue)
 
     def position(self, queue: MessageQueue) -> int:
-        """The offset of the queue's next message for a poll."""
+        """Return the offset of the queue's next message for a poll."""
         return _run(self._core.position(queue))
 
     def committed(self, queue: MessageQueue) -> int | None:
-        """What the group has committed in a queue of this consumer, as the broker knows it; None if nothing."""
+        """Return the offset that the group has committed in a queue, as the broker knows it; None if there is none."""
         return _run(self._core.committed(queue))

@@ -80,7 +80,7 @@ class Producer(Face[AsyncProducer]):
     def send_topics(
         self, messages: Mapping[str, Sequence[Outgoing]], *, timeout_ms: int = 5000
     ) -> dict[str, list[SendResult | ClientError]]:
-        """As send_each of several topics at the same time: one that is slow or cannot be sent at all holds up no other.
+        """Send many messages of several topics at once: one that is slow or cannot be sent at all holds up no other.
 
         Raises nothing for a topic that could not be sent: each of its messages has the error.
         """
@@ -136,7 +136,7 @@ class Producer(Face[AsyncProducer]):
     ) -> Message:
         """Send a message that whoever consumes it answers (see `reply`), and wait for the answer.
 
-        Raises Timeout if none came, else as send; the question may have been consumed all the same.
+        Raises Timeout if none came in `timeout_ms`, else as `send`; the question may have been consumed all the same.
         """
         check_plain_send()
         return _run(
@@ -154,5 +154,5 @@ class Producer(Face[AsyncProducer]):
         properties: Mapping[str, str] | None = None,
         timeout_ms: int = 3000,
     ) -> None:
-        """Answer a message that somebody sent with `request` (or RocketMQ's). Raises BrokerRefused if he is gone."""
+        """Answer a message that came by `request` (or RocketMQ's). Raises BrokerRefused if whoever asked is gone."""
         _run(self._core.reply(question, body, properties=properties, timeout_ms=timeout_ms), timeout_ms=timeout_ms)

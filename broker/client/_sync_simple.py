@@ -46,7 +46,7 @@ class SimpleConsumer(Face[AsyncSimpleConsumer]):
 
     @property
     def group(self) -> str:
-        """The consumer group."""
+        """The consumer group in whose name messages are received."""
         return self._core.group
 
     def receive(
@@ -58,7 +58,11 @@ class SimpleConsumer(Face[AsyncSimpleConsumer]):
         wait_ms: int = 15000,
         expression: str = ALL,
     ) -> list[Received]:
-        """Up to `max_messages`; waits up to `wait_ms` for the first. Raises RouteNotFound, BrokerRefused, ..."""
+        """Receive up to `max_messages` (at most 32), and wait up to `wait_ms` for the first.
+
+        Each is nobody else's for `invisible_ms`. `expression`: tags (``a || b``, ``*`` for all) or a Sql. Raises
+        InvalidArgument, RouteNotFound, BrokerRefused, BrokerUnreachable, Timeout.
+        """
         return _run(
             self._core.receive(
                 topic, max_messages=max_messages, invisible_ms=invisible_ms, wait_ms=wait_ms, expression=expression
@@ -66,13 +70,13 @@ class SimpleConsumer(Face[AsyncSimpleConsumer]):
         )
 
     def ack(self, *received: Received | Receipt) -> None:
-        """The messages are done: they are never handed out again. Raises NotHeld for those not held any more."""
+        """Acknowledge messages: they are done. Raises NotHeld for those that others may have by now; all others are."""
         _run(self._core.ack(*received))
 
     def extend(self, received: Received | Receipt, invisible_ms: int) -> Receipt:
-        """Keep a message that long from now; the receipt to use from now on. Raises NotHeld."""
+        """Keep a message for `invisible_ms` from now; return the receipt to use from now on. Raises NotHeld."""
         return _run(self._core.extend(received, invisible_ms))
 
     def nack(self, received: Received | Receipt, delay_ms: int = 0) -> None:
-        """Give a message back: it is handed out again after `delay_ms`. Raises NotHeld."""
+        """Give a message back, to be handed out again after `delay_ms`. Raises NotHeld."""
         _run(self._core.nack(received, delay_ms))

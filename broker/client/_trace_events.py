@@ -37,15 +37,15 @@ _OK = "SEND_OK"
 _POSITION_DIGITS = 16
 
 
-class SendTelling:
-    """A producer's part. Nothing is told of what the trace topic holds itself."""
+class SendTrace:
+    """Writes what a producer does into the trace; what goes to the trace topic itself is left out."""
 
     def __init__(self, writer: TraceWriter, group: str) -> None:
         self._writer = writer
         self._group = group
 
     def sent(self, topic: str, messages: Sequence[Outgoing], result: object, began_ms: int) -> None:
-        """Messages were sent, and `result` is what the send gave back.
+        """Tell that messages were sent; `result` is what the send gave back.
 
         What no broker has answered is not told, nor what made way for a timer with the same schedule key.
         """
@@ -69,13 +69,13 @@ class SendTelling:
             self._writer.put(line, subject.found_by)
 
     def ended(self, topic: str, unique_id: str, host: str, decision: Decision, *, is_answer: bool) -> None:
-        """A transaction was decided, by its producer or (`is_answer`) by whoever the broker asked."""
+        """Tell that a transaction was decided, by its producer or (`is_answer`) by whoever the broker asked."""
         subject = Subject(unique_id, topic, kind=DECIDED_HALF)
         line = ended_line(subject, self._group, decision, at_ms=_now_ms(), host=host, is_answer=is_answer)
         self._writer.put(line, subject.found_by)
 
     def recalled(self, topic: str, unique_id: str, *, succeeded: bool) -> None:
-        """A broker was asked to take a timer back."""
+        """Tell that a broker was asked to take a timer back."""
         subject = Subject(unique_id, topic)
         line = recalled_line(subject, self._group, at_ms=_now_ms(), succeeded=succeeded)
         self._writer.put(line, subject.found_by)
@@ -87,14 +87,14 @@ class SendWatch:
     def __init__(self, group: str, client_id: str, writer: TraceWriter | None) -> None:
         self._client_id = client_id
         self._writer = writer
-        self._telling = SendTelling(writer, group) if writer is not None else None
+        self._trace = SendTrace(writer, group) if writer is not None else None
 
     async def around(
         self, topic: str, messages: Sequence[Outgoing], send: Callable[[Sequence[Outgoing]], Awaitable[Result]]
     ) -> Result:
         """Send the messages, which carry the span's context then."""
-        spans, telling = tracing.spans(), self._telling
-        if spans is None and telling is None:
+        spans, trace = tracing.spans(), self._trace
+        if spans is None and trace is None:
             return await send(messages)
         began_ms = _now_ms()
         if spans is None:
@@ -102,32 +102,32 @@ class SendWatch:
         else:
             with spans.sending(topic, messages, self._client_id) as sending:
                 result = sending.sent(await send(sending.messages))
-        if telling is not None:
-            telling.sent(topic, messages, result, began_ms)
+        if trace is not None:
+            trace.sent(topic, messages, result, began_ms)
         return result
 
     @contextmanager
     def recalling(self, topic: str, unique_id: str) -> Iterator[None]:
-        """Around the request that takes a timer back; what no broker has answered is not told."""
+        """Tell of the request in this block, which takes a timer back; what no broker has answered is not told."""
         try:
             yield
         except BrokerRefused:
-            if self._telling is not None:
-                self._telling.recalled(topic, unique_id, succeeded=False)
+            if self._trace is not None:
+                self._trace.recalled(topic, unique_id, succeeded=False)
             raise
-        if self._telling is not None:
-            self._telling.recalled(topic, unique_id, succeeded=True)
+        if self._trace is not None:
+            self._trace.recalled(topic, unique_id, succeeded=True)
 
     def ended(self, half: Half, decision: Decision) -> None:
-        """A transaction was decided."""
-        if self._telling is not None:
-            self._telling.ended(half.topic, half.transaction_id, half.address, decision, is_answer=False)
+        """Tell that a transaction was decided by its producer."""
+        if self._trace is not None:
+            self._trace.ended(half.topic, half.transaction_id, half.address, decision, is_answer=False)
 
     def answered(self, check: Check, decision: Decision) -> None:
-        """A broker's question what became of a half was answered."""
-        if self._telling is not None:
+        """Tell that a broker's question what became of a half was answered."""
+        if self._trace is not None:
             topic = check.fields.get("topic") or check.message.topic
-            self._telling.ended(topic, check.transaction_id, check.address, decision, is_answer=True)
+            self._trace.ended(topic, check.transaction_id, check.address, decision, is_answer=True)
 
     async def close(self) -> None:
         """Send what is still to be told."""
@@ -135,8 +135,8 @@ class SendWatch:
             await self._writer.close()
 
 
-class HandlingTelling:
-    """A consumer's part."""
+class HandlerTrace:
+    """Tells of messages that a consumer was given."""
 
     def __init__(self, writer: TraceWriter, group: str) -> None:
         self._writer = writer
@@ -144,7 +144,7 @@ class HandlingTelling:
 
     @contextmanager
     def handling(self, message: Message) -> Iterator[None]:
-        """Around the handler of a message."""
+        """Tell of the handler of a message, which runs in this block."""
         if not self._is_told(message):
             yield
             return
@@ -158,7 +158,7 @@ class HandlingTelling:
         self._handled(subject, request_id, began_ms, succeeded=True)
 
     def polled(self, messages: Sequence[Message]) -> None:
-        """Messages were given to a program that polls: what it does with them is not known (as in Java)."""
+        """Tell that a polling program got messages; what it does with them is not known (as in Java)."""
         request_id = unique_ids.next_id()
         for message in messages:
             if self._is_told(message):
@@ -251,7 +251,7 @@ _HALF_MARK = f"\x02{TRANSACTION_PREPARED}\x01"
 
 
 def subject_of(unique_id: str, topic: str, stored: str) -> Subject:
-    """Of a message on its way out; `stored` are its properties in RocketMQ's stored form."""
+    """Describe a message on its way out; `stored` are its properties in RocketMQ's stored form."""
     framed = "\x02" + stored
     if _HALF_MARK in framed:
         kind = HALF
@@ -276,7 +276,7 @@ def sent_line(
     subject: Subject, group: str, *, at_ms: int, took_ms: int, body_bytes: int, offset_id: str, host: str,
     succeeded: bool,
 ) -> str:  # fmt: skip
-    """A producer has sent it to `host`: `at_ms` is when it began, `offset_id` names the record."""
+    """Return the line of a message sent to `host`: `at_ms` is when that began, `offset_id` names the record."""
     return _line(
         "Pub", at_ms, REGION, group, subject.topic, subject.unique_id, subject.tag, subject.keys, host,
         body_bytes, took_ms, subject.kind, offset_id, _truth(succeeded),
@@ -284,12 +284,12 @@ def sent_line(
 
 
 def delivered_line(subject: Subject, group: str, *, at_ms: int, request_id: str, retries: int) -> str:
-    """A consumer's handler gets it."""
+    """Return the line of a message that a consumer's handler gets."""
     return _line("SubBefore", at_ms, REGION, group, request_id, subject.unique_id, retries, subject.keys)
 
 
 def handled_line(subject: Subject, group: str, *, at_ms: int, took_ms: int, request_id: str, succeeded: bool) -> str:
-    """The handler has ended, at `at_ms`."""
+    """Return the line that tells that a handler ended at `at_ms`."""
     code = RETURNED if succeeded else RAISED
     return _line(
         "SubAfter", request_id, subject.unique_id, took_ms, _truth(succeeded), subject.keys, code, at_ms, group
@@ -297,7 +297,7 @@ def handled_line(subject: Subject, group: str, *, at_ms: int, took_ms: int, requ
 
 
 def ended_line(subject: Subject, group: str, decision: Decision, *, at_ms: int, host: str, is_answer: bool) -> str:
-    """A transaction was decided; `is_answer`: its broker had asked."""
+    """Return the line of a transaction that was decided; `is_answer`: its broker had asked."""
     return _line(
         "EndTransaction", at_ms, REGION, group, subject.topic, subject.unique_id, subject.tag, subject.keys, host,
         DECIDED_HALF, subject.unique_id, _STATES[decision], _truth(is_answer),
@@ -305,7 +305,7 @@ def ended_line(subject: Subject, group: str, decision: Decision, *, at_ms: int, 
 
 
 def recalled_line(subject: Subject, group: str, *, at_ms: int, succeeded: bool) -> str:
-    """A timer was to be taken back."""
+    """Return the line of a timer that was to be taken back."""
     return _line("Recall", at_ms, REGION, group, subject.topic, subject.unique_id, _truth(succeeded))
 
 
@@ -334,17 +334,17 @@ CLOSE_WAIT_S = 3.0
 
 
 class TraceSender(Protocol):
-    """What a producer does for traces."""
+    """The part of a producer that writes traces."""
 
     async def send_prepared(self, topic: str, message: Outgoing, *, timeout_ms: int) -> SendResult:
-        """Send one message."""
+        """Send one message of lines."""
 
     async def close(self) -> None:
-        """End the connections."""
+        """End all connections of the producer."""
 
 
 def trace_topic(wanted: bool | str) -> str | None:
-    """Where to tell: True is RocketMQ's own topic, a text another one, False nowhere; raises InvalidArgument."""
+    """Return the topic to tell in: True is RocketMQ's own, a text another one, False none. Raises InvalidArgument."""
     if isinstance(wanted, str):
         check_writable_topic(wanted)
         return wanted

@@ -29,7 +29,7 @@ class Tracing:
         self._spans: Spans | None = None
 
     def spans(self) -> Spans | None:
-        """What makes spans now; None if the program does not trace."""
+        """Return what makes spans now; None if the program does not trace."""
         api = sys.modules.get(API)
         if api is None:
             return None

@@ -216,7 +216,7 @@ class Checks:
         self._closed = False
 
     def take(self, address: str, request: Command) -> None:
-        """A broker's request 39: queued for an answer; it is one-way, so nothing is answered here."""
+        """Queue a broker's request 39 for an answer; it is one-way, so nothing is answered here."""
         check = self._read(address, request)
         if check is None or self._closed:
             return

@@ -308,7 +308,7 @@ class AsyncTransactionProducer(AsyncProducer):
         return TransactionResult(half, decision, is_confirmed=decision is not Decision.UNKNOWN)
 
     async def close(self) -> None:
-        """Say good-bye to the brokers and end all connections; idempotent."""
+        """Sign off at the brokers and end all connections; idempotent."""
         self._closing = True
         if self._looking is not None:
             self._looking.cancel()

@@ -40,7 +40,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """One topic as a broker keeps it."""
+    """One topic as a broker keeps it; `permission`: 4 read, 2 write, 6 both."""
 
     name: str
     read_queues: int
@@ -72,7 +72,7 @@ class TopicStats:
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """One consumer group as a broker keeps it."""
+    """One consumer group as a broker keeps it; after `retry_max_times` more tries a message is a dead letter."""
 
     name: str
     retry_max_times: int
@@ -118,7 +118,7 @@ class ConsumeStats:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """One client of a group."""
+    """One client of a group; `version` is RocketMQ's number."""
 
     client_id: str
     address: str
@@ -231,7 +231,7 @@ class TopicWaiting(Struct, rename="camel", frozen=True):
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The sum of all four."""
         return self.timers + self.delayed + self.halves + self.parked_halves
 
     @classmethod

@@ -29,7 +29,7 @@ __all__ = ["Access", "Security", "Signer", "Tls", "remember"]
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How the other end is known.
+    """How a client knows the other end of a TLS connection.
 
     `ca_file`: the authorities in it are trusted instead of the system's. `server_name`: the name that certificates must
     hold; by default the host that is connected to. `verify=False` trusts anybody, so nothing is secret from who sits in
@@ -61,13 +61,13 @@ class Signer:
     security_token: str | None = field(default=None, repr=False)
 
     def sign(self, ext: Mapping[str, str], body: bytes) -> dict[str, str]:
-        """The header fields with user and signature."""
+        """Return the header fields with user and signature added."""
         signed = {**ext, **self._own_fields()}
         signature = sign(self._secret(), content(signed, body, PROTOCOL_VERSION))
         return {**signed, SIGNATURE: signature.decode()}
 
     def sign_encoded(self, fields: bytes, body: bytes) -> bytes:
-        """As sign, of fields in the binary form of headers."""
+        """Sign header fields in their binary form, as `sign` does; return them with user and signature added."""
         own = self._own_fields()
         values = {**_decoded(fields), **{name.encode(): value.encode() for name, value in own.items()}}
         signature = sign(self._secret(), b"".join([values[name] for name in sorted(values)]) + body)
@@ -99,12 +99,12 @@ _remembered: dict[str, Security] = {}
 
 
 def remember(namesrv: str, access: Access) -> None:
-    """From now on, clients of this name server (written exactly so) that are given nothing use this."""
+    """Have clients of this name server (written exactly so) that are given nothing use this from now on."""
     _remembered[namesrv] = _security(access)
 
 
 def security_of(namesrv: str, access: Access) -> Security:
-    """What the arguments of a client say, or else what was remembered; raises InvalidArgument."""
+    """Return what the arguments of a client say, or else what was remembered; raises InvalidArgument."""
     return _security(access) if access else _remembered.get(namesrv, Security())
 
 
@@ -121,7 +121,7 @@ def _security(access: Access) -> Security:
 
 @lru_cache(maxsize=64)
 def _context(tls: Tls) -> ssl.SSLContext:
-    """Raises InvalidArgument when a file cannot be read."""
+    """Make the TLS context; raises InvalidArgument when a file cannot be read."""
     try:
         context = ssl.create_default_context(cafile=tls.ca_file)
         if not tls.verify:

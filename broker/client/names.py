@@ -35,7 +35,9 @@ __all__ = [
     "MAX_TOPIC_CHARACTERS",
     "check_body",
     "check_delay_level",
+    "check_from_where",
     "check_group",
+    "check_number",
     "check_properties",
     "check_queue_id",
     "check_schedule_key",
@@ -83,7 +85,7 @@ def check_topic(topic: str) -> None:
 
 
 def check_writable_topic(topic: str) -> None:
-    """As check_topic, and refuse the topics that only the broker itself writes."""
+    """Raise InvalidArgument unless programs can send to `topic`: those that only the broker writes are refused too."""
     check_topic(topic)
     if topic in BROKER_TOPICS:
         raise InvalidArgument(f"Topic {topic} belongs to the broker; send to a topic of your own.", field="topic")
@@ -102,13 +104,13 @@ def _check_name(name: str, field: str, limit: int) -> None:
 
 
 def check_tag(tag: str) -> None:
-    """A tag is one word: subscriptions separate tags by ``||``."""
+    """Raise InvalidArgument unless a tag is one word: subscriptions separate tags by ``||``."""
     if not tag or _BLANK.search(tag) or "|" in tag or _SEPARATORS.search(tag):
         raise InvalidArgument(f"tag {tag[:140]!r} is not valid: one word without blanks or '|'.", field="tag")
 
 
 def joined_keys(keys: Iterable[str]) -> str:
-    """Keys as one property, separated by blanks as RocketMQ does; a key therefore holds none."""
+    """Join keys to one property, by blanks as RocketMQ does; raises InvalidArgument for a key that holds one."""
     if isinstance(keys, str):
         raise InvalidArgument("keys must be a list of words, not one string.", field="keys")
     words = list(keys)
@@ -119,7 +121,7 @@ def joined_keys(keys: Iterable[str]) -> str:
 
 
 def check_properties(properties: Mapping[str, str]) -> None:
-    """Names and values of a user's properties; system names and RocketMQ's two separators are refused."""
+    """Raise InvalidArgument for properties with system names, or with one of RocketMQ's two separators."""
     for name, text in properties.items():
         if not isinstance(name, str) or not isinstance(text, str):
             raise InvalidArgument("properties must map text to text.", field="properties")
@@ -133,19 +135,19 @@ def check_properties(properties: Mapping[str, str]) -> None:
 
 
 def check_delay_level(level: int) -> None:
-    """0 is at once, 1 and up a level; the broker clamps above its highest."""
+    """Raise InvalidArgument unless this is 0 (at once) or a level from 1 up; brokers clamp above their highest."""
     if isinstance(level, bool) or not isinstance(level, int) or not 0 <= level <= MAX_DELAY_LEVEL:
         raise InvalidArgument(f"delay_level {level!r} is not valid: a whole number from 0 up.", field="delay_level")
 
 
 def check_queue_id(queue_id: int) -> None:
-    """Queues are counted from 0; whether a topic has this one, its route tells."""
+    """Raise InvalidArgument unless this is a number from 0 up; whether a topic has the queue, its route tells."""
     if isinstance(queue_id, bool) or not isinstance(queue_id, int) or queue_id < 0:
         raise InvalidArgument(f"queue_id {queue_id!r} is not valid: a whole number from 0 up.", field="queue_id")
 
 
 def check_sharding_key(key: str, queue_id: int | None) -> None:
-    """A text that chooses the queue, so there is no other choice beside it."""
+    """Raise InvalidArgument unless the key is a text that may choose the queue, and nothing else chooses one."""
     if not isinstance(key, str) or not key or _SEPARATORS.search(key):
         raise InvalidArgument(
             f"sharding_key {key!r:.140} is not valid: text without \\x01 and \\x02.", field="sharding_key"
@@ -155,7 +157,7 @@ def check_sharding_key(key: str, queue_id: int | None) -> None:
 
 
 def check_schedule_key(key: str) -> None:
-    """1 to 200 printable characters, blanks among them; raises InvalidArgument."""
+    """Raise InvalidArgument unless the key has 1 to 200 printable characters, blanks among them."""
     if not isinstance(key, str) or not 1 <= len(key) <= MAX_SCHEDULE_KEY_CHARACTERS or not key.isprintable():
         raise InvalidArgument(
             f"schedule_key {str(key)[:210]!r} is not valid: 1 to {MAX_SCHEDULE_KEY_CHARACTERS} printable characters.",
@@ -164,13 +166,28 @@ def check_schedule_key(key: str) -> None:
 
 
 def check_body(body: bytes) -> None:
-    """A body has at most 4 MiB; an empty one is allowed."""
+    """Raise InvalidArgument for a body of more than 4 MiB; an empty one is allowed."""
     if len(body) > MAX_BODY_BYTES:
         raise InvalidArgument(
             f"The body has {len(body):,} bytes, the limit is {MAX_BODY_BYTES:,}; send a reference to the content, "
             "or split it.",
             field="body",
         )
+
+
+def check_number(field: str, value: float, low: float, high: float | None = None) -> None:
+    """Raise InvalidArgument unless `value` is from `low` to `high`, both included; None: there is no highest."""
+    if high is None:
+        if value < low:
+            raise InvalidArgument(f"{field} is {value}; it is at least {low}.", field=field)
+    elif not low <= value <= high:
+        raise InvalidArgument(f"{field} is {value}; allowed are {low} to {high}.", field=field)
+
+
+def check_from_where(from_where: str) -> None:
+    """Raise InvalidArgument unless this is where a new group can begin."""
+    if from_where not in ("first", "last"):
+        raise InvalidArgument(f"from_where {from_where!r} is not valid: 'first' or 'last'.", field="from_where")
 
 
 def check_user(user: str) -> None:

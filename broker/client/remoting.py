@@ -70,17 +70,17 @@ class RemotingClient:
         self._closed = False
 
     def register(self, code: int, handler: Handler) -> None:
-        """Answers requests with this code that a broker pushes to us (40, 39, 220 ...)."""
+        """Have `handler` answer requests with this code that a broker pushes to us (40, 39, 220 ...)."""
         self._handlers[code] = handler
 
     def on_lost(self, callback: Callable[[str], None]) -> None:
-        """Calls back with the address whenever a connection ended, unless close() ended it."""
+        """Have `callback` called with the address whenever a connection ended, unless close() ended it."""
         self._on_lost.append(callback)
 
     async def invoke(
         self, address: str, code: int, ext: dict[str, str] | None = None, body: bytes = b"", timeout_ms: int = 3000
     ) -> Command:
-        """Sends a request and returns its answer, whatever its code.
+        """Send a request and return its answer, whatever its code.
 
         Raises ConnectFailed, ConnectionLost or RequestTimedOut; `timeout_ms` includes making the connection.
         """
@@ -93,12 +93,12 @@ class RemotingClient:
             raise RequestTimedOut(address, code, timeout_ms) from None
 
     async def oneway(self, address: str, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> None:
-        """Sends a request that is not answered; returns when it is handed to the operating system or queued."""
+        """Send a request that is not answered; returns when it is handed to the operating system or queued."""
         link = await self._link(address)
         await link.send(encode(self._command(code, ext, body, ONEWAY_FLAG)))
 
     async def close(self) -> None:
-        """Ends all connections; requests that wait for an answer get ConnectionLost."""
+        """End all connections; requests that wait for an answer get ConnectionLost."""
         self._closed = True
         for answer in list(self._answering):
             answer.cancel()
@@ -153,7 +153,7 @@ def _answer(link: _Link, request: Command, answer: Command | None) -> None:
 
 
 class Connection(asyncio.Protocol):
-    """One end of a connection, made by Connections."""
+    """This end of a connection; Connections makes and keeps it."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -170,11 +170,11 @@ class Connection(asyncio.Protocol):
 
     @property
     def has_room(self) -> bool:
-        """Whether the other end reads what was written."""
+        """Whether the other end keeps up with what was written."""
         return self._room.is_set()
 
     def let_go(self) -> int | None:
-        """In a forked child: the connection is the parent's; returns its descriptor."""
+        """Let go of the connection in a forked child, as it is the parent's; return its descriptor."""
         self._inherited, self._transport = self._transport, None
         socket = self._inherited.get_extra_info("socket") if self._inherited is not None else None
         return socket.fileno() if socket is not None else None
@@ -248,7 +248,7 @@ class _Link(Connection):
             self.ended.set_result(None)
 
     async def ask(self, command: Command) -> Command:
-        """Sends a request and waits for its answer."""
+        """Send a request and wait for its answer."""
         future: asyncio.Future[Command] = self._loop.create_future()
         frame = encode(command)
         self._waiting[command.opaque] = future
@@ -259,14 +259,14 @@ class _Link(Connection):
             self._waiting.pop(command.opaque, None)
 
     async def send(self, frame: bytes) -> None:
-        """Writes a frame, waiting while the other end does not read."""
+        """Write a frame, waiting while the other end does not read."""
         await self.room()
         if self._transport is None or self._transport.is_closing():
             raise ConnectionLost(self.address)
         self._transport.write(frame)
 
     def write(self, frame: bytes) -> None:
-        """Writes a frame at once; one that has nowhere to go is dropped, as its connection is."""
+        """Write a frame at once; one that has nowhere to go is dropped, as its connection is."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(frame)
 
@@ -367,7 +367,7 @@ class Connections(Generic[C]):
 
 
 class Inherited(Protocol):
-    """What a child lets go of."""
+    """A connection that a forked child lets go of."""
 
     def let_go(self) -> int | None:
         """Forget the parent's end; returns its descriptor if there is one."""
@@ -387,7 +387,7 @@ class Forks:
             os.register_at_fork(after_in_child=self._in_child)
 
     def note(self, one: Inherited) -> None:
-        """A child shall let go of it; it is not kept alive by this."""
+        """Have a child let go of it; it is not kept alive by this."""
         self._mine.add(one)
 
     def new_loop(self) -> asyncio.AbstractEventLoop:

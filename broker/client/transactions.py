@@ -145,7 +145,7 @@ class TransactionStatus(Struct, frozen=True, rename="camel"):
 
 
 class TransactionTarget(Struct, frozen=True):
-    """The half to steer."""
+    """The half to steer: its offset in the half topic, and its position in the log."""
 
     offset: int
     position: int
@@ -191,7 +191,7 @@ class OpRecord:
 
 
 def op_records(records: Iterable[Message]) -> list[OpRecord]:
-    """Those that decide something, in their order."""
+    """Return the records that decide something, in their order."""
     found = []
     for record in records:
         if record.tags != _OP_TAG:
@@ -208,7 +208,7 @@ def op_records(records: Iterable[Message]) -> list[OpRecord]:
 def transactions_of(
     halves: Sequence[Message], parked: Sequence[Message], ops: Sequence[OpRecord]
 ) -> list[Transaction]:  # fmt: skip
-    """One for each transaction, by the offset of its newest half; its state is open, parked or decided."""
+    """Return each transaction, by the offset of its newest half; its state is open, parked or decided."""
     decided_ms = {half: op.store_ms for op in ops for half in op.halves}
     copies = {_key(record): record for record in parked}
     of_one: dict[str, list[Message]] = {}

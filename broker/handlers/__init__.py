@@ -11,6 +11,6 @@ it is a dead letter, where the console shows it. Delivery is at least once: a ha
 
 from __future__ import annotations
 
-from .registry import Handling, HandlingError, consumer, registered
+from .registry import HandlingError, Registration, consumer, registered
 
-__all__ = ["Handling", "HandlingError", "consumer", "registered"]
+__all__ = ["HandlingError", "Registration", "consumer", "registered"]

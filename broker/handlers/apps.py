@@ -6,7 +6,7 @@ from django.apps import AppConfig
 
 
 class HandlingConfig(AppConfig):
-    """One command, no tables."""
+    """The app of the command `consume`; it has no tables."""
 
     name = __name__.rpartition(".")[0]
     label = "escapement_handlers"

@@ -11,22 +11,30 @@ from django.db import close_old_connections
 
 from ..client import DRAIN_S, Consumer, Handler
 from ..rocketmq.message import Message
-from .registry import Handling
+from .registry import Registration
 
 
-def consumers(handlings: Iterable[Handling], namesrv: str, *, drain_timeout_s: float = DRAIN_S) -> dict[str, Consumer]:
+def consumers(
+    registrations: Iterable[Registration], namesrv: str, *, drain_timeout_s: float = DRAIN_S
+) -> dict[str, Consumer]:
     """A consumer for each group, not started, with the handlers of its topics. Raises InvalidArgument."""
     made: dict[str, Consumer] = {}
-    for handling in handlings:
-        one = made.get(handling.group)
+    for registration in registrations:
+        one = made.get(registration.group)
         if one is None:
-            habits = handling.habits
-            one = made[handling.group] = Consumer(
-                handling.group, namesrv, from_where=habits.from_where, handlers=habits.threads, orderly=habits.orderly,
-                max_reconsume_times=habits.max_reconsume_times, suspend_ms=habits.suspend_ms, trace=habits.trace,
+            options = registration.options
+            one = made[registration.group] = Consumer(
+                registration.group,
+                namesrv,
+                from_where=options.from_where,
+                handlers=options.threads,
+                orderly=options.orderly,
+                max_reconsume_times=options.max_reconsume_times,
+                suspend_ms=options.suspend_ms,
+                trace=options.trace,
                 drain_timeout_s=drain_timeout_s,
-            )  # fmt: skip
-        one.subscribe(handling.topic, handling.expression, with_connections(handling.handler))
+            )
+        one.subscribe(registration.topic, registration.expression, with_connections(registration.handler))
     return made
 
 
@@ -38,7 +46,7 @@ def stop_all(running: Iterable[Consumer]) -> None:
 
 
 def with_connections(handler: Handler) -> Handler:
-    """As Django does around a request: connections that died or are too old are dropped before and after.
+    """Wrap a handler as Django does a request: connections that died or are too old are dropped before and after.
 
     A coroutine function is left alone: it has no thread of its own, and Django's connections belong to threads.
     """

@@ -18,7 +18,7 @@ class HandlingError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
+class GroupOptions:
     """How a group consumes: the same for all its handlers. What each means is told at `consumer`."""
 
     from_where: Where
@@ -30,22 +30,22 @@ class Habits:
 
 
 @dataclass(frozen=True, slots=True)
-class Handling:
+class Registration:
     """One handler: what it is called for, and how its group consumes."""
 
     topic: str
     group: str
     expression: str
     handler: Handler
-    habits: Habits
+    options: GroupOptions
 
     @property
     def place(self) -> str:
-        """Where the handler is written: module and name."""
+        """The module and name of the handler."""
         return f"{self.handler.__module__}.{getattr(self.handler, '__qualname__', repr(self.handler))}"
 
 
-_registered: dict[tuple[str, str], Handling] = {}
+_registered: dict[tuple[str, str], Registration] = {}
 
 
 def consumer(
@@ -71,22 +71,22 @@ def consumer(
     _check(group, "threads", threads, 1)
     _check(group, "max_reconsume_times", max_reconsume_times or 0, 0)
     _check(group, "suspend_ms", suspend_ms, *SUSPEND_BOUNDS_MS)
-    habits = Habits(from_where, threads, orderly, max_reconsume_times, suspend_ms, trace)
+    options = GroupOptions(from_where, threads, orderly, max_reconsume_times, suspend_ms, trace)
 
     def register(function: Function) -> Function:
-        _register(Handling(topic, group, expression, function, habits))
+        _register(Registration(topic, group, expression, function, options))
         return function
 
     return register
 
 
-def registered() -> tuple[Handling, ...]:
-    """All of them, by group and topic."""
-    return tuple(handling for _, handling in sorted(_registered.items()))
+def registered() -> tuple[Registration, ...]:
+    """Return all handlers, by group and topic."""
+    return tuple(registration for _, registration in sorted(_registered.items()))
 
 
 def forget_all() -> None:
-    """Start anew."""
+    """Forget all handlers, for tests."""
     _registered.clear()
 
 
@@ -96,7 +96,7 @@ def _check(group: str, name: str, value: int, least: int, most: int | None = Non
         raise HandlingError(f"{name}={value} of group {group} is not valid: {bounds}.")
 
 
-def _register(new: Handling) -> None:
+def _register(new: Registration) -> None:
     key = (new.group, new.topic)
     if (other := _registered.get(key)) is not None and other.place != new.place:
         raise HandlingError(
@@ -104,9 +104,9 @@ def _register(new: Handling) -> None:
             "one handler. Use another group for one of them, or call one from the other."
         )
     for other in _registered.values():
-        if other.group == new.group and other.habits != new.habits:
-            names = [each.name for each in fields(Habits)]
-            named = [name for name in names if getattr(other.habits, name) != getattr(new.habits, name)]
+        if other.group == new.group and other.options != new.options:
+            names = [each.name for each in fields(GroupOptions)]
+            named = [name for name in names if getattr(other.options, name) != getattr(new.options, name)]
             raise HandlingError(
                 f"{new.place} and {other.place} differ about group {new.group}: {', '.join(named)} belongs to the "
                 "group, give both handlers the same."

@@ -40,16 +40,16 @@ class OutboxMessageAdmin(ModelAdmin):
     show_full_result_count = False
 
     def get_readonly_fields(self, request: HttpRequest, obj: OutboxMessage | None = None) -> Any:
-        """All of them."""
+        """Return all fields: only the worker changes a row."""
         return self.fields
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Only send_later writes."""
+        """Refuse: rows are written by send_later alone."""
         return False
 
     @admin.display(description=_("stuck"), boolean=True)
     def is_stuck(self, row: OutboxMessage) -> bool:
-        """Whether a person is to look."""
+        """Whether the row waits for a person to look."""
         return row.stuck_at is not None
 
     @admin.display(description=_("keeps order"), boolean=True)

@@ -52,13 +52,13 @@ def send_later(
 
 
 def as_outgoing(row: OutboxMessage) -> Outgoing:
-    """The message that the row holds."""
+    """Return the message that the row holds."""
     properties = bytes(row.properties).decode()
     return Outgoing.of_stored(bytes(row.body), properties, row.unique_id, row.producer_group or None, row.queue_id)
 
 
 def _lane(topic: str, message: Outgoing) -> str | None:
-    """What is the same for messages that keep their order, and for no others."""
+    """Return a text that is the same for messages that keep their order, and for no others."""
     if message.sharding_key is not None:
         name = f"{topic} key {message.sharding_key}"
     elif message.queue_id is not None:

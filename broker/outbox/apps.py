@@ -18,6 +18,6 @@ class OutboxConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Clients of the configured name server sign and encrypt as ESCAPEMENT_CLIENT says, wherever they are made."""
+        """Have clients of the configured name server sign and encrypt as ESCAPEMENT_CLIENT says."""
         access: Access = getattr(settings, "ESCAPEMENT_CLIENT", Access())
         remember(namesrv(), access)

@@ -1,4 +1,4 @@
-"""What became of a half: asked of the database itself, by any process that reaches it.
+"""What became of a half: asked of the database itself, by any process that reaches it; how long its row is kept.
 
 PostgreSQL (pg_xact_status of the transaction that sent it):
 
@@ -27,16 +27,22 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
+from datetime import timedelta
 
 from django.db import Error, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.utils import timezone
 
 from ..client import Decision, Message
 from .configuration import transaction_limit_s
 from .models import OutboxHalf
-from .retention import KEEP_OWED_S
 
 logger = logging.getLogger(__name__)
+
+#: A row whose commit the broker has confirmed is kept this long, for checks that were under way.
+KEEP_CONFIRMED_S = 24 * 3600
+#: A row whose commit was never confirmed; a half that is older is decided by a person, never by a missing row.
+KEEP_OWED_S = 30 * 24 * 3600
 
 
 def check(message: Message) -> Decision:
@@ -63,7 +69,7 @@ def check(message: Message) -> Decision:
 
 
 def decide(connection: BaseDatabaseWrapper, origin: Origin, transaction_id: str, *, age_s: float) -> Decision:
-    """What the database says; `connection` must be outside of the transaction in question. Raises Error."""
+    """Decide by what the database says; `connection` must be outside of the transaction in question. Raises Error."""
     if not origin.xid:
         if (state := row_state(connection, transaction_id)) is not None:
             return _of_row(state)
@@ -88,7 +94,7 @@ def row_state(connection: BaseDatabaseWrapper, transaction_id: str) -> str | Non
 
 
 def confirmed(message: Message, decision: Decision) -> None:
-    """A broker took our answer to a check: the row owes nothing any more, and further copies are dropped."""
+    """Note that a broker took our answer to a check: the row owes nothing more, further copies are dropped."""
     origin = read_origin(message.properties.get(PROPERTY, ""))
     if decision is not Decision.COMMIT or origin is None:
         return
@@ -124,7 +130,7 @@ class Origin:
     xid: str
 
     def mark(self) -> dict[str, str]:
-        """The property that the half carries."""
+        """Return the property in which a half names its database and transaction."""
         return {PROPERTY: f"{self.database}/{self.xid}" if self.xid else self.database}
 
 
@@ -175,3 +181,12 @@ def _identity(connection: BaseDatabaseWrapper) -> str:
         cursor.execute(_IDENTITY)
         system, database = cursor.fetchone()
     return f"pg/{system}/{database}"
+
+
+def clean(using: str) -> int:
+    """Delete the rows of halves that are older than they are kept; return how many."""
+    now = timezone.now()
+    rows = OutboxHalf.objects.using(using)
+    settled = rows.exclude(state=OutboxHalf.State.OWED).filter(written_at__lt=now - timedelta(seconds=KEEP_CONFIRMED_S))
+    owed = rows.filter(written_at__lt=now - timedelta(seconds=KEEP_OWED_S))
+    return settled.delete()[0] + owed.delete()[0]

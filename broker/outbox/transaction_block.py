@@ -97,7 +97,7 @@ class Block:
         return TransactionTooLong(self.using, limit_s) if is_late and any(not s.origin.xid for s in self.sent) else None
 
     def end(self) -> None:
-        """No send any more."""
+        """Refuse all further sends."""
         self._ended = True
 
 
@@ -151,7 +151,7 @@ class Transactional(ContextDecorator):
 
 
 def _blocks() -> list[Block]:
-    """The open blocks of this thread, outermost first."""
+    """Return the open blocks of this thread, outermost first."""
     blocks: list[Block] | None = getattr(_of_thread, "blocks", None)
     if blocks is None:
         blocks = _of_thread.blocks = []
@@ -190,7 +190,7 @@ class InnermostProducer:
 
     @property
     def block(self) -> Block:
-        """That block; raises NotInTransaction outside of any."""
+        """The innermost open block; raises NotInTransaction outside of any."""
         block = _block()
         if block is None:
             raise NotInTransaction
@@ -204,7 +204,7 @@ class InnermostProducer:
         timeout_ms: int = 3000,
         **options: Unpack[MessageOptions],
     ) -> Half:
-        """As Block.send."""
+        """Send in the innermost open block, as Block.send does."""
         return self.block.send(topic, body, timeout_ms=timeout_ms, **options)
 
 
@@ -239,7 +239,7 @@ def close_all() -> None:
 
 
 def _forget() -> None:
-    """After a fork: connections and lock are the parent's."""
+    """Forget connections and lock after a fork: they are the parent's."""
     global _lock
     _lock = threading.Lock()
     _kept.clear()
@@ -268,14 +268,14 @@ class Sent:
 
 
 class Settlement:
-    """All halves of one outermost block."""
+    """The halves of one outermost block, and what becomes of them."""
 
     def __init__(self, using: str) -> None:
         self._using = using
         self.sent: list[Sent] = []
 
     def committed(self, sent: Sent) -> None:
-        """Django's on_commit of one half: it settles all of the transaction that are still open."""
+        """Settle all halves of the transaction that are still open; Django's on_commit of one of them."""
         if sent.is_settled:
             return
         still_open = [each for each in self.sent if not each.is_settled and each.origin == sent.origin]

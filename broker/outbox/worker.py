@@ -218,7 +218,7 @@ class Waiting:
 
 
 def waiting(using: str) -> tuple[Waiting, ...]:
-    """What waits, by topic; raises Django's Error."""
+    """Return how many messages wait, by topic; raises Django's Error."""
     rows = OutboxMessage.objects.using(using)
     found = rows.values("topic").annotate(
         count=Count("pk"), stuck=Count("pk", filter=Q(stuck_at__isnull=False)),

@@ -32,17 +32,17 @@ from .java_codecs import JAVA_ONLY, Unclear, read_kryo
 
 
 class Codec(Protocol):
-    """What a queue needs of a codec."""
+    """What a queue needs of a codec: values to bytes and back."""
 
     @property
     def name(self) -> str:
         """Redisson's name for it."""
 
     def encode(self, value: object) -> bytes:
-        """The bytes of a value; raises ValueRefused."""
+        """Return the bytes of a value; raises ValueRefused."""
 
     def decode(self, value: bytes) -> object:
-        """The value of these bytes; raises ValueUnreadable."""
+        """Return the value of these bytes; raises ValueUnreadable."""
 
 
 class StringCodec:
@@ -51,7 +51,7 @@ class StringCodec:
     name = "StringCodec"
 
     def encode(self, value: object) -> bytes:
-        """The bytes of a text."""
+        """Return the bytes of a text; raises ValueRefused."""
         if not isinstance(value, str):
             raise ValueRefused(self.name, f"it takes text, not {type(value).__name__}.")
         try:
@@ -60,7 +60,7 @@ class StringCodec:
             raise ValueRefused(self.name, "it holds half a surrogate pair, which no UTF-8 can carry.") from error
 
     def decode(self, value: bytes) -> str:
-        """The text of these bytes."""
+        """Return the text of these bytes; raises ValueUnreadable."""
         try:
             return value.decode()
         except UnicodeDecodeError as error:
@@ -73,13 +73,13 @@ class BytesCodec:
     name = "ByteArrayCodec"
 
     def encode(self, value: object) -> bytes:
-        """The bytes."""
+        """Return the bytes as they are; raises ValueRefused for anything else."""
         if not isinstance(value, (bytes, bytearray, memoryview)):
             raise ValueRefused(self.name, f"it takes bytes, not {type(value).__name__}.")
         return bytes(value)
 
     def decode(self, value: bytes) -> bytes:
-        """The bytes."""
+        """Return the bytes as they are."""
         return value
 
 
@@ -91,11 +91,11 @@ class JavaOnlyCodec:
         self._read = JAVA_ONLY[name]
 
     def encode(self, value: object) -> bytes:
-        """Always raises CodecNotWritable."""
+        """Refuse every value: raises CodecNotWritable."""
         raise CodecNotWritable(self.name)
 
     def decode(self, value: bytes) -> object:
-        """A text, number or boolean; raises CodecNotReadable for everything else."""
+        """Return a text, number or boolean; raises CodecNotReadable for everything else."""
         try:
             return self._read(value)
         except Unclear as error:

@@ -132,7 +132,7 @@ class TypedJsonJacksonCodec:
 
 
 def _plain(value: object, codec: str) -> str:
-    """JSON without types."""
+    """Return the value as JSON without types of Java."""
     match value:
         case None:
             return "null"

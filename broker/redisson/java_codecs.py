@@ -187,12 +187,12 @@ class JavaValue(tuple[str, object]):
 
     @property
     def java_class(self) -> str:
-        """The Java class."""
+        """The name of the Java class."""
         return self[0]
 
     @property
     def value(self) -> object:
-        """What JSON holds for it."""
+        """The value in the form that JSON holds."""
         return self[1]
 
 

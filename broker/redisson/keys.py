@@ -38,12 +38,12 @@ class QueueKeys:
 
     @property
     def target(self) -> bytes:
-        """The list of due values."""
+        """The key of the list of due values."""
         return _encoded(self.name)
 
     @property
     def timeout(self) -> bytes:
-        """The set of waiting members by due time."""
+        """The key of the set of waiting members by due time."""
         return self._key(TIMEOUT_PREFIX)
 
     @property
@@ -53,7 +53,7 @@ class QueueKeys:
 
     @property
     def channel(self) -> bytes:
-        """Where the due time of a new head is published."""
+        """The channel in which the due time of a new head is published."""
         return self._key(CHANNEL_PREFIX)
 
     @property
@@ -78,7 +78,7 @@ class QueueKeys:
 
     @property
     def mode(self) -> bytes:
-        """Where due values go."""
+        """The key of the hash that says where due values go."""
         return self._key(MODE_PREFIX)
 
     def _key(self, prefix: str) -> bytes:

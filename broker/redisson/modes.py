@@ -69,7 +69,7 @@ def start_import(queue: DelayedQueue, topic: str) -> None:
 
 
 def stop(queue: DelayedQueue) -> None:
-    """Back to the plain list; what was taken already is still sent to its topic."""
+    """Go back to the plain list; what was taken already is still sent to its topic."""
     queue.may_write()
     if whole(queue.server.run("EXISTS", queue.keys.mode)):
         queue.server.run("HSET", queue.keys.mode, "state", "off")

@@ -32,7 +32,7 @@ class Moved:
 
 
 def batch_for(waiting: int) -> int:
-    """How many values one script moves out of a list of this length."""
+    """Return how many values one script moves out of a list of this length."""
     return LONG_BATCH if waiting > LONG else BATCH
 
 
@@ -48,7 +48,7 @@ def move_due(queue: DelayedQueue, limit: int, *, skip_poison: int = 0, scan: boo
 
 
 def read_moved(numbers: Sequence[int]) -> Moved:
-    """What a moving script answered, in its order."""
+    """Read the answer of a moving script, whose numbers stand in this order."""
     count, due, following, now, again, size, poison, size_bytes, first = numbers
     return Moved(count, due, _moment(following), now, again == 1, size, poison, size_bytes, _moment(first))
 

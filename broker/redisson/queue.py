@@ -117,7 +117,7 @@ class DelayedQueue:
         return self.codec.decode(unpack(member, self.likely(nearby)).value)
 
     def size(self) -> int:
-        """How many wait."""
+        """Return how many values wait."""
         return whole(self.server.run("LLEN", self.keys.waiting))
 
     def __len__(self) -> int:
@@ -127,11 +127,11 @@ class DelayedQueue:
         return True
 
     def read_all(self) -> list[object]:
-        """All waiting values in the order in which they were offered. Raises ValueUnreadable, MemberUnreadable."""
+        """Return all waiting values in the order of their offers. Raises ValueUnreadable, MemberUnreadable."""
         return [self.codec.decode(value) for value in self.read_all_bytes()]
 
     def read_all_bytes(self) -> Iterator[bytes]:
-        """The same, not decoded."""
+        """Yield the waiting values as bytes, in the order in which they were offered. Raises MemberUnreadable."""
         members = cast("list[bytes]", self.server.run("LRANGE", self.keys.waiting, 0, -1))
         likely = self.likely(members)
         for member in members:
@@ -182,11 +182,11 @@ class DelayedQueue:
         return keys.target, keys.timeout, keys.waiting, keys.index, keys.values
 
     def script(self, script: Script, keys: Sequence[bytes], arguments: Sequence[Argument] = ()) -> Answer:
-        """One script on keys of this queue; the last argument tells which packing the queue is said to have."""
+        """Run a script on keys of this queue; the last argument tells which packing the queue is said to have."""
         return self.server.script(script, keys, (*arguments, self.packing))
 
     def likely(self, members: Sequence[bytes], sizes: Sequence[int] | None = None) -> Packing:
-        """Decides for a member that fits both packings: what the queue is said to have, else what these others have."""
+        """Decide for a member that fits both packings: as the queue is said to have it, else as these others do."""
         return likely_packing(members, sizes) if self.packing == "auto" else Packing(self.packing)
 
     def _poll(self, end: str, target: tuple[bytes, ...]) -> object | None:

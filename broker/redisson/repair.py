@@ -97,7 +97,7 @@ def _damaged(queue: DelayedQueue, kind: str, compared: list[int]) -> Iterator[Da
 
 @dataclass(frozen=True, slots=True)
 class ImportPreview:
-    """What an import would move."""
+    """What an import of a queue would move."""
 
     waiting: int
     overdue: int
@@ -128,7 +128,7 @@ class ImportProgress:
 
 
 def preview_import(queue: DelayedQueue, *, max_delay_ms: int | None = None) -> ImportPreview:
-    """What would be moved; `max_delay_ms` is how far ahead the broker takes timers. Writes nothing."""
+    """Return what an import would move; `max_delay_ms` is how far ahead the broker takes timers. Writes nothing."""
     found = survey(queue)
     too_far = 0
     if max_delay_ms is not None:
@@ -160,7 +160,7 @@ def pause_import(queue: DelayedQueue) -> None:
 
 
 def import_progress(queue: DelayedQueue) -> ImportProgress | None:
-    """How far it is; None when there is no import of this queue."""
+    """Return how far the import of this queue is; None when there is none."""
     mode: Mode = read_mode(queue)
     if mode.kind != "import":
         return None

@@ -31,7 +31,7 @@ Answer = object
 
 
 class RedisClient(Protocol):
-    """What is needed of redis-py's clients."""
+    """The part of redis-py's clients that is used here."""
 
     def execute_command(self, *args: Argument) -> Answer:
         """Send a command and wait for its answer."""
@@ -46,11 +46,11 @@ class Server:
             raise ClientUnfit
 
     def run(self, *command: Argument) -> Answer:
-        """One command that may be sent again when its answer is lost."""
+        """Run a command that may be sent again when its answer is lost."""
         return self.client.execute_command(*command)
 
     def run_once(self, *command: Argument) -> Answer:
-        """One command that is never sent again: when its answer is lost, nobody knows whether it was done.
+        """Run a command that is never sent again: when its answer is lost, nobody knows whether it was done.
 
         redis-py's clients try again by themselves, which would offer twice and pop twice; not so over this way. A
         RedisCluster of the caller's own keeps the retries that it was made with.
@@ -73,13 +73,13 @@ class Server:
 
     @property
     def wait_turn_s(self) -> float:
-        """How long one blocking command may wait: well below the socket's timeout, or what is popped then is lost."""
+        """The longest wait of one blocking command: well below the socket's timeout, or what is popped then is lost."""
         pool = getattr(self.client, "connection_pool", None)
         timeout_s = getattr(pool, "connection_kwargs", {}).get("socket_timeout")
         return WAIT_TURN_S if timeout_s is None else min(WAIT_TURN_S, timeout_s / 2)
 
     def script(self, script: Script, keys: Sequence[bytes], arguments: Sequence[Argument] = ()) -> Answer:
-        """One script, sent in full only to a server that does not have it."""
+        """Run a script, sent in full only to a server that does not have it."""
         rest = (str(len(keys)), *keys, *arguments)
         try:
             try:

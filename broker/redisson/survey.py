@@ -20,7 +20,7 @@ SAMPLE_BYTES = 4096
 
 
 def survey(queue: DelayedQueue) -> Survey:
-    """What is known of a queue without reading all of it, in one script and one question about listeners.
+    """Return what is known of a queue without reading all of it: one script, and one question about listeners.
 
     Raises WrongType when a key holds something else.
     """
@@ -53,7 +53,7 @@ def survey(queue: DelayedQueue) -> Survey:
 
 
 def listeners(server: Server, keys: QueueKeys) -> int:
-    """How many clients have subscribed to the channel of a queue: Java's live RDelayedQueues.
+    """Return how many clients have subscribed to the channel of a queue: Java's live RDelayedQueues.
 
     Services of ours subscribe to a pattern, which the server does not count here.
     """

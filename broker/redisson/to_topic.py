@@ -42,7 +42,7 @@ RENEW_S = 2.0
 
 
 class Sender(Protocol):
-    """What is needed of broker.client.Producer."""
+    """The part of broker.client.Producer that is used here."""
 
     def send_each(
         self, topic: str, messages: Sequence[Outgoing], *, timeout_ms: int = 5000
@@ -51,7 +51,7 @@ class Sender(Protocol):
 
 
 class Finder(Protocol):
-    """What is needed of broker.client.Admin."""
+    """The part of broker.client.Admin that is used here."""
 
     def messages_by_key(self, topic: str, key: str, max_count: int = 64) -> list[Message]:
         """Messages of the topic with this key."""
@@ -103,7 +103,7 @@ class Outbound:
         return claimed
 
     def release(self) -> None:
-        """Nothing is sent any more: another service may send at once. What does not answer is left to time."""
+        """Send nothing any more: another service may send at once. What does not answer is left to time."""
         for queue in self._owned.values():
             try:
                 queue.server.script(scripts.RELEASE, (queue.keys.mode,), (self._owner,))
@@ -136,7 +136,7 @@ class Outbound:
         ]
 
     def _unsent(self, queue: DelayedQueue, mode: Mode, left: Sequence[Leaving]) -> list[Leaving]:
-        """Those that the broker does not have; asking for many takes a while, and nobody else may send meanwhile."""
+        """Return those that the broker lacks; asking for many takes a while, and nobody else may send meanwhile."""
         unsent: list[Leaving] = []
         renewed_s = time.monotonic()
         for each in left:

@@ -131,7 +131,7 @@ class TransferService:
                 logger.info("the status of the transfer service stays a few seconds: %s", error)
 
     def status(self) -> TransferStatus:
-        """What it does now; safe from any thread."""
+        """Return what the service does now; may be called in any thread."""
         with self._lock:
             queues = [replace(status, reasons=dict(status.reasons)) for _, status in self._queues.values()]
         outage = self._outage
@@ -151,7 +151,7 @@ class TransferService:
         )
 
     def allows(self, name: str) -> bool:
-        """Whether this queue may be touched."""
+        """Whether this service may move values of the queue."""
         return any(name == allowed or fnmatch.fnmatchcase(name, allowed) for allowed in self._allowed)
 
     def _watch(self, name: str) -> None:
@@ -357,7 +357,7 @@ class Agenda:
             return None
 
     def done(self, name: str) -> None:
-        """The work on this queue is over."""
+        """Note that the work on this queue is over."""
         with self._changed:
             self._busy.discard(name)
             alarm = self._alarms.get(name)
@@ -413,7 +413,7 @@ class Outage:
         self.count = 0
 
     def note(self, problem: str) -> float:
-        """An attempt failed; how many seconds to wait before the next: ever more, with some chance in it."""
+        """Note a failed attempt; return the seconds to wait before the next: ever more, with some chance in it."""
         with self._lock:
             if self.since_ms is None:
                 self.since_ms = int(time.time() * 1000)
@@ -423,7 +423,7 @@ class Outage:
             return self._pause_s * random.uniform(0.5, 1.0)  # noqa: S311 - so that not all come at once
 
     def over(self) -> bool:
-        """An attempt succeeded; whether it was the first one after an outage."""
+        """Note that an attempt succeeded; return whether it was the first one after an outage."""
         with self._lock:
             was_out = self.since_ms is not None
             self.since_ms, self.problem, self._pause_s = None, "", FIRST_PAUSE_S
@@ -448,7 +448,7 @@ class Mover(Protocol):
         """Move at most `limit` values and note in the status what only this mover knows."""
 
     def close(self) -> None:
-        """Nothing is moved any more."""
+        """Move nothing any more, and let go of what the mover holds."""
 
 
 class ModeMover:
@@ -468,7 +468,7 @@ class ModeMover:
             close()
 
     def move(self, queue: DelayedQueue, status: QueueStatus, limit: int, skip_poison: int, scan: bool) -> Moved:
-        """Raises NotAllowed for a mode that needs a broker where there is none, and what Outbound raises."""
+        """Move a batch as the queue's mode says; raises NotAllowed for one that needs a broker where there is none."""
         if time.monotonic() >= self._plain_until_s.get(queue.name, 0.0):
             mode = read_mode(queue)
             _note_target(status, mode)

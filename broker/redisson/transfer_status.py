@@ -68,7 +68,7 @@ class TransferStatus:
     queues: list[QueueStatus]
 
     def as_json(self) -> str:
-        """The document."""
+        """Return the status as a document in JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -85,7 +85,7 @@ def publish(server: Server, status: TransferStatus) -> None:
 
 
 def withdraw(server: Server, instance: str) -> None:
-    """This service is over."""
+    """Take back the status of this service, which is over."""
     server.run("DEL", STATUS_PREFIX + instance)
 
 

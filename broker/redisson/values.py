@@ -30,7 +30,7 @@ class Handle:
 
     @classmethod
     def parse(cls, text: str) -> Handle:
-        """The handle in this text; raises ValueError."""
+        """Read a handle from its text; raises ValueError."""
         score, identity, size = text.split("~")
         float(score)
         return cls(score, bytes.fromhex(identity), int(size))
@@ -48,12 +48,12 @@ class Waiting:
 
     @property
     def is_poison(self) -> bool:
-        """Whether it has neither packing."""
+        """Whether the member has neither of the two packings."""
         return self.packing is None
 
     @property
     def is_whole(self) -> bool:
-        """Whether `value` holds all of it."""
+        """Whether `value` holds all bytes of the value."""
         return len(self.value) == self.value_bytes
 
     def shown(self, codec: Codec | None = None) -> Shown:

@@ -10,9 +10,9 @@ import pytest
 
 from broker.client import AsyncAdmin, AsyncProducer
 from broker.server.broker import BrokerService
+from broker.testing import small_store
 from tests.checkback.answers import agree
 from tests.checkback.server import Server
-from tests.client.running import small_store
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -10,8 +11,8 @@ import pytest
 from broker.client import AsyncAdmin, AsyncProducer
 from broker.engine.config import EngineConfig
 from broker.server.broker import BrokerService
+from broker.testing import BrokerThread, small_store
 from tests.client.leftovers import no_client_left
-from tests.client.running import BrokerThread, small_store
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -28,11 +29,14 @@ def config(tmp_path: Path) -> EngineConfig:
 
 @pytest.fixture
 async def service(config: EngineConfig) -> AsyncIterator[BrokerService]:
-    """A running broker in this test's loop."""
+    """A running broker in this test's loop, in which nothing is left over when it has stopped."""
+    before = asyncio.all_tasks()
     running = BrokerService(config, broker_port=0, namesrv_port=0)
     await running.start()
     yield running
     await running.stop()
+    left = asyncio.all_tasks() - before - {asyncio.current_task()}
+    assert not left, f"these tasks are left over: {left}"
 
 
 @pytest.fixture

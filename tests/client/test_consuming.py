@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 
 import pytest
 
 from broker.client import AsyncAdmin, AsyncConsumer, AsyncProducer, InvalidArgument, Message, Sql, prepare
 from broker.server.broker import BrokerService
+from tests.waiting import until_true
 
 
 class Inbox:
@@ -28,13 +28,6 @@ class Inbox:
         async with asyncio.timeout(20), self._arrived:
             await self._arrived.wait_for(lambda: len(self.messages) >= count)
         return [message.body for message in self.messages]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Come back when the condition holds; fails after 20 s."""
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.wait([asyncio.ensure_future(asyncio.Event().wait())], timeout=0.02)
 
 
 async def joined(service: BrokerService, group: str, topic: str, inbox: Inbox, tags: str = "*") -> AsyncConsumer:
@@ -116,9 +109,11 @@ async def test_a_message_that_failed_comes_again_with_its_own_topic(
 
 
 async def until_parked(admin: AsyncAdmin, unique_id: str) -> None:
-    async with asyncio.timeout(20):
-        while not [each for each in await admin.pull("SCHEDULE_TOPIC_XXXX", 1, 0, 5) if each.unique_key == unique_id]:
-            await asyncio.wait([asyncio.ensure_future(asyncio.Event().wait())], timeout=0.02)
+    async def is_parked() -> bool:
+        parked = await admin.pull("SCHEDULE_TOPIC_XXXX", 1, 0, 5)
+        return any(each.unique_key == unique_id for each in parked)
+
+    await until_true(is_parked)
 
 
 async def test_two_members_share_the_queues_and_one_takes_over(
@@ -132,9 +127,9 @@ async def test_two_members_share_the_queues_and_one_takes_over(
     def of_topic(consumer: AsyncConsumer) -> int:
         return sum(queue.topic == "t" for queue in consumer.queues)
 
-    await until(lambda: of_topic(one) == 2 and of_topic(two) == 2)
+    await until_true(lambda: of_topic(one) == 2 and of_topic(two) == 2)
     await two.stop()
-    await until(lambda: of_topic(one) == 4)
+    await until_true(lambda: of_topic(one) == 4)
     await producer.send_each("t", [prepare(str(number)) for number in range(8)])
     assert len(await inbox.holds(8)) == 8
     await one.stop()

@@ -12,7 +12,7 @@ import pytest
 from broker.client import AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Message, Producer
 from broker.handlers.consumers import stop_all
 from broker.server.broker import BrokerService
-from tests.client.running import BrokerThread
+from broker.testing import BrokerThread
 
 PATIENCE_S = 20
 

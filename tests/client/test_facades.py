@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from broker.client import Admin, Consumer, InvalidArgument, Message, Producer, prepare
-from tests.client.running import BrokerThread
+from broker.testing import BrokerThread
 
 
 def test_send_from_many_threads_and_receive(broker: BrokerThread) -> None:

@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 
 from broker.client import Admin, Producer, SimpleConsumer
-from tests.client.running import BrokerThread
+from broker.testing import BrokerThread
 from tests.house.sources import ROOT
 
 PATIENCE_S = 120

@@ -32,7 +32,7 @@ from broker.client import (
     TransactionProducer,
     prepare,
 )
-from tests.client.running import BrokerThread
+from broker.testing import BrokerThread
 
 HOUR_MS = 3_600_000
 QUEUE = MessageQueue("t", "broker-a", 0)

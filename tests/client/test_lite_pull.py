@@ -18,7 +18,7 @@ from broker.client import (
     prepare,
 )
 from broker.server.broker import BrokerService
-from tests.client.test_consuming import until
+from tests.waiting import until_true
 
 PATIENCE_MS = 20_000
 BROKER = "broker-a"
@@ -99,10 +99,7 @@ async def test_what_is_done_is_committed_now_and_then(
         await consumer.subscribe("t")
         await take(consumer, 2)
         await take(consumer, 1)  # so the two are done, the third is not
-        async with asyncio.timeout(20):
-            while await consumer.committed(queue) is None:
-                await asyncio.wait([asyncio.ensure_future(asyncio.Event().wait())], timeout=0.02)
-        assert await consumer.committed(queue) == 2
+        assert await until_true(lambda: consumer.committed(queue)) == 2
         assert await consumer.position(queue) == 3
 
 
@@ -133,12 +130,12 @@ async def test_members_share_and_take_over_what_was_not_done(
     assert sorted(await take(one, 4)) == ["0", "1", "2", "3"]
     # it has not polled again: what it holds is not done, and belongs to whoever has the queue now
     await two.subscribe("t")
-    await until(lambda: len(one.assignment) == 2)
+    await until_true(lambda: len(one.assignment) == 2)
     assert set(one.assignment) | set(two.assignment) == set(await one.queues("t"))
     theirs = sorted(str(queue.queue_id) for queue in two.assignment)
     assert sorted(await take(two, 2)) == theirs
     await two.close()
-    await until(lambda: len(one.assignment) == 4)
+    await until_true(lambda: len(one.assignment) == 4)
     await one.close()
 
 

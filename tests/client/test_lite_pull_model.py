@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.client import Admin, LitePullConsumer, Message, MessageQueue, Producer, subscription
-from broker.client._offsets import Beginnings
+from broker.client._offsets import StartOffsets
 from broker.client._reader import QueueReader, ReadAhead
 from broker.client._session import Session
-from tests.client.running import BrokerThread, small_store
-from tests.client.test_consuming import until
+from broker.testing import BrokerThread, small_store
+from tests.waiting import until_true
 
 NUMBERS = itertools.count()
 PATIENCE_MS = 20_000
@@ -111,8 +111,8 @@ async def test_a_commit_before_the_start_is_known_tells_what_is_new(
         admin.create_topic(queue.topic, queues=1)
         producer.send_batch(queue.topic, ["x"] * 6)
     session = Session(everlasting.namesrv)
-    beginnings = Beginnings(session, "g", from_first=True)
-    reader = QueueReader(session, "g", queue, subscription(queue.topic, "*"), lambda *_: None, beginnings)
+    start_offsets = StartOffsets(session, "g", from_first=True)
+    reader = QueueReader(session, "g", queue, subscription(queue.topic, "*"), lambda *_: None, start_offsets)
     if stands is not None:
         await reader.offsets.commit(stands, confirmed=True)
     reader.seek(0)
@@ -128,16 +128,16 @@ def test_no_more_is_read_ahead_than_allowed(broker: BrokerThread) -> None:
         arrived: list[Message] = []
         reader = QueueReader(
             session, "g", MessageQueue("t", "broker-a", 0), subscription("t"), lambda _, each: arrived.append(each),
-            Beginnings(session, "g", from_first=True), ReadAhead(messages=10),
+            StartOffsets(session, "g", from_first=True), ReadAhead(messages=10),
         )  # fmt: skip
         reader.start()
-        await until(lambda: len(arrived) == 10)
+        await until_true(lambda: len(arrived) == 10)
         for message in arrived[:3]:
             reader.done(message)
-        await until(lambda: len(arrived) == 13)
+        await until_true(lambda: len(arrived) == 13)
         assert reader.finished_offset == 3
         reader.seek(20)
-        await until(lambda: len(arrived) == 23)
+        await until_true(lambda: len(arrived) == 23)
         assert arrived[-1].queue_offset == 29
         await reader.stop()
         await session.close()

@@ -24,8 +24,9 @@ from broker.client import (
 from broker.client._orderly import HeldLocks
 from broker.client._session import Session
 from broker.server.broker import BrokerService
-from tests.client.running import BrokerThread
-from tests.client.test_consuming import Inbox, until
+from broker.testing import BrokerThread
+from tests.client.test_consuming import Inbox
+from tests.waiting import until_true
 
 
 def orderly(service: BrokerService, handler: Callable[[Message], object], **options: Any) -> AsyncConsumer:
@@ -126,16 +127,16 @@ async def test_a_queue_goes_to_another_member_only_when_its_handler_is_done(
     await one.start()
     await begun.holds(2)
     await two.start()
-    await until(lambda: len(of_topic(one)) == 1)
+    await until_true(lambda: len(of_topic(one)) == 1)
     assert of_topic(two) == set(), "its handler is at work, so the lock is still held"
     go_on.set()
-    await until(lambda: len(of_topic(two)) == 1)
+    await until_true(lambda: len(of_topic(two)) == 1)
     (theirs,) = of_topic(two)
     await producer.send("t", "new", queue_id=theirs.queue_id)
     # what the first one had finished is committed, so nothing comes twice
     assert await inbox.holds(1) == [b"new"]
     await two.stop()
-    await until(lambda: len(of_topic(one)) == 2)
+    await until_true(lambda: len(of_topic(one)) == 2)
     await one.stop()
 
 
@@ -173,10 +174,10 @@ async def test_a_member_that_lost_its_lock_stops_and_commits_nothing(
     other = HeldLocks(session, "g", "other")
     assert await other.take([queue]) == {queue}
     consumer.check_locks()
-    await until(lambda: of_topic(consumer) == set())
+    await until_true(lambda: of_topic(consumer) == set())
     await producer.send("t", "2", queue_id=0)
     await other.give_back([queue])
-    await until(lambda: of_topic(consumer) == {queue})
+    await until_true(lambda: of_topic(consumer) == {queue})
     # nothing was committed, so it begins where the group stands
     assert await inbox.holds(3) == [b"1", b"1", b"2"]
     await consumer.stop()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from broker.client import prepare
+from broker.client import MessageOptions, Outgoing, prepare
+from broker.client._outgoing import ready_message
 from broker.client.errors import InvalidArgument
 from broker.client.names import MAX_BODY_BYTES, check_group, check_topic, check_writable_topic
 from broker.rocketmq.message import parse_properties
@@ -74,3 +75,20 @@ def test_the_longest_names_are_accepted() -> None:
 def test_the_brokers_own_topics_are_not_written(name: str) -> None:
     with pytest.raises(InvalidArgument, match="belongs to the broker"):
         check_writable_topic(name)
+
+
+def test_a_message_that_is_made_takes_a_queue_and_nothing_else() -> None:
+    made = prepare("x", tag="a", sharding_key="4711")
+    assert ready_message(made, {}) is made
+    elsewhere = ready_message(made, {"queue_id": 3})
+    assert (elsewhere.queue_id, elsewhere.unique_id, elsewhere.properties) == (3, made.unique_id, made.properties)
+    for options in ({"tag": "b"}, {"queue_id": 1, "delay_ms": 5}, {"queue_id": -1}):
+        with pytest.raises(InvalidArgument) as refused:
+            ready_message(made, cast(MessageOptions, options))
+        assert refused.value.field in options
+    assert ready_message("x", {"tag": "b"}).properties.endswith("TAGS\x01b\x02")
+
+
+def test_a_message_that_was_kept_is_the_one_that_was_made() -> None:
+    made = prepare("x", tag="a", keys=["k"], sharding_key="4711", group="g")
+    assert Outgoing.of_stored(made.body, made.properties, made.unique_id, "g") == made

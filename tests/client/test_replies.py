@@ -26,7 +26,7 @@ from broker.client._replies import Replies
 from broker.client._session import Session
 from broker.client.admin import Broker
 from broker.server.broker import BrokerService
-from tests.client.running import BrokerThread
+from broker.testing import BrokerThread
 from tests.client.test_consuming import Inbox, joined
 
 REPLIES = "DefaultCluster_REPLY_TOPIC"

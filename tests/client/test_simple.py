@@ -26,7 +26,7 @@ from broker.client import (
 from broker.engine.tables.topics import WRITE, Topic
 from broker.server.broker import BrokerService
 from broker.server.processors.acks import MOST_ACKED
-from tests.client.running import BrokerThread
+from broker.testing import BrokerThread
 
 TOPIC = "order"
 

@@ -29,8 +29,8 @@ from broker.client import (
 )
 from broker.client._event_loop import event_loop_thread
 from broker.client.errors import ClientError
+from broker.testing import BrokerThread
 from tests.client.halfbroker import HalfBroker
-from tests.client.running import BrokerThread
 
 SHORT_MS = 150
 #: Long enough for anything that does not hang, on any machine.

@@ -21,7 +21,7 @@ from broker.client import (
     TimerTooFar,
     prepare,
 )
-from tests.client.running import BrokerThread
+from broker.testing import BrokerThread
 
 HOUR_MS = 3_600_000
 FOREVER_MS = 2**62

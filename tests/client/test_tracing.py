@@ -26,9 +26,10 @@ from broker.client import (
 )
 from broker.client._tracing import tracing
 from broker.server.broker import BrokerService
+from broker.testing import BrokerThread
 from tests.client.recording import RecordedSpan, RecordingProvider
-from tests.client.running import BrokerThread
 from tests.client.test_consuming import Inbox
+from tests.waiting import until_true
 
 ORIGIN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -81,9 +82,12 @@ async def test_each_way_of_sending_has_a_span(
     spans = recorded.named("send t")
     assert [span.attributes.get("messaging.batch.message_count") for span in spans] == [2, 2, None, None]
     assert spans[3].attributes["messaging.rocketmq.message.delay_time_level"] == 1
-    async with asyncio.timeout(20):
-        while len(messages := await admin.pull("t", 0, 0, 9)) < 5:
-            await asyncio.wait([asyncio.ensure_future(asyncio.Event().wait())], timeout=0.02)
+
+    async def all_five() -> list[Message]:
+        messages = await admin.pull("t", 0, 0, 9)
+        return messages if len(messages) == 5 else []
+
+    messages = await until_true(all_five)
     told = {message.body: message.properties["traceparent"] for message in messages}
     for body, nth in ((b"1", 0), (b"2", 0), (b"3", 1), (b"4", 1), (b"5", 2)):
         assert told[body] == carried(spans[nth])

@@ -11,7 +11,7 @@ import pytest
 
 from broker.client import Admin, BrokerRefused, Consumer, Decision, Message, TransactionProducer, prepare
 from broker.client._transaction import ILLEGAL_OPERATION
-from tests.client.running import BrokerThread, small_store
+from broker.testing import BrokerThread, small_store
 
 PATIENCE_S = 20
 

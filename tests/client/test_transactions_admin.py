@@ -6,7 +6,7 @@ import pytest
 
 from broker.client import Admin, AsyncAdmin, AsyncProducer, BrokerRefused, Decision, InvalidArgument, as_half, prepare
 from broker.client.transactions import MOST_TARGETS, Transaction, TransactionTarget
-from tests.client.running import BrokerThread
+from broker.testing import BrokerThread
 
 
 async def begin(producer: AsyncProducer, body: str, *, tag: str | None = None, keys: tuple[str, ...] = ()) -> None:

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from broker.client import Admin, Producer
-from tests.client.running import BrokerThread, small_store
+from broker.testing import BrokerThread, small_store
 from tests.interop.jars import REPOSITORY
 from tests.interop.process import Child
 from tests.interop.servers import says

@@ -10,9 +10,17 @@ from django.utils import timezone
 
 from broker.client import Decision
 from broker.outbox import transactional
-from broker.outbox.decisions import Origin, current_origin, decide, find_connection, read_origin
+from broker.outbox.decisions import (
+    KEEP_CONFIRMED_S,
+    KEEP_OWED_S,
+    Origin,
+    clean,
+    current_origin,
+    decide,
+    find_connection,
+    read_origin,
+)
 from broker.outbox.models import OutboxHalf
-from broker.outbox.retention import KEEP_CONFIRMED_S, KEEP_OWED_S, clean
 from tests.client.halfbroker import HalfBroker
 from tests.outbox.raising import Changed, raised
 

@@ -15,7 +15,7 @@ from broker.client import Admin, InvalidArgument, Message, Producer
 from broker.outbox import send_later, send_on_commit, transactional
 from broker.outbox.models import OutboxHalf, OutboxMessage
 from broker.outbox.transaction_block import close_all
-from tests.client.running import BrokerThread, small_store
+from broker.testing import BrokerThread, small_store
 from tests.interop.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -13,10 +13,10 @@ from starlette.applications import Starlette
 
 from broker.client import AsyncAdmin
 from broker.server.broker import BrokerService
+from broker.testing import small_store
 from console.rest.app import StateHolder, create_application
 from console.security import tokens as security_tokens
 from tests.client.leftovers import no_client_left
-from tests.client.running import small_store
 from tests.console.kept import hang_up
 
 MakeToken = Callable[..., str]

@@ -19,11 +19,11 @@ from broker.rocketmq.acl import Action, Kind
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.frame import Command
 from broker.server.broker import BrokerService
+from broker.testing import small_store
 from console.rest.app import create_application
 from console.security import tokens as security_tokens
 from console.security.policies import PoliciesOfUser
-from tests.client.running import small_store
-from tests.server.access.clients import ACCESS, ROOT, People, policy
+from tests.access.clients import ACCESS, ROOT, People, policy
 from tests.server.peer import Peer
 
 MESSAGES = "/api/v1/topics/orders/messages"

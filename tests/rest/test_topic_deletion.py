@@ -14,9 +14,9 @@ import pytest
 
 from broker.client import AsyncAdmin
 from broker.server.broker import BrokerService
+from broker.testing import small_store
 from console.security import tokens as security_tokens
 from console.site.broker import hang_up
-from tests.client.running import small_store
 from tests.rest.sending_timers import HOUR_MS
 from tests.rest.test_transactions import begin
 from tests.waiting import until_true

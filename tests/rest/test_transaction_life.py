@@ -13,9 +13,9 @@ import pytest
 
 from broker.client import AsyncAdmin, AsyncTransactionProducer, Decision, Message
 from broker.server.broker import BrokerService
+from broker.testing import small_store
 from console.rest.identifiers import parse, written
 from console.site.broker import hang_up
-from tests.client.running import small_store
 from tests.rest.conftest import MakeToken
 from tests.rest.sending_timers import delivered
 from tests.rest.test_timer_operations import confirmed

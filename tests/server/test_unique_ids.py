@@ -23,7 +23,9 @@ def since_month_began_ms(unique_id: str) -> int:
 
 
 @pytest.mark.parametrize(
-    "next_id", [UniqueIds().next_id, UniqueIds(ADDRESS).next_id, lambda: prepare(b"from our client").unique_id]
+    "next_id",
+    [lambda: prepare("").unique_id, UniqueIds().next_id, UniqueIds(ADDRESS).next_id],
+    ids=["client", "random", "broker"],
 )
 def test_an_id_says_how_long_ago_the_month_began(next_id: Callable[[], str]) -> None:
     before_ms = int(time.time() * 1000)

@@ -23,11 +23,11 @@ from django.db import OperationalError, connection
 from django.utils import timezone
 
 from broker.mirror.models import Broker, ScheduleLevel
+from broker.testing import BrokerThread, small_store
 from console.features.dashboards import runs as dashboards_runs
 from console.features.dashboards.models import DashboardRun
 from spark.errors import SparkNotStarted
 from spark.session import open_session
-from tests.client.running import BrokerThread, small_store
 from tests.spark.randomlog import RandomLog
 
 

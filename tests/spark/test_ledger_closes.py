@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 
 from broker.client import Admin
 from broker.engine.testing import PowerLoss, SimulatedFiles
+from broker.testing import BrokerThread, small_store
 from console.run.demo.replay import Options
 from spark.jobs import JOBS
 from spark.points import Question
-from tests.client.running import BrokerThread, small_store
 from tests.crash.timerload import TimerLoad
 from tests.crash.transactions import Simulation
 from tests.crash.workload import Workload

@@ -22,7 +22,7 @@ class Script:
 
     @classmethod
     def of(cls, name: str, text: str) -> Script:
-        """The script of this text."""
+        """Return the script of this text, with its SHA-1."""
         return cls(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 

@@ -13,7 +13,7 @@ from django.utils.module_loading import autodiscover_modules
 from ....client import DRAIN_S, ClientError, StopSignals
 from ....log_lines import escaped
 from ...consumers import consumers, stop_all
-from ...registry import Handling, HandlingError, registered
+from ...registry import HandlingError, Registration, registered
 
 #: Handlers were left behind.
 EXIT_LATE = 1
@@ -26,7 +26,7 @@ class Command(BaseCommand):
     help = "Consume messages with the handlers found in handlers.py of the installed apps."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Which groups, and whether only to look."""
+        """Add the options: which groups, and whether only to look."""
         parser.add_argument("--group", action="append", help="only this group; may be given more than once")
         parser.add_argument(
             "--drain-timeout", type=float, default=DRAIN_S, metavar="SECONDS",
@@ -41,8 +41,10 @@ class Command(BaseCommand):
             chosen = _chosen(options["group"])
         except (HandlingError, ClientError) as error:
             raise CommandError(escaped(str(error))) from error
-        for handling in chosen:
-            self.stdout.write(escaped(f"{handling.group}: {handling.topic} [{handling.expression}] {handling.place}"))
+        for registration in chosen:
+            self.stdout.write(
+                escaped(f"{registration.group}: {registration.topic} [{registration.expression}] {registration.place}")
+            )
         self.stdout.flush()
         if options["list"]:
             return
@@ -72,15 +74,15 @@ class Command(BaseCommand):
         os._exit(EXIT_LATE)
 
 
-def _chosen(groups: list[str] | None) -> tuple[Handling, ...]:
+def _chosen(groups: list[str] | None) -> tuple[Registration, ...]:
     """The handlers of these groups; raises HandlingError when there are none."""
     known = registered()
     if not known:
         raise HandlingError(
             "No handlers: write functions with @consumer(topic, group) into handlers.py of an installed app."
         )
-    missing = sorted(set(groups or ()) - {handling.group for handling in known})
+    missing = sorted(set(groups or ()) - {registration.group for registration in known})
     if missing:
-        have = ", ".join(sorted({handling.group for handling in known}))
+        have = ", ".join(sorted({registration.group for registration in known}))
         raise HandlingError(f"No handlers for group {', '.join(missing)}; there are some for {have}.")
-    return tuple(handling for handling in known if not groups or handling.group in groups)
+    return tuple(registration for registration in known if not groups or registration.group in groups)

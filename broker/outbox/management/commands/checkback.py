@@ -11,8 +11,8 @@ from django.db import Error, close_old_connections, connections
 from ....client import StopSignals
 from ....log_lines import escaped
 from ...configuration import producer_groups
+from ...decisions import clean
 from ...errors import NotConfigured
-from ...retention import clean
 from ...transaction_block import close_all, producer_of
 
 logger = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ class Command(BaseCommand):
     help = "Answer brokers' checks from the database, for every group in ESCAPEMENT_PRODUCER_GROUPS."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Databases whose rows are cleaned."""
+        """Add the option that names databases whose rows are cleaned."""
         parser.add_argument("--database", action="append", help="whose old rows are deleted (default: all)")
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -27,7 +27,7 @@ class Command(BaseCommand):
     help = "Send the messages that send_later() wrote; or tell what waits (--status), or free what is stuck."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Which rows, in whose name, and whether to stay."""
+        """Add the options: which rows, in whose name, and whether to stay."""
         parser.add_argument("--database", default=DEFAULT_DB_ALIAS, help="whose rows (an entry of DATABASES)")
         parser.add_argument("--group", help="producer group to send in (default: the first of the setting)")
         what = parser.add_mutually_exclusive_group()

@@ -15,7 +15,7 @@ from broker.client._running_info import MINUTE_S, Recent, mean
 from broker.client._session import Session
 from broker.rocketmq.codes import Answer, Request
 from broker.server.broker import BrokerService
-from tests.client.running import eventually
+from tests.waiting import until_true
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ async def test_a_consumer_says_what_it_holds_and_how_it_works(
         info = await admin.running_info("billing", consumer.client_id)
         return [held.offset for held in info.queues if held.queue.topic == "orders"] == [0, 3]
 
-    await eventually(is_done)
+    await until_true(is_done)
     info = await admin.running_info("billing", consumer.client_id)
     await consumer.stop()
     idle, busy = [held for held in info.queues if held.queue.topic == "orders"]
@@ -146,7 +146,7 @@ async def test_how_far_it_is_is_told(
             answer.body.decode()
         )
 
-    await eventually(is_told)
+    await until_true(is_told)
     await consumer.stop()
 
 

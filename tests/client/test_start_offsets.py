@@ -16,11 +16,12 @@ from broker.client import (
     AsyncSimpleConsumer,
     MessageQueue,
 )
-from broker.client import _offsets as beginnings_module
-from broker.client._offsets import Beginnings, QueueOffsets
+from broker.client import _offsets as offsets_module
+from broker.client._offsets import QueueOffsets, StartOffsets
 from broker.client._session import Session
 from broker.client.errors import BrokerUnreachable, RouteNotFound
 from broker.server.broker import BrokerService
+from tests.waiting import until_true
 
 QUEUES = 4
 GROUP = "g"
@@ -215,9 +216,7 @@ async def test_members_that_start_at_once_agree(
         return sorted(body for bodies in outcomes for body in bodies)
 
     outcomes: list[list[bytes]] = [await reader.read(0) for reader in readers]
-    async with asyncio.timeout(20):
-        while len(set(seen())) < QUEUES:
-            await asyncio.wait([asyncio.ensure_future(asyncio.Event().wait())], timeout=0.02)
+    await until_true(lambda: len(set(seen())) >= QUEUES)
     assert sorted(set(seen())) == new
     for reader in readers:
         await close(reader)
@@ -239,10 +238,10 @@ async def test_a_broker_that_is_away_holds_up_no_queue_with_an_offset(
     service.engine.groups.ensure(GROUP)
     service.engine.offsets.commit(GROUP, "t", 2, 1)
     session = Session(service.namesrv_address)
-    monkeypatch.setattr(beginnings_module, "QueueOffsets", Away)
-    beginnings = Beginnings(session, GROUP, from_first=False)
+    monkeypatch.setattr(offsets_module, "QueueOffsets", Away)
+    start_offsets = StartOffsets(session, GROUP, from_first=False)
     Away.gone = {0}
-    await beginnings.settle("t")
+    await start_offsets.settle("t")
     assert service.engine.offsets.all()[GROUP, "t"] == {2: 1}
     await session.close()
 
@@ -252,14 +251,14 @@ async def test_a_first_start_counts_though_a_broker_is_away(
 ) -> None:
     service.engine.groups.ensure(GROUP)
     session = Session(service.namesrv_address)
-    monkeypatch.setattr(beginnings_module, "QueueOffsets", Away)
-    beginnings = Beginnings(session, GROUP, from_first=False)
+    monkeypatch.setattr(offsets_module, "QueueOffsets", Away)
+    start_offsets = StartOffsets(session, GROUP, from_first=False)
     Away.gone = {0}
     with pytest.raises(BrokerUnreachable):
-        await beginnings.settle("t")
+        await start_offsets.settle("t")
     await fill(producer, "new")
     Away.gone = set()
-    await beginnings.settle("t")
+    await start_offsets.settle("t")
     assert service.engine.offsets.all()[GROUP, "t"] == {0: 2, 1: 1, 2: 1, 3: 1}
     await session.close()
 
@@ -280,6 +279,6 @@ async def test_what_comes_again_is_never_skipped(service: BrokerService) -> None
     service.engine.groups.ensure(GROUP)
     service.engine.topics.ensure(retries, 1)
     session = Session(service.namesrv_address)
-    await Beginnings(session, GROUP, from_first=False).settle(retries)
+    await StartOffsets(session, GROUP, from_first=False).settle(retries)
     assert await QueueOffsets(session, GROUP, MessageQueue(retries, "broker-a", 0)).committed() is None
     await session.close()
