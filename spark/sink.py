@@ -75,7 +75,7 @@ class Sink:
         self._runs = runs
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection to the database."""
         self._connection.close()
 
     def beat(self, progress: float) -> bool:

@@ -70,7 +70,8 @@ def serve_valkey(var: Path) -> None:
 
 
 def valkey_port(kept: Path) -> int:
-    """The same port as last time, so that addresses stay valid, unless another program has taken it since."""
+    """Return the port of last time, so that addresses stay valid, or a new one if another program has taken it
+    since."""
     chosen = os.environ.get("ESCAPEMENT_VALKEY_PORT") or (kept.read_text() if kept.exists() else "")
     port = int(chosen) if chosen else free_port()
     if taken(LOOPBACK, port):

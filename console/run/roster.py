@@ -46,7 +46,7 @@ class Roster:
         self._written: dict[str, Process] = {}
 
     def write(self, children: Iterable[Child]) -> None:
-        """Write how they are now, if that is another state than before."""
+        """Write the state of the children, if it has changed."""
         now_ms = time.time_ns() // 1_000_000
         found: dict[str, Process] = {}
         for child in children:
@@ -68,7 +68,7 @@ class Roster:
 
 
 def read(path: Path) -> tuple[Process, ...]:
-    """The processes, in the order in which they start; none where no supervisor runs."""
+    """Return the processes in the order in which they start; none if no supervisor runs."""
     try:
         told = json.loads(path.read_text())
         if psutil.Process(told["pid"]).create_time() != told["created"]:
@@ -85,7 +85,7 @@ def _state(child: Child) -> State:
 
 
 def taken(host: str, port: int) -> bool:
-    """Whether a server could not listen there now."""
+    """Whether another program occupies the port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -96,7 +96,7 @@ def taken(host: str, port: int) -> bool:
 
 
 def answers(host: str, port: int) -> bool:
-    """Whether a server accepts connections there."""
+    """Whether a server accepts connections at the port."""
     try:
         socket.create_connection((host, port), CONNECT_TIMEOUT_S).close()
     except OSError:
@@ -105,7 +105,7 @@ def answers(host: str, port: int) -> bool:
 
 
 def free_port() -> int:
-    """A loopback port that nothing listens on now, nor on the one two below: a broker's VIP channel."""
+    """Return a loopback port that is free now, as is the one two below it, a broker's VIP channel."""
     for _ in range(_TRIES):
         with socket.socket() as probe:
             probe.bind((LOOPBACK, 0))

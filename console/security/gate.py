@@ -1,4 +1,4 @@
-"""Nothing is shown to anybody who may not see the console: every page but the few named here asks for VIEW.
+"""The gate of the console: every page but the few named here needs the permission VIEW.
 
 A page that is added later is closed until somebody may see it; what a page lets one do, its handler asks for.
 """
@@ -29,18 +29,18 @@ _LIMITED_ADMIN = frozenset({"index", "login", "logout", "password_change", "pass
 
 
 class Gate:
-    """Middleware behind authentication."""
+    """Middleware that stands behind authentication."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        """Who looks is said by process_view, and forgotten with the request."""
+        """Answer a request within a scope of its own; process_view says who looks."""
         with looking(NOTHING):
             return self.get_response(request)
 
     def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponse | None:
-        """To the login page who is not signed in; 403 for who may not see the console."""
+        """Send whoever is not signed in to the login page, and refuse (403) whoever may not see the console."""
         match = request.resolver_match
         visible = visible_topics(request.user) if request.user.is_authenticated else NOTHING
         look_as(visible)

@@ -48,7 +48,7 @@ class PoliciesOfUser:
         return all(each.allows(kind_of, name, needed, self.source) for each in self.of_brokers)
 
     def allows_overview(self) -> bool:
-        """Whether figures of the whole cluster may be seen."""
+        """Whether the figures of the whole cluster may be seen."""
         return self._on_cluster(Action.GET)
 
     def allows_everything(self) -> bool:
@@ -56,7 +56,7 @@ class PoliciesOfUser:
         return self._on_cluster(Action.UPDATE)
 
     def refusal(self, what: str) -> str:
-        """Who is not allowed to do what, in a sentence."""
+        """Return a sentence that says who is not allowed to do what."""
         for each in self.of_brokers:
             if not each.is_known:
                 return f"Access control of {each.broker} has no user {self.user!r}, to whom the token is bound."

@@ -23,7 +23,7 @@ ROLES: Mapping[str, Mapping[str, Iterable[str]]] = {
 
 
 def ensure_roles(using: str = "default") -> None:
-    """Make the groups that are not there; those that are stay as their owner has made them."""
+    """Create the groups that are missing; existing ones stay as their owner has made them."""
     group_rows = Group.objects.using(using)
     permission_rows = Permission.objects.using(using)
     for name, wanted in ROLES.items():

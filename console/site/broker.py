@@ -26,19 +26,19 @@ _admins = KeptClients(Admin)
 
 
 def admin() -> Admin:
-    """The client for ESCAPEMENT_NAMESRV; safe for threads."""
+    """Return the client for ESCAPEMENT_NAMESRV; it is safe for threads."""
     return _admins.at(settings.ESCAPEMENT_NAMESRV)
 
 
 def hang_up() -> None:
-    """End the connections; the next question makes new ones."""
+    """Close the connections; the next question opens new ones."""
     _admins.hang_up()
 
 
 def ask(
     question: Callable[[Admin], Answer], *, source: str, requests: tuple[int, ...], exact: bool = True
 ) -> tuple[Answer | None, Evidence]:
-    """The answer with its evidence; None and the reason when the broker is away, slow or refuses."""
+    """Return the answer with its evidence; None with the reason if the broker is away, slow or refuses."""
     try:
         answer = question(admin())
     except ClientError as error:

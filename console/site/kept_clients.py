@@ -15,7 +15,7 @@ Client = TypeVar("Client", bound=_Closes)
 
 
 class KeptClients(Generic[Client]):
-    """Makes a client when an address is first asked; safe for threads."""
+    """Makes a client when an address is asked for the first time; safe for threads."""
 
     def __init__(self, make: Callable[[str], Client]) -> None:
         self._make = make
@@ -23,7 +23,7 @@ class KeptClients(Generic[Client]):
         self._lock = Lock()
 
     def at(self, address: str) -> Client:
-        """The client of this address."""
+        """Return the client of this address."""
         with self._lock:
             client = self._clients.get(address)
             if client is None:

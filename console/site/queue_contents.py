@@ -9,7 +9,7 @@ MAX_PULLS = 8
 
 
 def pull_all(admin: Admin, topic: str, queue_id: int, offset: int, count: int) -> list[Message]:
-    """Up to `count` messages from `offset` on, in at most MAX_PULLS requests."""
+    """Return up to `count` messages from `offset` on, by at most MAX_PULLS requests."""
     found: list[Message] = []
     wanted = offset
     for _ in range(MAX_PULLS):

@@ -14,7 +14,7 @@ from console.features.alerts.models import Alert, AlertRule, Silence
 
 @admin.register(AlertRule)
 class AlertRuleAdmin(admin.ModelAdmin):
-    """What is watched, and who is told."""
+    """The rules: what is watched, and who is told."""
 
     list_display = ("what", "subject", "limit", "for_s", "webhook", "is_on")
     list_filter = ("what", "is_on")
@@ -23,17 +23,17 @@ class AlertRuleAdmin(admin.ModelAdmin):
 
     @admin.display(description=_("Secret of the webhook"))
     def secret(self, rule: AlertRule) -> str:
-        """With which the webhook checks that it was us."""
+        """The secret by which the webhook's receiver knows that a request is ours."""
         return secret_of_rule(rule) if rule.pk else "-"
 
     def has_view_permission(self, request: HttpRequest, obj: AlertRule | None = None) -> bool:
-        """Who may change a rule: the secret is shown."""
+        """Whether the user may change rules, as the secret is shown."""
         return bool(request.user.has_perm("console.change_alertrule"))
 
 
 @admin.register(Alert)
 class AlertAdmin(ReadOnlyAdmin):
-    """Raised, and over."""
+    """Alerts that are raised, and that are over."""
 
     list_display = ("subject", "rule", "state", "value", "highest", "since", "ended_at", "was_silenced", "told")
     list_filter = ("state", "was_silenced", "rule__what")
@@ -47,13 +47,13 @@ class AlertAdmin(ReadOnlyAdmin):
 
 @admin.register(Silence)
 class SilenceAdmin(admin.ModelAdmin):
-    """Who asked for quiet, and until when."""
+    """Silences: who asked for them, and until when."""
 
     list_display = ("subject", "rule", "until", "reason", "actor")
     search_fields = ("subject", "reason", "actor")
     exclude = ("actor",)
 
     def save_model(self, request: HttpRequest, obj: Silence, form: object, change: bool) -> None:
-        """In the name of who asks."""
+        """Save the silence in the name of whoever asks."""
         obj.actor = request.user.get_username()
         super().save_model(request, obj, form, change)

@@ -12,7 +12,7 @@ SHOWN = 20
 
 
 def address_rows() -> tuple[AddressRow, ...]:
-    """Those that fail first."""
+    """Return the addresses, those that fail first."""
     rows = CheckAddress.objects.order_by("-failures", "group")[:SHOWN]
     return tuple(
         AddressRow(

@@ -63,7 +63,7 @@ class Contact:
 
 @dataclass(slots=True)
 class Standing:
-    """How an address does; moments are epoch seconds."""
+    """How an address has answered so far; moments are epoch seconds."""
 
     asked_s: float | None = None
     #: the last decision, or why there was none
@@ -92,7 +92,7 @@ class Worker:
         self._database = ThreadPoolExecutor(1, thread_name_prefix="check-addresses")
 
     async def run(self, on_change: Callable[[Sequence[str]], None] = lambda groups: None) -> None:
-        """Look again and again; `on_change` is told the groups that are answered for."""
+        """Read the addresses again and again; `on_change` gets the groups that are answered for."""
         seen_s = time.monotonic()
         try:
             while True:
@@ -113,7 +113,7 @@ class Worker:
             self._database.shutdown(wait=True)
 
     async def keep(self, contacts: Sequence[Contact]) -> bool:
-        """Answer for these and no others; True if that is a change."""
+        """Answer for these contacts and no others. Returns whether that is a change."""
         wanted = {contact.group: contact for contact in contacts}
         gone = [group for group, kept in self._kept.items() if wanted.get(group) != kept.contact or kept.task.done()]
         ended = [self._kept.pop(group) for group in gone]
@@ -136,7 +136,7 @@ class Worker:
         return Answerer(contact, self._namesrv, Asker(self._allowed, Resolver(), self._limits))
 
     def _load(self) -> list[Contact]:
-        """The addresses to ask; what stands against asking one is written beside it."""
+        """Read the addresses to ask; why one cannot be asked is written into its row."""
         found = []
         groups = set(settings.ESCAPEMENT_PRODUCER_GROUPS)
         for row in CheckAddress.objects.filter(is_enabled=True).exclude(group__in=groups):
@@ -206,7 +206,7 @@ class Answerer:
             self._is_probing = True
 
     async def check(self, message: Message) -> Decision:
-        """What the address says; UNKNOWN for anything that is no proper answer. Never raises."""
+        """Return what the address answers; UNKNOWN for anything but a proper answer. Never raises."""
         transaction_id = message.unique_key
         # one question a transaction at a time; of one that failed lately, one question at all
         if not transaction_id or transaction_id in self._asking or self._is_tired.is_set():
@@ -252,7 +252,7 @@ class Answerer:
 
 
 def question(group: str, transaction_id: str, message: Message) -> bytes:
-    """The body of a question: which message it is about, by all of its names."""
+    """Return the body of a question: all names of the message that it is about."""
     times = message.properties.get(CHECK_TIMES, "")
     asked = {
         "transaction_id": transaction_id,
@@ -267,7 +267,7 @@ def question(group: str, transaction_id: str, message: Message) -> bytes:
 
 
 def read_decision(body: bytes) -> Decision:
-    """The decision in ``{"decision": "COMMIT"}``; raises NoAnswer for anything else."""
+    """Return the decision in ``{"decision": "COMMIT"}``. Raises NoAnswer for anything else."""
     try:
         found = json.loads(body.decode(), object_pairs_hook=_each_name_once)
     except (ValueError, RecursionError):
@@ -293,7 +293,7 @@ def _with_database(work: Callable[[], Result]) -> Result:
 
 
 def _close() -> None:
-    """The connection of the thread that this runs in."""
+    """Close the database connection of this thread."""
     connection.close()
 
 

@@ -32,7 +32,7 @@ _COLUMNS = ("series", "topic", "label", "part", "at_ms", "value", "positions")
 @login_required
 @permission_required(SEE, raise_exception=True)
 def dashboards(request: HttpRequest) -> HttpResponse:
-    """The first of them."""
+    """Show the first dashboard."""
     return redirect("dashboard", next(iter(PANELS)))
 
 
@@ -40,7 +40,7 @@ def dashboards(request: HttpRequest) -> HttpResponse:
 @login_required
 @permission_required(SEE, raise_exception=True)
 def dashboard(request: HttpRequest, name: str) -> HttpResponse:
-    """One dashboard for a window, a topic and a range of moments, all in the address."""
+    """Show one dashboard, for the window, topic and moments in the address."""
     if name not in PANELS:
         raise Http404(_("There is no such dashboard."))
     asked, errors = _asked(request)
@@ -64,7 +64,7 @@ def dashboard(request: HttpRequest, name: str) -> HttpResponse:
 @login_required
 @permission_required(SEE, raise_exception=True)
 def data(request: HttpRequest, name: str, form: str) -> HttpResponse | StreamingHttpResponse:
-    """All points of a dashboard as CSV or JSON, with what they cover."""
+    """Send all points of a dashboard as CSV or JSON, with what they cover."""
     asked, errors = _asked(request)
     run = reads.current_run(name, asked.window)
     if run is None or form not in FORMS:
@@ -84,7 +84,7 @@ def data(request: HttpRequest, name: str, form: str) -> HttpResponse | Streaming
 @login_required
 @permission_required(SEE, raise_exception=True)
 def series(request: HttpRequest, name: str, series: str) -> HttpResponse:
-    """One series over time in columns, as a plot reads it."""
+    """Send one series over time in columns, as a plot reads it."""
     asked, errors = _asked(request)
     run = reads.current_run(name, asked.window)
     if run is None or errors or series not in {spec.series for spec in PANELS[name] if spec.kind == "time"}:
@@ -98,7 +98,7 @@ def series(request: HttpRequest, name: str, series: str) -> HttpResponse:
 @permission_required((SEE, RUN), raise_exception=True)
 @form_of("dashboards")
 def run(request: HttpRequest) -> HttpResponse:
-    """Have one dashboard, or all of them, computed anew."""
+    """Queue a run of one dashboard, or of all of them."""
     name, window = request.POST.get("name", ""), request.POST.get("window", "all")
     if name not in PANELS:
         raise Http404(_("There is no such dashboard."))
@@ -115,7 +115,7 @@ def run(request: HttpRequest) -> HttpResponse:
 @permission_required((SEE, RUN), raise_exception=True)
 @form_of("dashboards")
 def cancel(request: HttpRequest) -> HttpResponse:
-    """End a batch."""
+    """Ask a batch of runs to end."""
     try:
         dashboards_runs.cancel(uuid.UUID(request.POST.get("batch", "")))
     except ValueError:
@@ -146,7 +146,7 @@ def _asked(request: HttpRequest) -> tuple[Asked, dict[str, str]]:
 
 
 def _bar(request: HttpRequest) -> Bar | None:
-    """The bar whose messages are wanted; what is no number is no bar."""
+    """Return the bar whose messages are wanted, None for an address without one."""
     asked = request.GET
     if not asked.get("series"):
         return None
@@ -161,5 +161,5 @@ def _bar(request: HttpRequest) -> Bar | None:
 
 
 def _text(request: HttpRequest, name: str) -> str:
-    """A text of the address; the database knows no NUL, so none of its texts has one."""
+    """Return a text of the address without NUL, which the database has in no text."""
     return request.GET.get(name, "").replace("\0", "\ufffd")

@@ -47,7 +47,7 @@ class DashboardsUnavailable(Exception):
 
 
 def missing() -> str | None:
-    """What is missing on this machine, None if dashboards can be computed."""
+    """Return what is missing on this machine, None if dashboards can be computed."""
     if importlib.util.find_spec("pyspark") is None:
         return _("PySpark is not installed. `make dashboards` installs it; everything else works without it.")
     home = environ.get("JAVA_HOME")
@@ -60,7 +60,7 @@ def missing() -> str | None:
 
 
 def queue(names: Sequence[str], window: str, *, actor: str = "", store: str = "", broker: str = "") -> uuid.UUID:
-    """Make the rows of a batch; raises ValueError for a dashboard or window that does not exist.
+    """Create the rows of a batch. Raises ValueError for a dashboard or window that does not exist.
 
     While a batch of the same dashboards and window is under way, that one is returned: two would do the same work.
     """
@@ -131,7 +131,7 @@ def follow(*, store: str = "", broker: str = "") -> None:
 
 @contextmanager
 def _alone(what: str) -> Iterator[bool]:
-    """Tell whether nobody else does this, and keep it so; the word goes with the process, however it ends."""
+    """Yield whether no other process does this, under a lock that ends with the process, however that ends."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", (what,))
         is_alone = bool(cursor.fetchone()[0])
@@ -162,7 +162,7 @@ def _checkpoint(run: DashboardRun) -> Path:
 
 
 def _run(module: str, rows: Sequence[DashboardRun], **more: object) -> None:
-    """Have a module of Spark's compute these rows, and wait for it."""
+    """Run a module of `spark/` that computes these rows, and wait for it."""
     first, numbers = rows[0], [row.id for row in rows]
     mine = DashboardRun.objects.filter(id__in=numbers, state__in=("queued", "running"))
     why = missing()
@@ -210,7 +210,7 @@ def cancel(batch: uuid.UUID) -> int:
 
 
 def broker_address(run: DashboardRun) -> str:
-    """Who is asked where the log ends; empty: nobody, the checkpoint in the store has to do."""
+    """Return the broker that is asked where the log ends; empty if the checkpoint in the store has to do."""
     if run.source != str(settings.BROKER_STORE):
         return ""
     row = Broker.objects.filter(name=run.broker).first()
@@ -218,7 +218,7 @@ def broker_address(run: DashboardRun) -> str:
 
 
 def database_url() -> str:
-    """The address of Django's database, for a process without Django (libpq's key=value form)."""
+    """Return the address of Django's database for a process without Django, in libpq's key=value form."""
     parameters = connection.get_connection_params()
     names = {"dbname": "dbname", "user": "user", "password": "password", "host": "host", "port": "port"}
     given = {key: str(parameters[name]) for key, name in names.items() if parameters.get(name)}
@@ -228,12 +228,12 @@ def database_url() -> str:
 
 
 def told(broker: str) -> dict[str, Any]:
-    """Return these as the order of a run has them; what is not known is left to RocketMQ's defaults."""
+    """Return the broker's settings as the order of a run has them; RocketMQ's defaults stand for what is not known."""
     return {name: value for name, value in (("levels", _levels(broker)), ("retention_hours", _hours(broker))) if value}
 
 
 def _levels(broker: str) -> str:
-    """Its ``messageDelayLevel``, from the mirror's rows."""
+    """Return the broker's ``messageDelayLevel``, from the mirror's rows."""
     rows = ScheduleLevel.objects.filter(broker=broker).order_by("level").values_list("level", "delay_ms")
     delays_ms = [delay_ms for number, (level, delay_ms) in enumerate(rows, start=1) if level == number]
     if len(delays_ms) < len(rows) or any(delay_ms <= 0 or delay_ms % 1_000 for delay_ms in delays_ms):
@@ -242,7 +242,7 @@ def _levels(broker: str) -> str:
 
 
 def _hours(broker: str) -> float:
-    """Its ``fileReservedTime``; 0 if it cannot be asked."""
+    """Return the broker's ``fileReservedTime`` in hours, 0 if it cannot be asked."""
     if broker != settings.BROKER_NAME:
         return 0.0
     config, _ = ask(lambda admin: admin.broker_config(), source=broker, requests=(26,))

@@ -26,7 +26,7 @@ class Command(BaseCommand):
     help = "Computes dashboards from the broker's log with Spark."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """run [NAME ...], list, cancel BATCH."""
+        """Subcommands: run [NAME ...], list, cancel BATCH."""
         actions = parser.add_subparsers(dest="action", required=True)
         run = actions.add_parser("run", help="compute dashboards; all of them if none is named")
         run.add_argument("names", nargs="*", metavar="NAME", help=", ".join(dashboards_runs.DASHBOARDS))
@@ -45,7 +45,7 @@ class Command(BaseCommand):
         cancel.add_argument("batch", type=uuid.UUID)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do what was asked."""
+        """Run the subcommand that was asked for."""
         try:
             connection.ensure_connection()
         except OperationalError as error:
@@ -93,7 +93,7 @@ class Command(BaseCommand):
             self.stdout.write(escaped(_line(run)))
 
     def _guarded(self, work: Callable[[], None]) -> None:
-        """Do it; what cannot be done is said in one line."""
+        """Run `work`; a failure is told in one line."""
         try:
             work()
         except (ValueError, dashboards_runs.DashboardsUnavailable) as error:
@@ -116,7 +116,7 @@ class Command(BaseCommand):
 
 @contextmanager
 def _told_to_end() -> Iterator[None]:
-    """Take SIGTERM for Ctrl-C meanwhile: what is under way is said to have been stopped."""
+    """Treat SIGTERM as Ctrl-C meanwhile, so that what is under way is marked as stopped."""
 
     def end(*_: object) -> NoReturn:
         raise KeyboardInterrupt

@@ -20,7 +20,7 @@ class Command(BaseCommand):
     help = "Makes, lists and revokes tokens of the REST interface."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """create NAME, list, revoke PREFIX."""
+        """Subcommands: create NAME, list, revoke PREFIX."""
         actions = parser.add_subparsers(dest="action", required=True)
         create = actions.add_parser("create", help="make a token; it is shown once")
         create.add_argument("name", help="what the token is for")
@@ -52,7 +52,7 @@ class Command(BaseCommand):
         revoke.add_argument("prefix", help="the characters after esc_")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do what was asked."""
+        """Run the subcommand that was asked for."""
         {"create": self._create, "list": self._list, "revoke": self._revoke}[options["action"]](options)
 
     def _create(self, options: dict[str, Any]) -> None:

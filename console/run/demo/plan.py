@@ -51,7 +51,7 @@ class Announcement:
 
     @property
     def body(self) -> bytes:
-        """The JSON that consumers get."""
+        """Return the JSON that consumers receive."""
         flight = self.flight
         told: dict[str, object] = {
             "flight": f"{flight.carrier}{flight.number}",
@@ -80,7 +80,7 @@ class Reminder:
 
     @property
     def body(self) -> bytes:
-        """The JSON that consumers get."""
+        """Return the JSON that consumers receive."""
         flight = self.flight
         told = {
             "flight": f"{flight.carrier}{flight.number}", "event": "boarding", "from": flight.origin,
@@ -90,12 +90,12 @@ class Reminder:
 
 
 def clock(minute: int) -> str:
-    """``07:45``"""
+    """Return a minute as a time of day such as ``07:45``."""
     return f"{minute // 60 % 24:02}:{minute % 60:02}"
 
 
 def announcements(flight: Flight) -> Iterator[Announcement]:
-    """All messages of one flight."""
+    """Return all announcements of one flight."""
     choice = zlib.crc32(flight.key.encode())
     yield Announcement(GATE, flight.scheduled - GATE_MINUTES, _one_of(GATE_LEADS, choice), flight)
     if flight.departed is None or flight.arrived is None:
@@ -107,7 +107,7 @@ def announcements(flight: Flight) -> Iterator[Announcement]:
 
 
 def reminders(flight: Flight) -> Iterator[Reminder]:
-    """All steps of the flight's boarding reminder, in order."""
+    """Return the steps of the flight's boarding reminder, in order."""
     choice = zlib.crc32(flight.key.encode())
     boarding = flight.scheduled - BOARDING_MINUTES
     yield Reminder("set", boarding - _one_of(REMINDER_LEADS, choice >> 8), boarding, flight)
@@ -123,6 +123,6 @@ def _one_of(leads: Sequence[int], choice: int) -> int:
 
 
 def level_for(lead_ms: float, delays_ms: Sequence[int]) -> int:
-    """The highest level that is not longer than the lead; 0 (at once) when even the first is."""
+    """Return the highest delay level that is not longer than the lead; 0 (at once) if even the first is."""
     fitting = [level for level, delay_ms in enumerate(delays_ms, start=1) if delay_ms <= lead_ms]
     return max(fitting, key=lambda level: delays_ms[level - 1], default=0)

@@ -1,4 +1,4 @@
-"""What somebody is told who has tried too many passwords, and where somebody is taken to come from."""
+"""The answer to too many wrong passwords, and the address that a try is counted for."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from django.shortcuts import render
 
 
 def locked(request: HttpRequest, original_response: HttpResponse | None, credentials: Any) -> HttpResponse:
-    """A page, and after how many seconds it is worth trying again: each try in between begins the time anew."""
+    """Return the page for a locked login; Retry-After says when to try again, as each try in between begins anew."""
     page = render(request, "registration/locked.html", status=HTTPStatus.TOO_MANY_REQUESTS)
     page["Retry-After"] = str(int(settings.AXES_COOLOFF_TIME.total_seconds()))
     return page
 
 
 def address_of(request: HttpRequest) -> str:
-    """The address of the connection, or what a proxy of ESCAPEMENT_TRUSTED_PROXIES says of it; never a header."""
+    """Return the address of the connection, as uvicorn knows it from trusted proxies; headers are not read."""
     return str(request.META.get("REMOTE_ADDR", ""))

@@ -1,4 +1,4 @@
-"""To the provider and back: the two addresses of signing in without a password of the console's own."""
+"""The two pages of signing in by a provider: the way there, and the way back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BACKEND = "django.contrib.auth.backends.ModelBackend"
 @require_safe
 @never_cache
 def leave(request: HttpRequest) -> HttpResponse:
-    """To the provider; the page that was wanted is remembered."""
+    """Send the browser to the provider, and remember the page that was wanted."""
     if not provider.is_on():
         raise Http404
     request.session[_NEXT] = request.GET.get("next", "")
@@ -38,7 +38,7 @@ def leave(request: HttpRequest) -> HttpResponse:
 @require_safe
 @never_cache
 def back(request: HttpRequest) -> HttpResponse:
-    """From the provider: signed in, or why not."""
+    """Sign in the user who comes back from the provider, or say why not."""
     if not provider.is_on():
         raise Http404
     wanted = request.session.pop(_NEXT, "")

@@ -19,12 +19,12 @@ MAX_COUNT = 200
 
 
 def said(moment: Moment) -> Evidence:
-    """Where the figures come from; how old they were is not told beside a moment that is past."""
+    """Return the evidence of a snapshot's figures; how old they were is not told beside a moment that is past."""
     return Evidence(_("snapshot of %(broker)s") % {"broker": moment.broker}, None, True, moment.why)
 
 
 def lanes_at(asked_ms: int) -> tuple[Moment, Lanes | None]:
-    """All lanes at a moment."""
+    """Return all lanes at a moment."""
     moment, found = part_at(asked_ms, "lanes", Lanes)
     if found is None:
         return moment, None
@@ -33,7 +33,7 @@ def lanes_at(asked_ms: int) -> tuple[Moment, Lanes | None]:
 
 
 def timers_at(asked_ms: int, zoom: str) -> tuple[Moment, TimersPage | None]:
-    """The Timers page at a moment, at one of the zooms that are kept, else at the default one."""
+    """Return the Timers page at a moment, at one of the kept zooms, else at the default one."""
     moment, kept = part_at(asked_ms, "timers", TimersKept)
     if kept is None:
         return moment, None
@@ -61,7 +61,7 @@ def timers_at(asked_ms: int, zoom: str) -> tuple[Moment, TimersPage | None]:
 def groups_at(
     asked_ms: int, *, search: str = "", offset: int = 0, count: int = 100, eyes: Eyes | None = None
 ) -> tuple[Moment, PastGroups | None]:
-    """Consumer groups that `eyes` see now, and that read nothing then that is not seen."""
+    """Return the consumer groups that `eyes` see now, if all that they read then is seen, too."""
     moment, kept = part_at(asked_ms, "groups", GroupsKept)
     if kept is None or moment.at_ms is None:
         return moment, None
@@ -77,7 +77,7 @@ def groups_at(
 
 
 def seen_of(kept: GroupsKept, eyes: Eyes) -> GroupsKept:
-    """A group that read then what is not seen is not shown, whatever it reads now."""
+    """Return what is seen of the groups: none that read a hidden topic then, whatever it reads now."""
     if eyes.see_all:
         return kept
     hidden = {line.group for line in kept.topics if not eyes.topic(line.topic)}

@@ -1,4 +1,4 @@
-"""Finds the snapshot for a moment, and opens its parts."""
+"""Finding the snapshot for a moment, and opening its parts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KINDS = {"lanes": Lanes, "timers": TimersKept, "transactions": TransactionFigure
 
 
 def moment_of(asked_ms: int) -> Moment:
-    """The last snapshot of the broker that was taken at the moment or before."""
+    """Find the last snapshot of the broker that was taken at the moment or before."""
     name = mirrored().name
     rows = Snapshot.objects.filter(broker=name)
     moments = rows.values_list("at_ms", flat=True)
@@ -38,7 +38,7 @@ def moment_of(asked_ms: int) -> Moment:
 
 
 def part_at(asked_ms: int, part: str, kind: type[Shape]) -> tuple[Moment, Shape | None]:
-    """One part of the snapshot for a moment."""
+    """Return one part of the snapshot for a moment, None if it is not known."""
     moment = moment_of(asked_ms)
     if moment.at_ms is None:
         return moment, None
@@ -49,7 +49,7 @@ def part_at(asked_ms: int, part: str, kind: type[Shape]) -> tuple[Moment, Shape 
 
 
 def all_at(asked_ms: int) -> tuple[Moment, Taken | None]:
-    """All parts of it."""
+    """Return all parts of the snapshot for a moment, None without a snapshot."""
     moment = moment_of(asked_ms)
     if moment.at_ms is None:
         return moment, None
@@ -64,7 +64,7 @@ def all_at(asked_ms: int) -> tuple[Moment, Taken | None]:
 
 
 def sums(most: int = 240) -> list[Sums]:
-    """Sums over all that is kept, at most so many moments evenly apart."""
+    """Return the sums of all snapshots, of at most so many moments evenly apart."""
     rows = Snapshot.objects.filter(broker=mirrored().name).order_by("at_ms")
     found = [Sums(*row) for row in rows.values_list("at_ms", "lanes_pending", "timers_pending", "lag")]
     step = max(1, -(-len(found) // most))
@@ -73,7 +73,8 @@ def sums(most: int = 240) -> list[Sums]:
 
 @lru_cache(maxsize=16)
 def _opened_before(kind: type[Any], packed: bytes) -> Any:
-    """The shapes of these very bytes: frozen, and what one may see of them is decided by whoever reads."""
+    """Unpack bytes, or return the frozen shapes of the same bytes; who may see what of them is decided by the
+    caller."""
     return unpack(kind, packed)
 
 
