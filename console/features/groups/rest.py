@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from broker.client import BrokerUnreachable
 from broker.client.names import check_group, check_topic
-from console.features.dead_letters.read import dead_letters as letters_of
+from console.features.dead_letters.read import read_dead_letters as letters_of
 from console.features.dead_letters.shapes import DeadLetter, DeadLetterFilter, DeadLetterPage
 from console.features.messages.rest import only_parameters
 from console.features.timers.rest_bulk import MAX_BODY_BYTES, actor_of

@@ -8,6 +8,7 @@ from typing import Any
 
 from console.features.schedule.shapes import Lanes
 from console.features.transactions.shapes import TransactionFigures
+from console.security.topic_scope import Eyes, authorised
 from console.site.evidence import StaleReason
 from console.site.mirrored import mirrored
 from console.ui.snapshots.models import Snapshot
@@ -63,12 +64,15 @@ def all_at(asked_ms: int) -> tuple[Moment, Taken | None]:
     return replace(moment, is_known=known, why=None if known else _reason(why, "lanes")), taken
 
 
-def sums(most: int = 240) -> list[Sums]:
-    """Return the sums of all snapshots, of at most so many moments evenly apart."""
+@authorised
+def sums(scope: Eyes, most: int = 240) -> tuple[Sums, ...]:
+    """Return sums over all that is kept, at most so many moments evenly apart; the lag of all groups is for those who
+    see all."""
     rows = Snapshot.objects.filter(broker=mirrored().name).order_by("at_ms")
     found = [Sums(*row) for row in rows.values_list("at_ms", "lanes_pending", "timers_pending", "lag")]
     step = max(1, -(-len(found) // most))
-    return found[::-step][::-1]
+    chosen = found[::-step][::-1]
+    return tuple(chosen if scope.see_all else (replace(row, lag=None) for row in chosen))
 
 
 @lru_cache(maxsize=16)
