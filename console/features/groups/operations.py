@@ -50,12 +50,12 @@ class QueueMove:
 
     @property
     def lag_before(self) -> int | None:
-        """Messages behind now."""
+        """Messages that the group is behind in this queue now; None: not known."""
         return None if self.before is None else max(0, self.high - self.before)
 
     @property
     def lag_after(self) -> int:
-        """Messages behind afterwards."""
+        """Messages that it would be behind afterwards."""
         return max(0, self.high - self.after)
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
 
+from console.features.groups.columns import GROUPS
 from console.features.groups.shapes import GroupRow
 from console.site.evidence import Evidence, StaleReason
 from console.ui.snapshots.shapes import GroupTopic
+from console.ui.table import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ class Sums:
 @dataclass(frozen=True, slots=True)
 class PastGroups:
     """A page of consumer groups from a snapshot (as Groups in console.features.groups.shapes)."""
+
+    table: ClassVar[Table] = GROUPS
 
     evidence: Evidence
     now_ms: int

@@ -1,6 +1,6 @@
-"""Every operation of the table asked for with every token: what it needs is asked for before a handler runs.
+"""Every route asked for with every token: what it declares is asked of the token before a handler runs.
 
-The answer that is due is worked out of the table, never of the handlers: an operation that is added is in here with
+The answer that is due is worked out of the declarations, never of the handlers: a route that is added is in here with
 its address, and fails where nobody said what a request to it looks like.
 """
 
@@ -19,7 +19,9 @@ import redis
 from broker.server.broker import BrokerService
 from console.features.alerts.rest import AlertRuleChange, NewAlertRule, NewSilence
 from console.features.checkback.rest import CheckAddressChange, NewCheckAddress
-from console.features.groups.rest_consuming_schemas import Acknowledge, Extend, GiveBack, Receive
+from console.features.dead_letters.rest import ManyLetters
+from console.features.groups.rest import Acknowledge, Extend, GiveBack, NewOffsets, Receive
+from console.features.messages.rest_resend import Resend
 from console.features.redisson.read import hang_up as hang_up_redis
 from console.features.redisson.rest import (
     LaterValues,
@@ -30,15 +32,16 @@ from console.features.redisson.rest import (
     QueueReason,
     QueueTopic,
 )
-from console.features.timers.rest_bulk_schemas import ManyMoved, ManyTimers, SwitchReason, TakenBack
-from console.features.timers.rest_schemas import NewMoment
+from console.features.timers.rest import SwitchReason
+from console.features.timers.rest_changes import ManyMoved, ManyTimers, NewMoment
 from console.features.topics.rest import GroupChange, NewGroup, NewTopic, TopicChange
-from console.features.transactions.rest_schemas import DecisionReason, ManyTransactions, NewHalf
-from console.rest.choice_schemas import ManyLetters, NewOffsets, Resend
+from console.features.transactions.rest_decisions import DecisionReason, ManyTransactions, NewHalf
+from console.rest.access import Everywhere, InBody, InRecord, Named, OwnOperation
 from console.rest.identifiers import written
-from console.rest.needs import EVERYWHERE, OVERVIEW, SOMEWHERE
-from console.rest.routes import OPERATIONS, Operation
-from console.rest.schemas import NewMessage, NewMessages
+from console.rest.operations import TakenBack
+from console.rest.outgoing import NewMessage, NewMessages
+from console.rest.route import Route
+from console.rest.routes import ROUTES
 from console.security import tokens as security_tokens
 from console.security.tokens import ACTIONS
 from console.site.broker import hang_up
@@ -95,34 +98,37 @@ TOKENS = [
 ]
 
 
-def path_of(operation: Operation, side: str, broker: str) -> str:
+def path_of(route: Route, side: str, broker: str) -> str:
     def value(match: re.Match[str]) -> str:
         name = match[1]
         if name != "id":
             return NAMED[name].format(side)
-        return NUMBER if operation.narrows == "own" else written(broker, f"{side}t", 0, "A" * 32)
+        is_operation = any(isinstance(place, OwnOperation) for place in route.on)
+        return NUMBER if is_operation else written(broker, f"{side}t", 0, "A" * 32)
 
-    return "/api/v1" + re.sub(r"{(\w+)}", value, operation.path)
+    return "/api/v1" + re.sub(r"{(\w+)}", value, route.path)
 
 
-def is_allowed(operation: Operation, actions: tuple[str, ...], prefix: str, side: str, in_body: str) -> bool:
-    """As the table says it: each need is met, and what the handler narrows by begins as the token allows."""
-
-    def has(action: str) -> bool:
-        return action.partition(".")[0] in actions
+def is_allowed(route: Route, actions: tuple[str, ...], prefix: str, side: str, in_body: str) -> bool:
+    """As it is declared: the token has each action where it has to, by the beginnings of names."""
 
     def begins(name: str) -> bool:
         return prefix == "*" or name.startswith(prefix)
 
-    for need in operation.needed:
-        if not any(map(has, need.actions)):
+    for place in route.on:
+        needed = (place.action,) if place.action else route.actions
+        if not any(action.partition(".")[0] in actions for action in needed):
             return False
-        if need.of == EVERYWHERE and prefix != "*":
+        if isinstance(place, Everywhere) and prefix != "*":
             return False
-        if need.of not in (SOMEWHERE, OVERVIEW, EVERYWHERE) and not begins(NAMED[need.of].format(side)):
+        if isinstance(place, Named) and not begins(NAMED[place.parameter].format(side)):
             return False
-    narrowed = {"id": side, "body": in_body}.get(operation.narrows or "", prefix)
-    return begins(narrowed) or prefix == "*"
+        if isinstance(place, InRecord) and not begins(side):
+            return False
+        # the body of a take-back names items of the operation, which is not there
+        if isinstance(place, InBody) and route.body is not TakenBack and not begins(in_body):
+            return False
+    return True
 
 
 @pytest.fixture(autouse=True)
@@ -138,27 +144,16 @@ def around(service: BrokerService, valkey: str, settings: Any) -> Iterator[None]
     hang_up_redis()
 
 
-def test_every_operation_says_what_it_needs_and_what_bounds_it() -> None:
-    for operation in OPERATIONS:
-        for need in operation.needed:
-            assert need.actions
-            assert need.of in (SOMEWHERE, OVERVIEW, EVERYWHERE) or f"{{{need.of}}}" in operation.path, operation.path
-        if all(need.of == SOMEWHERE for need in operation.needed):
-            assert operation.narrows is not None, f"{operation.method} {operation.path} is bounded by nothing"
-        if "{id}" in operation.path:
-            assert operation.narrows in ("id", "own"), operation.path
-
-
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: f"{each.method} {each.path}")
-def test_every_operation_has_its_request_in_this_file(operation: Operation) -> None:
-    assert operation.takes is None or operation.takes in BODIES
-    assert set(re.findall(r"{(\w+)}", operation.path)) <= {*NAMED, "id"}
+@pytest.mark.parametrize("route", ROUTES, ids=lambda each: f"{each.method} {each.path}")
+def test_every_route_has_its_request_in_this_file(route: Route) -> None:
+    assert route.body is None or route.body in BODIES
+    assert set(re.findall(r"{(\w+)}", route.path)) <= {*NAMED, "id"}
 
 
 @pytest.mark.parametrize(
     ("actions", "prefix"), TOKENS, ids=lambda part: part if isinstance(part, str) else "+".join(part) or "none"
 )
-async def test_every_operation_is_answered_as_the_token_allows(
+async def test_every_route_is_answered_as_the_token_allows(
     anonymous: httpx.AsyncClient, service: BrokerService, actions: tuple[str, ...], prefix: str, transactional_db: None
 ) -> None:
     for side in (OWN, OTHER):
@@ -171,13 +166,13 @@ async def test_every_operation_is_answered_as_the_token_allows(
     _row, token = await asyncio.to_thread(made, rows)
     anonymous.headers["authorization"] = f"Bearer {token}"
     broker = service.config.broker_name
-    for operation in OPERATIONS:
+    for route in ROUTES:
         for side, in_body in ((OWN, OWN), (OTHER, OTHER), (OWN, OTHER)):
-            said = None if operation.takes is None else BODIES[operation.takes](in_body)
-            path = path_of(operation, side, broker)
-            answer = await anonymous.request(operation.method, path, json=said)
-            where = f"{operation.method} {path} {said}: {answer.status_code} {answer.text[:300]}"
-            if is_allowed(operation, actions, prefix, side, in_body):
+            said = None if route.body is None else BODIES[route.body](in_body)
+            path = path_of(route, side, broker)
+            answer = await anonymous.request(route.method, path, json=said)
+            where = f"{route.method} {path} {said}: {answer.status_code} {answer.text[:300]}"
+            if is_allowed(route, actions, prefix, side, in_body):
                 assert answer.status_code not in (401, 403, 500), where
             else:
                 assert (answer.status_code, answer.json()["code"]) == (403, "scope_missing"), where
@@ -185,11 +180,11 @@ async def test_every_operation_is_answered_as_the_token_allows(
                 assert OTHER not in answer.text, where
 
 
-async def test_without_a_token_every_operation_is_refused(anonymous: httpx.AsyncClient, service: BrokerService) -> None:
-    for operation in OPERATIONS:
-        said = None if operation.takes is None else BODIES[operation.takes](OWN)
-        answer = await anonymous.request(operation.method, path_of(operation, OWN, "broker-a"), json=said)
-        assert (answer.status_code, answer.json()["code"]) == (401, "token_missing"), operation.path
+async def test_without_a_token_every_route_is_refused(anonymous: httpx.AsyncClient, service: BrokerService) -> None:
+    for route in ROUTES:
+        said = None if route.body is None else BODIES[route.body](OWN)
+        answer = await anonymous.request(route.method, path_of(route, OWN, "broker-a"), json=said)
+        assert (answer.status_code, answer.json()["code"]) == (401, "token_missing"), route.path
 
 
 def made(rows: list[dict[str, Any]]) -> Any:
