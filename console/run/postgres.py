@@ -119,9 +119,13 @@ class Cluster:
             self._require_password()
         command = [self._program("postgres"), "-D", str(data), "-h", "", "-k", str(self._sockets)]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=ends_with_parent(signal.SIGINT),
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            preexec_fn=ends_with_parent(signal.SIGINT),
             **self._as_its_user(data),
-        )  # fmt: skip
+        )
 
     def await_ready(self) -> None:
         """Wait until the server takes connections. Raises ClusterFailed if it ends instead."""
@@ -170,9 +174,13 @@ class Cluster:
 
     def _run(self, program: str, *options: str, said: str = "") -> None:
         done = subprocess.run(
-            [self._program(program), *options], input=said, text=True, capture_output=True, check=False,
+            [self._program(program), *options],
+            input=said,
+            text=True,
+            capture_output=True,
+            check=False,
             **self._as_its_user(self._home.data.parent if self._home.user is None else Path("/")),
-        )  # fmt: skip
+        )
         if done.returncode:
             raise ClusterFailed(f"{program} ended with {done.returncode}: {done.stderr.strip()}")
 

@@ -24,9 +24,14 @@ BODY = "body"
 _MIXED = (*GROUP_PREFIXES, "SCHEDULE_TOPIC", PARKED_HALF_TOPIC, OLD_SYSTEM_PREFIX, SYSTEM_PREFIX)
 #: fields of rows, and the property that each shows
 _FIELDS: Mapping[str, str] = {
-    "keys": KEYS, "tag": TAGS, "unique_key": UNIQUE_KEY, "transaction_id": UNIQUE_KEY,
-    "schedule_key": SCHEDULE_KEY, "preview": BODY, "text": BODY,
-}  # fmt: skip
+    "keys": KEYS,
+    "tag": TAGS,
+    "unique_key": UNIQUE_KEY,
+    "transaction_id": UNIQUE_KEY,
+    "schedule_key": SCHEDULE_KEY,
+    "preview": BODY,
+    "text": BODY,
+}
 #: what the name of an item of an operation may be made of
 _NAMING = frozenset({KEYS, UNIQUE_KEY, SCHEDULE_KEY, BODY})
 

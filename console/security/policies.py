@@ -25,9 +25,13 @@ from broker.rocketmq.acl import Action, Kind
 from console.security.tokens import ADMIN, CONSUME, DELETE, PUBLISH, READ, SETTINGS
 
 _NEEDS: Mapping[str, tuple[Action, ...]] = {
-    PUBLISH: (Action.PUB,), READ: (Action.SUB, Action.GET), CONSUME: (Action.SUB,), ADMIN: (Action.UPDATE,),
-    SETTINGS: (Action.CREATE,), DELETE: (Action.DELETE,),
-}  # fmt: skip
+    PUBLISH: (Action.PUB,),
+    READ: (Action.SUB, Action.GET),
+    CONSUME: (Action.SUB,),
+    ADMIN: (Action.UPDATE,),
+    SETTINGS: (Action.CREATE,),
+    DELETE: (Action.DELETE,),
+}
 _GROUP_SETTINGS = (Action.CREATE, Action.UPDATE)
 _KINDS: Mapping[str, Kind] = {"topic": Kind.TOPIC, "group": Kind.GROUP, "producer group": Kind.GROUP}
 

@@ -126,8 +126,13 @@ def scope_rows(
     """
     allowed: dict[str, list[str]] = {}
     given_of = {
-        PUBLISH: publish, READ: read, ADMIN: admin, CONSUME: consume, SETTINGS: settings, UNMASK: unmask,
-    }  # fmt: skip
+        PUBLISH: publish,
+        READ: read,
+        ADMIN: admin,
+        CONSUME: consume,
+        SETTINGS: settings,
+        UNMASK: unmask,
+    }
     for action, prefixes in given_of.items():
         for given in prefixes:
             prefix = "" if given == "*" else given.removesuffix("*")

@@ -163,11 +163,12 @@ def _users(numbers: Collection[Any]) -> dict[str, tuple[Any, ...]]:
         topics[group].add(prefix)
     return {
         str(pk): (
-            *facts, pk in directly,
+            *facts,
+            pk in directly,
             tuple((group, group in by_group, tuple(sorted(topics[group]))) for group in sorted(groups[pk])),
         )
         for pk, facts in accounts.items()
-    }  # fmt: skip
+    }
 
 
 def _pairs(rows: Any, given: Mapping[str, str], whose: str) -> set[int]:

@@ -97,9 +97,10 @@ def watch(found: Round) -> list[News]:
 
 def _above(rule: AlertRule, readings: Iterable[Reading]) -> dict[str, float]:
     hits = {
-        each.subject[:255]: each.value for each in readings
+        each.subject[:255]: each.value
+        for each in readings
         if each.what == rule.what and each.value > rule.limit and fnmatchcase(each.subject, rule.subject)
-    }  # fmt: skip
+    }
     worst = sorted(hits, key=lambda subject: -hits[subject])[:SUBJECTS]
     return {subject: hits[subject] for subject in worst}
 

@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from console.features.alerts.channels import CHANNELS, SettingRefused
 from console.features.alerts.models import AlertRule
 from console.operations.errors import InvalidParameter
+from console.site.numbers import whole_number
 
 Value = str | float | int | bool
 #: a day for what is counted in seconds is usual, a week is enough
@@ -91,8 +92,8 @@ def _limit(value: Any) -> Value:
 
 
 def _for_s(value: Any) -> Value:
-    if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
-        value = int(value.strip()[:10])
+    if isinstance(value, str):
+        value = whole_number(value.strip())
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LONGEST_FOR_S:
         raise SettingRefused(_("A whole number of seconds from 0 to %(most)s.") % {"most": f"{LONGEST_FOR_S:,}"})
     return value

@@ -57,9 +57,19 @@ class CheckAddressAdmin(admin.ModelAdmin):
     list_filter = ("is_enabled",)
     search_fields = ("group", "url")
     fields = (
-        "group", "url", "is_enabled", "reason", "is_new_secret_wanted", "outcome", "failures", "asked_at",
-        "resting_until", "actor", "created_at", "changed_at",
-    )  # fmt: skip
+        "group",
+        "url",
+        "is_enabled",
+        "reason",
+        "is_new_secret_wanted",
+        "outcome",
+        "failures",
+        "asked_at",
+        "resting_until",
+        "actor",
+        "created_at",
+        "changed_at",
+    )
 
     def get_readonly_fields(self, request: HttpRequest, obj: CheckAddress | None = None) -> tuple[str, ...]:
         """Fields that the worker writes; of an existing address also the group, from which its secret is made."""
@@ -72,9 +82,13 @@ class CheckAddressAdmin(admin.ModelAdmin):
         secret: str | None
         if change:
             row, secret = registry.change(
-                obj.group, actor, reason=given["reason"], url=given["url"], is_enabled=given["is_enabled"],
+                obj.group,
+                actor,
+                reason=given["reason"],
+                url=given["url"],
+                is_enabled=given["is_enabled"],
                 is_new_secret_wanted=given["is_new_secret_wanted"],
-            )  # fmt: skip
+            )
         else:
             row, secret = registry.register(
                 given["group"], given["url"], actor, reason=given["reason"], is_enabled=given["is_enabled"]

@@ -46,9 +46,7 @@ def register(group: str, url: str, actor: Actor, *, reason: str, is_enabled: boo
     """
     check_reason(reason)
     check(group, url, is_new=True)
-    row = CheckAddress(
-        group=group, url=url, is_enabled=is_enabled, created_by_id=actor.user_id, actor=actor.name
-    )  # fmt: skip
+    row = CheckAddress(group=group, url=url, is_enabled=is_enabled, created_by_id=actor.user_id, actor=actor.name)
     secret = _new_secret(row)
     try:
         with transaction.atomic():
@@ -60,9 +58,14 @@ def register(group: str, url: str, actor: Actor, *, reason: str, is_enabled: boo
 
 
 def change(
-    group: str, actor: Actor, *, reason: str, url: str | None = None, is_enabled: bool | None = None,
+    group: str,
+    actor: Actor,
+    *,
+    reason: str,
+    url: str | None = None,
+    is_enabled: bool | None = None,
     is_new_secret_wanted: bool = False,
-) -> tuple[CheckAddress, str | None]:  # fmt: skip
+) -> tuple[CheckAddress, str | None]:
     """Change an address. Returns the row as it is now, and its new secret if one was wanted.
 
     Raises CheckAddress.DoesNotExist, and what `register` raises.
@@ -127,9 +130,13 @@ def check_reason(reason: str) -> None:
 def audit(step: str, actor: Actor, reason: str, result: dict[str, Any]) -> None:
     """Write an entry of the audit."""
     AuditEntry.objects.create(
-        user_id=actor.user_id, actor=actor.name, what=AuditEntry.What.FINISHED, kind=f"check_addresses.{step}",
-        reason=reason.strip(), result=result,
-    )  # fmt: skip
+        user_id=actor.user_id,
+        actor=actor.name,
+        what=AuditEntry.What.FINISHED,
+        kind=f"check_addresses.{step}",
+        reason=reason.strip(),
+        result=result,
+    )
 
 
 def _new_secret(row: CheckAddress) -> str:

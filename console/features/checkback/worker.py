@@ -31,6 +31,7 @@ from console.features.checkback.allowed import Address, AddressRefused, read_add
 from console.features.checkback.models import CheckAddress
 from console.features.checkback.registry import allow_list, http_limits, secret_of
 from console.features.checkback.request import Asker, NoAnswer, Resolver
+from console.site.numbers import whole_number
 
 logger = logging.getLogger(__name__)
 
@@ -159,9 +160,11 @@ class Worker:
             if now == kept.saved:
                 continue
             CheckAddress.objects.filter(group=group).update(
-                asked_at=_moment(now.asked_s), outcome=now.outcome[:200], failures=now.failures,
+                asked_at=_moment(now.asked_s),
+                outcome=now.outcome[:200],
+                failures=now.failures,
                 resting_until=_moment(now.resting_until_s),
-            )  # fmt: skip
+            )
             kept.saved = now
 
     async def _in_thread(self, work: Callable[[], Result]) -> Result:
@@ -172,9 +175,14 @@ class Answerer:
     """Asks one address for one group; `run` until it is cancelled. Belongs to one event loop."""
 
     def __init__(
-        self, contact: Contact, namesrv: str, asker: Asker, *, rest_s: float = REST_S,
+        self,
+        contact: Contact,
+        namesrv: str,
+        asker: Asker,
+        *,
+        rest_s: float = REST_S,
         clock: Callable[[], float] = time.time,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.contact = contact
         self.standing = Standing()
         self._namesrv = namesrv
@@ -198,9 +206,11 @@ class Answerer:
             self._rest_s = min(2 * self._rest_s, LONGEST_REST_S)
             self.standing.resting_until_s = self._clock() + pause_s
             logger.warning(
-                "the address of group %s is left alone for %.0f s: %s", self.contact.group, pause_s,
+                "the address of group %s is left alone for %.0f s: %s",
+                self.contact.group,
+                pause_s,
                 self.standing.outcome,
-            )  # fmt: skip
+            )
             await asyncio.sleep(pause_s)
             self.standing.resting_until_s = None
             self._is_probing = True
@@ -253,7 +263,6 @@ class Answerer:
 
 def question(group: str, transaction_id: str, message: Message) -> bytes:
     """Return the body of a question: all names of the message that it is about."""
-    times = message.properties.get(CHECK_TIMES, "")
     asked = {
         "transaction_id": transaction_id,
         "producer_group": group,
@@ -261,7 +270,7 @@ def question(group: str, transaction_id: str, message: Message) -> bytes:
         "keys": list(message.keys),
         "tag": message.tags or None,
         "born_ms": message.born_ms,
-        "check": int(times) if times.isdigit() and len(times) < 6 else None,
+        "check": whole_number(message.properties.get(CHECK_TIMES), high=99_999),
     }
     return json.dumps(asked, separators=(",", ":")).encode()
 

@@ -18,12 +18,15 @@ from console.operations.errors import InvalidParameter
 from console.operations.typed_moments import is_shift, moment_ms, shift_ms
 from console.security.topic_scope import visible_topics
 from console.site.clock import now_ms
+from console.site.numbers import whole_number
 from console.tasks import run_dashboards
 from console.ui.export import FORMS, exported
 from console.ui.form_addresses import form_of
 
 SEE, RUN = "console.view_dashboardrun", "console.run_dashboards"
 WINDOWS = ("all", "7d", "24h", dashboards_runs.LIVE)
+#: no bar of a drawing begins, or lasts, longer than this
+_LAST_MS = 10**15 - 1
 _COLUMNS = ("series", "topic", "label", "part", "at_ms", "value", "positions")
 
 
@@ -66,10 +69,17 @@ def data(request: HttpRequest, name: str, form: str) -> HttpResponse | Streaming
         return HttpResponse("\n".join(errors.values()), status=422, content_type="text/plain; charset=utf-8")
     rows = reads.exported(run, asked, visible_topics(request.user))
     about: dict[str, object] = {
-        "dashboard": name, "run": str(run.id), "broker": run.broker, "source": run.source, "window": run.window,
-        "as_of_ms": run.as_of_ms, "start_position": run.start_position, "end_position": run.end_position,
-        "rows_read": run.rows_read, "damaged_rows": run.damaged_rows,
-    }  # fmt: skip
+        "dashboard": name,
+        "run": str(run.id),
+        "broker": run.broker,
+        "source": run.source,
+        "window": run.window,
+        "as_of_ms": run.as_of_ms,
+        "start_position": run.start_position,
+        "end_position": run.end_position,
+        "rows_read": run.rows_read,
+        "damaged_rows": run.damaged_rows,
+    }
     return exported(name, form, _COLUMNS, rows, about)
 
 
@@ -137,14 +147,11 @@ def _bar(request: HttpRequest) -> Bar | None:
     asked = request.GET
     if not asked.get("series"):
         return None
-    moments = {key: asked[key] for key in ("at", "step") if key in asked}
-    if not all(text.isascii() and text.isdecimal() and len(text) < 16 for text in moments.values()):
+    moments = {key: whole_number(asked[key], high=_LAST_MS) for key in ("at", "step") if key in asked}
+    if None in moments.values():
         return None
-    at_ms = int(moments["at"]) if "at" in moments else None
-    return Bar(
-        _text(request, "series")[:32], _text(request, "name")[:1024] if "name" in asked else None, at_ms,
-        int(moments.get("step", 0)),
-    )  # fmt: skip
+    name = _text(request, "name")[:1024] if "name" in asked else None
+    return Bar(_text(request, "series")[:32], name, moments.get("at"), moments.get("step") or 0)
 
 
 def _text(request: HttpRequest, name: str) -> str:

@@ -239,9 +239,13 @@ def _behind(specs: tuple[PanelSpec, ...], bar: Bar, found: QuerySet[DashboardPoi
     rows = tuple(_row(point, ids) for point in mine.order_by("-value", "topic", "label", "part")[:MOST_MESSAGES])
     positions = sorted({position for row in rows for position in row.positions})[:MOST_MESSAGES]
     return Behind(
-        spec, bar, mine.count(), mine.aggregate(total=Sum("value"))["total"] or 0.0, rows,
+        spec,
+        bar,
+        mine.count(),
+        mine.aggregate(total=Sum("value"))["total"] or 0.0,
+        rows,
         tuple((position, ids.address(position)) for position in positions),
-    )  # fmt: skip
+    )
 
 
 def _panel(spec: PanelSpec, number: int, found: QuerySet[DashboardPoint], ids: _MessageIds) -> Panel:
@@ -299,9 +303,15 @@ def _row(point: DashboardPoint, ids: _MessageIds) -> Row:
         bounds: dict[str, str | int] = {"topic": point.topic, "from": point.at_ms, "to": until_ms}
         link = reverse("timer_list") + "?" + urlencode(bounds)
     return Row(
-        point.series, point.topic, point.label, point.part, point.at_ms, point.value, positions,
+        point.series,
+        point.topic,
+        point.label,
+        point.part,
+        point.at_ms,
+        point.value,
+        positions,
         link or (reverse("topic", args=[point.topic]) if point.topic and "/" not in point.topic else ""),
-    )  # fmt: skip
+    )
 
 
 class _MessageIds:

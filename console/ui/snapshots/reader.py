@@ -58,7 +58,7 @@ def all_at(asked_ms: int) -> tuple[Moment, Taken | None]:
     opened = {
         part: None if held is None else _opened(KINDS[part], bytes(held))
         for part, held in zip(PARTS, packed, strict=True)
-    }  # fmt: skip
+    }
     known = any(held is not None for held in packed)
     taken = Taken(broker=mirrored().name, at_ms=moment.at_ms, why=why, **opened)
     return replace(moment, is_known=known, why=None if known else _reason(why, "lanes")), taken

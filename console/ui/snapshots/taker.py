@@ -163,10 +163,8 @@ def timers_kept(here: Mirrored, page: TimersPage, zooms: tuple[str, ...] = KEPT_
     first = page.first
     nothing = TimerList(
         page.evidence, page.now_ms, TimerFilter(), (), newest_read=first.newest_read, records=first.records
-    )  # fmt: skip
-    topics = tuple(
-        replace(row, lateness=row.lateness and replace(row.lateness, histogram=())) for row in page.topics
-    )  # fmt: skip
+    )
+    topics = tuple(replace(row, lateness=row.lateness and replace(row.lateness, histogram=())) for row in page.topics)
     page = replace(page, first=nothing, topics=topics, forecast=None)
     return TimersKept(page, _pulled(here, page, zooms) if page.polled else _forecasts(here, page, zooms))
 
