@@ -261,8 +261,8 @@ AXES_FAILURE_LIMIT = int(os.environ.get("ESCAPEMENT_LOGIN_TRIES", "10"))
 AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_RESET_ON_SUCCESS = True
-AXES_LOCKOUT_CALLABLE = "console.security.sign_on.locked.locked"
-AXES_CLIENT_IP_CALLABLE = "console.security.sign_on.locked.address_of"
+AXES_LOCKOUT_CALLABLE = "console.security.sign_on.pages.locked"
+AXES_CLIENT_IP_CALLABLE = "console.security.sign_on.pages.address_of"
 AXES_VERBOSE = False
 # Signing in by an OpenID Connect provider: none without an issuer.
 OIDC_ISSUER = os.environ.get("ESCAPEMENT_OIDC_ISSUER", "")
