@@ -43,7 +43,7 @@ def redis_url() -> str:
     return _address("REDIS_URL", REDIS_URL_FILE) or "redis://127.0.0.1:6379/0"
 
 
-def house_host(host: str) -> str:
+def reachable_host(host: str) -> str:
     """Return the host by which processes of this machine reach a server that listens on `host`."""
     return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104 - it is asked, not listened on
 

@@ -13,7 +13,7 @@ from django.core.management import get_commands
 from broker.hosting.security import HostingRefused, refuse_open_listening
 from console.features.dashboards.runs import missing
 from console.run.addresses import database_url
-from console.run.roster import answers, taken
+from console.run.ports import answers, taken
 from console.run.supervisor import ChildSpec
 from console.site.web.exposure import ServingRefused, refuse_open_serving
 
