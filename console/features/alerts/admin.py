@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from django import forms
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from broker.mirror.admin import ReadOnlyAdmin
+from console.features.alerts import rule_fields
 from console.features.alerts.channels import secret_of_rule
 from console.features.alerts.models import Alert, AlertRule, Silence
+
+
+class AlertRuleForm(forms.ModelForm):
+    """The form of a rule, with the checks of the console's own."""
+
+    class Meta:
+        model = AlertRule
+        fields = tuple(rule_fields.DEFAULTS)
+
+    def clean(self) -> dict[str, Any]:
+        """Read each setting as the console's form does, before anybody relies on it."""
+        values, faults = rule_fields.read(self.cleaned_data)
+        for name, fault in faults.items():
+            self.add_error(name, fault)
+        return {**self.cleaned_data, **values}
 
 
 @admin.register(AlertRule)
 class AlertRuleAdmin(admin.ModelAdmin):
     """The rules: what is watched, and who is told."""
 
+    form = AlertRuleForm
     list_display = ("what", "subject", "limit", "for_s", "webhook", "is_on")
     list_filter = ("what", "is_on")
     search_fields = ("subject", "emails", "webhook")

@@ -5,14 +5,10 @@ from __future__ import annotations
 import uuid
 from datetime import UTC
 
-from django.core.exceptions import ValidationError
-from django.core.validators import EmailValidator
 from django.db import models
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from console.features.alerts.webhooks import check_webhook
-from console.features.checkback.allowed import AddressRefused
 from console.features.checkback.signature import new_salt
 
 
@@ -51,16 +47,6 @@ class AlertRule(models.Model):
     def __str__(self) -> str:
         watched = f"{self.get_what_display()} {self.subject} > {self.limit:g}"
         return f"{self.name}: {watched}" if self.name else watched
-
-    def clean(self) -> None:
-        """Check that mail addresses and webhook can be used, before anybody relies on them."""
-        for address in self.addresses:
-            EmailValidator()(address)
-        if self.webhook:
-            try:
-                check_webhook(self.webhook)
-            except AddressRefused as error:
-                raise ValidationError({"webhook": str(error)}) from None
 
     @property
     def addresses(self) -> list[str]:
