@@ -81,7 +81,7 @@ def queue(names: Sequence[str], window: str, *, actor: str = "", store: str = ""
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('escapement-dashboards', 0))")
-        bury()
+        fail_abandoned()
         active = DashboardRun.objects.filter(
             broker=broker, window=window, source=source, state__in=("queued", "running"), is_abort_wanted=False
         )
@@ -97,7 +97,7 @@ def queue(names: Sequence[str], window: str, *, actor: str = "", store: str = ""
     return batch
 
 
-def bury() -> int:
+def fail_abandoned() -> int:
     """Mark runs whose process is gone as failed; return how many there were."""
     silent = timezone.now() - timedelta(seconds=SILENT_S)
     running = DashboardRun.objects.filter(state="running")
@@ -189,7 +189,7 @@ def _run(module: str, rows: Sequence[DashboardRun], **more: object) -> None:
         "scratch": settings.DASHBOARDS_SCRATCH,
         "disk": str(settings.VAR / "spark"),
         "broker_address": broker_address(first),
-        **told(first.broker),
+        **broker_settings(first.broker),
     }
     try:
         subprocess.run(
@@ -239,7 +239,7 @@ def database_url() -> str:
     )
 
 
-def told(broker: str) -> dict[str, Any]:
+def broker_settings(broker: str) -> dict[str, Any]:
     """Return the broker's settings as the order of a run has them; RocketMQ's defaults stand for what is not known."""
     return {name: value for name, value in (("levels", _levels(broker)), ("retention_hours", _hours(broker))) if value}
 

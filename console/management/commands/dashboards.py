@@ -62,7 +62,7 @@ class Command(BaseCommand):
         if options["store"] and "://" not in options["store"]:
             options["store"] = os.path.abspath(options["store"])  # whoever reads it works in another directory
         try:
-            with _told_to_end():
+            with _sigterm_as_interrupt():
                 self._go_on(names, options)
         except KeyboardInterrupt:
             self.stdout.write("stopped")
@@ -103,7 +103,7 @@ class Command(BaseCommand):
             raise CommandError(failed.error if failed else "Spark ended without a word.") from None
 
     def _list(self, options: dict[str, Any]) -> None:
-        dashboards_runs.bury()
+        dashboards_runs.fail_abandoned()
         for run in DashboardRun.objects.all()[: max(0, options["count"])]:
             self.stdout.write(escaped(f"{run.batch} {run.queued_at:%Y-%m-%d %H:%M:%S} {_line(run)}"))
 
@@ -115,7 +115,7 @@ class Command(BaseCommand):
 
 
 @contextmanager
-def _told_to_end() -> Iterator[None]:
+def _sigterm_as_interrupt() -> Iterator[None]:
     """Treat SIGTERM as Ctrl-C meanwhile, so that what is under way is marked as stopped."""
 
     def end(*_: object) -> NoReturn:

@@ -19,7 +19,7 @@ from console.ui.snapshots.shapes import GroupsKept, TimersKept
 MAX_COUNT = 200
 
 
-def said(moment: Moment) -> Evidence:
+def evidence_of(moment: Moment) -> Evidence:
     """Return the evidence of a snapshot's figures; how old they were is not told beside a moment that is past."""
     return Evidence(_("snapshot of %(broker)s") % {"broker": moment.broker}, None, True, moment.why)
 
@@ -29,7 +29,7 @@ def lanes_at(asked_ms: int) -> tuple[Moment, Lanes | None]:
     moment, found = part_at(asked_ms, "lanes", Lanes)
     if found is None:
         return moment, None
-    evidence = said(moment)
+    evidence = evidence_of(moment)
     return moment, replace(found, evidence=evidence, next_minute_evidence=evidence)
 
 
@@ -39,7 +39,7 @@ def timers_at(scope: Eyes, asked_ms: int, zoom: str = "") -> tuple[Moment, Timer
     moment, kept = part_at(asked_ms, "timers", TimersKept)
     if kept is None:
         return moment, None
-    evidence = said(moment)
+    evidence = evidence_of(moment)
     zooms = {each.zoom: each for each in kept.zooms}
     chosen = zooms.get(zoom) or zooms.get(DEFAULT)
     forecast = chosen.forecast if chosen else None
@@ -76,7 +76,7 @@ def groups_at(
     names = {row.name for row in page}
     lines = tuple(line for line in found.topics if line.group in names)
     return moment, PastGroups(
-        said(moment), moment.at_ms, tuple(page), len(rows), offset, count, search, lines, kept.left_out
+        evidence_of(moment), moment.at_ms, tuple(page), len(rows), offset, count, search, lines, kept.left_out
     )
 
 
