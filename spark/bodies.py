@@ -46,5 +46,5 @@ def _from_zlib(body: bytes) -> tuple[bytes, bool]:
 
 
 def _from_stream(body: bytes, codec: str) -> bytes:
-    """The same for LZ4 and ZSTD, which say themselves where they are cut off. Raises OSError, ArrowException."""
+    """Return what an LZ4 or ZSTD body inflates to, and whether it ended. Raises OSError, ArrowException."""
     return bytes(pa.CompressedInputStream(pa.BufferReader(body), codec).read(LARGEST_BYTES + 1))

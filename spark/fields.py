@@ -135,9 +135,20 @@ def locate(window: Window, starts: Longs, sizes: Longs) -> Fields:
     has_checksum = sizes > CRC_SIZE + HEAD.size
     has_checksum &= (window.longs(ends - CRC_SIZE) == _NAME_WORD) & (window.octets[ends - CRC_SIZE + 8] == 1)
     return Fields(
-        starts, ends, sys_flag, born, store, body_at, body_size, topic_at, topic_size, properties_at,
-        np.where(fits & has_checksum, properties_end - CRC_SIZE, properties_end), fits, has_checksum,
-    )  # fmt: skip
+        starts,
+        ends,
+        sys_flag,
+        born,
+        store,
+        body_at,
+        body_size,
+        topic_at,
+        topic_size,
+        properties_at,
+        np.where(fits & has_checksum, properties_end - CRC_SIZE, properties_end),
+        fits,
+        has_checksum,
+    )
 
 
 def surely_sound(window: Window, fields: Fields) -> Mask:

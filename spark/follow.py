@@ -104,7 +104,7 @@ logger = logging.getLogger(__name__)
 
 
 def main() -> int:
-    """Do what standard input says."""
+    """Follow the log as standard input orders. Returns the exit code."""
     os.umask(0o077)
     log_lines.begin(level=logging.WARNING)
     said = json.load(sys.stdin)

@@ -27,10 +27,20 @@ def parked_items(records: DataFrame) -> DataFrame:
     first = numbered.where("nth = 1")
     joined = parked.join(first, parked["position"] == first["item"], "full")
     return joined.select(
-        "position", F.coalesce("shown", "ended_topic").alias("shown"), "mode", "exact", "delay_level", "due_ms",
-        "store_ms", "size", "how", F.col("at_ms").alias("ended_ms"), F.col("by").alias("ended_by"),
-        F.coalesce("all", F.lit(0)).alias("ends"), "item",
-    )  # fmt: skip
+        "position",
+        F.coalesce("shown", "ended_topic").alias("shown"),
+        "mode",
+        "exact",
+        "delay_level",
+        "due_ms",
+        "store_ms",
+        "size",
+        "how",
+        F.col("at_ms").alias("ended_ms"),
+        F.col("by").alias("ended_by"),
+        F.coalesce("all", F.lit(0)).alias("ends"),
+        "item",
+    )
 
 
 def endings(records: DataFrame) -> DataFrame:
@@ -61,8 +71,12 @@ def _apache_endings(records: DataFrame) -> DataFrame:
         F.when(F.col("released"), F.col("unique_key"))
         .otherwise(F.regexp_replace("deletes_key", r"^[^+]*\+", ""))
         .alias("unique_key"),
-        "released", "out_ms", "position", "store_ms", F.col("shown").alias("ended_topic"),
-    )  # fmt: skip
+        "released",
+        "out_ms",
+        "position",
+        "store_ms",
+        F.col("shown").alias("ended_topic"),
+    )
     turn = Window.partitionBy("unique_key", "shown").orderBy("item")
     parked = (
         records.where("kind = 'parked'")

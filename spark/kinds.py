@@ -78,17 +78,34 @@ KINDS: dict[str, pa.DataType] = {
 #: Columns and properties that have to be there to tell.
 NEEDED = frozenset({"topic", "real_topic", "delay_level", "source_position", "prepared_position", "sys_flag"})
 NEEDED_PROPERTIES = (
-    DUE_MS, CANCELS, REPLACES, ON_CONFLICT, ECHO, PARKED_HALF, DECISIONS,
-    TIMER_DELETE, TIMER_OUT_MS, TIMER_ROLLS, PRODUCER_GROUP, CHECK_TIMES,
-    PREPARED_QUEUE_OFFSET, ORIGIN_MESSAGE_ID, ORIGIN_GROUP,
-)  # fmt: skip
+    DUE_MS,
+    CANCELS,
+    REPLACES,
+    ON_CONFLICT,
+    ECHO,
+    PARKED_HALF,
+    DECISIONS,
+    TIMER_DELETE,
+    TIMER_OUT_MS,
+    TIMER_ROLLS,
+    PRODUCER_GROUP,
+    CHECK_TIMES,
+    PREPARED_QUEUE_OFFSET,
+    ORIGIN_MESSAGE_ID,
+    ORIGIN_GROUP,
+)
 
 _NAMES = ("plain", "parked", "rolled", "delete", "half", "op", "note", "stuck", "damage")
 PLAIN, PARKED, ROLLED, DELETE, HALF, OP, NOTE, STUCK, DAMAGE = range(len(_NAMES))
 _OF_TOPIC = {
-    SCHEDULE_TOPIC: PARKED, TIMER_TOPIC: PARKED, HALF_TOPIC: HALF, OP_TOPIC: OP, CHECKS_TOPIC: NOTE, POP_TOPIC: NOTE,
+    SCHEDULE_TOPIC: PARKED,
+    TIMER_TOPIC: PARKED,
+    HALF_TOPIC: HALF,
+    OP_TOPIC: OP,
+    CHECKS_TOPIC: NOTE,
+    POP_TOPIC: NOTE,
     PARKED_HALF_TOPIC: STUCK,
-}  # fmt: skip
+}
 #: Bits of sysFlag that say what a record is to a transaction, and their value for a committed message.
 _TRANSACTION_BITS, _COMMITTED = 0xC, 0x8
 

@@ -26,10 +26,22 @@ SCHEMA = "series string, topic string, label string, part string, at_ms bigint, 
 MOST_POSITIONS = 100
 #: Spans of time for histograms: (upper bound in ms, name); the last one is open.
 SPANS: tuple[tuple[int, str], ...] = (
-    (0, "early"), (1, "< 1 ms"), (10, "< 10 ms"), (100, "< 100 ms"), (1_000, "< 1 s"), (10_000, "< 10 s"),
-    (60_000, "< 1 min"), (600_000, "< 10 min"), (3_600_000, "< 1 h"), (21_600_000, "< 6 h"), (86_400_000, "< 1 d"),
-    (604_800_000, "< 7 d"), (2_592_000_000, "< 30 d"), (31_536_000_000, "< 1 y"), (1 << 62, ">= 1 y"),
-)  # fmt: skip
+    (0, "early"),
+    (1, "< 1 ms"),
+    (10, "< 10 ms"),
+    (100, "< 100 ms"),
+    (1_000, "< 1 s"),
+    (10_000, "< 10 s"),
+    (60_000, "< 1 min"),
+    (600_000, "< 10 min"),
+    (3_600_000, "< 1 h"),
+    (21_600_000, "< 6 h"),
+    (86_400_000, "< 1 d"),
+    (604_800_000, "< 7 d"),
+    (2_592_000_000, "< 30 d"),
+    (31_536_000_000, "< 1 y"),
+    (1 << 62, ">= 1 y"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +127,13 @@ def quantiles(frame: DataFrame, value: Column, prefix: str, *by: str, position: 
     )
     group = Window.partitionBy(*by)
     ranked = counted.select(
-        *by, "measured", "count", "at",
+        *by,
+        "measured",
+        "count",
+        "at",
         F.sum("count").over(group.orderBy("measured")).alias("up_to"),
         F.sum("count").over(group).alias("all"),
-    )  # fmt: skip
+    )
     grouped = ranked.groupBy(*by).agg(
         F.sum("count").alias("count"),
         *[

@@ -106,7 +106,7 @@ class Progress:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread."""
+        """End the thread that tells the progress."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -217,7 +217,7 @@ logger = logging.getLogger(__name__)
 
 
 def main() -> int:
-    """Do what standard input says."""
+    """Compute what standard input orders. Returns the exit code."""
     os.umask(0o077)
     log_lines.begin(level=logging.WARNING)
     order = settled(Order(**json.load(sys.stdin)))

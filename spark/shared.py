@@ -26,9 +26,18 @@ from .source import LogPartition, LogReader, read_partition
 GROUP_ROWS = 131_072
 #: Columns with few different values, or few values at all.
 _FEW = (
-    "topic", "born_host", "corrupt", "kind", "mode", "shown", "deletes_key", "producer_group", "decisions", "origin_id",
+    "topic",
+    "born_host",
+    "corrupt",
+    "kind",
+    "mode",
+    "shown",
+    "deletes_key",
+    "producer_group",
+    "decisions",
+    "origin_id",
     "origin_group",
-)  # fmt: skip
+)
 _PREFIX = "scan-"
 
 

@@ -75,7 +75,7 @@ class Sink:
         self._runs = runs
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection to the database."""
         self._connection.close()
 
     def beat(self, progress: float) -> bool:
@@ -119,10 +119,15 @@ class Sink:
                 " start_position = %s, end_position = %s, rows_read = %s, damaged_rows = %s, as_of_ms = %s,"
                 " duration_ms = %s, error = '' WHERE id = %s",
                 (
-                    coverage.start_position, coverage.end_position, coverage.rows_read, coverage.damaged_rows,
-                    coverage.as_of_ms, duration_ms, number,
+                    coverage.start_position,
+                    coverage.end_position,
+                    coverage.rows_read,
+                    coverage.damaged_rows,
+                    coverage.as_of_ms,
+                    duration_ms,
+                    number,
                 ),
-            )  # fmt: skip
+            )
             cursor.execute(_FORGET, (*key, KEPT_RUNS))
         return count
 
@@ -145,10 +150,17 @@ class Sink:
                     copy.write_row(_kept(point))
             cursor.execute(_ADD_KNOWN, (number,))
             cursor.execute(_ADD_NEW, (number, number))
-            cursor.execute(_ADVANCE, (
-                coverage.start_position, coverage.end_position, coverage.rows_read, coverage.damaged_rows,
-                coverage.as_of_ms, number,
-            ))  # fmt: skip
+            cursor.execute(
+                _ADVANCE,
+                (
+                    coverage.start_position,
+                    coverage.end_position,
+                    coverage.rows_read,
+                    coverage.damaged_rows,
+                    coverage.as_of_ms,
+                    number,
+                ),
+            )
         return True
 
     def give_up(self, state: str, error: str) -> None:

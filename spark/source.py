@@ -40,7 +40,7 @@ _STORED = Selection(groups=frozenset(), only=frozenset({"store_ms"}))
 
 
 class LogDataSource(DataSource):
-    """``rocketmq_log``. Options: docs/SPARK.md."""
+    """The data source ``rocketmq_log``. Its options are listed in docs/SPARK.md."""
 
     @classmethod
     def name(cls) -> str:

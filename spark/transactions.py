@@ -26,13 +26,20 @@ def half_messages(records: DataFrame) -> DataFrame:
     halves = (
         records.where("kind = 'half'")
         .select(
-            "position", "queue_offset", "unique_key", "producer_group", "shown", "store_ms", "size", "check_times",
+            "position",
+            "queue_offset",
+            "unique_key",
+            "producer_group",
+            "shown",
+            "store_ms",
+            "size",
+            "check_times",
             "put_back",
         )
         .join(_said_of_offsets(records), "queue_offset", "left")
         .join(_said_of_positions(records), "position", "left")
         .withColumn("chain", chain)
-    )  # fmt: skip
+    )
     found = halves.groupBy("unique_key", "producer_group", "chain").agg(
         F.min("position").alias("position"),
         F.min_by("shown", "position").alias("topic"),
@@ -53,9 +60,17 @@ def half_messages(records: DataFrame) -> DataFrame:
         .otherwise("open")
     )
     return found.select(
-        "position", "topic", "producer_group", "store_ms", "size", "checks", outcome.alias("outcome"), "decided_ms",
-        "copies", "said",
-    )  # fmt: skip
+        "position",
+        "topic",
+        "producer_group",
+        "store_ms",
+        "size",
+        "checks",
+        outcome.alias("outcome"),
+        "decided_ms",
+        "copies",
+        "said",
+    )
 
 
 def _said_of_offsets(records: DataFrame) -> DataFrame:

@@ -35,6 +35,7 @@ SLOW = (
     "redisson/test_kill.py",
     "console/test_dashboards_hostile.py",
     "console/test_hostile_rows.py",
+    "console/test_old_databases.py",
     "console/test_queries_cost.py",
     "mirror/test_killed.py",
     "checkback/test_worker.py",

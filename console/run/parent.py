@@ -13,7 +13,7 @@ _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def ends_with_parent(number: signal.Signals) -> Callable[[], None]:
-    """What a child does between fork and exec, so that the kernel sends it this signal when its parent is gone."""
+    """Make a `preexec_fn` that has the kernel send the child this signal when its parent is gone."""
 
     def ask_kernel() -> None:
         if _libc is not None:

@@ -57,7 +57,7 @@ _POLL_S = 0.05
 
 
 class ClusterFailed(Exception):
-    """The embedded PostgreSQL cannot run so; the message says why and what to do."""
+    """The embedded PostgreSQL cannot run; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +91,12 @@ class Cluster:
 
     @property
     def address(self) -> str:
-        """Its DATABASE_URL."""
+        """The address of the server, as DATABASE_URL has it."""
         return f"postgresql://postgres:{self._password}@/postgres?host={quote(str(self._sockets))}"
 
     @property
     def is_running(self) -> bool:
-        """Whether the server has not ended by itself."""
+        """Whether the server was started and has not ended."""
         return self._process is not None and self._process.poll() is None
 
     def start(self, output: int | None = None) -> None:
@@ -119,12 +119,16 @@ class Cluster:
             self._require_password()
         command = [self._program("postgres"), "-D", str(data), "-h", "", "-k", str(self._sockets)]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=ends_with_parent(signal.SIGINT),
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            preexec_fn=ends_with_parent(signal.SIGINT),
             **self._as_its_user(data),
-        )  # fmt: skip
+        )
 
     def await_ready(self) -> None:
-        """Return when it takes connections. Raises ClusterFailed when it has ended instead."""
+        """Wait until the server takes connections. Raises ClusterFailed if it ends instead."""
         assert self._process is not None
         while not is_ready(self._home.data, self._process.pid):
             try:
@@ -134,7 +138,7 @@ class Cluster:
             raise ClusterFailed(f"PostgreSQL ended with {code}.")
 
     def stop(self) -> None:
-        """End its connections, then itself."""
+        """Stop the server after ending its connections."""
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
             try:
@@ -162,7 +166,7 @@ class Cluster:
         new.rename(self._home.data)
 
     def _require_password(self) -> None:
-        """Of a directory whose first start was ended before it had one."""
+        """Set the password of a directory whose first start was interrupted before it had one."""
         data = self._home.data
         order = f"ALTER ROLE postgres PASSWORD '{self._password}'\n"
         self._run("postgres", "--single", "-D", str(data), "postgres", said=order)
@@ -170,9 +174,13 @@ class Cluster:
 
     def _run(self, program: str, *options: str, said: str = "") -> None:
         done = subprocess.run(
-            [self._program(program), *options], input=said, text=True, capture_output=True, check=False,
+            [self._program(program), *options],
+            input=said,
+            text=True,
+            capture_output=True,
+            check=False,
             **self._as_its_user(self._home.data.parent if self._home.user is None else Path("/")),
-        )  # fmt: skip
+        )
         if done.returncode:
             raise ClusterFailed(f"{program} ended with {done.returncode}: {done.stderr.strip()}")
 
@@ -180,7 +188,7 @@ class Cluster:
         return str(self._home.programs / name)
 
     def _as_its_user(self, directory: Path) -> dict[str, Any]:
-        """How its programs are run: none of our secrets in their environment."""
+        """Return how PostgreSQL's programs are run: as its user, with none of our secrets in their environment."""
         kept = {
             name: value
             for name, value in os.environ.items()
@@ -193,7 +201,7 @@ class Cluster:
 
 
 def _socket_directory(home: Home) -> Path:
-    """The data directory, or where its path is too long for a socket, one of this user's in the temporary directory."""
+    """Return the data directory, or, if its path is too long for a socket, a private one in the temporary directory."""
     if _fits(home.data):
         return home.data
     if home.user is not None:
@@ -213,7 +221,7 @@ def _fits(directory: Path) -> bool:
 
 
 def cluster_home(directory: Path) -> Home:
-    """The home of the data that `directory` stands for; as root, data that are a directory there are moved.
+    """Return the home of the data that `directory` stands for; as root, data in `directory` itself are moved out of it.
 
     Raises ClusterFailed.
     """
@@ -229,14 +237,14 @@ def cluster_home(directory: Path) -> Home:
 
 
 def _packages() -> Path:
-    """The directory of site-packages that has the wheel."""
+    """Return the directory of site-packages that holds the wheel."""
     found = find_spec(PACKAGE)
     assert found is not None and found.submodule_search_locations
     return Path(found.submodule_search_locations[0]).parent
 
 
 def _base() -> Path:
-    """The directory for programs and data, which everybody can pass through and nobody list."""
+    """Return the directory for programs and data, which everybody can pass through and nobody can list."""
     base = Path(os.environ.get("ESCAPEMENT_DATABASE_DIR") or DIRECTORY).resolve()
     if not base.exists():
         base.mkdir()
@@ -253,7 +261,8 @@ def _base() -> Path:
 
 
 def _user() -> pwd.struct_passwd:
-    """The user of the server, made where there is none; one start after the other, or two would make two of a name."""
+    """Return the server's user, creating it if needed; under a lock, as two useradd at once give one name two
+    numbers."""
     command = ["useradd", "--system", "--user-group", "--no-create-home", "--shell", "/usr/sbin/nologin", USER]
     with locked(Path("/etc")):
         try:
@@ -274,7 +283,7 @@ def _user() -> pwd.struct_passwd:
 
 
 def _copied(base: Path) -> Path:
-    """The wheel's programs and libraries, copied once for each version; whatever modes .venv has, all can run them."""
+    """Copy the wheel's programs and libraries once for each version, so that every user can run them."""
     copy = base / f"postgresql-{metadata.version(PACKAGE)}"
     with locked(base / ".lock"):
         if not copy.exists():
@@ -291,8 +300,8 @@ def _copied(base: Path) -> Path:
 
 
 def _settled(link: Path, base: Path, user: pwd.struct_passwd) -> Path:
-    """Where `link` leads to. A first link to there is made before anything is moved and takes the name when all is, so
-    that whatever ends this between two steps, the next start goes on."""
+    """Return where `link` leads. The link is made under another name first and renamed once everything is moved, so
+    that an interrupted move is continued by the next start."""
     if link.is_symlink():
         return link.readlink()
     link.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -331,7 +340,7 @@ def _give(path: Path, user: pwd.struct_passwd) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Alone with what the file or directory stands for; a file is made."""
+    """Hold an exclusive lock on the file or directory; a missing file is created."""
     descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -341,13 +350,13 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def is_ready(data: Path, pid: int) -> bool:
-    """Whether the server with that number takes connections."""
+    """Whether the server with this process id takes connections."""
     lines = _lines(data)
     return len(lines) > _STATUS_LINE and lines[_PID_LINE] == str(pid) and lines[_STATUS_LINE].strip() == "ready"
 
 
 def end_remaining(data: Path) -> None:
-    """Stop a server that still runs there and forget one that does not, whoever has its number by now.
+    """Stop a server that still runs there, and remove the pid file of one that does not, whoever has its number by now.
 
     Raises ClusterFailed when it does not end.
     """

@@ -1,4 +1,4 @@
-"""What a run leaves behind is for its own user only: what it makes, and what older runs have left wider than that."""
+"""File modes of a run: everything below `var/` is for its own user only, also what older runs left open."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FOR_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def keep_private() -> None:
-    """From now on files and directories that this process and its children make are for their user only."""
+    """Set the umask so that whatever this process and its children create is for their user only."""
     os.umask(FOR_OTHERS)
 
 
@@ -23,8 +23,10 @@ def is_of_its_own(directory: Path) -> bool:
 
 
 def narrow(directory: Path) -> int:
-    """Take from others what they may do with our own files and directories in there, and with itself; how many had
-    something taken away. Links are not followed."""
+    """Remove the rights of others from our own files and directories in there, and from the directory itself.
+
+    Returns how many were changed. Links are not followed.
+    """
     if not is_of_its_own(directory):
         return 0
     count = 0

@@ -13,7 +13,7 @@ from django.core.management import get_commands
 from broker.hosting.security import HostingRefused, refuse_open_listening
 from console.features.dashboards.runs import missing
 from console.run.addresses import database_url
-from console.run.roster import answers, taken
+from console.run.ports import answers, taken
 from console.run.supervisor import ChildSpec
 from console.site.web.exposure import ServingRefused, refuse_open_serving
 
@@ -25,12 +25,12 @@ BROKER_STOP_S = 15.0
 
 
 def processes() -> list[ChildSpec]:
-    """All children of `make run`; what DATABASE_URL, REDIS_URL or ESCAPEMENT_NAMESRV replaces is left out."""
+    """Return all children of `make run`, without those that DATABASE_URL, REDIS_URL or ESCAPEMENT_NAMESRV replaces."""
     return [*_servers(), _prepare(), *_broker(), *_workers(), _web(), *_demo()]
 
 
 def taken_ports(specs: list[ChildSpec]) -> list[str]:
-    """One sentence for each port that a child needs and another program has."""
+    """Return a sentence for each port that a child needs and another program occupies."""
     wanted = [("console", settings.WEB_HOST, settings.WEB_PORT, "ESCAPEMENT_WEB_PORT")]
     if any(spec.name == "broker" for spec in specs):
         wanted += [
@@ -45,7 +45,7 @@ def taken_ports(specs: list[ChildSpec]) -> list[str]:
 
 
 def exposed(specs: list[ChildSpec]) -> list[str]:
-    """Why web process and broker would refuse to listen where they are told to; said before anything starts."""
+    """Return why web process and broker would refuse to listen where they are told to, before anything starts."""
     refusals = []
     try:
         refuse_open_serving(settings)
@@ -113,7 +113,8 @@ def _workers() -> list[ChildSpec]:
 
 
 def _checkbacks() -> list[ChildSpec]:
-    """Who answers brokers that ask what became of a half: the database, and the addresses of those that use REST."""
+    """Processes that answer a broker's question about a half: from the database, and from addresses of REST
+    producers."""
     specs = [ChildSpec("checkback-http", (sys.executable, MANAGE, "checkback_http"))]
     if settings.ESCAPEMENT_PRODUCER_GROUPS:
         specs.insert(0, ChildSpec("checkback", (sys.executable, MANAGE, "checkback")))
@@ -121,7 +122,7 @@ def _checkbacks() -> list[ChildSpec]:
 
 
 def _dashboards() -> list[ChildSpec]:
-    """A worker of their own: a scan of the log must not hold up operations."""
+    """A worker for dashboards alone, as a scan of the log must not hold up operations."""
     if missing() is not None:
         return []
     command = _worker("dashboards", "-P", "prefork", "-c", "1", "-Q", "dashboards", "--without-mingle")

@@ -1,4 +1,4 @@
-"""Which processes the supervisor keeps and how each does, in a file for the console; which TCP ports are in use.
+"""Which processes the supervisor keeps and how each does, in a file for the console.
 
 The supervisor writes the file, whole, whenever one of its processes starts or ends; it counts as long as that
 supervisor runs.
@@ -7,7 +7,6 @@ supervisor runs.
 from __future__ import annotations
 
 import json
-import socket
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -21,10 +20,6 @@ from console.run.supervisor import Child
 
 FILE = "processes.json"
 
-LOOPBACK = "127.0.0.1"
-CONNECT_TIMEOUT_S = 0.5
-VIP_BELOW = 2
-_TRIES = 20
 State = Literal["running", "waiting", "ended"]
 
 
@@ -46,7 +41,7 @@ class Roster:
         self._written: dict[str, Process] = {}
 
     def write(self, children: Iterable[Child]) -> None:
-        """Write how they are now, if that is another state than before."""
+        """Write the state of the children, if it has changed."""
         now_ms = time.time_ns() // 1_000_000
         found: dict[str, Process] = {}
         for child in children:
@@ -68,7 +63,7 @@ class Roster:
 
 
 def read(path: Path) -> tuple[Process, ...]:
-    """The processes, in the order in which they start; none where no supervisor runs."""
+    """Return the processes in the order in which they start; none if no supervisor runs."""
     try:
         told = json.loads(path.read_text())
         if psutil.Process(told["pid"]).create_time() != told["created"]:
@@ -82,34 +77,3 @@ def _state(child: Child) -> State:
     if child.running:
         return "running"
     return "waiting" if child.restart_at_s is not None or not child.started_s else "ended"
-
-
-def taken(host: str, port: int) -> bool:
-    """Whether a server could not listen there now."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError:
-            return True
-    return False
-
-
-def answers(host: str, port: int) -> bool:
-    """Whether a server accepts connections there."""
-    try:
-        socket.create_connection((host, port), CONNECT_TIMEOUT_S).close()
-    except OSError:
-        return False
-    return True
-
-
-def free_port() -> int:
-    """A loopback port that nothing listens on now, nor on the one two below: a broker's VIP channel."""
-    for _ in range(_TRIES):
-        with socket.socket() as probe:
-            probe.bind((LOOPBACK, 0))
-            port: int = probe.getsockname()[1]
-            if not taken(LOOPBACK, port - VIP_BELOW):
-                break
-    return port

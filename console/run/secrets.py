@@ -10,7 +10,8 @@ SECRET_BYTES = 48
 
 
 def kept_secret(path: Path, size_bytes: int = SECRET_BYTES) -> str:
-    """The secret in `path`; made from `size_bytes` random bytes at the first call. Two first callers agree on one."""
+    """Return the secret in `path`, made from `size_bytes` random bytes at the first call; two first callers get the
+    same."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         write_private(path, secrets.token_urlsafe(size_bytes), replace=False)

@@ -38,7 +38,7 @@ class StartFailed(Exception):
 
 
 def always_ready() -> bool:
-    """The probe of a child that is ready as soon as it runs."""
+    """Probe of a child that is ready as soon as it runs."""
     return True
 
 
@@ -77,11 +77,11 @@ class Child:
 
     @property
     def running(self) -> bool:
-        """Whether its process has not ended, as far as is known."""
+        """Whether the process runs, as far as is known."""
         return self.process is not None
 
     def start(self, now_s: float) -> None:
-        """Start it in a session of its own: Ctrl-C in the terminal reaches the supervisor only."""
+        """Start the process in a session of its own, so that Ctrl-C in the terminal reaches the supervisor only."""
         self.process = subprocess.Popen(
             self.spec.command,
             stdin=subprocess.DEVNULL,
@@ -99,12 +99,13 @@ class Child:
 
     @property
     def output(self) -> int:
-        """The descriptor that its output comes from."""
+        """The file descriptor of the process's output."""
         assert self.process is not None and self.process.stdout is not None
         return self.process.stdout.fileno()
 
     def read_lines(self) -> list[bytes]:
-        """Complete lines that arrived, without waiting; sets `output_ended` at the end of its output."""
+        """Return the complete lines that have arrived, without waiting; sets `output_ended` at the end of the
+        output."""
         lines: list[bytes] = []
         while not self.output_ended:
             try:
@@ -119,26 +120,25 @@ class Child:
         return lines
 
     def log(self, lines: list[bytes]) -> None:
-        """Append to its log, without what a terminal would obey; past the limit the log becomes `<name>.log.1` and a
-        new one begins."""
+        """Append lines to the log, control characters escaped; a log past its limit becomes `<name>.log.1`."""
         if self.log_path.exists() and self.log_path.stat().st_size > LOG_LIMIT_BYTES:
             self.log_path.rename(self.log_path.with_suffix(".log.1"))
         with self.log_path.open("ab") as file:
             file.writelines(shown(line).encode() + b"\n" for line in lines)
 
     def last_lines(self, count: int) -> list[str]:
-        """The end of its log, for a message about its death."""
+        """Return the last lines of the log, for a message about the end of the process."""
         if not self.log_path.exists():
             return []
         return self.log_path.read_bytes()[-8192:].decode(errors="replace").splitlines()[-count:]
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process; none when it has just ended."""
+        """Send a signal to the process, unless it has just ended."""
         if self.process is not None:
             self.process.send_signal(number)
 
     def kill(self) -> None:
-        """End it and everything it started, now."""
+        """Kill the process and everything it started."""
         if self.process is not None:
             try:
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -146,7 +146,7 @@ class Child:
                 pass
 
     def reap(self) -> int | None:
-        """The exit code once it has ended (negative: the signal that ended it), None before."""
+        """Return the exit code of an ended process (negative: the signal that ended it), None while it runs."""
         if self.process is None:
             return None
         code = self.process.poll()
@@ -178,7 +178,8 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
 
     def run(self, on_started: Callable[[], None]) -> int:
-        """Start all, call `on_started`, keep them until a stop signal, stop all. Returns the exit code."""
+        """Start all children, call `on_started`, keep them running until a stop signal, and stop them. Returns the exit
+        code."""
         woken, wake = os.pipe()
         os.set_blocking(woken, False)
         os.set_blocking(wake, False)
@@ -257,7 +258,7 @@ class Supervisor:
                 self._say(child.spec.name, shown(line))
 
     def _reap(self, child: Child) -> int | None:
-        """The exit code of a child that has ended, after the last of its output was written."""
+        """Return the exit code of a child that has ended, once its last output is written."""
         if child.process is None or child.process.poll() is None:
             return None
         if not child.output_ended:
@@ -314,5 +315,5 @@ class Supervisor:
 
 
 def shown(line: bytes) -> str:
-    """A line of a child's output as it may be shown: tabs as spaces, everything else that cannot be printed escaped."""
+    """Return a line of output as it may be shown: tabs as spaces, other control characters escaped."""
     return escaped(line.decode(errors="backslashreplace").expandtabs(4))

@@ -27,5 +27,5 @@ class MaskRuleAdmin(admin.ModelAdmin):
 
     @admin.display(description=_("what is masked"))
     def shown_names(self, rule: MaskRule) -> str:
-        """In one line."""
+        """The masked fields in one line."""
         return ", ".join(rule.names)

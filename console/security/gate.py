@@ -22,13 +22,13 @@ _LIMITED_ADMIN = frozenset({"index", "login", "logout", "password_change", "pass
 
 
 class Gate:
-    """Middleware behind authentication."""
+    """Middleware that stands behind authentication."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        """Who looks is said by process_view, and forgotten with the request."""
+        """Answer a request within a scope of its own; process_view says who looks."""
         with looking(NOTHING):
             return self.get_response(request)
 

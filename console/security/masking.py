@@ -24,9 +24,14 @@ BODY = "body"
 _MIXED = (*GROUP_PREFIXES, "SCHEDULE_TOPIC", PARKED_HALF_TOPIC, OLD_SYSTEM_PREFIX, SYSTEM_PREFIX)
 #: fields of rows, and the property that each shows
 _FIELDS: Mapping[str, str] = {
-    "keys": KEYS, "tag": TAGS, "unique_key": UNIQUE_KEY, "transaction_id": UNIQUE_KEY,
-    "schedule_key": SCHEDULE_KEY, "preview": BODY, "text": BODY,
-}  # fmt: skip
+    "keys": KEYS,
+    "tag": TAGS,
+    "unique_key": UNIQUE_KEY,
+    "transaction_id": UNIQUE_KEY,
+    "schedule_key": SCHEDULE_KEY,
+    "preview": BODY,
+    "text": BODY,
+}
 #: what the name of an item of an operation may be made of
 _NAMING = frozenset({KEYS, UNIQUE_KEY, SCHEDULE_KEY, BODY})
 
@@ -40,7 +45,7 @@ class Masks:
     rules: tuple[tuple[str, frozenset[str], str], ...] = ()
 
     def of(self, topic: str | None) -> Mapping[str, str]:
-        """What is masked of the topic, and what is shown for it."""
+        """Return what is masked of the topic, and what is shown in its place."""
         is_mixed = not topic or topic.startswith(_MIXED)
         found: dict[str, str] = {}
         for prefix, names, why in self.rules:
@@ -50,7 +55,7 @@ class Masks:
         return found
 
     def row(self, row: Row, topic: str | None) -> Row:
-        """A row of a list with the texts that are masked."""
+        """Return a row of a list with its masked texts replaced."""
         masked = self.of(topic) if self.rules else {}
         changes: dict[str, Any] = {}
         for field, name in _FIELDS.items():
@@ -60,13 +65,13 @@ class Masks:
         return replace(row, **changes) if changes else row  # type: ignore[type-var]  # rows are dataclasses
 
     def rows(self, found: Iterable[Row], topic: str | None = None) -> tuple[Row, ...]:
-        """All of them, each by its own topic if none is given."""
+        """Return rows with masked texts replaced, each by its own topic if none is given."""
         if not self.rules:
             return tuple(found)
         return tuple(self.row(row, getattr(row, "topic", None) if topic is None else topic) for row in found)
 
     def name(self, topic: str | None) -> str | None:
-        """What stands for the name of something of this topic; None: the name itself."""
+        """Return what stands for a name of this topic; None for the name itself."""
         masked = self.of(topic) if self.rules else {}
         return next((masked[each] for each in sorted(_NAMING & masked.keys())), None)
 
@@ -75,7 +80,7 @@ _is_lifted: ContextVar[bool] = ContextVar("is_lifted", default=False)
 
 
 def masks() -> Masks:
-    """The rules that hold here and now."""
+    """Return the masks of whoever looks now."""
     if _is_lifted.get():
         return Masks()
     rows = MaskRule.objects.filter(is_on=True)
@@ -84,7 +89,7 @@ def masks() -> Masks:
 
 @contextmanager
 def lifted() -> Iterator[None]:
-    """Nothing is masked within: for who may, and has said why."""
+    """Mask nothing within, for somebody who may see it and has said why."""
     token = _is_lifted.set(True)
     try:
         yield

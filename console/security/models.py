@@ -1,4 +1,4 @@
-"""Which topics a group of users may see."""
+"""Rows of who may see what: topic permissions of groups, and masking rules."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ class MaskRule(models.Model):
 
     @property
     def names(self) -> list[str]:
-        """What it masks."""
+        """The body and properties that it masks."""
         return [name.strip() for name in re.split(r"[\n,]", self.fields) if name.strip()]
 
     def clean(self) -> None:
-        """A rule masks something."""
+        """Check that the rule masks something."""
         if not self.names:
             raise ValidationError({"fields": _("Name at least one thing.")})

@@ -25,9 +25,13 @@ from broker.rocketmq.acl import Action, Kind
 from console.security.tokens import ADMIN, CONSUME, DELETE, PUBLISH, READ, SETTINGS
 
 _NEEDS: Mapping[str, tuple[Action, ...]] = {
-    PUBLISH: (Action.PUB,), READ: (Action.SUB, Action.GET), CONSUME: (Action.SUB,), ADMIN: (Action.UPDATE,),
-    SETTINGS: (Action.CREATE,), DELETE: (Action.DELETE,),
-}  # fmt: skip
+    PUBLISH: (Action.PUB,),
+    READ: (Action.SUB, Action.GET),
+    CONSUME: (Action.SUB,),
+    ADMIN: (Action.UPDATE,),
+    SETTINGS: (Action.CREATE,),
+    DELETE: (Action.DELETE,),
+}
 _GROUP_SETTINGS = (Action.CREATE, Action.UPDATE)
 _KINDS: Mapping[str, Kind] = {"topic": Kind.TOPIC, "group": Kind.GROUP, "producer group": Kind.GROUP}
 
@@ -48,7 +52,7 @@ class PoliciesOfUser:
         return all(each.allows(kind_of, name, needed, self.source) for each in self.of_brokers)
 
     def allows_overview(self) -> bool:
-        """Whether figures of the whole cluster may be seen."""
+        """Whether the figures of the whole cluster may be seen."""
         return self._on_cluster(Action.GET)
 
     def allows_everything(self) -> bool:
@@ -56,7 +60,7 @@ class PoliciesOfUser:
         return self._on_cluster(Action.UPDATE)
 
     def refusal(self, what: str) -> str:
-        """Who is not allowed to do what, in a sentence."""
+        """Return a sentence that says who is not allowed to do what."""
         for each in self.of_brokers:
             if not each.is_known:
                 return f"Access control of {each.broker} has no user {self.user!r}, to whom the token is bound."

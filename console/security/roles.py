@@ -11,9 +11,16 @@ VIEW = "console.view_console"
 VIEWER, OPERATOR, ADMINISTRATOR = "viewer", "operator", "administrator"
 _SEE = ("view_console", "view_dashboardrun", "view_operation", "view_auditentry", "view_alert")
 _ACT = (
-    "steer_timers", "pause_timers", "steer_delayed_queues", "steer_transactions", "resend_dead_letters",
-    "reset_offsets", "change_settings", "run_dashboards", "silence_alerts",
-)  # fmt: skip
+    "steer_timers",
+    "pause_timers",
+    "steer_delayed_queues",
+    "steer_transactions",
+    "resend_dead_letters",
+    "reset_offsets",
+    "change_settings",
+    "run_dashboards",
+    "silence_alerts",
+)
 #: codenames by app; "*" is every permission of the app
 ROLES: Mapping[str, Mapping[str, Iterable[str]]] = {
     VIEWER: {"console": _SEE},
@@ -23,7 +30,7 @@ ROLES: Mapping[str, Mapping[str, Iterable[str]]] = {
 
 
 def ensure_roles(using: str = "default") -> None:
-    """Make the groups that are not there; those that are stay as their owner has made them."""
+    """Create the groups that are missing; existing ones stay as their owner has made them."""
     group_rows = Group.objects.using(using)
     permission_rows = Permission.objects.using(using)
     for name, wanted in ROLES.items():

@@ -69,7 +69,7 @@ class Policies(Protocol):
         """Whether the whole cluster may be changed."""
 
     def refusal(self, what: str) -> str:
-        """Who is not allowed to do what, in a sentence."""
+        """Return a sentence that says who is not allowed to do what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Grant:
         return any(own in scope.actions and name.startswith(scope.prefix) for scope in self.scopes)
 
     def unmasks(self, topic: str) -> bool:
-        """Whether it sees what is masked of the topic; only what its own scopes say, policies know no masks."""
+        """Whether masked contents of the topic are shown, by the token's own scopes only, as policies know no masks."""
         return any(UNMASK in scope.actions and topic.startswith(scope.prefix) for scope in self.scopes)
 
     def scopes_allow_somewhere(self, action: str) -> bool:
@@ -126,8 +126,13 @@ def scope_rows(
     """
     allowed: dict[str, list[str]] = {}
     given_of = {
-        PUBLISH: publish, READ: read, ADMIN: admin, CONSUME: consume, SETTINGS: settings, UNMASK: unmask,
-    }  # fmt: skip
+        PUBLISH: publish,
+        READ: read,
+        ADMIN: admin,
+        CONSUME: consume,
+        SETTINGS: settings,
+        UNMASK: unmask,
+    }
     for action, prefixes in given_of.items():
         for given in prefixes:
             prefix = "" if given == "*" else given.removesuffix("*")
@@ -145,7 +150,7 @@ def create(
     lasts: timedelta | None = None,
     access_user: str = "",
 ) -> tuple[ApiToken, str]:
-    """A new row, and the token itself: it cannot be had again.
+    """Return a new row, and the token itself, which is shown once.
 
     `access_user`: the user of access control whose policies decide, too. Raises InvalidArgument.
     """
@@ -166,19 +171,21 @@ def create(
 
 
 def digest(token: str) -> str:
-    """SHA-256 in hex."""
+    """Return the SHA-256 of a token in hex."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def prefix_of(token: str) -> str | None:
-    """The prefix of a token that has the right form."""
+    """Return the prefix of a token that has the right form, None for others."""
     match = _FORM.match(token)
     return match.group(1) if match else None
 
 
 def grant_of(token: str) -> Grant | None:
-    """What the token allows now; None if it is unknown, expired or revoked, or was made for somebody who is not active
-    any more. Asks the database, once."""
+    """Return what the token allows now, by one query.
+
+    None if it is unknown, expired or revoked, or was made for somebody who is not active any more.
+    """
     prefix = prefix_of(token)
     row = ApiToken.objects.select_related("created_by").filter(prefix=prefix).first() if prefix else None
     # compared even when no row was found, so that the time taken does not tell
@@ -199,7 +206,7 @@ def grant_of(token: str) -> Grant | None:
 
 
 def revoke(row: ApiToken) -> None:
-    """The token is refused from now on (by servers that keep it in memory, within a second)."""
+    """Refuse the token from now on (servers that keep it in memory do within a second)."""
     if row.revoked_at is None:
         row.revoked_at = timezone.now()
         row.save(update_fields=["revoked_at"])

@@ -1,4 +1,4 @@
-"""One listener a process to what the mirror announces; it wakes the sockets. They live on when the layer is lost."""
+"""One listener a process to the mirror's announcements, which wake the sockets. Sockets outlive a lost layer."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class Announcements:
         return len(self._listeners)
 
     def join(self, listener: Listener) -> None:
-        """Call it with each announcement."""
+        """Call `listener` with each announcement from now on."""
         self._listeners.add(listener)
         loop = asyncio.get_running_loop()
         if self._task is None or self._task.done() or self._task.get_loop() is not loop:
             self._task = loop.create_task(self._listen())
 
     async def leave(self, listener: Listener) -> None:
-        """Call it no more; the last one ends the listening."""
+        """End the calls; the last one to leave ends the listening."""
         self._listeners.discard(listener)
         if not self._listeners and self._task is not None:
             task, self._task = self._task, None
@@ -69,7 +69,7 @@ class Announcements:
                 is_lost = False
 
     async def _follow(self) -> None:
-        """Listen for REJOIN_S; raises what the layer raises."""
+        """Listen for REJOIN_S seconds. Raises what the layer raises."""
         layer = get_channel_layer()
         if layer is None:
             await asyncio.sleep(REJOIN_S)

@@ -40,7 +40,7 @@ TOGETHER_BYTES = 64 << 20
 
 
 def pages_on(threads: int, *, session_cookie: str = "", together_bytes: int = TOGETHER_BYTES) -> Application:
-    """Django on so many threads, none of which waits for a client; without the name of a cookie all are strangers."""
+    """Django on so many threads, none of which waits for a client; without `session_cookie` everybody is a stranger."""
     django = WSGIMiddleware(cast(Any, django_wsgi), workers=threads, send_queue_size=ANSWER_PIECES)
     bounds = BodyBounds(
         settings.DATA_UPLOAD_MAX_MEMORY_SIZE, BODY_S, together_bytes=together_bytes, session_cookie=session_cookie

@@ -1,9 +1,13 @@
-"""Asking the broker for contents: one client for the process, and its errors as evidence instead of a broken page."""
+"""Asking the broker for contents: one client for the process, and its errors as evidence instead of a broken page.
+
+Clients of other addresses are kept in the same way, and queues are read however few messages a broker gives at once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from threading import Lock
+from typing import Generic, Protocol, TypeVar
 
 from django.conf import settings
 
@@ -12,38 +16,87 @@ from broker.client import (
     BrokerUnreachable,
     ClientError,
     InvalidArgument,
+    Message,
     NotSupported,
     RouteNotFound,
     Timeout,
 )
 from console.site.clock import now_ms
 from console.site.evidence import Evidence, StaleReason
-from console.site.kept_clients import KeptClients
 
 Answer = TypeVar("Answer")
+
+#: Apache RocketMQ gives 32 messages from memory and 8 from disk at once (maxTransferCountOnMessageIn...)
+MAX_PULLS = 8
+
+
+class _Closes(Protocol):
+    def close(self) -> None: ...
+
+
+Client = TypeVar("Client", bound=_Closes)
+
+
+class KeptClients(Generic[Client]):
+    """Makes a client when an address is asked for the first time; safe for threads."""
+
+    def __init__(self, make: Callable[[str], Client]) -> None:
+        self._make = make
+        self._clients: dict[str, Client] = {}
+        self._lock = Lock()
+
+    def at(self, address: str) -> Client:
+        """Return the client of this address."""
+        with self._lock:
+            client = self._clients.get(address)
+            if client is None:
+                client = self._clients[address] = self._make(address)
+            return client
+
+    def hang_up(self) -> None:
+        """End all connections. A client leaves before it is closed: nobody is handed a closed one, which would open
+        connections that nobody closes."""
+        with self._lock:
+            clients, self._clients = self._clients, {}
+        for client in clients.values():
+            client.close()
+
 
 _admins = KeptClients(Admin)
 
 
 def admin() -> Admin:
-    """The client for ESCAPEMENT_NAMESRV; safe for threads."""
+    """Return the client for ESCAPEMENT_NAMESRV; it is safe for threads."""
     return _admins.at(settings.ESCAPEMENT_NAMESRV)
 
 
 def hang_up() -> None:
-    """End the connections; the next question makes new ones."""
+    """Close the connections; the next question opens new ones."""
     _admins.hang_up()
 
 
 def ask(
     question: Callable[[Admin], Answer], *, source: str, requests: tuple[int, ...], exact: bool = True
 ) -> tuple[Answer | None, Evidence]:
-    """The answer with its evidence; None and the reason when the broker is away, slow or refuses."""
+    """Return the answer with its evidence; None with the reason if the broker is away, slow or refuses."""
     try:
         answer = question(admin())
     except ClientError as error:
         return None, Evidence(source or "broker", None, exact, _reason(error), requests, str(error))
     return answer, Evidence(source or "broker", now_ms(), exact, None, requests)
+
+
+def pull_all(admin: Admin, topic: str, queue_id: int, offset: int, count: int) -> list[Message]:
+    """Return up to `count` messages from `offset` on, by at most MAX_PULLS requests."""
+    found: list[Message] = []
+    wanted = offset
+    for _ in range(MAX_PULLS):
+        part = admin.pull(topic, queue_id, wanted, offset + count - wanted)
+        found.extend(part)
+        if not part or part[-1].queue_offset + 1 >= offset + count:
+            break
+        wanted = part[-1].queue_offset + 1
+    return [message for message in found if message.queue_offset < offset + count]
 
 
 def _reason(error: ClientError) -> StaleReason:

@@ -33,5 +33,5 @@ app.steps["worker"].add("broker.hosting.worker:TransferStep")
 
 @setup_logging.connect
 def log_lines(loglevel: int | None = None, **named: Any) -> None:
-    """Workers and beat log as all processes do; Celery adds no handlers of its own where this is connected."""
+    """Have workers and beat log as all processes do; Celery adds no handlers of its own where this is connected."""
     loglines.begin(level=loglevel)

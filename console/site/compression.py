@@ -26,7 +26,7 @@ class CompressedFiles(WhiteNoiseMiddleware):
     """WhiteNoise, with a gzip form of each text beside the plain one."""
 
     def get_static_file(self, path: str, url: str, stat_cache: Any = None) -> StaticFile:
-        """The file as it is served; raises what WhiteNoise raises where there is none."""
+        """Return the file as it is served. Raises what WhiteNoise raises if there is none."""
         plain = super().get_static_file(path, url, stat_cache=stat_cache)
         packed = compressed(path)
         if packed is None:
@@ -37,7 +37,8 @@ class CompressedFiles(WhiteNoiseMiddleware):
 
 
 def compressed(path: str) -> str | None:
-    """The path of a file's gzip form, made where it is missing; None if it would not be smaller or cannot be kept."""
+    """Return the path of a file's gzip form, made if it is missing; None if it would not be smaller or cannot be
+    kept."""
     found = os.stat(path)
     if Path(path).suffix not in KINDS or found.st_size < LEAST_BYTES:
         return None

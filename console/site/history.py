@@ -20,7 +20,7 @@ class History:
 
     @property
     def known(self) -> bool:
-        """True when at least one slot has a value."""
+        """Whether at least one slot has a value."""
         return any(value is not None for value in self.per_s)
 
     @property
@@ -31,7 +31,7 @@ class History:
 
     @property
     def quiet_ms(self) -> int | None:
-        """For how long there was nothing, at most the history's length; None when the newest slot is unknown."""
+        """How long nothing has happened, at most the history's length; None if the newest slot is unknown."""
         if self.per_s[-1] is None:
             return None
         silent = takewhile(lambda value: value == 0, reversed(self.per_s))
@@ -39,11 +39,11 @@ class History:
 
     @property
     def total(self) -> int:
-        """How many in all known slots."""
+        """The number of messages in all known slots."""
         return round(sum(value for value in self.per_s if value is not None) * SLOT_MS / 1000)
 
     @property
     def peak(self) -> float | None:
-        """The highest slot, for the scale."""
+        """The highest rate of all slots, for the scale of a chart."""
         known = [value for value in self.per_s if value is not None]
         return max(known) if known else None

@@ -33,26 +33,27 @@ class Mirrored:
 
     @property
     def as_of_ms(self) -> int | None:
-        """The moment the rows show."""
+        """The moment of the rows, in epoch ms."""
         return self.state.as_of_ms if self.state else None
 
     @property
     def polling(self) -> bool:
-        """The broker is asked by standard requests only."""
+        """Whether the broker is asked by standard requests only."""
         return bool(self.state and self.state.polling)
 
     def evidence(self, *, polled_by: tuple[int, ...], exact: bool = True) -> Evidence:
-        """Evidence of numbers from the rows; `polled_by`: the standard requests that give them on an Apache broker."""
+        """Return the evidence of the rows' numbers; `polled_by`: the standard requests that give them on an Apache
+        broker."""
         requests = polled_by if self.polling else (CHANGES_REQUEST,)
         detail = self.state.error if self.state else ""
         return Evidence(self.name or "mirror", self.as_of_ms, exact, self._reason(), requests, detail)
 
     def history(self, row: RateHistory | None) -> History:
-        """Rates of the last SLOTS whole slots; without a row all is silence, as far as it was watched."""
+        """Return the rates of the last SLOTS whole slots; without a row they are 0 as far as the mirror has watched."""
         return self._history((row.slot, row.counts) if row else None)
 
     def _history(self, row: tuple[int, Sequence[int | None]] | None) -> History:
-        """The same from what a row holds: number of its last slot, and counts."""
+        """Make a history from a row's last slot number and counts."""
         if self.state is None or self.state.as_of_ms is None or self.state.following_since_ms is None:
             return History()
         until = self.state.as_of_ms // SLOT_MS
@@ -63,7 +64,7 @@ class Mirrored:
         return History((*(None,) * (SLOTS - len(line)), *per_s), until * SLOT_MS)
 
     def histories(self, kind: str, names: Iterable[str]) -> Mapping[str, History]:
-        """Histories of one kind by name."""
+        """Return the histories of one kind by name."""
         wanted = list(names)
         if self.polling and kind in ("topic", "group"):
             return dict.fromkeys(wanted, History())
@@ -85,6 +86,6 @@ class Mirrored:
 
 
 def mirrored() -> Mirrored:
-    """What the mirror has now; one query."""
+    """Read what the mirror has now, by one query."""
     state = MirrorState.objects.select_related("broker").order_by("broker").first()
     return Mirrored(now_ms(), state.broker if state else None, state)

@@ -1,4 +1,4 @@
-"""Reading on for somebody who sees some topics only: past what is others', until a page of his own is full.
+"""Lists for users who see some topics only: reading past rows that are hidden from them, until a page is full.
 
 The look is bounded. Where the bound ends it, the page says how much was looked through, and goes on from there.
 """

@@ -70,14 +70,15 @@ class Standings:
         return watch
 
     def leave(self, watch: Watch) -> None:
-        """Tell it no more; the last one ends the looking."""
+        """End the watch; the last one to leave ends the looking."""
         self._watches.discard(watch)
         if not self._watches and self._task is not None:
             self._task.cancel()
             self._task = None
 
     async def mark_of(self, watch: Watch) -> Mark:
-        """The mark of its session now, from a look that began at most FRESH_S ago. Raises DatabaseError."""
+        """Return the mark of its session now, from a look that began at most FRESH_S seconds ago. Raises
+        DatabaseError."""
         oldest_s = monotonic() - FRESH_S
         while self._began_s < oldest_s or watch.key not in self._marks:
             await self._look()
@@ -117,7 +118,8 @@ standings = Standings()
 
 
 async def seen(key: str) -> VisibleTopics | None:
-    """What the user of this session sees; None: it has ended, its user is not active, or may not see the console."""
+    """Return what the user of this session sees; None if it has ended, or its user is inactive or may not see the
+    console."""
     return await database_sync_to_async(_seen, thread_sensitive=False, executor=_pool)(key)
 
 
@@ -131,7 +133,7 @@ def _seen(key: str) -> VisibleTopics | None:
 
 
 def marks_of(keys: Collection[str]) -> dict[str, Mark]:
-    """The marks of these sessions, in six questions however many there are."""
+    """Return the marks of these sessions, by six queries however many there are."""
     rows = Session.objects.filter(session_key__in=keys, expire_date__gt=timezone.now())
     sessions = {row.session_key: row.get_decoded() for row in rows}
     users = _users({said.get(SESSION_KEY) for said in sessions.values()} - {None})
@@ -144,7 +146,7 @@ def marks_of(keys: Collection[str]) -> dict[str, Mark]:
 
 
 def _users(numbers: Collection[Any]) -> dict[str, tuple[Any, ...]]:
-    """Accounts that are active: what they are, and what they and their groups are given."""
+    """Return the active accounts with their flags and the permissions of them and their groups."""
     model = get_user_model()
     asked = model._default_manager.filter(pk__in=numbers, is_active=True)
     accounts = {pk: facts for pk, *facts in asked.values_list("pk", "is_superuser", "password")}
@@ -161,14 +163,15 @@ def _users(numbers: Collection[Any]) -> dict[str, tuple[Any, ...]]:
         topics[group].add(prefix)
     return {
         str(pk): (
-            *facts, pk in directly,
+            *facts,
+            pk in directly,
             tuple((group, group in by_group, tuple(sorted(topics[group]))) for group in sorted(groups[pk])),
         )
         for pk, facts in accounts.items()
-    }  # fmt: skip
+    }
 
 
 def _pairs(rows: Any, given: Mapping[str, str], whose: str) -> set[int]:
-    """Who of these has the permission."""
+    """Return which of these users have the permission."""
     wanted = {f"permission__{name}": value for name, value in given.items()}
     return set(rows.filter(**wanted).values_list(whose, flat=True))

@@ -27,7 +27,7 @@ from console.run.addresses import (
     client_access,
     database_settings,
     database_url,
-    house_host,
+    reachable_host,
     redis_url,
     server_certificates,
     var_directory,
@@ -66,7 +66,7 @@ BROKER_PULL_KB = int(os.environ.get("ESCAPEMENT_PULL_KB", "256"))
 # The address that clients are told; where the broker listens on all addresses, one of them has to be named.
 BROKER_ADVERTISE = os.environ.get("ESCAPEMENT_BROKER_ADVERTISE") or BROKER_HOST
 # The address that console, REST and jobs ask: our own broker, or the name service of an Apache RocketMQ cluster.
-ESCAPEMENT_NAMESRV = os.environ.get("ESCAPEMENT_NAMESRV", f"{house_host(BROKER_HOST)}:{NAMESRV_PORT}")
+ESCAPEMENT_NAMESRV = os.environ.get("ESCAPEMENT_NAMESRV", f"{reachable_host(BROKER_HOST)}:{NAMESRV_PORT}")
 
 # --- who may what at the broker ---------------------------------------------------------------------------------------
 # Off on loopback; the broker does not start elsewhere without it.
@@ -261,8 +261,8 @@ AXES_FAILURE_LIMIT = int(os.environ.get("ESCAPEMENT_LOGIN_TRIES", "10"))
 AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_RESET_ON_SUCCESS = True
-AXES_LOCKOUT_CALLABLE = "console.security.sign_on.locked.locked"
-AXES_CLIENT_IP_CALLABLE = "console.security.sign_on.locked.address_of"
+AXES_LOCKOUT_CALLABLE = "console.security.sign_on.pages.locked"
+AXES_CLIENT_IP_CALLABLE = "console.security.sign_on.pages.address_of"
 AXES_VERBOSE = False
 # Signing in by an OpenID Connect provider: none without an issuer.
 OIDC_ISSUER = os.environ.get("ESCAPEMENT_OIDC_ISSUER", "")

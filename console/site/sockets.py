@@ -48,13 +48,13 @@ MAX_SOCKETS = 1_000
 
 
 class LiveConsumer(AsyncWebsocketConsumer):
-    """One open page."""
+    """The websocket of one open page."""
 
     # the announcements have one listener a process (console.site.announcements), not a layer channel a socket
     channel_layer_alias = "none"
 
     async def connect(self) -> None:
-        """Refuse strangers and other origins in the handshake; then a snapshot, then what changes."""
+        """Refuse strangers and other origins in the handshake; then send a snapshot, and later what changes."""
         self._serving: asyncio.Task[None] | None = None
         self._judging: asyncio.Task[None] | None = None
         self._watch: Watch | None = None
@@ -87,13 +87,13 @@ class LiveConsumer(AsyncWebsocketConsumer):
             self._serving = asyncio.create_task(self._serve(self._page, language_of(self.scope)))
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        """A page has nothing to say: a few short frames are ignored, more end the connection."""
+        """Ignore a few short frames, as a page has nothing to say; more end the connection."""
         self._heard += 1
         if self._heard > INBOUND_FRAMES or len(text_data or bytes_data or "") > INBOUND_BYTES:
             await self.close(TOO_MUCH)
 
     async def disconnect(self, code: int) -> None:
-        """The page is gone."""
+        """Stop the work for a page that is gone."""
         if self._watch is not None:
             standings.leave(self._watch)
         for task in (self._judging, self._serving):
@@ -156,7 +156,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         return True
 
     async def _may_still_see(self, page: LivePage) -> bool:
-        """Whether the user sees what he saw when the page was opened. Raises DatabaseError."""
+        """Whether the user still sees what the page was opened with. Raises DatabaseError."""
         watch = self._watch
         if watch is None:
             return False
@@ -169,7 +169,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         return True
 
     def _judge(self) -> None:
-        """Something that the rights come from has changed: close the page if they have."""
+        """Close the page if the user's rights have changed with what they come from."""
         if self._serving is not None and (self._judging is None or self._judging.done()):
             self._judging = asyncio.create_task(self._close_if_lost())
 
@@ -182,21 +182,21 @@ class LiveConsumer(AsyncWebsocketConsumer):
             await self._end(SESSION_ENDED)
 
     async def _end(self, code: int) -> None:
-        """Close the page, once."""
+        """Close the page, at most once."""
         if not self._is_ended:
             self._is_ended = True
             await self.close(code)
 
 
 def same_origin(scope: dict[str, Any]) -> bool:
-    """The page that opens the socket comes from the host that it asks; a browser always says."""
+    """Whether the page that opens the socket comes from the host that it asks; a browser always says."""
     headers = {name.lower(): text.decode("latin-1") for name, text in scope["headers"]}
     origin, host = headers.get(b"origin"), headers.get(b"host")
     return bool(origin and host and urlsplit(origin).netloc.lower() == host.lower())
 
 
 def language_of(scope: dict[str, Any]) -> str:
-    """The language of the page: the cookie that the language form sets, else what the browser asks for."""
+    """Return the language of the page: the cookie that the language form sets, else what the browser asks for."""
     headers = {name.lower(): text.decode("latin-1") for name, text in scope["headers"]}
     wanted = [scope.get("cookies", {}).get(settings.LANGUAGE_COOKIE_NAME, "")]
     wanted += [tag for tag, _ in parse_accept_lang_header(headers.get(b"accept-language", ""))]

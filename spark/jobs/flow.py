@@ -58,9 +58,14 @@ def _consumed(records: DataFrame, question: Question) -> DataFrame:
         .agg(F.count("*").alias("count"), first_and_last(F.col("position")).alias("behind"))
     )
     return points(
-        past, "consumed", F.col("count"), topic=F.col("topic"), label=F.col("consumer"), at_ms=F.col("at_ms"),
+        past,
+        "consumed",
+        F.col("count"),
+        topic=F.col("topic"),
+        label=F.col("consumer"),
+        at_ms=F.col("at_ms"),
         positions=F.col("behind"),
-    )  # fmt: skip
+    )
 
 
 def _producers(records: DataFrame, question: Question) -> DataFrame:

@@ -53,11 +53,16 @@ def keys(view: View, question: Question) -> DataFrame:
     )
     return together(
         points(
-            figures, F.col("series"), F.col("value"), topic=F.col("topic"), label=F.col("key"), at_ms=F.col("first_ms"),
+            figures,
+            F.col("series"),
+            F.col("value"),
+            topic=F.col("topic"),
+            label=F.col("key"),
+            at_ms=F.col("first_ms"),
             positions=F.array("first"),
         ),
         quantiles(lives.join(topics, "about"), F.col("life_ms"), "life_", "topic", position=F.col("first")),
-    )  # fmt: skip
+    )
 
 
 def _cores(view: View) -> int:
@@ -67,9 +72,12 @@ def _cores(view: View) -> int:
 def _line(series: str, key: Column, value: Column, first_ms: Column, first: Column) -> Column:
     """Return one figure of a topic; structs of one array have the same names."""
     return F.struct(
-        F.lit(series).alias("series"), key.alias("key"), value.alias("value"), first_ms.alias("first_ms"),
+        F.lit(series).alias("series"),
+        key.alias("key"),
+        value.alias("value"),
+        first_ms.alias("first_ms"),
         first.alias("first"),
-    )  # fmt: skip
+    )
 
 
 def _words(records: DataFrame) -> DataFrame:

@@ -36,9 +36,14 @@ def lateness(view: View, question: Question) -> DataFrame:
     hours = timely.withColumn("at_ms", floor_to(F.col("ended_ms"), HOUR_MS))
     return together(
         points(
-            spans, "histogram", F.col("count"), topic=F.col("topic"), label=F.col("label"), part=F.col("part"),
+            spans,
+            "histogram",
+            F.col("count"),
+            topic=F.col("topic"),
+            label=F.col("label"),
+            part=F.col("part"),
             positions=F.col("behind"),
         ),
         quantiles(timely, F.col("late_ms"), "late_", "topic", "label", position=F.col("position")),
         quantiles(hours, F.col("late_ms"), "hour_", "topic", "at_ms", position=F.col("position")),
-    )  # fmt: skip
+    )

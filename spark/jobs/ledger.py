@@ -24,15 +24,21 @@ def ledger(view: View, question: Question) -> DataFrame:
     """Return the points of the dashboard."""
     day = floor_to(F.col("store_ms"), DAY_MS).alias("at_ms")
     items = view.items.where("position is not null").select(
-        F.col("shown").alias("topic"), day, F.lit("scheduled").alias("label"),
-        F.coalesce("how", F.lit("pending")).alias("how"), F.greatest("ends", F.lit(1)).alias("entries"),
+        F.col("shown").alias("topic"),
+        day,
+        F.lit("scheduled").alias("label"),
+        F.coalesce("how", F.lit("pending")).alias("how"),
+        F.greatest("ends", F.lit(1)).alias("entries"),
         "position",
-    )  # fmt: skip
+    )
     halves = view.halves.select(
-        "topic", day, F.lit("transactions").alias("label"), F.col("outcome").alias("how"),
+        "topic",
+        day,
+        F.lit("transactions").alias("label"),
+        F.col("outcome").alias("how"),
         F.when(F.col("outcome") == "committed", F.col("copies")).otherwise(F.lit(1)).alias("entries"),
         "position",
-    )  # fmt: skip
+    )
     return together(*_account(items.unionByName(halves)), _alarms(view, question))
 
 

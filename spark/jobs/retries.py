@@ -59,5 +59,8 @@ def _of_group(records: DataFrame, prefix: str) -> DataFrame:
         F.when(begins[0] | begins[1], F.col("origin_group")).otherwise(named).alias("label"),
         F.coalesce("origin_id", "unique_key", F.col("position").cast("string")).alias("message"),
         F.coalesce(F.col("keys"), F.col("unique_key"), F.lit("")).alias("key"),
-        "reconsume_times", "born_ms", "store_ms", "position",
-    )  # fmt: skip
+        "reconsume_times",
+        "born_ms",
+        "store_ms",
+        "position",
+    )

@@ -60,9 +60,14 @@ def _filled(filled: DataFrame) -> DataFrame:
         F.sum("bytes").alias("bytes"), F.array_distinct(F.array(F.min("first"), F.max("last"))).alias("behind")
     )
     return points(
-        summed, F.col("series"), F.col("bytes"), topic=F.col("shown"), label=F.col("label"), at_ms=F.col("at_ms"),
+        summed,
+        F.col("series"),
+        F.col("bytes"),
+        topic=F.col("shown"),
+        label=F.col("label"),
+        at_ms=F.col("at_ms"),
         positions=F.col("behind"),
-    )  # fmt: skip
+    )
 
 
 def _segment_of(position: Column, question: Question) -> Column:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from django.core.mail import EmailMessage
 from django.core.mail.backends.base import BaseEmailBackend
+from django.test import Client
 from django.utils import timezone
 from django.utils.translation import override
 
@@ -144,3 +145,14 @@ def test_what_older_releases_wrote_stays_beside_what_is_told_now(webhook: Webhoo
     (news,) = after(0, mail=150)
     Alert.objects.filter(pk=news.alert.pk).update(told_before="mail to 1; webhook failed: status 500, given up")
     assert tell(news) == "mail to 1; webhook failed: status 500, given up; webhook told"
+
+
+def test_the_admin_lists_what_was_told_and_finds_an_error_once(webhook: Webhook, operator: Client) -> None:
+    rule(webhook=f"{webhook.origin}/alerts", for_s=0, emails="anna@example.org")
+    (news,) = after(0, mail=150)
+    webhook.status = 503
+    tell(news)
+    Delivery.objects.update(error="status 503")
+    page = operator.get("/admin/console/alert/", {"q": "503"}).content.decode()
+    assert page.count("webhook failed: status 503") == 1
+    assert operator.get("/admin/console/alert/", {"q": "504"}).content.decode().count("status 503") == 0

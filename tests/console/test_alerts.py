@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import redis
 from django.core import mail
-from django.core.exceptions import ValidationError
 from django.test import Client
 from django.utils import timezone
 
@@ -132,11 +131,14 @@ def test_a_webhook_elsewhere_is_not_asked_and_a_redirect_not_followed(webhook: W
     assert len(webhook.got) == 1
 
 
-@pytest.mark.django_db
-def test_a_rule_with_addresses_that_cannot_be_used_is_not_stored() -> None:
-    for wrong in ({"webhook": "http://user@host/"}, {"emails": "anna"}):
-        with pytest.raises(ValidationError):
-            AlertRule(what="backlog", limit=1, **wrong).full_clean()
+def test_the_admin_stores_no_rule_that_the_console_would_refuse(operator: Client) -> None:
+    given = {"what": "backlog", "subject": "*", "limit": "1", "for_s": "60", "is_on": "on"}
+    for wrong in ({"webhook": "http://user@host/"}, {"emails": "anna"}, {"limit": "-1"}, {"for_s": "604801"}):
+        assert operator.post("/admin/console/alertrule/add/", {**given, **wrong}).status_code == 200, wrong
+    assert not AlertRule.objects.exists()
+    mails = {"emails": "anna@example.org, ben@example.org"}
+    assert operator.post("/admin/console/alertrule/add/", {**given, **mails}).status_code == 302
+    assert AlertRule.objects.get().addresses == ["anna@example.org", "ben@example.org"]
 
 
 def test_a_backlog_is_read_raised_shown_and_silenced(stage: Stage, operator: Client) -> None:

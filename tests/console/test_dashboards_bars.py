@@ -60,7 +60,7 @@ def test_a_bar_by_name_leads_to_its_messages_and_away_again(operator: Client, db
     behind = operator.get("/dashboards/transactions/" + bars[0].partition("#")[0])
     shown = words(behind)
     assert "committed · 5" in shown
-    sheet = behind.content.decode().partition('id="behind"')[2].partition("</p>\n")[0]
+    sheet = behind.content.decode().partition('<p class="in behind">')[2].partition("</p>")[0]
     assert [number for number in ("10", "20", "30", "40") if f">{number}<" in sheet] == ["10", "20", "30"]
     assert "?" in links(behind.content)
 

@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from django import forms
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from broker.mirror.admin import ReadOnlyAdmin
+from console.features.alerts import rule_fields
 from console.features.alerts.channels import secret_of_rule
 from console.features.alerts.models import Alert, AlertRule, Silence
 
 
+class AlertRuleForm(forms.ModelForm):
+    """The form of a rule, with the checks of the console's own."""
+
+    class Meta:
+        model = AlertRule
+        fields = tuple(rule_fields.DEFAULTS)
+
+    def clean(self) -> dict[str, Any]:
+        """Read each setting as the console's form does, before anybody relies on it."""
+        values, faults = rule_fields.read(self.cleaned_data)
+        for name, fault in faults.items():
+            self.add_error(name, fault)
+        return {**self.cleaned_data, **values}
+
+
 @admin.register(AlertRule)
 class AlertRuleAdmin(admin.ModelAdmin):
-    """What is watched, and who is told."""
+    """The rules: what is watched, and who is told."""
 
+    form = AlertRuleForm
     list_display = ("what", "subject", "limit", "for_s", "webhook", "is_on")
     list_filter = ("what", "is_on")
     search_fields = ("subject", "emails", "webhook")
@@ -23,17 +43,17 @@ class AlertRuleAdmin(admin.ModelAdmin):
 
     @admin.display(description=_("Secret of the webhook"))
     def secret(self, rule: AlertRule) -> str:
-        """With which the webhook checks that it was us."""
+        """The secret by which the webhook's receiver knows that a request is ours."""
         return secret_of_rule(rule) if rule.pk else "-"
 
     def has_view_permission(self, request: HttpRequest, obj: AlertRule | None = None) -> bool:
-        """Who may change a rule: the secret is shown."""
+        """Whether the user may change rules, as the secret is shown."""
         return bool(request.user.has_perm("console.change_alertrule"))
 
 
 @admin.register(Alert)
 class AlertAdmin(ReadOnlyAdmin):
-    """Raised, and over."""
+    """Alerts that are raised, and that are over."""
 
     list_display = ("subject", "rule", "state", "value", "highest", "since", "ended_at", "was_silenced", "told")
     list_filter = ("state", "was_silenced", "rule__what")
@@ -47,13 +67,13 @@ class AlertAdmin(ReadOnlyAdmin):
 
 @admin.register(Silence)
 class SilenceAdmin(admin.ModelAdmin):
-    """Who asked for quiet, and until when."""
+    """Silences: who asked for them, and until when."""
 
     list_display = ("subject", "rule", "until", "reason", "actor")
     search_fields = ("subject", "reason", "actor")
     exclude = ("actor",)
 
     def save_model(self, request: HttpRequest, obj: Silence, form: object, change: bool) -> None:
-        """In the name of who asks."""
+        """Save the silence in the name of whoever asks."""
         obj.actor = request.user.get_username()
         super().save_model(request, obj, form, change)

@@ -1,7 +1,7 @@
 """One round of alerting: read what the rules watch, judge it, and say which alerts begin, are raised, and end.
 
 Readings are taken as the first page takes them, one value for each subject. `look` says what a rule would see now,
-before anybody relies on it. Telling people and webhooks is done in deliveries.py.
+before anybody relies on it. Who is told, and when, is decided in deliveries.py.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _OF_MIRROR = frozenset({What.BACKLOG, What.STILL, What.DEAD_LETTERS, What.LANE_L
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """`value` of `subject` in the unit of `what`."""
+    """The `value` of a `subject`, in the unit of `what`."""
 
     what: str
     subject: str
@@ -58,7 +58,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """An alert that was raised or is over, for whom it concerns."""
+    """An alert that was raised or is over, of which people are told."""
 
     alert: Alert
     is_over: bool
@@ -78,12 +78,12 @@ class Look:
 
     @property
     def pairs(self) -> tuple[tuple[str, float], ...]:
-        """As a preview has them."""
+        """Subjects with their values, as a preview has them."""
         return tuple((each.subject, each.value) for each in self.rows)
 
 
 def watch(found: Round) -> list[News]:
-    """Judge all rules; two that watch at the same time wait for each other."""
+    """Judge all rules, and return what is new. Two calls at the same time wait for each other."""
     at = datetime.fromtimestamp(found.at_ms / 1000, UTC)
     news: list[News] = []
     with transaction.atomic():
@@ -97,9 +97,10 @@ def watch(found: Round) -> list[News]:
 
 def _above(rule: AlertRule, readings: Iterable[Reading]) -> dict[str, float]:
     hits = {
-        each.subject[:255]: each.value for each in readings
+        each.subject[:255]: each.value
+        for each in readings
         if each.what == rule.what and each.value > rule.limit and fnmatchcase(each.subject, rule.subject)
-    }  # fmt: skip
+    }
     worst = sorted(hits, key=lambda subject: -hits[subject])[:SUBJECTS]
     return {subject: hits[subject] for subject in worst}
 
@@ -130,13 +131,13 @@ def _end_of_rules_switched_off(at: datetime) -> None:
 
 
 def is_silenced(rule: AlertRule, subject: str, at: datetime) -> bool:
-    """Somebody asked for quiet."""
+    """Whether a silence holds for this subject of the rule."""
     silences = Silence.objects.filter(Q(rule=rule) | Q(rule=None), until__gt=at)
     return any(fnmatchcase(subject, silence.subject) for silence in silences)
 
 
 def read(wanted: Collection[str] = tuple(What)) -> Round:
-    """Look once at everything, or at what is wanted."""
+    """Take readings of everything, or of what is wanted."""
     here = mirrored()
     found, told = list(_of_broker(here)), {What.BROKER_DOWN}
     known = afar(here) if What.STUCK_QUEUE in wanted or What.LATENESS in wanted else Afar()
@@ -196,7 +197,7 @@ def _of_queues(queues: Iterable[QueueRow]) -> Iterator[Reading]:
 
 
 def look(what: str, subject: str, limit: float) -> Look:
-    """Read what such a rule watches, once."""
+    """Return what a rule with these settings would see now."""
     found = read((what,))
     hits = [each for each in found.readings if each.what == what and fnmatchcase(each.subject, subject)]
     hits.sort(key=lambda each: (-each.value, each.subject))

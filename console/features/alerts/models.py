@@ -5,14 +5,10 @@ from __future__ import annotations
 import uuid
 from datetime import UTC
 
-from django.core.exceptions import ValidationError
-from django.core.validators import EmailValidator
 from django.db import models
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from console.features.alerts.webhooks import check_webhook
-from console.features.checkback.allowed import AddressRefused
 from console.features.checkback.signature import new_salt
 
 
@@ -20,7 +16,7 @@ class AlertRule(models.Model):
     """One thing that is watched: raised when the value of a subject has been above the limit for `for_s`."""
 
     class What(models.TextChoices):
-        """What is read; the unit of the limit stands behind it."""
+        """What is watched; the unit of the limit stands in its label."""
 
         BROKER_DOWN = "broker-down", _("broker not reached for, s")
         BACKLOG = "backlog", _("lag of a group, messages")
@@ -52,19 +48,9 @@ class AlertRule(models.Model):
         watched = f"{self.get_what_display()} {self.subject} > {self.limit:g}"
         return f"{self.name}: {watched}" if self.name else watched
 
-    def clean(self) -> None:
-        """Addresses that can be used; what is missing is said before anybody relies on it."""
-        for address in self.addresses:
-            EmailValidator()(address)
-        if self.webhook:
-            try:
-                check_webhook(self.webhook)
-            except AddressRefused as error:
-                raise ValidationError({"webhook": str(error)}) from None
-
     @property
     def addresses(self) -> list[str]:
-        """Who gets mail."""
+        """The mail addresses of the rule."""
         return self.emails.split()
 
 
@@ -72,7 +58,7 @@ class Alert(models.Model):
     """A subject that is, or was, above the limit of a rule."""
 
     class State(models.TextChoices):
-        """How far it is."""
+        """Whether it is above its limit, raised or over."""
 
         PENDING = "pending", _("above its limit, not for long yet")
         FIRING = "firing", _("raised")
@@ -120,7 +106,7 @@ class Delivery(models.Model):
     """One thing that is told by one channel, however often it is tried."""
 
     class Channel(models.TextChoices):
-        """By which way (see channels.py)."""
+        """The way in which it is told (see channels.py)."""
 
         MAIL = "mail", _("mail")
         WEBHOOK = "webhook", _("webhook")

@@ -75,7 +75,7 @@ class RuleRow:
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """Some of all alerts, and where the next are."""
+    """A part of all alerts, and where the next part begins."""
 
     rows: list[Alert]
     following: int | None
@@ -83,13 +83,13 @@ class _Stretch:
 
 @require_safe
 def alerts(request: HttpRequest) -> Answer:
-    """The page; its file has all alerts, what is raised and what was."""
+    """Show the page, or all alerts, raised and over, as a file."""
     return _page(request, {}, {})
 
 
 @form_of("alerts")
 def silence(request: HttpRequest) -> Answer:
-    """Nobody is told of these subjects for a while: an operation that is done at once, for three in the morning."""
+    """Silence these subjects for a while: an operation that is done at once, for three in the morning."""
     given = {name: request.POST.get(name, "").strip()[:1_000] for name in _FIELDS}
     faults: dict[str, str] = {}
     if not given["reason"]:
@@ -112,7 +112,7 @@ def silence(request: HttpRequest) -> Answer:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_rule(request: HttpRequest) -> HttpResponse:
-    """A rule that is not there yet."""
+    """Show the form of a new rule, or preview making it."""
     _require(request, ADD_ALERT_RULE)
     now = _forms_texts(rule_fields.DEFAULTS)
     if request.method != "POST":
@@ -126,7 +126,7 @@ def new_rule(request: HttpRequest) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def rule(request: HttpRequest, rule_id: int) -> HttpResponse:
-    """One that is there; what is sent as it is already is not looked at."""
+    """Show the form of a rule, or preview changing it; unchanged values are not checked."""
     _require(request, CHANGE_ALERT_RULE)
     row = AlertRule.objects.filter(pk=rule_id).first()
     if row is None:
@@ -145,7 +145,8 @@ def rule(request: HttpRequest, rule_id: int) -> HttpResponse:
 
 
 def _until_ms(given: Mapping[str, str], faults: dict[str, str]) -> int | None:
-    """The moment that was written, or so long from now; 404 for a length that was not offered."""
+    """Return the moment that was typed, or now plus the chosen length. Raises Http404 for a length that was not
+    offered."""
     if given["until"]:
         return bound_ms(given["until"], "until", faults)
     minutes = number(given["minutes"])
@@ -203,7 +204,7 @@ def _all_from(offset: int | None) -> _Stretch:
 
 
 def _named_to(seen: Eyes) -> QuerySet[Alert]:
-    """Alerts of what the reader sees, as `_is_named` says it of one."""
+    """Return the alerts whose subject the reader sees, by the rules of `_is_named`."""
     deliveries = Prefetch("deliveries", Delivery.objects.defer("body"))
     rows = Alert.objects.select_related("rule").prefetch_related(deliveries)
     if seen.see_all:
@@ -215,7 +216,7 @@ def _named_to(seen: Eyes) -> QuerySet[Alert]:
 
 
 def _is_named(rule: AlertRule, subject: str, seen: Eyes) -> bool:
-    """Whether the name of what is watched is one that the reader sees."""
+    """Whether the reader sees what is watched by this rule and subject."""
     if rule.what in _OF_GROUPS:
         return subject == "*" or seen.group(subject)
     return rule.what != AlertRule.What.STUCK_QUEUE or subject == "*" or seen.queue(subject)
@@ -240,18 +241,18 @@ def _rule_page(
 
 
 def _require(request: HttpRequest, permission: str) -> None:
-    """A rule can watch everything, so it is for who sees everything."""
+    """Raise PermissionDenied unless the user has it and sees all topics, as a rule can watch everything."""
     if not request.user.has_perm(permission) or not eyes().see_all:
         raise PermissionDenied(permission)
 
 
 def _given(posted: QueryDict) -> dict[str, str]:
-    """What was sent of the settings, with one kind of line breaks."""
+    """Return the settings that were sent, with one kind of line break."""
     return {name: str(posted[name]).replace("\r\n", "\n") for name in rule_fields.DEFAULTS if name in posted}
 
 
 def _forms_texts(settings: Mapping[str, rule_fields.Value]) -> dict[str, str]:
-    """As the form sends them."""
+    """Return the settings as the texts of the form."""
     return {name: _text(value) for name, value in settings.items()}
 
 

@@ -1,4 +1,4 @@
-"""The settings of a rule as forms and REST give them: each in its one form, or why it is refused, by its name."""
+"""Settings of a rule as forms and REST send them: each is read into its one form, or refused with a reason."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from console.features.alerts.channels import CHANNELS, SettingRefused
 from console.features.alerts.models import AlertRule
 from console.operations.errors import InvalidParameter
+from console.site.numbers import whole_number
 
 Value = str | float | int | bool
 #: a day for what is counted in seconds is usual, a week is enough
@@ -31,7 +32,7 @@ DEFAULTS: Mapping[str, Value] = {
 
 
 def read(given: Mapping[str, Any]) -> tuple[dict[str, Value], dict[str, str]]:
-    """What was given in its one form, and what is wrong of it, by name."""
+    """Read given settings: the values in their one form, and the faults, each by name."""
     values: dict[str, Value] = {}
     faults: dict[str, str] = {}
     for name, value in given.items():
@@ -46,7 +47,7 @@ def read(given: Mapping[str, Any]) -> tuple[dict[str, Value], dict[str, str]]:
 
 
 def checked(given: Any) -> dict[str, Value]:
-    """The same; raises InvalidParameter for the first that is wrong."""
+    """Return given settings in their one form. Raises InvalidParameter for the first fault."""
     if not isinstance(given, Mapping):
         raise InvalidParameter("settings", "settings are names with values.")
     values, faults = read(given)
@@ -56,7 +57,7 @@ def checked(given: Any) -> dict[str, Value]:
 
 
 def shown(rule: AlertRule) -> dict[str, Value]:
-    """A rule's settings."""
+    """Return all settings of a rule."""
     return {name: getattr(rule, name) for name in _READERS}
 
 
@@ -91,8 +92,8 @@ def _limit(value: Any) -> Value:
 
 
 def _for_s(value: Any) -> Value:
-    if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
-        value = int(value.strip()[:10])
+    if isinstance(value, str):
+        value = whole_number(value.strip())
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LONGEST_FOR_S:
         raise SettingRefused(_("A whole number of seconds from 0 to %(most)s.") % {"most": f"{LONGEST_FOR_S:,}"})
     return value

@@ -8,7 +8,7 @@ from console.features.checkback.allowed import AddressRefused, AllowList, read_a
 
 
 def allow_list() -> AllowList:
-    """What the settings allow; raises AddressRefused for one that cannot be read."""
+    """Return the origins that the settings allow. Raises AddressRefused for one that cannot be read."""
     return AllowList(settings.ALERT_ORIGINS, settings.CHECKBACK_NETWORKS, listed_in="ESCAPEMENT_ALERT_ORIGINS")
 
 
@@ -22,7 +22,7 @@ def check_webhook(text: str) -> None:
 
 
 def without_path(text: str) -> str:
-    """Its origin: the rest may be what lets one post there."""
+    """Return the origin of an address with an ellipsis, as its path may be a secret."""
     if not text:
         return ""
     try:

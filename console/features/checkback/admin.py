@@ -22,7 +22,7 @@ _FIELDS = {"producer_group": "group", "url": "url"}
 
 
 class CheckAddressForm(forms.ModelForm):
-    """What is stored, why, and whether there shall be a new secret."""
+    """The form of an address: its fields, the reason, and whether a new secret is wanted."""
 
     reason = forms.CharField(
         label=gettext_lazy("Why"), max_length=registry.REASON_LENGTH, help_text=gettext_lazy("Kept in the audit.")
@@ -36,7 +36,7 @@ class CheckAddressForm(forms.ModelForm):
         fields = ("group", "url", "is_enabled")
 
     def clean(self) -> dict[str, Any]:
-        """As by REST: the group is one, the address is allowed."""
+        """Check group and address as REST does."""
         given: dict[str, Any] = super().clean() or {}
         group = given.get("group") or self.instance.group
         if group and given.get("url"):
@@ -57,24 +57,38 @@ class CheckAddressAdmin(admin.ModelAdmin):
     list_filter = ("is_enabled",)
     search_fields = ("group", "url")
     fields = (
-        "group", "url", "is_enabled", "reason", "is_new_secret_wanted", "outcome", "failures", "asked_at",
-        "resting_until", "actor", "created_at", "changed_at",
-    )  # fmt: skip
+        "group",
+        "url",
+        "is_enabled",
+        "reason",
+        "is_new_secret_wanted",
+        "outcome",
+        "failures",
+        "asked_at",
+        "resting_until",
+        "actor",
+        "created_at",
+        "changed_at",
+    )
 
     def get_readonly_fields(self, request: HttpRequest, obj: CheckAddress | None = None) -> tuple[str, ...]:
-        """What the worker writes; of one that is there also its group, which its secret is made from."""
+        """Fields that the worker writes; of an existing address also the group, from which its secret is made."""
         found = ("outcome", "failures", "asked_at", "resting_until", "actor", "created_at", "changed_at")
         return found if obj is None else ("group", *found)
 
     def save_model(self, request: HttpRequest, obj: CheckAddress, form: Any, change: bool) -> None:
-        """Register or change."""
+        """Register or change the address, with an entry in the audit."""
         given, actor = form.cleaned_data, Actor.of(request.user)
         secret: str | None
         if change:
             row, secret = registry.change(
-                obj.group, actor, reason=given["reason"], url=given["url"], is_enabled=given["is_enabled"],
+                obj.group,
+                actor,
+                reason=given["reason"],
+                url=given["url"],
+                is_enabled=given["is_enabled"],
                 is_new_secret_wanted=given["is_new_secret_wanted"],
-            )  # fmt: skip
+            )
         else:
             row, secret = registry.register(
                 given["group"], given["url"], actor, reason=given["reason"], is_enabled=given["is_enabled"]
@@ -85,11 +99,11 @@ class CheckAddressAdmin(admin.ModelAdmin):
             self.message_user(request, text, messages.WARNING)
 
     def delete_model(self, request: HttpRequest, obj: CheckAddress) -> None:
-        """Remove."""
+        """Remove the address, with an entry in the audit."""
         self._remove(request, [obj])
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[CheckAddress]) -> None:
-        """Remove them all."""
+        """Remove the chosen addresses, with an entry in the audit for each."""
         self._remove(request, queryset)
 
     def _remove(self, request: HttpRequest, rows: Iterable[CheckAddress]) -> None:

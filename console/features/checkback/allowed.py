@@ -73,12 +73,12 @@ class Origin:
 
     @property
     def authority(self) -> str:
-        """What the header Host says."""
+        """Host and port as the header Host has them."""
         return str(self).partition("://")[2]
 
     @property
     def literal(self) -> IPAddress | None:
-        """The host where it is an IP address."""
+        """The host as an IP address; None if it is a name."""
         try:
             return ipaddress.ip_address(self.host)
         except ValueError:
@@ -119,7 +119,7 @@ class AllowList:
             )
 
     def check_resolved(self, found: Sequence[IPAddress]) -> None:
-        """Raise AddressRefused unless each of them may be connected to: one bad apple spoils all."""
+        """Raise AddressRefused unless each of these addresses may be connected to."""
         for each in found:
             special = special_network(each)
             if special is not None and not any(_opens(network, each, special) for network in self._networks):

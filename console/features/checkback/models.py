@@ -45,5 +45,5 @@ class CheckAddress(models.Model):
         return self.group
 
     def shown(self) -> dict[str, Any]:
-        """What the audit keeps of it."""
+        """Return what the audit keeps of the address."""
         return {"group": self.group, "url": self.url, "is_enabled": self.is_enabled}

@@ -12,15 +12,20 @@ SHOWN = 20
 
 
 def address_rows() -> tuple[AddressRow, ...]:
-    """Those that fail first."""
+    """Return the addresses, those that fail first."""
     rows = CheckAddress.objects.order_by("-failures", "group")[:SHOWN]
     return tuple(
         AddressRow(
-            group=row.group, origin=_origin(row.url), is_asked=row.is_enabled, outcome=row.outcome,
-            failures=row.failures, asked_ms=_ms(row.asked_at), resting_until_ms=_ms(row.resting_until),
+            group=row.group,
+            origin=_origin(row.url),
+            is_asked=row.is_enabled,
+            outcome=row.outcome,
+            failures=row.failures,
+            asked_ms=_ms(row.asked_at),
+            resting_until_ms=_ms(row.resting_until),
         )
         for row in rows
-    )  # fmt: skip
+    )
 
 
 def _origin(url: str) -> str:

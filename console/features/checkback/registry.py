@@ -30,22 +30,23 @@ class GroupTaken(InvalidParameter):
 
 
 def allow_list() -> AllowList:
-    """What the settings allow; raises AddressRefused for one that cannot be read."""
+    """Return the origins that the settings allow. Raises AddressRefused for one that cannot be read."""
     return AllowList(settings.CHECKBACK_ORIGINS, settings.CHECKBACK_NETWORKS)
 
 
 def http_limits() -> HttpLimits:
-    """The limits of the settings."""
+    """Return the limits for questions, from the settings."""
     return HttpLimits(settings.CHECKBACK_TIMEOUT_S, settings.CHECKBACK_ANSWER_BYTES)
 
 
 def register(group: str, url: str, actor: Actor, *, reason: str, is_enabled: bool = True) -> tuple[CheckAddress, str]:
-    """The new row, and its secret, which is shown once; raises InvalidParameter (GroupTaken), ReasonMissing."""
+    """Register an address. Returns the new row, and its secret, which is shown once.
+
+    Raises InvalidParameter (GroupTaken) and ReasonMissing.
+    """
     check_reason(reason)
     check(group, url, is_new=True)
-    row = CheckAddress(
-        group=group, url=url, is_enabled=is_enabled, created_by_id=actor.user_id, actor=actor.name
-    )  # fmt: skip
+    row = CheckAddress(group=group, url=url, is_enabled=is_enabled, created_by_id=actor.user_id, actor=actor.name)
     secret = _new_secret(row)
     try:
         with transaction.atomic():
@@ -57,10 +58,18 @@ def register(group: str, url: str, actor: Actor, *, reason: str, is_enabled: boo
 
 
 def change(
-    group: str, actor: Actor, *, reason: str, url: str | None = None, is_enabled: bool | None = None,
+    group: str,
+    actor: Actor,
+    *,
+    reason: str,
+    url: str | None = None,
+    is_enabled: bool | None = None,
     is_new_secret_wanted: bool = False,
-) -> tuple[CheckAddress, str | None]:  # fmt: skip
-    """The row as it is now, and its new secret if one was wanted; raises CheckAddress.DoesNotExist and as register."""
+) -> tuple[CheckAddress, str | None]:
+    """Change an address. Returns the row as it is now, and its new secret if one was wanted.
+
+    Raises CheckAddress.DoesNotExist, and what `register` raises.
+    """
     check_reason(reason)
     with transaction.atomic():
         row = CheckAddress.objects.select_for_update().get(group=group)
@@ -76,7 +85,7 @@ def change(
 
 
 def remove(group: str, actor: Actor, *, reason: str) -> CheckAddress:
-    """The row that is gone; raises CheckAddress.DoesNotExist, ReasonMissing."""
+    """Remove an address, and return its row. Raises CheckAddress.DoesNotExist and ReasonMissing."""
     check_reason(reason)
     with transaction.atomic():
         row = CheckAddress.objects.select_for_update().get(group=group)
@@ -86,7 +95,7 @@ def remove(group: str, actor: Actor, *, reason: str) -> CheckAddress:
 
 
 def secret_of(row: CheckAddress) -> str | None:
-    """The secret of an address; None if SECRET_KEY is another one than when it was made."""
+    """Return the secret of an address; None if SECRET_KEY has changed since it was made."""
     secret = checkback_signature.secret_of(row.group, row.salt)
     return secret if checkback_signature.digest(secret) == row.digest else None
 
@@ -111,7 +120,7 @@ def check(group: str, url: str, *, is_new: bool = False) -> None:
 
 
 def check_reason(reason: str) -> None:
-    """Raise ReasonMissing or InvalidParameter."""
+    """Raise ReasonMissing or InvalidParameter (too long) for a reason that cannot be kept."""
     if not reason.strip():
         raise ReasonMissing
     if len(reason) > REASON_LENGTH:
@@ -119,11 +128,15 @@ def check_reason(reason: str) -> None:
 
 
 def audit(step: str, actor: Actor, reason: str, result: dict[str, Any]) -> None:
-    """One more entry."""
+    """Write an entry of the audit."""
     AuditEntry.objects.create(
-        user_id=actor.user_id, actor=actor.name, what=AuditEntry.What.FINISHED, kind=f"check_addresses.{step}",
-        reason=reason.strip(), result=result,
-    )  # fmt: skip
+        user_id=actor.user_id,
+        actor=actor.name,
+        what=AuditEntry.What.FINISHED,
+        kind=f"check_addresses.{step}",
+        reason=reason.strip(),
+        result=result,
+    )
 
 
 def _new_secret(row: CheckAddress) -> str:

@@ -1,4 +1,4 @@
-"""One question by HTTP: its name is looked up once, checked, and pinned; whatever is no proper answer raises NoAnswer.
+"""One question by HTTP: the host is looked up once, checked and pinned; anything but a proper answer raises NoAnswer.
 
 httpx asks it, over a transport that connects to what was looked up and to nothing else. No redirects, no proxies, no
 cookies, no compressed bodies, no connection kept. Names are looked up by the system's resolver, in threads, so that a
@@ -101,7 +101,7 @@ class Asker:
             raise NoAnswer(_words(_cause(error))) from None
 
     async def _places(self, address: Address) -> Sequence[IPAddress]:
-        """Where the address leads, now: this is looked up once, and nothing but this is connected to."""
+        """Return where the address leads now: looked up once, and nothing else is connected to."""
         self._allowed.check_origin(address)
         literal = address.origin.literal
         found = [literal] if literal is not None else await self._resolve(address.origin.host, address.origin.port)
@@ -152,7 +152,7 @@ class PinnedTransport(httpx.AsyncBaseTransport):
         return await self._inner.handle_async_request(_pinned(request, last))
 
     async def aclose(self) -> None:
-        """Close the connection."""
+        """Close the connection of the inner transport."""
         await self._inner.aclose()
 
 
@@ -170,17 +170,17 @@ class Resolves(Protocol):
     """Gives the IP addresses of a name, at least one; raises OSError."""
 
     async def __call__(self, host: str, port: int) -> Sequence[IPAddress]:
-        """Look `host` up, once."""
+        """Look up `host` one time."""
 
 
 class Resolver:
-    """getaddrinfo of the system. Belongs to one event loop."""
+    """The system's resolver (getaddrinfo), in threads of its own. Belongs to one event loop."""
 
     def __init__(self) -> None:
         self._free = asyncio.Semaphore(LOOKUPS)
 
     async def __call__(self, host: str, port: int) -> Sequence[IPAddress]:
-        """Raises OSError (socket.gaierror) for a name that leads nowhere."""
+        """Look up a name. Raises OSError (socket.gaierror) if it leads nowhere."""
         await self._free.acquire()
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[list[str]] = loop.create_future()
@@ -244,7 +244,7 @@ def _check_is_json(response: httpx.Response) -> None:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """What the system said, beneath what the libraries made of it; httpcore leaves it as the context only."""
+    """Return the system's own error beneath those of the libraries; httpcore leaves it as the context only."""
     while (beneath := error.__cause__ or error.__context__) is not None:
         error = beneath
     return error

@@ -23,33 +23,33 @@ _PURPOSE = "console.features.checkback.secret"
 
 
 def new_salt() -> str:
-    """For a new secret: 128 random bits."""
+    """Return 128 random bits in hex, for a new secret."""
     return secrets.token_hex(16)
 
 
 def secret_of(group: str, salt: str) -> str:
-    """The secret with which the address of `group` knows us, and we its answers."""
+    """Return the secret of a group's address, by which it knows our questions, and we its answers."""
     raw = salted_hmac(_PURPOSE, f"{group}\n{salt}", algorithm="sha256").digest()
     return "chk_" + base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 def digest(secret: str) -> str:
-    """SHA-256 in hex, by which one notices that SECRET_KEY is another one."""
+    """Return the SHA-256 of a secret in hex, by which a change of SECRET_KEY is noticed."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def sign_question(secret: str, timestamp: str, nonce: str, body: bytes) -> str:
-    """The signature of a question, in hex."""
+    """Return the signature of a question in hex."""
     return _sign(secret, f"check\n{timestamp}\n{nonce}\n", body)
 
 
 def sign_answer(secret: str, nonce: str, body: bytes) -> str:
-    """The signature of an answer, in hex."""
+    """Return the signature of an answer in hex."""
     return _sign(secret, f"answer\n{nonce}\n", body)
 
 
 def sign_alert(secret: str, timestamp: str, nonce: str, body: bytes) -> str:
-    """The signature of an alert that a webhook gets, in hex."""
+    """Return the signature of an alert's webhook in hex."""
     return _sign(secret, f"alert\n{timestamp}\n{nonce}\n", body)
 
 

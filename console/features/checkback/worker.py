@@ -31,6 +31,7 @@ from console.features.checkback.allowed import Address, AddressRefused, read_add
 from console.features.checkback.models import CheckAddress
 from console.features.checkback.registry import allow_list, http_limits, secret_of
 from console.features.checkback.request import Asker, NoAnswer, Resolver
+from console.site.numbers import whole_number
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +47,6 @@ PATIENCE = 5
 #: For how long, doubled each time; the true pause is up to a quarter longer, so that not all begin again at once.
 REST_S, LONGEST_REST_S = 30.0, 300.0
 SECRET_KEY_CHANGED = "SECRET_KEY is another one than when its secret was made: make a new secret"  # noqa: S105 - words
-#: How often producers were asked before, in a check.
 _DECISIONS = {"COMMIT": Decision.COMMIT, "ROLLBACK": Decision.ROLLBACK, "UNKNOWN": Decision.UNKNOWN}
 
 Result = TypeVar("Result")
@@ -63,7 +63,7 @@ class Contact:
 
 @dataclass(slots=True)
 class Standing:
-    """How an address does; moments are epoch seconds."""
+    """How an address has answered so far; moments are epoch seconds."""
 
     asked_s: float | None = None
     #: the last decision, or why there was none
@@ -92,7 +92,7 @@ class Worker:
         self._database = ThreadPoolExecutor(1, thread_name_prefix="check-addresses")
 
     async def run(self, on_change: Callable[[Sequence[str]], None] = lambda groups: None) -> None:
-        """Look again and again; `on_change` is told the groups that are answered for."""
+        """Read the addresses again and again; `on_change` gets the groups that are answered for."""
         seen_s = time.monotonic()
         try:
             while True:
@@ -113,7 +113,7 @@ class Worker:
             self._database.shutdown(wait=True)
 
     async def keep(self, contacts: Sequence[Contact]) -> bool:
-        """Answer for these and no others; True if that is a change."""
+        """Answer for these contacts and no others. Returns whether that is a change."""
         wanted = {contact.group: contact for contact in contacts}
         gone = [group for group, kept in self._kept.items() if wanted.get(group) != kept.contact or kept.task.done()]
         ended = [self._kept.pop(group) for group in gone]
@@ -136,7 +136,7 @@ class Worker:
         return Answerer(contact, self._namesrv, Asker(self._allowed, Resolver(), self._limits))
 
     def _load(self) -> list[Contact]:
-        """The addresses to ask; what stands against asking one is written beside it."""
+        """Read the addresses to ask; why one cannot be asked is written into its row."""
         found = []
         groups = set(settings.ESCAPEMENT_PRODUCER_GROUPS)
         for row in CheckAddress.objects.filter(is_enabled=True).exclude(group__in=groups):
@@ -159,9 +159,11 @@ class Worker:
             if now == kept.saved:
                 continue
             CheckAddress.objects.filter(group=group).update(
-                asked_at=_moment(now.asked_s), outcome=now.outcome[:200], failures=now.failures,
+                asked_at=_moment(now.asked_s),
+                outcome=now.outcome[:200],
+                failures=now.failures,
                 resting_until=_moment(now.resting_until_s),
-            )  # fmt: skip
+            )
             kept.saved = now
 
     async def _in_thread(self, work: Callable[[], Result]) -> Result:
@@ -172,9 +174,14 @@ class Answerer:
     """Asks one address for one group; `run` until it is cancelled. Belongs to one event loop."""
 
     def __init__(
-        self, contact: Contact, namesrv: str, asker: Asker, *, rest_s: float = REST_S,
+        self,
+        contact: Contact,
+        namesrv: str,
+        asker: Asker,
+        *,
+        rest_s: float = REST_S,
         clock: Callable[[], float] = time.time,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.contact = contact
         self.standing = Standing()
         self._namesrv = namesrv
@@ -198,15 +205,17 @@ class Answerer:
             self._rest_s = min(2 * self._rest_s, LONGEST_REST_S)
             self.standing.resting_until_s = self._clock() + pause_s
             logger.warning(
-                "the address of group %s is left alone for %.0f s: %s", self.contact.group, pause_s,
+                "the address of group %s is left alone for %.0f s: %s",
+                self.contact.group,
+                pause_s,
                 self.standing.outcome,
-            )  # fmt: skip
+            )
             await asyncio.sleep(pause_s)
             self.standing.resting_until_s = None
             self._is_probing = True
 
     async def check(self, message: Message) -> Decision:
-        """What the address says; UNKNOWN for anything that is no proper answer. Never raises."""
+        """Return what the address answers; UNKNOWN for anything but a proper answer. Never raises."""
         transaction_id = message.unique_key
         # one question a transaction at a time; of one that failed lately, one question at all
         if not transaction_id or transaction_id in self._asking or self._is_tired.is_set():
@@ -252,8 +261,7 @@ class Answerer:
 
 
 def question(group: str, transaction_id: str, message: Message) -> bytes:
-    """The body of a question: which message it is about, by all of its names."""
-    times = message.properties.get(CHECK_TIMES, "")
+    """Return the body of a question: all names of the message that it is about."""
     asked = {
         "transaction_id": transaction_id,
         "producer_group": group,
@@ -261,13 +269,13 @@ def question(group: str, transaction_id: str, message: Message) -> bytes:
         "keys": list(message.keys),
         "tag": message.tags or None,
         "born_ms": message.born_ms,
-        "check": int(times) if times.isdigit() and len(times) < 6 else None,
+        "check": whole_number(message.properties.get(CHECK_TIMES), high=99_999),
     }
     return json.dumps(asked, separators=(",", ":")).encode()
 
 
 def read_decision(body: bytes) -> Decision:
-    """The decision in ``{"decision": "COMMIT"}``; raises NoAnswer for anything else."""
+    """Return the decision in ``{"decision": "COMMIT"}``. Raises NoAnswer for anything else."""
     try:
         found = json.loads(body.decode(), object_pairs_hook=_each_name_once)
     except (ValueError, RecursionError):
@@ -293,7 +301,7 @@ def _with_database(work: Callable[[], Result]) -> Result:
 
 
 def _close() -> None:
-    """The connection of the thread that this runs in."""
+    """Close the database connection of this thread."""
     connection.close()
 
 

@@ -17,7 +17,7 @@ class DashboardRun(models.Model):
     """One dashboard computed once. Of a broker, dashboard and window one run is current: its points are shown."""
 
     class State(models.TextChoices):
-        """How far it is."""
+        """How far the run has come."""
 
         QUEUED = "queued", _("waiting to run")
         RUNNING = "running", _("running")

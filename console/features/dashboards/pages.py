@@ -18,24 +18,27 @@ from console.operations.errors import InvalidParameter
 from console.operations.typed_moments import is_shift, moment_ms, shift_ms
 from console.security.topic_scope import visible_topics
 from console.site.clock import now_ms
+from console.site.numbers import whole_number
 from console.tasks import run_dashboards
 from console.ui.export import FORMS, exported
 from console.ui.form_addresses import form_of
 
 SEE, RUN = "console.view_dashboardrun", "console.run_dashboards"
 WINDOWS = ("all", "7d", "24h", dashboards_runs.LIVE)
+#: no bar of a drawing begins, or lasts, longer than this
+_LAST_MS = 10**15 - 1
 _COLUMNS = ("series", "topic", "label", "part", "at_ms", "value", "positions")
 
 
 @require_safe
 def dashboards(request: HttpRequest) -> HttpResponse:
-    """The first of them."""
+    """Show the first dashboard."""
     return redirect("dashboard", next(iter(PANELS)))
 
 
 @require_safe
 def dashboard(request: HttpRequest, name: str) -> HttpResponse:
-    """One dashboard for a window, a topic and a range of moments, all in the address."""
+    """Show one dashboard, for the window, topic and moments in the address."""
     if name not in PANELS:
         raise Http404(_("There is no such dashboard."))
     asked, errors = _asked(request)
@@ -57,7 +60,7 @@ def dashboard(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def data(request: HttpRequest, name: str, form: str) -> HttpResponse | StreamingHttpResponse:
-    """All points of a dashboard as CSV or JSON, with what they cover."""
+    """Send all points of a dashboard as CSV or JSON, with what they cover."""
     asked, errors = _asked(request)
     run = reads.current_run(name, asked.window)
     if run is None or form not in FORMS:
@@ -66,16 +69,23 @@ def data(request: HttpRequest, name: str, form: str) -> HttpResponse | Streaming
         return HttpResponse("\n".join(errors.values()), status=422, content_type="text/plain; charset=utf-8")
     rows = reads.exported(run, asked, visible_topics(request.user))
     about: dict[str, object] = {
-        "dashboard": name, "run": str(run.id), "broker": run.broker, "source": run.source, "window": run.window,
-        "as_of_ms": run.as_of_ms, "start_position": run.start_position, "end_position": run.end_position,
-        "rows_read": run.rows_read, "damaged_rows": run.damaged_rows,
-    }  # fmt: skip
+        "dashboard": name,
+        "run": str(run.id),
+        "broker": run.broker,
+        "source": run.source,
+        "window": run.window,
+        "as_of_ms": run.as_of_ms,
+        "start_position": run.start_position,
+        "end_position": run.end_position,
+        "rows_read": run.rows_read,
+        "damaged_rows": run.damaged_rows,
+    }
     return exported(name, form, _COLUMNS, rows, about)
 
 
 @require_safe
 def series(request: HttpRequest, name: str, series: str) -> HttpResponse:
-    """One series over time in columns, as a plot reads it."""
+    """Send one series over time in columns, as a plot reads it."""
     asked, errors = _asked(request)
     run = reads.current_run(name, asked.window)
     if run is None or errors or series not in {spec.series for spec in PANELS[name] if spec.kind == "time"}:
@@ -87,7 +97,7 @@ def series(request: HttpRequest, name: str, series: str) -> HttpResponse:
 
 @form_of("dashboards")
 def run(request: HttpRequest) -> HttpResponse:
-    """Have one dashboard, or all of them, computed anew."""
+    """Queue a run of one dashboard, or of all of them."""
     name, window = request.POST.get("name", ""), request.POST.get("window", "all")
     if name not in PANELS:
         raise Http404(_("There is no such dashboard."))
@@ -102,7 +112,7 @@ def run(request: HttpRequest) -> HttpResponse:
 
 @form_of("dashboards")
 def cancel(request: HttpRequest) -> HttpResponse:
-    """End a batch."""
+    """Ask a batch of runs to end."""
     try:
         dashboards_runs.cancel(uuid.UUID(request.POST.get("batch", "")))
     except ValueError:
@@ -133,20 +143,17 @@ def _asked(request: HttpRequest) -> tuple[Asked, dict[str, str]]:
 
 
 def _bar(request: HttpRequest) -> Bar | None:
-    """The bar whose messages are wanted; what is no number is no bar."""
+    """Return the bar whose messages are wanted, None for an address without one."""
     asked = request.GET
     if not asked.get("series"):
         return None
-    moments = {key: asked[key] for key in ("at", "step") if key in asked}
-    if not all(text.isascii() and text.isdecimal() and len(text) < 16 for text in moments.values()):
+    moments = {key: whole_number(asked[key], high=_LAST_MS) for key in ("at", "step") if key in asked}
+    if None in moments.values():
         return None
-    at_ms = int(moments["at"]) if "at" in moments else None
-    return Bar(
-        _text(request, "series")[:32], _text(request, "name")[:1024] if "name" in asked else None, at_ms,
-        int(moments.get("step", 0)),
-    )  # fmt: skip
+    name = _text(request, "name")[:1024] if "name" in asked else None
+    return Bar(_text(request, "series")[:32], name, moments.get("at"), moments.get("step") or 0)
 
 
 def _text(request: HttpRequest, name: str) -> str:
-    """A text of the address; the database knows no NUL, so none of its texts has one."""
+    """Return a text of the address without NUL, which the database has in no text."""
     return request.GET.get(name, "").replace("\0", "\ufffd")

@@ -1,4 +1,4 @@
-"""What the pages of dashboards show: the points of the current run, drawn, listed and exported; what computes now."""
+"""What the dashboards' pages show: the points of the current run, drawn, listed and exported, and running batches."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Panel:
 
     @property
     def is_empty(self) -> bool:
-        """True if there is nothing to show."""
+        """Whether there is nothing to show."""
         return not self.total
 
 
@@ -136,12 +136,12 @@ class DashboardPage:
 
     @property
     def has_plots(self) -> bool:
-        """True if a panel has more moments than its drawing shows one by one."""
+        """Whether a panel has more moments than its drawing shows one by one."""
         return any(panel.is_dense for panel in self.panels)
 
 
 def dashboard(name: str, asked: Asked, topics: VisibleTopics) -> DashboardPage:
-    """One dashboard, of the topics that may be seen; raises KeyError if there is no such."""
+    """Read one dashboard, of the topics that may be seen. Raises KeyError if there is none of that name."""
     specs = PANELS[name]
     run = current_run(name, asked.window)
     found = points(run, asked, topics) if run is not None else DashboardPoint.objects.none()
@@ -166,7 +166,7 @@ def dashboard(name: str, asked: Asked, topics: VisibleTopics) -> DashboardPage:
 
 
 def current_run(name: str, window: str) -> DashboardRun | None:
-    """The run whose points are shown; there is none of what is no dashboard."""
+    """Return the run whose points are shown, None without one."""
     if name not in PANELS:
         return None
     return DashboardRun.objects.filter(
@@ -175,7 +175,7 @@ def current_run(name: str, window: str) -> DashboardRun | None:
 
 
 def points(run: DashboardRun, asked: Asked, topics: VisibleTopics) -> QuerySet[DashboardPoint]:
-    """The points of a run that were asked for and may be seen: no other way leads to them."""
+    """Return the points of a run that are asked for and may be seen; every reader of points uses this."""
     found = run.points.filter(topics.among("topic")).exclude(_of_groups_unseen(run, topics))
     if asked.topic:
         found = found.filter(topic=asked.topic)
@@ -197,14 +197,14 @@ def _of_groups_unseen(run: DashboardRun, topics: VisibleTopics) -> Q:
 
 
 def exported(run: DashboardRun, asked: Asked, topics: VisibleTopics) -> Iterator[dict[str, Any]]:
-    """All points that were asked for and may be seen, as plain values, in a stable order."""
+    """Return all points that are asked for and may be seen, as plain values in a stable order."""
     names = ("series", "topic", "label", "part", "at_ms", "value", "positions")
     ordered = points(run, asked, topics).order_by(*names[:4], F("at_ms").asc(nulls_first=True), "id")
     yield from ordered.values(*names).iterator(chunk_size=2_000)
 
 
 def lines(run: DashboardRun, series: str, asked: Asked, topics: VisibleTopics) -> Lines:
-    """One series over time, a line a topic; the smaller ones together, without a name."""
+    """Return one series over time, a line a topic; the smaller topics share a line without a name."""
     mine = points(run, asked, topics).filter(series=series).exclude(at_ms=None)
     ends = mine.aggregate(first=Min("at_ms"), last=Max("at_ms"))
     if ends["first"] is None:
@@ -227,7 +227,7 @@ def lines(run: DashboardRun, series: str, asked: Asked, topics: VisibleTopics) -
 
 
 def _behind(specs: tuple[PanelSpec, ...], bar: Bar, found: QuerySet[DashboardPoint], ids: _MessageIds) -> Behind | None:
-    """What is behind a bar; None if there is no such."""
+    """Return what is behind a bar, None if there is no such bar."""
     spec = next((spec for spec in specs if spec.series == bar.series and spec.kind in ("bars", "time", "heat")), None)
     if spec is None:
         return None
@@ -239,9 +239,13 @@ def _behind(specs: tuple[PanelSpec, ...], bar: Bar, found: QuerySet[DashboardPoi
     rows = tuple(_row(point, ids) for point in mine.order_by("-value", "topic", "label", "part")[:MOST_MESSAGES])
     positions = sorted({position for row in rows for position in row.positions})[:MOST_MESSAGES]
     return Behind(
-        spec, bar, mine.count(), mine.aggregate(total=Sum("value"))["total"] or 0.0, rows,
+        spec,
+        bar,
+        mine.count(),
+        mine.aggregate(total=Sum("value"))["total"] or 0.0,
+        rows,
         tuple((position, ids.address(position)) for position in positions),
-    )  # fmt: skip
+    )
 
 
 def _panel(spec: PanelSpec, number: int, found: QuerySet[DashboardPoint], ids: _MessageIds) -> Panel:
@@ -277,7 +281,7 @@ def _quantiles(spec: PanelSpec, number: int, found: QuerySet[DashboardPoint]) ->
 
 
 def _fitted(moments: list[tuple[int, float]], *, is_heat: bool) -> tuple[tuple[tuple[int, float], ...], int]:
-    """Put buckets together until they fit into a drawing; a heat map keeps its hours, the latest four weeks."""
+    """Merge buckets until they fit into a drawing; a heat map keeps its hours, of the latest four weeks."""
     if is_heat:
         return tuple(moments[-24 * 28 :]), 3_600_000
     if not moments:
@@ -299,9 +303,15 @@ def _row(point: DashboardPoint, ids: _MessageIds) -> Row:
         bounds: dict[str, str | int] = {"topic": point.topic, "from": point.at_ms, "to": until_ms}
         link = reverse("timer_list") + "?" + urlencode(bounds)
     return Row(
-        point.series, point.topic, point.label, point.part, point.at_ms, point.value, positions,
+        point.series,
+        point.topic,
+        point.label,
+        point.part,
+        point.at_ms,
+        point.value,
+        positions,
         link or (reverse("topic", args=[point.topic]) if point.topic and "/" not in point.topic else ""),
-    )  # fmt: skip
+    )
 
 
 class _MessageIds:
@@ -318,5 +328,5 @@ class _MessageIds:
                 return
 
     def address(self, position: int) -> str:
-        """The address of the page of a message, empty where the broker's own address is not known."""
+        """Return the address of a message's page, empty if the broker's own address is not known."""
         return reverse("message", args=[f"{self._host}{position:016x}".upper()]) if self._host else ""

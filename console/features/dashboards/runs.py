@@ -32,8 +32,16 @@ from console.site.broker import ask
 
 #: The dashboards in the order of the page; the jobs of the same name are in spark/jobs.
 DASHBOARDS = (
-    "flow", "lateness", "pending", "cancellations", "transactions", "retries", "keys", "storage", "ledger",
-)  # fmt: skip
+    "flow",
+    "lateness",
+    "pending",
+    "cancellations",
+    "transactions",
+    "retries",
+    "keys",
+    "storage",
+    "ledger",
+)
 WINDOW = re.compile(r"all|[1-9][0-9]{0,3}[hd]")
 #: The window of the run that follows the log.
 LIVE = "live"
@@ -47,7 +55,7 @@ class DashboardsUnavailable(Exception):
 
 
 def missing() -> str | None:
-    """What is missing on this machine, None if dashboards can be computed."""
+    """Return what is missing on this machine, None if dashboards can be computed."""
     if importlib.util.find_spec("pyspark") is None:
         return _("PySpark is not installed. `make dashboards` installs it; everything else works without it.")
     home = environ.get("JAVA_HOME")
@@ -60,7 +68,7 @@ def missing() -> str | None:
 
 
 def queue(names: Sequence[str], window: str, *, actor: str = "", store: str = "", broker: str = "") -> uuid.UUID:
-    """Make the rows of a batch; raises ValueError for a dashboard or window that does not exist.
+    """Create the rows of a batch. Raises ValueError for a dashboard or window that does not exist.
 
     While a batch of the same dashboards and window is under way, that one is returned: two would do the same work.
     """
@@ -73,7 +81,7 @@ def queue(names: Sequence[str], window: str, *, actor: str = "", store: str = ""
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('escapement-dashboards', 0))")
-        bury()
+        fail_abandoned()
         active = DashboardRun.objects.filter(
             broker=broker, window=window, source=source, state__in=("queued", "running"), is_abort_wanted=False
         )
@@ -89,7 +97,7 @@ def queue(names: Sequence[str], window: str, *, actor: str = "", store: str = ""
     return batch
 
 
-def bury() -> int:
+def fail_abandoned() -> int:
     """Mark runs whose process is gone as failed; return how many there were."""
     silent = timezone.now() - timedelta(seconds=SILENT_S)
     running = DashboardRun.objects.filter(state="running")
@@ -131,7 +139,7 @@ def follow(*, store: str = "", broker: str = "") -> None:
 
 @contextmanager
 def _alone(what: str) -> Iterator[bool]:
-    """Tell whether nobody else does this, and keep it so; the word goes with the process, however it ends."""
+    """Yield whether no other process does this, under a lock that ends with the process, however that ends."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", (what,))
         is_alone = bool(cursor.fetchone()[0])
@@ -162,7 +170,7 @@ def _checkpoint(run: DashboardRun) -> Path:
 
 
 def _run(module: str, rows: Sequence[DashboardRun], **more: object) -> None:
-    """Have a module of Spark's compute these rows, and wait for it."""
+    """Run a module of `spark/` that computes these rows, and wait for it."""
     first, numbers = rows[0], [row.id for row in rows]
     mine = DashboardRun.objects.filter(id__in=numbers, state__in=("queued", "running"))
     why = missing()
@@ -181,13 +189,17 @@ def _run(module: str, rows: Sequence[DashboardRun], **more: object) -> None:
         "scratch": settings.DASHBOARDS_SCRATCH,
         "disk": str(settings.VAR / "spark"),
         "broker_address": broker_address(first),
-        **told(first.broker),
+        **broker_settings(first.broker),
     }
     try:
         subprocess.run(
-            [sys.executable, "-m", module], input=json.dumps(order | more), text=True, check=True, cwd=settings.ROOT,
+            [sys.executable, "-m", module],
+            input=json.dumps(order | more),
+            text=True,
+            check=True,
+            cwd=settings.ROOT,
             stdout=subprocess.PIPE,
-        )  # fmt: skip
+        )
     except subprocess.CalledProcessError:
         mine.update(state="failed", error=_WITHOUT_A_WORD, finished_at=timezone.now())
         raise
@@ -210,7 +222,7 @@ def cancel(batch: uuid.UUID) -> int:
 
 
 def broker_address(run: DashboardRun) -> str:
-    """Who is asked where the log ends; empty: nobody, the checkpoint in the store has to do."""
+    """Return the broker that is asked where the log ends; empty if the checkpoint in the store has to do."""
     if run.source != str(settings.BROKER_STORE):
         return ""
     row = Broker.objects.filter(name=run.broker).first()
@@ -218,7 +230,7 @@ def broker_address(run: DashboardRun) -> str:
 
 
 def database_url() -> str:
-    """The address of Django's database, for a process without Django (libpq's key=value form)."""
+    """Return the address of Django's database for a process without Django, in libpq's key=value form."""
     parameters = connection.get_connection_params()
     names = {"dbname": "dbname", "user": "user", "password": "password", "host": "host", "port": "port"}
     given = {key: str(parameters[name]) for key, name in names.items() if parameters.get(name)}
@@ -227,13 +239,13 @@ def database_url() -> str:
     )
 
 
-def told(broker: str) -> dict[str, Any]:
-    """Return these as the order of a run has them; what is not known is left to RocketMQ's defaults."""
+def broker_settings(broker: str) -> dict[str, Any]:
+    """Return the broker's settings as the order of a run has them; RocketMQ's defaults stand for what is not known."""
     return {name: value for name, value in (("levels", _levels(broker)), ("retention_hours", _hours(broker))) if value}
 
 
 def _levels(broker: str) -> str:
-    """Its ``messageDelayLevel``, from the mirror's rows."""
+    """Return the broker's ``messageDelayLevel``, from the mirror's rows."""
     rows = ScheduleLevel.objects.filter(broker=broker).order_by("level").values_list("level", "delay_ms")
     delays_ms = [delay_ms for number, (level, delay_ms) in enumerate(rows, start=1) if level == number]
     if len(delays_ms) < len(rows) or any(delay_ms <= 0 or delay_ms % 1_000 for delay_ms in delays_ms):
@@ -242,7 +254,7 @@ def _levels(broker: str) -> str:
 
 
 def _hours(broker: str) -> float:
-    """Its ``fileReservedTime``; 0 if it cannot be asked."""
+    """Return the broker's ``fileReservedTime`` in hours, 0 if it cannot be asked."""
     if broker != settings.BROKER_NAME:
         return 0.0
     config, _ = ask(lambda admin: admin.broker_config(), source=broker, requests=(26,))

@@ -9,7 +9,7 @@ from django.conf import settings
 from broker.client import Message, Producer, SendResult
 from broker.client.names import MAX_BODY_BYTES
 from broker.rocketmq.properties import OWN_PREFIX, SHARDING_KEY, SYSTEM_PROPERTIES
-from console.site.kept_clients import KeptClients
+from console.site.broker import KeptClients
 
 #: a property of the copy: offset message id of the record that was copied
 COPY_OF = "RESENT_FROM"

@@ -13,9 +13,8 @@ from broker.rocketmq.properties import TAGS
 from console.features.messages.shapes import Found, MessageFilter, MessageSearch
 from console.security.masking import masks
 from console.security.topic_scope import Eyes, authorised
-from console.site.broker import ask
+from console.site.broker import ask, pull_all
 from console.site.mirrored import mirrored
-from console.site.queue_contents import pull_all
 
 #: topic stats, offset by time, pull
 REQUESTS = (202, 29, 11)

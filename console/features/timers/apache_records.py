@@ -42,11 +42,10 @@ from console.features.timers.shapes import (
 )
 from console.features.timers.wheel import RINGS, stretch_of_rows, within
 from console.features.timers.zoom import Window
-from console.site.broker import ask
+from console.site.broker import ask, pull_all
 from console.site.clock import now_ms
 from console.site.evidence import Evidence
 from console.site.mirrored import Mirrored
-from console.site.queue_contents import pull_all
 
 #: newest records that are read: eight pulls of 32, as much as such a broker gives from memory at once
 NEWEST = 256

@@ -6,9 +6,8 @@ from broker.client import Admin, Message
 from console.features.topics.shapes import QueueMessages, Tail
 from console.security.masking import masks
 from console.security.topic_scope import Eyes, authorised
-from console.site.broker import ask
+from console.site.broker import ask, pull_all
 from console.site.mirrored import mirrored
-from console.site.queue_contents import pull_all
 from console.ui.message_rows import MessageRow, row_of
 
 #: topic stats, pull

@@ -17,7 +17,7 @@ from console.features.transactions.shapes import (
     TransactionRow,
     TransactionState,
 )
-from console.site.queue_contents import pull_all
+from console.site.broker import pull_all
 
 #: rows of one request, the broker's own limit
 PAGE = 1_000

@@ -22,7 +22,7 @@ class Command(BaseCommand):
     help = "Answer brokers' checks by asking the HTTP addresses that are registered for producer groups."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Run until a signal."""
+        """Ask and answer until a signal."""
         try:
             asyncio.run(self._run())
         except AddressRefused as error:

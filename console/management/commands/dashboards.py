@@ -26,7 +26,7 @@ class Command(BaseCommand):
     help = "Computes dashboards from the broker's log with Spark."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """run [NAME ...], list, cancel BATCH."""
+        """Subcommands: run [NAME ...], list, cancel BATCH."""
         actions = parser.add_subparsers(dest="action", required=True)
         run = actions.add_parser("run", help="compute dashboards; all of them if none is named")
         run.add_argument("names", nargs="*", metavar="NAME", help=", ".join(dashboards_runs.DASHBOARDS))
@@ -45,7 +45,7 @@ class Command(BaseCommand):
         cancel.add_argument("batch", type=uuid.UUID)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do what was asked."""
+        """Run the subcommand that was asked for."""
         try:
             connection.ensure_connection()
         except OperationalError as error:
@@ -62,7 +62,7 @@ class Command(BaseCommand):
         if options["store"] and "://" not in options["store"]:
             options["store"] = os.path.abspath(options["store"])  # whoever reads it works in another directory
         try:
-            with _told_to_end():
+            with _sigterm_as_interrupt():
                 self._go_on(names, options)
         except KeyboardInterrupt:
             self.stdout.write("stopped")
@@ -93,7 +93,7 @@ class Command(BaseCommand):
             self.stdout.write(escaped(_line(run)))
 
     def _guarded(self, work: Callable[[], None]) -> None:
-        """Do it; what cannot be done is said in one line."""
+        """Run `work`; a failure is told in one line."""
         try:
             work()
         except (ValueError, dashboards_runs.DashboardsUnavailable) as error:
@@ -103,7 +103,7 @@ class Command(BaseCommand):
             raise CommandError(failed.error if failed else "Spark ended without a word.") from None
 
     def _list(self, options: dict[str, Any]) -> None:
-        dashboards_runs.bury()
+        dashboards_runs.fail_abandoned()
         for run in DashboardRun.objects.all()[: max(0, options["count"])]:
             self.stdout.write(escaped(f"{run.batch} {run.queued_at:%Y-%m-%d %H:%M:%S} {_line(run)}"))
 
@@ -115,8 +115,8 @@ class Command(BaseCommand):
 
 
 @contextmanager
-def _told_to_end() -> Iterator[None]:
-    """Take SIGTERM for Ctrl-C meanwhile: what is under way is said to have been stopped."""
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """Treat SIGTERM as Ctrl-C meanwhile, so that what is under way is marked as stopped."""
 
     def end(*_: object) -> NoReturn:
         raise KeyboardInterrupt

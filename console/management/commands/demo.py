@@ -19,7 +19,7 @@ SLOWEST, FASTEST = 1.0, 1440.0
 
 
 def minute_of(text: str) -> float:
-    """``2013-07-01T06:00`` as minutes since the year began; raises ValueError."""
+    """Return minutes since the year began of a moment such as ``2013-07-01T06:00``. Raises ValueError."""
     given = datetime.fromisoformat(text)
     if given.year != FIRST_DAY.year or given.tzinfo is not None:
         raise ValueError(text)
@@ -32,13 +32,13 @@ class Command(BaseCommand):
     help = "Replays the flights that left New York in 2013 as delayed messages; goes on where it stopped."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """flights [--speed N] [--from WHEN]."""
+        """Subcommand: flights [--speed N] [--from WHEN]."""
         parser.add_argument("scene", choices=["flights"], help="what to replay")
         parser.add_argument("--speed", type=float, default=DEFAULT_SPEED, help="times faster (48: a day in 30 minutes)")
         parser.add_argument("--from", dest="start", metavar="WHEN", help="begin anew at, for example, 2013-07-01T06:00")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Run until SIGINT or SIGTERM."""
+        """Replay until SIGINT or SIGTERM."""
         if not SLOWEST <= options["speed"] <= FASTEST:
             raise CommandError(f"--speed must be from {SLOWEST:g} to {FASTEST:g}.")
         try:

@@ -23,14 +23,14 @@ class Command(BaseCommand):
     help = "Previews one operation, or runs it with --run. A page of the console shows the call that does the same."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Which, what with, and why."""
+        """Arguments: the kind of operation, its parameters, and the reason."""
         parser.add_argument("kind", choices=sorted(KINDS), metavar="KIND", help=", ".join(sorted(KINDS)))
         parser.add_argument("parameters", nargs="?", default="{}", metavar="PARAMETERS", help="JSON")
         parser.add_argument("--reason", default="", help="why; kept in the audit")
         parser.add_argument("--run", action="store_true", help="do it; without this only the preview is printed")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Who has a shell here may do everything; the audit names the account."""
+        """Preview or run it. Whoever has a shell here may do everything; the audit names the account."""
         actor = Actor(f"shell {getpass.getuser()}", frozenset(PERMISSIONS))
         try:
             parameters = json.loads(options["parameters"])

@@ -16,7 +16,7 @@ class Command(BaseCommand):
     help = "Bring the database up to date and create the first login."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Run it."""
+        """Migrate, then create the first login."""
         # with its checks: a database that cannot be brought up to date is refused before anything is changed
         call_command("migrate", interactive=False, verbosity=1, stdout=self.stdout, skip_checks=False)
         if ensure_first_login():

@@ -33,7 +33,7 @@ class Command(BaseCommand):
         parser.add_argument("--verbose", action="store_true", help="show all output of all processes here")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Run it."""
+        """Check settings and ports, then run the supervisor until it ends."""
         if options["print"]:
             self._print_address(options["print"])
             return
@@ -69,7 +69,7 @@ class Command(BaseCommand):
         self.stdout.write(given or path.read_text().strip())
 
     def _say(self, name: str, text: str) -> None:
-        """One line, or one with the last lines of a process under it."""
+        """Print one line, or one with the last lines of a process under it."""
         self.stdout.write(f"{name:>{NAME_WIDTH}} | " + "\n".join(escaped(line) for line in text.split("\n")))
         self.stdout.flush()
 

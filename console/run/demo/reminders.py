@@ -38,12 +38,12 @@ class Reminders:
 
     @property
     def said(self) -> str:
-        """The counts as a line."""
+        """Return the counts as one line."""
         counts = self._counts
         return f"reminders: {counts['set']:,} set, {counts['rescheduled']:,} moved, {counts['cancelled']:,} taken back"
 
     async def do(self, step: Step, departures: Sequence[Departure], due_ms: Callable[[int], int]) -> list[Departure]:
-        """Do one kind of step for several flights; what failed comes back and is to be tried again."""
+        """Take one kind of step for several flights. Returns those that failed, which are to be tried again."""
         steps = [each.announcement for each in departures if isinstance(each.announcement, Reminder)]
         try:
             if step == "set":

@@ -65,7 +65,7 @@ class Replay:
         self._ended = asyncio.Event()
 
     def end(self) -> None:
-        """Stop soon."""
+        """Ask the replay to stop soon."""
         self._ended.set()
 
     async def run(self) -> None:
@@ -82,7 +82,7 @@ class Replay:
             await self._admin.close()
 
     async def _prepare(self) -> bool:
-        """Wait for the broker and make the topics; False when the end came first."""
+        """Wait for the broker and create the topics. Returns False if the end came first."""
         while not self._ended.is_set():
             try:
                 known = {each.name for each in await self._admin.topics()}
@@ -106,9 +106,12 @@ class Replay:
         self._began_s = time.monotonic()
         self._tell(f"{'goes on' if before else 'begins'} at {self._when(self._start)}, {self._options.speed:g}x")
         return Schedule(
-            lambda index: flights_of(self._days, index), self._delays_ms, self._options.speed, self._start,
+            lambda index: flights_of(self._days, index),
+            self._delays_ms,
+            self._options.speed,
+            self._start,
             warm=before is None or self._lanes_are_new,
-        )  # fmt: skip
+        )
 
     def _minute(self) -> float:
         return self._start + (time.monotonic() - self._began_s) / 60 * self._options.speed
@@ -143,13 +146,14 @@ class Replay:
                 return
 
     async def _send(self, several: list[Departure]) -> list[Departure]:
-        """Send these; what failed comes back, in order."""
+        """Send these messages. Returns those that failed, in order."""
         failed: list[Departure] = []
         for topic in TOPICS:
             chosen = [
-                each for each in several
+                each
+                for each in several
                 if isinstance(each.announcement, Announcement) and each.announcement.topic == topic
-            ]  # fmt: skip
+            ]
             if not chosen:
                 continue
             try:
@@ -162,23 +166,22 @@ class Replay:
         return sorted(failed + await self._remind(several))
 
     async def _remind(self, several: list[Departure]) -> list[Departure]:
-        """Set, move and take back reminders; what failed comes back."""
+        """Set, move and cancel reminders. Returns those that failed."""
         failed: list[Departure] = []
         for step in STEPS:
             chosen = [
-                each for each in several
-                if isinstance(each.announcement, Reminder) and each.announcement.step == step
-            ]  # fmt: skip
+                each for each in several if isinstance(each.announcement, Reminder) and each.announcement.step == step
+            ]
             if chosen:
                 failed += await self._reminders.do(step, chosen, self._due_ms)
         return failed
 
     def _due_ms(self, event: int) -> int:
-        """When a minute of the replayed clock comes, in epoch ms of the broker's clock."""
+        """Return when a minute of the replayed clock comes, in epoch ms of the broker's clock."""
         return shown_ms(real_now_ms() + round((event - self._minute()) / self._options.speed * 60_000))
 
     def _save(self) -> None:
-        """Only what was really sent counts as sent."""
+        """Save the progress; only what was really sent counts as sent."""
         minute = min([self._minute(), *(each.minute for each in self._waiting)])
         save(self._path, Progress(max(minute, self._start), self._sent))
 
@@ -207,7 +210,7 @@ def _message(departure: Departure) -> Outgoing:
 
 
 class RefundRefused(Exception):
-    """The refund system said no; the message comes again later."""
+    """The refund system refused; the message is delivered again later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +233,7 @@ LISTENERS = (
 
 
 async def start_consumers(namesrv: str) -> list[AsyncConsumer]:
-    """All listeners, joined; one that cannot join yet is left out with a line in the log."""
+    """Return the listeners that could join; one that cannot is left out with a line in the log."""
     joined = []
     for listener in LISTENERS:
         consumer = AsyncConsumer(listener.group, namesrv, from_where="first", handlers=listener.handlers)
@@ -265,7 +268,7 @@ class Progress:
 
 
 def load(path: Path) -> Progress | None:
-    """The last progress; None if there is none or the file is damaged (then the replay begins anew)."""
+    """Return the last progress; None if there is none or the file is damaged, so that the replay begins anew."""
     try:
         kept = json.loads(path.read_text())
         return Progress(float(kept["minute"]), int(kept["sent"]))
@@ -274,7 +277,7 @@ def load(path: Path) -> Progress | None:
 
 
 def save(path: Path, progress: Progress) -> None:
-    """Replace the file in one step."""
+    """Replace the file atomically."""
     fresh = path.with_suffix(".new")
     fresh.write_text(json.dumps(asdict(progress)))
     os.replace(fresh, path)

@@ -46,7 +46,7 @@ class Schedule:
         self._order = 0
 
     def take_until(self, minute: float) -> list[Departure]:
-        """What leaves up to this minute and was not taken before."""
+        """Return what leaves up to this minute and was not taken before."""
         while self._next_day * DAY_MINUTES <= minute + LONGEST_LEAD + DAY_MINUTES:
             self._add_day()
         taken = []
@@ -73,7 +73,7 @@ class Schedule:
         self._push(minute, announcement, level)
 
     def _remind(self, flight: Flight) -> None:
-        """The steps that are still ahead; on the first start also what came of those that are past."""
+        """Add the steps that are still ahead; at the first start also the result of those that are past."""
         steps = list(reminders(flight))
         past = [step for step in steps if step.minute < self._start]
         if self._warm and past and past[-1].event is not None and past[-1].event > self._start:

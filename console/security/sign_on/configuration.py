@@ -1,4 +1,4 @@
-"""What the settings say of the provider, checked before anything starts."""
+"""The provider's settings, checked before anything starts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 def groups_of(text: str) -> Mapping[str, str]:
-    """From "theirs=ours, theirs=ours"; the three roles by their own names if it is empty."""
+    """Read "theirs=ours, theirs=ours"; an empty text maps the three roles to themselves."""
     if not text.strip():
         return {name: name for name in _ROLES}
     pairs = [each.rpartition("=") for each in text.split(",") if each.strip()]
@@ -25,7 +25,7 @@ def groups_of(text: str) -> Mapping[str, str]:
 
 
 def check_provider(issuer: str, client_id: str) -> None:
-    """Refuse an issuer that anybody on the way could play, or one that does not know us."""
+    """Raise ImproperlyConfigured for an issuer without TLS, or one without our client id."""
     if not issuer:
         return
     parts = urlsplit(issuer)

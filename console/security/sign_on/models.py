@@ -1,4 +1,4 @@
-"""Who somebody is at the provider."""
+"""Rows of who a user is at the provider."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""To the provider and back: the two addresses of signing in without a password of the console's own."""
+"""The pages of signing in: the way to a provider and back, and what is told after too many wrong passwords."""
 
 from __future__ import annotations
 
 import logging
+from http import HTTPStatus
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import login
@@ -25,7 +27,7 @@ _BACKEND = "django.contrib.auth.backends.ModelBackend"
 @require_safe
 @never_cache
 def leave(request: HttpRequest) -> HttpResponse:
-    """To the provider; the page that was wanted is remembered."""
+    """Send the browser to the provider, and remember the page that was wanted."""
     if not provider.is_on():
         raise Http404
     request.session[_NEXT] = request.GET.get("next", "")
@@ -38,7 +40,7 @@ def leave(request: HttpRequest) -> HttpResponse:
 @require_safe
 @never_cache
 def back(request: HttpRequest) -> HttpResponse:
-    """From the provider: signed in, or why not."""
+    """Sign in the user who comes back from the provider, or say why not."""
     if not provider.is_on():
         raise Http404
     wanted = request.session.pop(_NEXT, "")
@@ -53,6 +55,18 @@ def back(request: HttpRequest) -> HttpResponse:
     login(request, user, backend=_BACKEND)
     is_ours = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
     return redirect(wanted if is_ours else settings.LOGIN_REDIRECT_URL)
+
+
+def locked(request: HttpRequest, original_response: HttpResponse | None, credentials: Any) -> HttpResponse:
+    """Return the page for a locked login; Retry-After says when to try again, as each try in between begins anew."""
+    page = render(request, "registration/locked.html", status=HTTPStatus.TOO_MANY_REQUESTS)
+    page["Retry-After"] = str(int(settings.AXES_COOLOFF_TIME.total_seconds()))
+    return page
+
+
+def address_of(request: HttpRequest) -> str:
+    """Return the address of the connection, as uvicorn knows it from trusted proxies; headers are not read."""
+    return str(request.META.get("REMOTE_ADDR", ""))
 
 
 def _refused(request: HttpRequest, why: str, error: Exception) -> HttpResponse:

@@ -31,29 +31,29 @@ _NAMES = ("preferred_username", "email", "name", "sub")
 
 
 class SignOnFailed(Exception):
-    """The provider did not say who it is; the text is for the log, and may have what a stranger sent."""
+    """The provider did not say who the user is; the text is for the log, and may hold what a stranger sent."""
 
 
 class ProviderDown(SignOnFailed):
-    """It does not answer, or not as a provider does."""
+    """The provider does not answer, or not as a provider does."""
 
 
 class NotMeant(Exception):
-    """The provider knows him, and none of his groups has a place here, or his account here is closed."""
+    """The user is known to the provider, but has no group with a place here, or a closed account."""
 
 
 def is_on() -> bool:
-    """Whether there is one."""
+    """Whether a provider is configured."""
     return bool(settings.OIDC_ISSUER)
 
 
 def label() -> str:
-    """What the button says people sign in with; empty without a provider."""
+    """Return the provider's name for the button; empty without a provider."""
     return str(settings.OIDC_NAME) if is_on() else ""
 
 
 def to_provider(request: HttpRequest, back: str) -> HttpResponse:
-    """Send the browser there; it comes back to ``back``. Raises ProviderDown."""
+    """Send the browser to the provider; it comes back to ``back``. Raises ProviderDown."""
     try:
         return cast(HttpResponse, _client().authorize_redirect(request, back))
     except (AuthlibBaseError, RequestException, RuntimeError, ValueError, KeyError) as error:
@@ -61,8 +61,10 @@ def to_provider(request: HttpRequest, back: str) -> HttpResponse:
 
 
 def claims_of(request: HttpRequest) -> dict[str, Any]:
-    """Who came back: claims of the checked id token, with the groups from the user's information where the token has
-    none. Raises SignOnFailed."""
+    """Return the claims of the checked id token, with groups from the user's information if the token has none.
+
+    Raises SignOnFailed.
+    """
     try:
         client = _client()
         token = client.authorize_access_token(request)
@@ -87,16 +89,23 @@ def _client() -> Any:
 
 @lru_cache(maxsize=4)
 def _made(issuer: str, client_id: str, secret: str, scopes: str) -> Any:
-    """One a provider: it remembers what that says of itself, and asks for its keys again when it has a new one."""
+    """Make one client a provider, which remembers the provider's metadata and asks for its keys again when they
+    change."""
     kwargs = {"scope": scopes, "code_challenge_method": "S256", "default_timeout": TIMEOUT_S}
     return OAuth().register(
-        "provider", client_id=client_id, client_secret=secret, server_metadata_url=issuer.rstrip("/") + DISCOVERY,
+        "provider",
+        client_id=client_id,
+        client_secret=secret,
+        server_metadata_url=issuer.rstrip("/") + DISCOVERY,
         client_kwargs=kwargs,
-    )  # fmt: skip
+    )
 
 
 def user_of(claims: Mapping[str, Any]) -> Any:
-    """The user, made at the first time; raises NotMeant. One with a password of the same name is somebody else."""
+    """Return the user, created the first time. An account with a password and the same name is somebody else.
+
+    Raises NotMeant.
+    """
     subject = str(claims["sub"])
     groups = _groups(claims)
     if not groups or len(subject) > SUBJECT_LENGTH:
@@ -113,7 +122,7 @@ def user_of(claims: Mapping[str, Any]) -> Any:
 
 
 def _groups(claims: Mapping[str, Any]) -> list[Group]:
-    """Those of ours that his lead to; what is no list of names leads nowhere."""
+    """Return our groups for the provider's groups of the user; anything but a list of names gives none."""
     said = claims.get(settings.OIDC_GROUPS_CLAIM)
     theirs = said if isinstance(said, list) else [said]
     ours = {settings.OIDC_GROUPS[name] for name in theirs if isinstance(name, str) and name in settings.OIDC_GROUPS}

@@ -44,11 +44,11 @@ class BodyBounds:
     least_bytes_s: float = 4 << 10
 
     def largest_of(self, *, is_stranger: bool) -> int:
-        """How large a body may be."""
+        """Return how large a body may be, in bytes."""
         return min(self.largest_bytes, self.small_bytes) if is_stranger else self.largest_bytes
 
     def time_s(self, come_bytes: int, *, is_stranger: bool) -> float:
-        """How long a body may have been under way of which so much has come."""
+        """Return how long a body may be under way of which so many bytes have come."""
         if not is_stranger:
             return self.longest_s
         return min(self.longest_s, self.grace_s + come_bytes / self.least_bytes_s)
@@ -56,7 +56,7 @@ class BodyBounds:
 
 @dataclass(slots=True, eq=False)
 class _Body:
-    """One that is read; `time` ends when it has to be whole, or gives up."""
+    """A body that is being read; `time` ends when it has to be whole, or gives up."""
 
     is_stranger: bool
     time: asyncio.Timeout
@@ -65,7 +65,7 @@ class _Body:
 
 
 class BodyBudget:
-    """What all bodies hold together that have not been answered."""
+    """The bytes that all unanswered bodies hold together."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
@@ -73,7 +73,7 @@ class BodyBudget:
         self._unfinished: dict[_Body, None] = {}
 
     def add(self, body: _Body, part: bytes, *, is_last: bool) -> bool:
-        """Have a body hold more; others, or it itself, may have to give up. False if there is no room for it."""
+        """Have a body hold more bytes; others, or it itself, may have to give up. Returns False if there is no room."""
         if body.has_given_up:
             return False
         if is_last:
@@ -91,7 +91,7 @@ class BodyBudget:
         return self.held_bytes <= self._most_bytes and not body.has_given_up
 
     def release(self, body: _Body) -> None:
-        """Let go of what a body holds; twice is fine."""
+        """Give back what a body holds; a second call does nothing."""
         self._unfinished.pop(body, None)
         self.held_bytes -= len(body.data)
         body.data = bytearray()
@@ -106,7 +106,7 @@ class WholeBodies:
         self.budget = BodyBudget(bounds.together_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI: one request."""
+        """Handle one request, as ASGI has it."""
         announced = _announced(scope)
         if announced == 0:
             await self._application(scope, _once(b""), send)
@@ -125,7 +125,7 @@ class WholeBodies:
             await _refuse(send, *refusal)
 
     async def _read(self, receive: Receive, body: _Body) -> tuple[HTTPStatus, str] | None:
-        """Have the budget hold what comes; why not all of it came, or None."""
+        """Read the body within the budget. Returns why not all of it came, or None."""
         bounds, is_stranger = self._bounds, body.is_stranger
         largest, begun_s = bounds.largest_of(is_stranger=is_stranger), asyncio.get_running_loop().time()
         try:
@@ -164,7 +164,7 @@ def _has_cookie(scope: Scope, wanted: bytes) -> bool:
 
 
 def _announced(scope: Scope) -> int | None:
-    """How long the body is to be; None: it says so by its end."""
+    """Return the announced length of the body; None if only its end tells."""
     length = 0
     for name, value in scope["headers"]:
         if name == b"transfer-encoding":
@@ -175,7 +175,7 @@ def _announced(scope: Scope) -> int | None:
 
 
 def _once(body: bytes) -> Receive:
-    """What the application receives: the body, and then nothing more."""
+    """Make the application's `receive`: it gives the body once, and then nothing more."""
     told = False
 
     async def receive() -> dict[str, Any]:

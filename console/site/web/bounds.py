@@ -63,7 +63,7 @@ class BoundedProtocol(HttpToolsProtocol):
     # --- the connection ---
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
-        """Take it, unless there are too many of its address; the one that says nothing for longest makes room."""
+        """Accept a connection, unless its address has too many; the one that has been silent for longest makes room."""
         super().connection_made(transport)
         self._wait(self._bounds.head_s)
         if len(self.connections) > self._bounds.connections_each and self._are_too_many():
@@ -77,14 +77,14 @@ class BoundedProtocol(HttpToolsProtocol):
                 self._refuse(503, "Too many connections.")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget its times."""
+        """Forget the times of a closed connection."""
         self._stop_waiting()
         self.resume_writing()
         super().connection_lost(exc)
 
     @property
     def is_idle(self) -> bool:
-        """No request of it is under way."""
+        """Whether no request is under way."""
         return self._awaits_head and (self.cycle is None or self.cycle.response_complete)
 
     @property
@@ -105,7 +105,7 @@ class BoundedProtocol(HttpToolsProtocol):
     # --- what arrives ---
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of a request; a head that grows beyond its bound is refused, one that stays away is timed."""
+        """Take bytes of a request; a head that grows beyond its bound is refused, one that stays away is timed."""
         if self._awaits_head:
             self._head_bytes += len(data)
         super().data_received(data)
@@ -119,13 +119,13 @@ class BoundedProtocol(HttpToolsProtocol):
             self._wait(self._bounds.head_s)
 
     def on_message_begin(self) -> None:
-        """The first byte of a request."""
+        """Begin a request, with its first byte."""
         super().on_message_begin()
         self._has_begun = True
         self._headers = self._headers_bytes = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header, whole."""
+        """Count one whole header against the bound."""
         self._headers += 1
         self._headers_bytes += len(name) + len(value)
         is_long = len(self.url) + self._headers_bytes > self._bounds.head_bytes
@@ -135,20 +135,20 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The head is whole."""
+        """Go on to the body, once the head is whole."""
         self._awaits_head = self._has_begun = False
         self._head_bytes = 0
         self._stop_waiting()
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """The body is whole; the next head may come."""
+        """Go on to the next head, once the body is whole."""
         super().on_message_complete()
         self._awaits_head = True
         self._stop_waiting()
 
     def send_400_response(self, msg: str) -> None:
-        """What the parser does not take; headers beyond their bounds among it."""
+        """Answer what the parser refuses, headers beyond their bounds among it."""
         if self._is_refused:
             self._refuse(431, "The headers are too large or too many.")
         else:
@@ -158,7 +158,7 @@ class BoundedProtocol(HttpToolsProtocol):
     # --- what is sent ---
 
     def on_response_complete(self) -> None:
-        """An answer is written. What is left of a body that was not waited for has a little time to come."""
+        """Give the rest of a body that nobody waited for a little time to come, once an answer is written."""
         super().on_response_complete()
         if self.transport.is_closing():
             self._abort_if_untaken()
@@ -166,20 +166,20 @@ class BoundedProtocol(HttpToolsProtocol):
             self._wait(self._bounds.rest_s)
 
     def pause_writing(self) -> None:
-        """The client does not take what it asked for."""
+        """Time a client that does not take what it asked for."""
         super().pause_writing()
         if self._untaken is None:
             self._untaken = self.loop.call_later(self._bounds.taking_s, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """It took some."""
+        """End the timing of a client that takes its answer again."""
         if self._untaken is not None:
             self._untaken.cancel()
             self._untaken = None
         super().resume_writing()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Nothing came after an answer."""
+        """End a connection on which nothing came after an answer."""
         super().timeout_keep_alive_handler()
         self._abort_if_untaken()
 
@@ -206,7 +206,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._abort_if_untaken()
 
     def _refuse(self, status: int, text: str) -> None:
-        """Answer with a line and end the connection."""
+        """Answer with one line and end the connection."""
         self._stop_waiting()
         body = f"{text}\n"
         self.transport.write(
@@ -217,7 +217,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._abort_if_untaken()
 
     def _abort_if_untaken(self) -> None:
-        """Close waits for ever for a client that does not read."""
+        """Abort a connection whose client does not read; closing would wait for it without end."""
         transport = cast(asyncio.WriteTransport, self.transport)
         if transport.get_write_buffer_size():
             self.loop.call_later(self._bounds.taking_s, transport.abort)

@@ -12,11 +12,12 @@ from broker.hosting.security import is_loopback
 
 
 class ServingRefused(Exception):
-    """The web process does not start so; the message says why and what to do."""
+    """The web process does not start; the message says why and what to do."""
 
 
 def trusted_proxies(text: str) -> tuple[str, ...]:
-    """Addresses and networks from a list with commas; raises ImproperlyConfigured for what is none, `*` among it."""
+    """Read addresses and networks from a list with commas. Raises ImproperlyConfigured for anything else, `*` among
+    it."""
     named = tuple(each.strip() for each in text.split(",") if each.strip())
     for each in named:
         try:
@@ -54,5 +55,5 @@ def refuse_open_serving(settings: Any) -> None:
 
 
 def uncounted(proxies: Iterable[str]) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
-    """Networks from which many people may come by one address."""
+    """Return the networks from which many people may come by one address."""
     return tuple(ipaddress.ip_network(each) for each in proxies)

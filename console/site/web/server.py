@@ -21,7 +21,7 @@ RESERVED_DESCRIPTORS = 256
 def configuration(
     application: Any, *, bounds: Bounds | None = None, proxies: Sequence[str] = (), **named: Any
 ) -> uvicorn.Config:
-    """For an ASGI application behind these reverse proxies, whose X-Forwarded-For and -Proto are believed; `named` are
+    """Return uvicorn's configuration behind these proxies, whose X-Forwarded-For and -Proto are believed; `named` are
     further arguments of uvicorn's, such as host and port."""
     protocol = partial(BoundedProtocol, bounds=bounds or Bounds())
     return uvicorn.Config(
@@ -40,7 +40,7 @@ def configuration(
 
 
 def connections_at_most(wanted: int) -> int:
-    """How many connections there may be with the descriptors of this process, whose soft limit is raised for them."""
+    """Return how many connections this process has descriptors for; raises its soft limit for them."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = wanted + RESERVED_DESCRIPTORS
     if soft != resource.RLIM_INFINITY and soft < needed:

@@ -1,4 +1,4 @@
-"""Looking back: the moment that `as_of` in an address names, and what stands around a page of a snapshot."""
+"""Looking back: the moment in `as_of`, and what stands around a page of a snapshot."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A moment as it was typed; `at_ms` None: none was, or `error` says what is wrong with it."""
+    """A moment as it was typed. `at_ms` None: none was typed, or `error` says what is wrong with it."""
 
     text: str = ""
     at_ms: int | None = None
@@ -44,47 +44,47 @@ class Past:
 
     @property
     def is_on(self) -> bool:
-        """The page shows a snapshot, or would if there was one."""
+        """Whether the page shows a snapshot, or would if there was one."""
         return bool(self.asked.text)
 
     @property
     def query(self) -> str:
-        """The moment as it was asked for, for links within the page."""
+        """The query with the moment as it was typed, for links within the page."""
         return urlencode({FIELD: self.asked.text})
 
     @property
     def now(self) -> str:
-        """Back to the present."""
+        """The query of the page in the present."""
         return f"?{urlencode(self.kept)}"
 
     @property
     def previous(self) -> str:
-        """The snapshot before; empty: there is none."""
+        """The query of the snapshot before; empty if there is none."""
         return self.to(self.moment.previous_ms if self.moment else None)
 
     @property
     def next(self) -> str:
-        """The snapshot behind."""
+        """The query of the snapshot after; empty if there is none."""
         return self.to(self.moment.next_ms if self.moment else None)
 
     @property
     def compare(self) -> str:
-        """What the page that compares this moment with the present is asked for."""
+        """The query of the page that compares this moment with the present."""
         return urlencode({"from": self.moment.at_ms}) if self.moment and self.moment.at_ms is not None else ""
 
     @property
     def has_gap(self) -> bool:
-        """Nothing was kept for longer than usual before the moment."""
+        """Whether the snapshot is older than usual at the moment that was asked for."""
         gap_ms = self.moment.gap_ms if self.moment else None
         return gap_ms is not None and gap_ms > 2_000 * max(settings.SNAPSHOT_EVERY_S, 60)
 
     def to(self, at_ms: int | None) -> str:
-        """The same page at another moment."""
+        """Return the query of this page at another moment; empty without one."""
         return f"?{urlencode([*self.kept, (FIELD, at_ms)])}" if at_ms is not None else ""
 
 
 def asked_of(request: HttpRequest, field: str = FIELD) -> Asked:
-    """A moment of the address: absolute, a span such as -1h, or a time of day that was last."""
+    """Read a moment of the address: absolute, a span such as -1h, or the last such time of day."""
     text = request.GET.get(field, "").strip()[:TEXT_LENGTH]
     if not text:
         return Asked()
@@ -96,19 +96,19 @@ def asked_of(request: HttpRequest, field: str = FIELD) -> Asked:
 
 
 def past_of(request: HttpRequest, asked: Asked, moment: Moment | None, *kept: str) -> Past:
-    """What stands around a page; `kept` names parameters that go along."""
+    """Return what stands around a page; `kept` names parameters that its links keep."""
     kept_sums = sums() if asked.text else ()
     given = ((name, request.GET.get(name, "")[:255]) for name in kept)
     return Past(asked, tuple((name, text) for name, text in given if text), moment, kept_sums)
 
 
 def status_of(*asked: Asked) -> int:
-    """422 where a moment is none."""
+    """Return 422 if a moment cannot be read, else 200."""
     return 422 if any(each.error for each in asked) else 200
 
 
 def last_time_of_day(text: str, now: datetime) -> datetime | None:
-    """02:30 is the last time that it was half past two; None for what is no time of day."""
+    """Return the last moment at which it was that time of day, such as 02:30; None for other texts."""
     match = _CLOCK.fullmatch(text)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""Two moments side by side: what was there, what is there, and what moved."""
+"""Comparing two moments: what was there, what is there, and what moved."""
 
 from __future__ import annotations
 
@@ -59,9 +59,7 @@ def _taken(asked_ms: int | None, eyes: Eyes) -> tuple[Moment, Taken | None]:
     if taken is None or taken.groups is None:
         return moment, taken
     groups = seen_of(taken.groups, eyes)
-    return moment, Taken(
-        taken.broker, taken.at_ms, taken.lanes, taken.timers, taken.transactions, groups, taken.why
-    )  # fmt: skip
+    return moment, Taken(taken.broker, taken.at_ms, taken.lanes, taken.timers, taken.transactions, groups, taken.why)
 
 
 def _figures(then: Taken | None, now: Taken | None) -> tuple[Line, ...]:
@@ -88,7 +86,7 @@ class _Both(Generic[Row]):
     is_after: bool
 
     def pair(self, read: Callable[[Row], int | None]) -> Pair:
-        """One figure of it."""
+        """Return one figure at both moments."""
         return Pair(
             None if self.before is None else read(self.before), None if self.after is None else read(self.after)
         )
@@ -97,7 +95,7 @@ class _Both(Generic[Row]):
 def _joined(
     before: Iterable[Row] | None, after: Iterable[Row] | None, name: Callable[[Row], Name]
 ) -> list[tuple[Name, _Both[Row]]]:
-    """Rows of both moments by name; None: that moment's are not known."""
+    """Join the rows of both moments by name; None stands for a moment whose rows are not known."""
     then, now = ({name(row): row for row in rows or ()} for rows in (before, after))
     return [
         (key, _Both(then.get(key), now.get(key), before is None or key in then, after is None or key in now))
@@ -131,7 +129,7 @@ def _lanes(then: Taken | None, now: Taken | None) -> tuple[Line, ...]:
 
 
 def _topics(then: Taken | None, now: Taken | None, eyes: Eyes) -> tuple[Line, ...]:
-    """Those with most timers at each moment: one that is missing may have had few."""
+    """Compare the topics with most timers at each moment; one that is missing may have had few."""
     rows = _joined(
         then.timers.page.topics if then and then.timers else None,
         now.timers.page.topics if now and now.timers else None,
@@ -190,5 +188,5 @@ def _readings(then: Taken | None, now: Taken | None) -> tuple[Line, ...]:
 
 
 def _by_change(lines: Iterable[Line]) -> tuple[Line, ...]:
-    """What moved most first."""
+    """Sort lines, those that moved most first."""
     return tuple(sorted(lines, key=lambda line: (-line.change, line.name, line.topic)))

@@ -1,4 +1,4 @@
-"""Two moments side by side."""
+"""The page that shows two moments side by side."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMPARE = Table("compare", file_columns("part name topic figure before after dif
 
 @require_safe
 def compare(request: HttpRequest) -> Answer:
-    """Lanes, timers, groups and transactions at two moments; without moments an hour ago and now."""
+    """Show lanes, timers, groups and transactions at two moments, by default an hour ago and now."""
     before, after = asked_of(request, "from"), asked_of(request, "to")
     if not (before.text or after.text):
         before = Asked("-1h", now_ms() - _HOUR_MS)

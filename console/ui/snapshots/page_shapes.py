@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
 
+from console.features.groups.columns import GROUPS
 from console.features.groups.shapes import GroupRow
 from console.site.evidence import Evidence, StaleReason
 from console.ui.snapshots.shapes import GroupTopic
+from console.ui.table import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class Moment:
 
     @property
     def gap_ms(self) -> int | None:
-        """How long before the moment it was taken."""
+        """Milliseconds between the snapshot and the moment that was asked for."""
         return None if self.at_ms is None or self.asked_ms is None else max(0, self.asked_ms - self.at_ms)
 
 
@@ -47,7 +49,7 @@ class Sums:
 
     @property
     def waiting(self) -> int | None:
-        """On lanes and as timers."""
+        """Messages that wait on lanes and as timers; None if either is unknown."""
         if self.lanes_pending is None or self.timers_pending is None:
             return None
         return self.lanes_pending + self.timers_pending
@@ -55,7 +57,9 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class PastGroups:
-    """As console.features.groups.shapes.Groups, of a snapshot."""
+    """A page of consumer groups from a snapshot (as Groups in console.features.groups.shapes)."""
+
+    table: ClassVar[Table] = GROUPS
 
     evidence: Evidence
     now_ms: int
@@ -80,14 +84,14 @@ class Pair(NamedTuple):
 
     @property
     def difference(self) -> int | None:
-        """After minus before."""
+        """The later figure minus the earlier one; None if unknown, or counted anew."""
         if self.before is None or self.after is None or (self.is_total and self.after < self.before):
             return None
         return self.after - self.before
 
 
 class Part(TextChoices):
-    """What a line is about."""
+    """The subject of a line of the comparison."""
 
     FIGURE = "figure", _("figure")
     LANE = "lane", _("lane")
@@ -97,7 +101,7 @@ class Part(TextChoices):
 
 
 class Measure(TextChoices):
-    """What is compared; the value stands in files."""
+    """A figure that is compared; its value stands in files."""
 
     WAITING = "waiting", _("Waiting")
     OVERDUE = "overdue", _("Overdue")
@@ -138,13 +142,13 @@ class Line:
 
     @property
     def change(self) -> int:
-        """How much its first figure moved."""
+        """By how much the first figure moved, without its sign."""
         return abs(self.pairs[0][1].difference or 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One line of a file."""
+    """One figure of a line, as a row of a file."""
 
     part: Part
     name: str
@@ -170,14 +174,14 @@ class Comparison:
 
     @property
     def span_ms(self) -> int | None:
-        """From one moment to the other."""
+        """Milliseconds from one moment to the other."""
         if self.before.at_ms is None or self.after.at_ms is None:
             return None
         return self.after.at_ms - self.before.at_ms
 
     @property
     def rows(self) -> tuple[Cell, ...]:
-        """All figures of all lines, for a file."""
+        """All figures of all lines, as rows of a file."""
         lines = (*self.figures, *self.lanes, *self.topics, *self.groups, *self.readings)
         return tuple(
             Cell(line.part, line.name, line.topic, measure, pair.before, pair.after, pair.difference)

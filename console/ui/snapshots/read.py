@@ -19,17 +19,17 @@ from console.ui.snapshots.shapes import GroupsKept, TimersKept
 MAX_COUNT = 200
 
 
-def said(moment: Moment) -> Evidence:
-    """Where the figures come from; how old they were is not told beside a moment that is past."""
+def evidence_of(moment: Moment) -> Evidence:
+    """Return the evidence of a snapshot's figures; how old they were is not told beside a moment that is past."""
     return Evidence(_("snapshot of %(broker)s") % {"broker": moment.broker}, None, True, moment.why)
 
 
 def lanes_at(asked_ms: int) -> tuple[Moment, Lanes | None]:
-    """All lanes at a moment."""
+    """Return all lanes at a moment."""
     moment, found = part_at(asked_ms, "lanes", Lanes)
     if found is None:
         return moment, None
-    evidence = said(moment)
+    evidence = evidence_of(moment)
     return moment, replace(found, evidence=evidence, next_minute_evidence=evidence)
 
 
@@ -39,7 +39,7 @@ def timers_at(scope: Eyes, asked_ms: int, zoom: str = "") -> tuple[Moment, Timer
     moment, kept = part_at(asked_ms, "timers", TimersKept)
     if kept is None:
         return moment, None
-    evidence = said(moment)
+    evidence = evidence_of(moment)
     zooms = {each.zoom: each for each in kept.zooms}
     chosen = zooms.get(zoom) or zooms.get(DEFAULT)
     forecast = chosen.forecast if chosen else None
@@ -76,12 +76,12 @@ def groups_at(
     names = {row.name for row in page}
     lines = tuple(line for line in found.topics if line.group in names)
     return moment, PastGroups(
-        said(moment), moment.at_ms, tuple(page), len(rows), offset, count, search, lines, kept.left_out
+        evidence_of(moment), moment.at_ms, tuple(page), len(rows), offset, count, search, lines, kept.left_out
     )
 
 
 def seen_of(kept: GroupsKept, eyes: Eyes) -> GroupsKept:
-    """A group that read then what is not seen is not shown, whatever it reads now."""
+    """Return what is seen of the groups: none that read a hidden topic then, whatever it reads now."""
     if eyes.see_all:
         return kept
     hidden = {line.group for line in kept.topics if not eyes.topic(line.topic)}

@@ -1,4 +1,4 @@
-"""Finds the snapshot for a moment, and opens its parts."""
+"""Finding the snapshot for a moment, and opening its parts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS = {"lanes": Lanes, "timers": TimersKept, "transactions": TransactionFigure
 
 
 def moment_of(asked_ms: int) -> Moment:
-    """The last snapshot of the broker that was taken at the moment or before."""
+    """Find the last snapshot of the broker that was taken at the moment or before."""
     name = mirrored().name
     rows = Snapshot.objects.filter(broker=name)
     moments = rows.values_list("at_ms", flat=True)
@@ -39,7 +39,7 @@ def moment_of(asked_ms: int) -> Moment:
 
 
 def part_at(asked_ms: int, part: str, kind: type[Shape]) -> tuple[Moment, Shape | None]:
-    """One part of the snapshot for a moment."""
+    """Return one part of the snapshot for a moment, None if it is not known."""
     moment = moment_of(asked_ms)
     if moment.at_ms is None:
         return moment, None
@@ -50,7 +50,7 @@ def part_at(asked_ms: int, part: str, kind: type[Shape]) -> tuple[Moment, Shape 
 
 
 def all_at(asked_ms: int) -> tuple[Moment, Taken | None]:
-    """All parts of it."""
+    """Return all parts of the snapshot for a moment, None without a snapshot."""
     moment = moment_of(asked_ms)
     if moment.at_ms is None:
         return moment, None
@@ -58,7 +58,7 @@ def all_at(asked_ms: int) -> tuple[Moment, Taken | None]:
     opened = {
         part: None if held is None else _opened(KINDS[part], bytes(held))
         for part, held in zip(PARTS, packed, strict=True)
-    }  # fmt: skip
+    }
     known = any(held is not None for held in packed)
     taken = Taken(broker=mirrored().name, at_ms=moment.at_ms, why=why, **opened)
     return replace(moment, is_known=known, why=None if known else _reason(why, "lanes")), taken
@@ -77,7 +77,8 @@ def sums(scope: Eyes, most: int = 240) -> tuple[Sums, ...]:
 
 @lru_cache(maxsize=16)
 def _opened_before(kind: type[Any], packed: bytes) -> Any:
-    """The shapes of these very bytes: frozen, and what one may see of them is decided by whoever reads."""
+    """Unpack bytes, or return the frozen shapes of the same bytes; who may see what of them is decided by the
+    caller."""
     return unpack(kind, packed)
 
 

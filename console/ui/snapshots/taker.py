@@ -69,7 +69,7 @@ _OLD = """
 
 
 def take() -> Snapshot | None:
-    """Take and keep the snapshot of this interval, unless somebody has; then let old ones go."""
+    """Take and keep the snapshot of this interval unless it was taken, and delete old ones."""
     slot_ms = _slot(now_ms())
     kept = None
     if not Snapshot.objects.filter(slot_ms=slot_ms).exists():
@@ -80,7 +80,7 @@ def take() -> Snapshot | None:
 
 
 def keep(taken: Taken, slot_ms: int | None = None) -> Snapshot:
-    """Write one; of two of the same interval the first stays."""
+    """Write a snapshot; of two of the same interval the first stays."""
     packed = {part: None if getattr(taken, part) is None else pack(getattr(taken, part)) for part in PARTS}
     lags = [row.lag for row in taken.groups.rows if row.lag is not None] if taken.groups else []
     row = Snapshot(
@@ -98,7 +98,7 @@ def keep(taken: Taken, slot_ms: int | None = None) -> Snapshot:
 
 
 def thin(at_ms: int) -> int:
-    """Delete a batch of what is past its time; how many there were."""
+    """Delete a batch of snapshots that are past their time. Returns how many."""
     each_until = at_ms - round(settings.SNAPSHOT_KEEP_H * HOUR_MS)
     until = at_ms - round(settings.SNAPSHOT_KEEP_DAYS * 24 * HOUR_MS)
     with connection.cursor() as cursor:
@@ -109,9 +109,9 @@ def thin(at_ms: int) -> int:
 
 
 def look(zooms: tuple[str, ...] = KEPT_ZOOMS) -> Taken | None:
-    """The present, with the Timers page at these zooms; None as long as no broker was ever seen.
+    """Read the present, with the Timers page at these zooms; None as long as no broker was ever seen.
 
-    Without any zoom it is sums alone, as two moments are compared by: no wheel, not how long decisions took, nor how
+    Without any zoom it reads sums alone, for a comparison: no wheel, not how long decisions took, nor how
     fast groups are.
     """
     here = mirrored()
@@ -135,7 +135,7 @@ def look(zooms: tuple[str, ...] = KEPT_ZOOMS) -> Taken | None:
 
 
 def _trouble(here: Mirrored) -> StaleReason | None:
-    """Why the mirror's rows are not this moment's; a mirror that is behind by less than the interval is good enough."""
+    """Return why the mirror's rows cannot be used; a mirror that is behind by less than the interval can."""
     reason = here.evidence(polled_by=()).stale_reason
     if reason is StaleReason.MIRROR_BEHIND and here.as_of_ms is not None:
         interval_ms = max(settings.SNAPSHOT_EVERY_S, 60) * 1000
@@ -144,7 +144,7 @@ def _trouble(here: Mirrored) -> StaleReason | None:
 
 
 def _lanes() -> Lanes:
-    """Without the lines of five minutes: the snapshots before it say more."""
+    """Return the lanes without their rates of five minutes, which earlier snapshots show better."""
     found = schedule_read.lanes()
     return replace(found, lanes=tuple(replace(lane, released=History()) for lane in found.lanes))
 
@@ -158,14 +158,13 @@ def _timers(here: Mirrored, zooms: tuple[str, ...], why: dict[str, str]) -> Time
 
 
 def timers_kept(here: Mirrored, page: TimersPage, zooms: tuple[str, ...] = KEPT_ZOOMS) -> TimersKept:
-    """The page with its zooms; what fires next has keys and is not kept, nor are the bars of single topics."""
+    """Return the Timers page with its zooms, without what fires next, which has keys, and without bars of single
+    topics."""
     first = page.first
     nothing = TimerList(
         page.evidence, page.now_ms, TimerFilter(), (), newest_read=first.newest_read, records=first.records
-    )  # fmt: skip
-    topics = tuple(
-        replace(row, lateness=row.lateness and replace(row.lateness, histogram=())) for row in page.topics
-    )  # fmt: skip
+    )
+    topics = tuple(replace(row, lateness=row.lateness and replace(row.lateness, histogram=())) for row in page.topics)
     page = replace(page, first=nothing, topics=topics, forecast=None)
     return TimersKept(page, _pulled(here, page, zooms) if page.polled else _forecasts(here, page, zooms))
 
