@@ -23,6 +23,7 @@ test-slow: .venv/.dev .venv/.spark needs  ## the slow ones: browsers, Spark, wor
 check: .venv/.dev .venv/.spark  ## format, lint, types, direction of imports, house rules
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/djangofmt --check templates
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/house
@@ -42,9 +43,12 @@ soak: .venv/.dev  ## the long form of the crash and property tests
 screens: .venv/.dev needs  ## take the pictures of docs/screens again
 	$(BIN)/python -m pytest -q tests/browser/screens.py
 
-format: .venv/.dev  ## put the code into its form
+format: .venv/.dev  ## generate the synchronous clients, put code and templates into their form
+	$(BIN)/python -P broker/client/_make_faces.py
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(BIN)/djangofmt templates
+	for file in static/css/*.css; do $(BIN)/css-beautify -s 2 -n --space-around-combinator -r $$file; done
 
 pins: .venv/.dev  ## compile requirements/*.in to pinned versions with hashes
 	cd requirements && for name in runtime dev spark; do \

@@ -31,7 +31,7 @@ class Operation(models.Model):
     state = models.CharField(_("state"), max_length=16, choices=State.choices, default=State.DRAFT)
     #: what it is to do, as its kind understands it
     parameters = models.JSONField(_("parameters"), default=dict)
-    #: what was shown before it was confirmed (console.operations.preview.Preview)
+    #: what was shown before it was confirmed: the preview of its kind, as a row
     preview = models.JSONField(_("preview"), default=dict)
     previewed_at = models.DateTimeField(_("previewed"), null=True)
     reason = models.TextField(_("reason"), blank=True)

@@ -7,6 +7,7 @@ import uuid
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 from django.db import transaction
 from django.db.models import Q
@@ -16,8 +17,7 @@ from broker.client import ClientError
 from console.operations.errors import OperationError
 from console.operations.kind import BATCH, ItemResult, Kind
 from console.operations.models import AuditEntry, Operation, OperationItem
-from console.operations.preview import Preview
-from console.operations.registry import kind_of
+from console.operations.registry import kind_of, preview_of
 
 logger = logging.getLogger(__name__)
 
@@ -62,9 +62,9 @@ def _claim(number: uuid.UUID) -> bool:
     return claimed == 1
 
 
-def _count_again(row: Operation, kind: Kind) -> None:
+def _count_again(row: Operation, kind: Kind[Any]) -> None:
     """What was previewed may have fired meanwhile: what is hit is decided now, and kept."""
-    found = kind.targets(row.parameters, Preview.of_row(row.preview))
+    found = kind.targets(row.parameters, preview_of(row))
     items = [
         OperationItem(operation=row, number=number, target=dict(each.target), label=dict(each.label))
         for number, each in enumerate(found, 1)
@@ -75,7 +75,7 @@ def _count_again(row: Operation, kind: Kind) -> None:
         row.save(update_fields=["total"])
 
 
-def _work(row: Operation, kind: Kind) -> None:
+def _work(row: Operation, kind: Kind[Any]) -> None:
     while True:
         batch = list(row.items.filter(outcome="")[:BATCH])
         if not batch:

@@ -18,12 +18,11 @@ from console.operations.actor import Actor
 from console.operations.errors import PreviewChanged, SamePerson
 from console.operations.kind import Kind
 from console.operations.models import AuditEntry, Operation
-from console.operations.preview import Preview
+from console.operations.preview import ChangesPreview, Preview
+from console.operations.registry import KINDS, preview_of
 
 #: part of a figure by which it may differ when it runs from what was asked for; one is always allowed
 TOLERANCE = 0.1
-#: figures of a preview that say how much is touched
-_FIGURES = ("replayed", "skipped", "lost_messages", "unread", "waiting_count")
 
 
 def is_needed(kind: str, preview: Mapping[str, Any]) -> bool:
@@ -31,8 +30,8 @@ def is_needed(kind: str, preview: Mapping[str, Any]) -> bool:
     limit = settings.SECOND_PERSON_KINDS.get(kind, settings.SECOND_PERSON_ABOVE or None)
     if limit is None:
         return False
-    touched = max(preview.get("count") or 0, *(preview.get(name) or 0 for name in _FIGURES))
-    return bool(touched > limit)
+    known = KINDS.get(kind)
+    return bool((known.preview_type if known else Preview).of_row(preview).touched > limit)
 
 
 def until() -> Any:
@@ -50,12 +49,12 @@ def check_other(row: Operation, actor: Actor) -> None:
         raise SamePerson
 
 
-def check_same(row: Operation, kind: Kind) -> None:
+def check_same(row: Operation, kind: Kind[Any]) -> None:
     """Count again; raise PreviewChanged when it is not what was asked for any more. Raises ClientError, TooMany."""
-    asked, now = Preview.of_row(row.preview), kind.preview(row.parameters)
-    if asked.changes != now.changes:
+    asked, now = preview_of(row), kind.preview(row.parameters)
+    if isinstance(asked, ChangesPreview) and asked.changes != now.changes:
         raise PreviewChanged("settings", "other ones", "those that were shown")
-    for name in _FIGURES:
+    for name in asked.weights:
         before, after = getattr(asked, name), getattr(now, name)
         if before is not None and not _is_near(before, after):
             raise PreviewChanged(name, after, before)

@@ -20,7 +20,7 @@ from django.utils import timezone
 from console.operations.actor import Actor
 from console.operations.kind import ItemResult, Target
 from console.operations.models import AuditEntry, Operation, OperationItem
-from console.operations.preview import Preview
+from console.operations.registry import kind_of
 
 #: what a preview of one thing would have counted: whether it needs a second person follows from it
 ONE: Mapping[str, Any] = {"count": 1}
@@ -74,18 +74,8 @@ def _defaults(model: type[Model]) -> Mapping[str, Any]:
     return {str(field.column): getattr(row, field.attname) for field in fields}
 
 
-@cache
-def _empty_preview() -> Mapping[str, Any]:
-    return Preview(at_ms=0, count=1).as_row()
-
-
 def _operation(single: Single, now: datetime) -> dict[str, Any]:
-    label = single.item.label
-    due_ms = label.get("due_ms")
-    shown = {
-        **_empty_preview(), "at_ms": single.at_ms, "examples": [label], "topics": [[label.get("topic", ""), 1]],
-        "first_due_ms": due_ms, "last_due_ms": due_ms,
-    }  # fmt: skip
+    shown = kind_of(single.kind).preview_of_one(single.at_ms, single.item.label)
     return {
         **_defaults(Operation), "id": single.number, "kind": single.kind, "state": str(Operation.State.DONE),
         "parameters": single.parameters, "preview": shown, "previewed_at": now, "reason": single.reason,

@@ -22,7 +22,7 @@ from django.http import HttpRequest
 from starlette.requests import Request
 
 from broker.client import AsyncAdmin, ClientError
-from broker.client.admin_access import UserAccess
+from broker.client.admin import UserAccess
 from console.rest.database import DatabaseThread
 from console.rest.errors import PoliciesUnreadable, TokenInvalid, TokenMissing, TokensUnreadable, TooManyRequests
 from console.rest.masking import Hiding

@@ -6,7 +6,8 @@ import math
 
 from console.features.clients.read import Clients
 from console.features.groups.shapes import Groups
-from console.features.overview.shapes import Finding, FindingCode, Flow, MirrorRow, Overview
+from console.features.overview.finding_kinds import Finding, FindingCode
+from console.features.overview.shapes import Flow, MirrorRow, Overview
 from console.features.schedule.shapes import BUCKETS, DueSpread, Lane, LaneState, NextMinute
 from console.features.topics.shapes import TopicKind, TopicRow, Topics
 from console.site.evidence import Evidence, StaleReason
@@ -67,9 +68,9 @@ def unknown_clients(now_ms: int) -> Clients:
 def overview(now_ms: int) -> Overview:
     """Findings of both kinds, figures, flows, a full minute."""
     findings = (
-        Finding(FindingCode.BROKER_UNREACHABLE, "ruby", "broker-a", 754_000, "connection refused"),
-        Finding(FindingCode.GROUP_WITHOUT_CONSUMER, "brass", LONG_NAME, 1_204_511, span_ms=720_000),
-        Finding(FindingCode.HERD_AHEAD, "brass", "00:00:00", 500_000, span_ms=19_600, at_ms=now_ms + 3_600_000),
+        Finding(FindingCode.BROKER_UNREACHABLE, "broker-a", detail="connection refused", span_ms=754_000),
+        Finding(FindingCode.GROUP_WITHOUT_CONSUMER, LONG_NAME, 1_204_511, span_ms=720_000),
+        Finding(FindingCode.HERD_AHEAD, "00:00:00", 500_000, span_ms=19_600, at_ms=now_ms + 3_600_000),
     )
     flows = (
         Flow("accepted", 61.4, wave(now_ms), None), Flow("released", 0.0, History(), 12_345_678),

@@ -16,7 +16,6 @@ from console.features.redisson import pages as redisson_pages
 from console.features.schedule import pages as schedule_pages
 from console.features.timers import pages as timers_pages
 from console.features.topics import pages as topics_pages
-from console.features.topics import setting_pages
 from console.features.transactions import pages as transactions_pages
 from console.operations import audit_pages
 from console.operations import pages as operations_pages
@@ -38,11 +37,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("timers/list/", timers_pages.timer_list, name="timer_list"),
     path("timers/<int:position>/", timers_pages.timer, name="timer"),
     path("transactions/", transactions_pages.transactions, name="transactions"),
-    path("transactions/draft/", transactions_pages.draft, name="transaction_draft"),
     path("transactions/list/", transactions_pages.transaction_list, name="transaction_list"),
     path("transactions/<int:position>/", transactions_pages.transaction, name="transaction"),
     path("redisson/", redisson_pages.queues, name="delayed_queues"),
-    path("redisson/draft/", redisson_pages.draft, name="delayed_draft"),
     path("redisson/queue/", redisson_pages.queue, name="delayed_queue"),
     path("operations/", operations_pages.operations, name="operations"),
     path("operations/draft/", operations_pages.draft, name="operation_draft"),
@@ -59,7 +56,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("topics/<name:name>/tail/", topics_pages.tail, name="tail"),
     path("topics/<name:name>/<int:queue_id>/", topics_pages.queue, name="queue"),
     path("messages/", messages_pages.search, name="messages"),
-    path("messages/draft/", messages_pages.draft, name="message_draft"),
     path("messages/<name:message_id>/", messages_pages.message, name="message"),
     path("messages/<name:message_id>/unmask/", messages_pages.unmask, name="message_unmask"),
     path("messages/<name:message_id>/body", messages_pages.body, name="message_body"),
@@ -70,21 +66,14 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("dashboards/<str:name>/series/<str:series>.json", dashboards_pages.series, name="dashboard_series"),
     path("dashboards/<str:name>/data.<str:form>", dashboards_pages.data, name="dashboard_data"),
     path("dead-letters/", dead_letters_pages.groups, name="dead_letters"),
-    path("dead-letters/draft/", dead_letters_pages.draft, name="dead_letter_draft"),
     path("dead-letters/of/<name:name>/", dead_letters_pages.letters, name="dead_letters_of"),
     path("groups/", groups_pages.groups, name="groups"),
-    path("groups/undo/<str:operation_id>/", groups_pages.undo, name="group_undo"),
     path("groups/<name:name>/", groups_pages.group, name="group"),
-    path("groups/<name:name>/move/", groups_pages.move, name="group_move"),
     path("compare/", compare_page.compare, name="compare"),
-    path("settings/draft/", setting_pages.draft, name="setting_draft"),
-    path("settings/undo/<str:operation_id>/", setting_pages.undo, name="setting_undo"),
     path("clients/", clients_pages.clients, name="clients"),
     path("clients/one/", clients_pages.client, name="client"),
     path("alerts/", alerts_pages.alerts, name="alerts"),
     path("alerts/silence/", alerts_pages.silence, name="alert_silence"),
-    path("alerts/draft/", alerts_pages.draft, name="alert_draft"),
-    path("alerts/undo/<str:operation_id>/", alerts_pages.undo, name="alert_undo"),
     path("alerts/rules/new/", alerts_pages.new_rule, name="alert_rule_new"),
     path("alerts/rules/<int:rule_id>/", alerts_pages.rule, name="alert_rule"),
     path("audit/", audit_pages.audit, name="audit"),

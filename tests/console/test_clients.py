@@ -12,7 +12,7 @@ from django.db import connection
 from django.test import Client
 
 from broker.client import Consumer
-from broker.client.event_loop import event_loop_thread
+from broker.client._event_loop import event_loop_thread
 from broker.client.remoting import RemotingClient
 from broker.rocketmq.codes import Request
 from broker.rocketmq.frame import Command

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 from django.test import Client
 
-from broker.client import SimpleConsumer
-from broker.client.simple_async import Received
+from broker.client import Received, SimpleConsumer
 from console import queries
 from console.features.dead_letters.shapes import DeadLetterFilter
 from console.operations import workflow

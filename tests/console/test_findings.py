@@ -18,11 +18,13 @@ from broker.redisson import DelayedQueue
 from console import queries
 from console.features.groups.shapes import GroupRow, GroupState
 from console.features.overview import findings
+from console.features.overview.finding_kinds import Finding, FindingCode
 from console.features.overview.findings import AGED_MS, QUIET_MS, Afar, findings_of
-from console.features.overview.shapes import Finding, FindingCode, MirrorRow
+from console.features.overview.shapes import MirrorRow
+from console.site.evidence import Evidence
 from console.site.history import SLOT_MS, SLOTS, History
 from console.site.mirrored import Mirrored
-from console.templatetags.ways import way
+from console.templatetags.findings import sentence
 from console.ui.live import page_of, parts_of
 from tests.console.stage import HOSTILE, Stage
 
@@ -65,7 +67,8 @@ def test_a_group_that_takes_nothing_is_found_after_two_minutes_only() -> None:
     assert found_in([replace(GROUP, quiet_ms=QUIET_MS - 1)]) == []
     assert found_in([replace(GROUP, quiet_ms=QUIET_MS, lag=0)]) == []
     (found,) = found_in([replace(GROUP, quiet_ms=QUIET_MS)])
-    assert (found.code, found.subject, found.value, found.span_ms) == ("group-stands-still", "mail", 40, QUIET_MS)
+    assert (found.code, found.subject) == (FindingCode.GROUP_STANDS_STILL, "mail")
+    assert (found.value, found.span_ms) == (40, QUIET_MS)
 
 
 @pytest.mark.django_db
@@ -73,8 +76,8 @@ def test_dead_letters_that_grow_come_before_those_that_lie() -> None:
     lying, growing = replace(GROUP, name="a", dead=900), replace(GROUP, name="b", dead=3, newly_dead=2)
     found = found_in([lying, growing])
     assert [(each.code, each.subject, each.value) for each in found] == [
-        ("dead-letters-growing", "b", 2),
-        ("dead-letters", "a", 900),
+        (FindingCode.DEAD_LETTERS_GROWING, "b", 2),
+        (FindingCode.DEAD_LETTERS, "a", 900),
     ]
 
 
@@ -86,17 +89,17 @@ def test_halves_that_stay_undecided_are_found_by_their_age() -> None:
     assert found_in() == []
     half(broker, 3, "due", NOW_MS - AGED_MS - 5)
     (found,) = found_in()
-    assert (found.code, found.value, found.span_ms) == ("transactions-ageing", 1, AGED_MS + 5)
+    assert (found.code, found.value, found.span_ms) == (FindingCode.TRANSACTIONS_AGEING, 1, AGED_MS + 5)
 
 
 @pytest.mark.django_db
 def test_a_herd_ahead_leads_to_the_wheel_before_it() -> None:
     herd = Herd(NOW_MS + 3_600_000, 90_000, [TopicCount("orders", 90_000)], 4_200)
     (found,) = found_in(known=Afar(herds=(herd,)))
-    assert (found.code, found.subject, found.value, found.span_ms) == ("herd-ahead", "orders", 90_000, 4_200)
-    to = way(found)
-    assert to is not None
-    assert to.address.startswith("/timers/?zoom=1h&at=17950")
+    assert (found.code, found.subject) == (FindingCode.HERD_AHEAD, "orders")
+    assert (found.value, found.span_ms) == (90_000, 4_200)
+    assert found.link is not None
+    assert found.link.address.startswith("/timers/?zoom=1h&at=17950")
 
 
 def test_what_is_stuck_in_redis_is_found_and_asked_for_once_in_a_while(
@@ -111,22 +114,40 @@ def test_what_is_stuck_in_redis_is_found_and_asked_for_once_in_a_while(
     assert "refunds" in operator.get("/").content.decode()
 
 
+NUMBERED = (FindingCode.LANE_LATE, FindingCode.PROGRESS_UNSAVED, FindingCode.RELEASED_EARLY)
+EVIDENCE = Evidence("mirror of broker-a", NOW_MS, True)
+#: the broker's own words say why
+WITHOUT_SENTENCE = (FindingCode.STORE_FAILED, FindingCode.BROKER_DEGRADED, FindingCode.BROKER_READ_ONLY)
+
+
+@pytest.mark.parametrize("code", FindingCode)
 @pytest.mark.parametrize("language", ["en", "zh-hans"])
-def test_every_finding_has_words_and_hostile_names_stay_text(language: str) -> None:
-    all_of_them = [
-        Finding(code, "brass", "3" if code in ("lane-late", "progress-unsaved", "released-early") else HOSTILE[1], 5,
-                HOSTILE[1], span_ms=7_000, at_ms=NOW_MS)
-        for code in FindingCode
-    ]  # fmt: skip
-    for finding in all_of_them:
-        with translation.override(language):
-            html = render_to_string("overview/finding.html", {"finding": finding})
-            to = way(finding)
-        assert "<script>" not in html
-        assert "<img" not in html
-        if finding.code not in ("store-failed", "broker-degraded", "broker-read-only"):
-            assert html.split("<span")[0].strip(), finding.code
-        assert to is None or "<" not in to.address
+def test_every_finding_has_words_and_hostile_names_stay_text(code: FindingCode, language: str) -> None:
+    subject = "3" if code in NUMBERED else HOSTILE[1]
+    finding = Finding(code, subject, 5, HOSTILE[1], span_ms=7_000, at_ms=NOW_MS)
+    shown = {"findings": [finding], "evidence": EVIDENCE, "now_ms": NOW_MS}
+    with translation.override(language):
+        html = render_to_string("overview/findings.html", {"data": shown})
+        said = sentence(finding)
+    assert "<script>" not in html
+    assert "<img" not in html
+    assert bool(said) == (code not in WITHOUT_SENTENCE)
+    assert "{" not in said
+    assert "%(" not in said
+    assert finding.link is None or "<" not in finding.link.address
+
+
+@translation.override("en")
+def test_a_finding_says_its_figures() -> None:
+    one = Finding(FindingCode.GROUP_WITHOUT_CONSUMER, "mail", 1)
+    assert sentence(one) == "1 message waits and nobody is connected to take it."
+    many = replace(one, value=1_200, span_ms=61_000)
+    assert sentence(many) == (
+        "1,200 messages wait and nobody is connected to take them. It has taken nothing for 1:01 or longer."
+    )
+    assert sentence(Finding(FindingCode.DISK_FILLING, "broker-a", 85)).startswith("85 % used; sends are refused above")
+    assert "<span" in sentence(Finding(FindingCode.BROKER_UNREACHABLE, "broker-a"))
+    assert "<time " in sentence(Finding(FindingCode.HERD_AHEAD, "orders", 2, span_ms=1, at_ms=NOW_MS))
 
 
 def test_the_way_out_stays_in_a_live_frame(stage: Stage, operator: Client) -> None:

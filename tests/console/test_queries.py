@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +14,13 @@ from broker.mirror.follower import Mirror
 from console import queries
 from console.features.groups.shapes import GroupState
 from console.features.messages.shapes import BodyForm, HopKind
-from console.features.overview.shapes import FindingCode
+from console.features.overview.finding_kinds import FindingCode
 from console.features.schedule.shapes import BUCKETS, LaneState
 from console.features.topics.shapes import TopicKind
 from console.site.broker import hang_up
 from console.site.evidence import StaleReason
 from tests.mirror.running import RunningBroker, running_broker
+from tests.waiting import until
 
 
 class Site:
@@ -260,13 +259,6 @@ def test_a_broker_that_is_away_is_evidence(site: Site) -> None:
     assert queries.message("F" * 32, "orders").evidence.stale_reason is StaleReason.BROKER_UNREACHABLE
     assert queries.queue_messages("orders", 0).evidence.stale_reason is StaleReason.BROKER_UNREACHABLE
     assert queries.group("x").members is None
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 15
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        threading.Event().wait(0.05)
 
 
 def wait_for_message(admin: Admin, topic: str) -> Any:

@@ -13,7 +13,7 @@ from django.test import Client
 from django.utils import timezone
 
 from console import queries
-from console.features.overview.shapes import FindingCode
+from console.features.overview.finding_kinds import FindingCode
 from console.operations import registry, workflow
 from console.operations.actor import PERMISSIONS, Actor
 from console.operations.errors import NotAllowed, NotPossible, SamePerson

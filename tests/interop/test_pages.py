@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,6 +14,7 @@ from console.features.messages.shapes import HopKind
 from console.features.schedule.shapes import LaneState
 from console.site.broker import hang_up
 from tests.interop.servers import Server
+from tests.waiting import until
 
 TOPIC = "PagesTopic"
 
@@ -35,13 +34,6 @@ def mirror(apache: Server, transactional_db: None, settings: Any) -> Iterator[Mi
 def producer(apache: Server, mirror: Mirror) -> Iterator[Producer]:
     with Producer(group="pages", namesrv=apache.namesrv) as client:
         yield client
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        threading.Event().wait(0.2)
 
 
 def test_lanes_and_a_lane(mirror: Mirror, producer: Producer) -> None:

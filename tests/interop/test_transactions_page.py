@@ -13,8 +13,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.test import Client
 
-from broker.client import Admin, Decision, TransactionProducer, prepare
-from broker.client.transaction import Half
+from broker.client import Admin, Decision, Half, TransactionProducer, prepare
 from broker.mirror.follower import Mirror
 from broker.mirror.halves import HalfFollower
 from broker.mirror.models import HalfMessage
@@ -99,7 +98,7 @@ def listed(state: str, key: str) -> list[TransactionRow]:
 
 def act(operator: Client, kind: str, row: TransactionRow, reason: str = "by hand") -> Operation:
     form = {"kind": f"transactions.{kind}", "scope": "selected", "half": row.choice}
-    drafted = operator.post("/transactions/draft/", form)
+    drafted = operator.post("/operations/draft/", form)
     assert drafted.status_code == 303
     assert operator.post(drafted.headers["Location"] + "confirm/", {"reason": reason}).status_code == 303
     return Operation.objects.latest("created_at")

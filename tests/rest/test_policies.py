@@ -14,8 +14,8 @@ from starlette.applications import Starlette
 
 from broker.client import AsyncAdmin, BrokerRefused, TimerTarget
 from broker.client import credentials as client_credentials
-from broker.client.admin_access import AccessQuestions, Action, Kind
-from broker.client.types import Broker
+from broker.client.admin import Broker
+from broker.rocketmq.acl import Action, Kind
 from broker.rocketmq.codes import Answer, Request
 from broker.rocketmq.frame import Command
 from broker.server.broker import BrokerService
@@ -260,7 +260,7 @@ async def test_a_retry_topic_is_its_group_s(people: People, service: BrokerServi
     await admin.close()
 
 
-class Told(AccessQuestions):
+class Told(AsyncAdmin):
     """A broker that answers as it is told to here."""
 
     def __init__(self, *, refused: int, config: bytes) -> None:

@@ -12,7 +12,7 @@ from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
 
 from broker.client import Admin, BrokerRefused, NotSupported
-from broker.client.admin_clients import ConnectedClient, RunningInfo
+from broker.client.admin import ConnectedClient, RunningInfo
 from broker.mirror.models import ConsumerGroup
 from console.security.topic_scope import Eyes
 from console.site.broker import ask

@@ -1,27 +1,20 @@
-"""Consumer groups with their lag, one group, and moving it to other offsets."""
+"""Consumer groups with their lag, and one group."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from console import queries
-from console.features.groups.operations import ResetOffsets, undo_parameters
 from console.features.groups.shapes import Groups
 from console.features.topics.setting_forms import group_form, new_group_form
-from console.operations.forms import Form, draft, operation_of
-from console.operations.reading import number_of
-from console.operations.typed_moments import is_shift, moment_ms, shift_ms
-from console.site.clock import now_ms
 from console.ui.export import Answer, next_offset, page_or_file
-from console.ui.form_addresses import form_of
 from console.ui.live import number
 from console.ui.snapshots.as_of import Asked, asked_of, past_of, status_of
 from console.ui.snapshots.page_shapes import PastGroups
@@ -87,33 +80,3 @@ def group(request: HttpRequest, name: str) -> HttpResponse:
         "setting_number": uuid.uuid4(), "form": group_form(name) if data.group else None,
     }  # fmt: skip
     return render(request, "groups/group.html", context)
-
-
-@login_required
-@form_of("group", "name")
-def move(request: HttpRequest, name: str) -> HttpResponse:
-    """Preview where the group would go on in one topic; nothing is done yet."""
-    operation = number_of(request.POST.get("operation", ""))
-
-    def again(_given: QueryDict, _faults: Mapping[str, str]) -> Form:
-        return Form("groups/move.html", {"data": queries.group(name)})
-
-    return draft(request, "groups", ResetOffsets.name, lambda: _parameters(name, request.POST), operation, again)
-
-
-@login_required
-@form_of("operation", "operation_id")
-def undo(request: HttpRequest, operation_id: str) -> HttpResponse:
-    """Preview going back to where the group was before an operation."""
-    row = operation_of(operation_id, (ResetOffsets.name,))
-    labels = list(row.items.exclude(outcome="").values_list("label", flat=True))
-    return draft(request, "groups", ResetOffsets.name, lambda: undo_parameters(row.parameters, labels))
-
-
-def _parameters(group: str, given: Mapping[str, str]) -> dict[str, Any]:
-    """From the form; raises InvalidParameter for a moment that is none."""
-    parameters: dict[str, Any] = {"group": group, "topic": given.get("topic", ""), "to": given.get("to", "")}
-    if parameters["to"] == "time":
-        text = given.get("moment", "").strip()
-        parameters["at_ms"] = now_ms() + shift_ms(text) if is_shift(text) else moment_ms(text)
-    return parameters

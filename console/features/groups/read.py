@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from broker.client import Admin, BrokerRefused
-from broker.client.types import ConsumeStats, GroupConnections
+from broker.client.admin import ConsumeStats, GroupConnections
 from broker.mirror.models import ConsumerGroup, ConsumerOffset, Queue
 from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from console.features.groups.lags import GroupLag, lags_by_group

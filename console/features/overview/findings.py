@@ -21,13 +21,14 @@ from broker.client import Admin
 from broker.client.timers import Herd, TimerStatus
 from broker.mirror.models import HalfMessage
 from console.features.groups.shapes import GroupRow, GroupState
-from console.features.overview.shapes import BrokerRow, Finding, FindingCode, MirrorRow
+from console.features.overview.finding_kinds import Finding, FindingCode
+from console.features.overview.shapes import BrokerRow, MirrorRow
 from console.features.redisson.read import delayed_queues
 from console.features.redisson.shapes import QUEUES_SHOWN, QueueRow
 from console.features.schedule.shapes import Lane
 from console.features.timers.zoom import ZOOMS
 from console.operations.models import Operation
-from console.operations.scope import Reach, reach_of
+from console.operations.registry import scope_of
 from console.security.topic_scope import Eyes, eyes, sight
 from console.site.broker import ask
 from console.site.evidence import StaleReason
@@ -54,9 +55,9 @@ MOST_QUEUES = 1_000
 #: states in which nobody has decided yet and somebody is still asked
 UNDECIDED = (HalfMessage.State.OPEN, HalfMessage.State.DUE, HalfMessage.State.ENDING)
 _STATES = {
-    "FAILED": (FindingCode.STORE_FAILED, "ruby"),
-    "READONLY": (FindingCode.BROKER_READ_ONLY, "ruby"),
-    "DEGRADED": (FindingCode.BROKER_DEGRADED, "brass"),
+    "FAILED": FindingCode.STORE_FAILED,
+    "READONLY": FindingCode.BROKER_READ_ONLY,
+    "DEGRADED": FindingCode.BROKER_DEGRADED,
 }
 
 
@@ -82,50 +83,49 @@ def findings_of(
     groups: Sequence[GroupRow],
     known: Afar,
 ) -> tuple[Finding, ...]:
-    """All of them, ordered as FindingCode is."""
+    """All findings, ordered as FindingCode is; of one kind, the greatest first."""
     found = [
         *_of_mirror(here, mirror), *_of_brokers(here, brokers), *_of_lanes(here, lanes), *_of_transactions(here),
         *_of_groups(groups), *_of_timers(here, known), *_of_delayed_queues(known),
         *_of_operations(here),
     ]  # fmt: skip
     order = {code: place for place, code in enumerate(FindingCode)}
-    return tuple(sorted(found, key=lambda finding: (order[finding.code], -(finding.value or 0))))
+    return tuple(sorted(found, key=lambda each: (order[each.code], -(each.value or each.span_ms or 0))))
 
 
 def _of_mirror(here: Mirrored, mirror: MirrorRow) -> Iterator[Finding]:
     evidence = here.evidence(polled_by=())
     if evidence.stale_reason is StaleReason.BROKER_UNREACHABLE:
-        yield Finding(FindingCode.BROKER_UNREACHABLE, "ruby", here.name, mirror.lag_ms, evidence.detail)
+        yield Finding(FindingCode.BROKER_UNREACHABLE, here.name, detail=evidence.detail, span_ms=mirror.lag_ms)
     elif evidence.stale:
-        yield Finding(FindingCode.MIRROR_STALE, "brass", here.name, mirror.lag_ms, evidence.detail)
+        yield Finding(FindingCode.MIRROR_STALE, here.name, detail=evidence.detail, span_ms=mirror.lag_ms)
     if here.state is not None and here.state.flaws:
         flaws = [flaw for flaw in here.state.flaws if "name" in flaw]
         count = len(flaws) + sum(flaw.get("more", 0) for flaw in here.state.flaws)
         # names of rows are not for everybody, their number is
         first = [f"{flaw['name']}: {flaw['why']}" for flaw in flaws[:FLAWS_NAMED]] if eyes().see_all else []
-        yield Finding(FindingCode.MIRROR_FLAWED, "brass", here.name, count, "; ".join(first))
+        yield Finding(FindingCode.MIRROR_FLAWED, here.name, count, "; ".join(first))
 
 
 def _of_brokers(here: Mirrored, brokers: Sequence[BrokerRow]) -> Iterator[Finding]:
     for broker in brokers:
         if broker.state in _STATES:
-            code, severity = _STATES[broker.state]
-            yield Finding(code, severity, broker.name, None, "; ".join(broker.reasons))
+            yield Finding(_STATES[broker.state], broker.name, detail="; ".join(broker.reasons))
         if broker.disk_used_ratio is not None and broker.disk_used_ratio > DISK_LIMIT:
-            yield Finding(FindingCode.DISK_FILLING, "brass", broker.name, round(broker.disk_used_ratio * 100))
+            yield Finding(FindingCode.DISK_FILLING, broker.name, round(broker.disk_used_ratio * 100))
     if here.broker is not None and here.broker.damaged:
-        yield Finding(FindingCode.RECORDS_DAMAGED, "ruby", here.name, len(here.broker.damaged))
+        yield Finding(FindingCode.RECORDS_DAMAGED, here.name, len(here.broker.damaged))
 
 
 def _of_lanes(here: Mirrored, lanes: Sequence[Lane]) -> Iterator[Finding]:
     as_of_ms = here.as_of_ms or here.now_ms
     for lane in lanes:
         if lane.early_total:
-            yield Finding(FindingCode.RELEASED_EARLY, "ruby", str(lane.level), lane.early_total)
+            yield Finding(FindingCode.RELEASED_EARLY, str(lane.level), lane.early_total)
         if "late" in lane.warnings and lane.next_due_ms is not None:
-            yield Finding(FindingCode.LANE_LATE, "brass", str(lane.level), as_of_ms - lane.next_due_ms)
+            yield Finding(FindingCode.LANE_LATE, str(lane.level), span_ms=as_of_ms - lane.next_due_ms)
         if "persisted" in lane.warnings and lane.persisted_ms is not None:
-            yield Finding(FindingCode.PROGRESS_UNSAVED, "brass", str(lane.level), as_of_ms - lane.persisted_ms)
+            yield Finding(FindingCode.PROGRESS_UNSAVED, str(lane.level), span_ms=as_of_ms - lane.persisted_ms)
 
 
 def _of_transactions(here: Mirrored) -> Iterator[Finding]:
@@ -137,10 +137,10 @@ def _of_transactions(here: Mirrored) -> Iterator[Finding]:
         first=Min("store_ms", filter=aged),
     )
     if known["parked"]:
-        yield Finding(FindingCode.TRANSACTIONS_PARKED, "brass", here.name, known["parked"])
+        yield Finding(FindingCode.TRANSACTIONS_PARKED, here.name, known["parked"])
     if known["aged"]:
         span_ms = here.now_ms - known["first"]
-        yield Finding(FindingCode.TRANSACTIONS_AGEING, "brass", here.name, known["aged"], span_ms=span_ms)
+        yield Finding(FindingCode.TRANSACTIONS_AGEING, here.name, known["aged"], span_ms=span_ms)
 
 
 def _of_operations(here: Mirrored) -> Iterator[Finding]:
@@ -149,55 +149,51 @@ def _of_operations(here: Mirrored) -> Iterator[Finding]:
         state=Operation.State.WAITING, waits_until__gt=datetime.fromtimestamp(here.now_ms / 1000, UTC)
     )
     seen = eyes()
-    mine = (row for row in rows.order_by("waits_until").iterator(100) if _reach(row).is_seen(seen))
+    mine = (row for row in rows.order_by("waits_until").iterator(100) if scope_of(row).is_seen(seen))
     for row in islice(mine, LIMIT):
         until_ms = round(row.waits_until.timestamp() * 1000) if row.waits_until else None
         yield Finding(
-            FindingCode.OPERATION_WAITS, "brass", row.kind, row.preview.get("count"), f"{row.actor}: {row.reason}",
+            FindingCode.OPERATION_WAITS, row.kind, row.preview.get("count"), f"{row.actor}: {row.reason}",
             at_ms=until_ms, operation=str(row.pk),
         )  # fmt: skip
-
-
-def _reach(row: Operation) -> Reach:
-    return reach_of(row.kind, row.parameters, row.preview)
 
 
 def _of_groups(groups: Sequence[GroupRow]) -> Iterator[Finding]:
     left = [row for row in groups if row.state is GroupState.NO_CONSUMER and row.lag]
     for row in sorted(left, key=lambda row: -(row.lag or 0))[:LIMIT]:
-        yield Finding(FindingCode.GROUP_WITHOUT_CONSUMER, "brass", row.name, row.lag, span_ms=row.quiet_ms or None)
+        yield Finding(FindingCode.GROUP_WITHOUT_CONSUMER, row.name, row.lag, span_ms=row.quiet_ms or None)
     still = [row for row in groups if row.members and row.lag and (row.quiet_ms or 0) >= QUIET_MS]
     for row in sorted(still, key=lambda row: -(row.lag or 0))[:LIMIT]:
-        yield Finding(FindingCode.GROUP_STANDS_STILL, "brass", row.name, row.lag, span_ms=row.quiet_ms)
+        yield Finding(FindingCode.GROUP_STANDS_STILL, row.name, row.lag, span_ms=row.quiet_ms)
     dead = [row for row in groups if row.dead]
     for row in sorted(dead, key=lambda row: (-row.newly_dead, -(row.dead or 0)))[:LIMIT]:
         if row.newly_dead:
-            yield Finding(FindingCode.DEAD_LETTERS_GROWING, "brass", row.name, row.newly_dead)
+            yield Finding(FindingCode.DEAD_LETTERS_GROWING, row.name, row.newly_dead)
         else:
-            yield Finding(FindingCode.DEAD_LETTERS, "brass", row.name, row.dead)
+            yield Finding(FindingCode.DEAD_LETTERS, row.name, row.dead)
 
 
 def _of_timers(here: Mirrored, known: Afar) -> Iterator[Finding]:
     for herd in known.herds[:LIMIT]:
         topics = ", ".join(each.topic for each in herd.topics[:3])
         yield Finding(
-            FindingCode.HERD_AHEAD, "brass", topics or here.name, herd.count,
+            FindingCode.HERD_AHEAD, topics or here.name, herd.count,
             span_ms=herd.last_late_ms, at_ms=herd.due_ms,
         )  # fmt: skip
     status = known.timers
     if status is not None and status.backlog and not status.paused and status.next_due_ms:
         late_ms = here.now_ms - status.next_due_ms
         if late_ms > LATE_MS:
-            yield Finding(FindingCode.TIMERS_LATE, "brass", here.name, status.backlog, span_ms=late_ms)
+            yield Finding(FindingCode.TIMERS_LATE, here.name, status.backlog, span_ms=late_ms)
 
 
 def _of_delayed_queues(known: Afar) -> Iterator[Finding]:
     for row in (known.queues or ())[:LIMIT]:
         found = row.survey
         if found is not None and row.is_stuck:
-            yield Finding(FindingCode.DELAYED_STUCK, "ruby", row.name, found.overdue, span_ms=round(found.stuck_ms))
+            yield Finding(FindingCode.DELAYED_STUCK, row.name, found.overdue, span_ms=round(found.stuck_ms))
         else:
-            yield Finding(FindingCode.DELAYED_DAMAGED, "brass", row.name, None, row.problem)
+            yield Finding(FindingCode.DELAYED_DAMAGED, row.name, detail=row.problem)
 
 
 def afar(here: Mirrored) -> Afar:

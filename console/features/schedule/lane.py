@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from broker.client import Admin, Message
-from broker.client.types import QueueEntries, QueueEntry
+from broker.client.admin import QueueEntries, QueueEntry
 from broker.rocketmq.properties import REAL_QUEUE_ID, REAL_TOPIC
 from broker.rocketmq.topics import SCHEDULE_TOPIC
 from console.features.schedule.read import lane_of, levels

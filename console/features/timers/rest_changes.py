@@ -14,8 +14,7 @@ from msgspec import Meta, Struct, to_builtins
 from starlette.responses import Response
 
 from broker.client import BrokerRefused
-from broker.client.names import check_topic
-from broker.client.outgoing import check_schedule_key
+from broker.client.names import check_schedule_key, check_topic
 from broker.client.timers import Action, BadHandle, Steered, TimerTarget, read_handle
 from broker.rocketmq.topics import TIMER_TOPIC
 from console.features.timers.operations import result_of
@@ -414,7 +413,7 @@ async def _begin(call: Call, kind: str, wanted: ManyTimers, more: Mapping[str, A
         raise SchemaViolated("Give filter or timers, and not both.")
     allow: Allow | None = None
     if wanted.timers is not None:
-        targets, is_bound = _chosen(call, wanted.timers, may_move=kind == "timers.reschedule")
+        targets, is_bound = _chosen(call, wanted.timers, may_move=isinstance(wanted, ManyMoved))
         parameters: dict[str, Any] = {"targets": targets}
         allow = None if is_bound else call.preview_check()
     else:

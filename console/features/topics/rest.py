@@ -19,7 +19,6 @@ from console.features.topics import setting_fields
 from console.features.topics.operations import PENDING
 from console.operations.actor import CHANGE_SETTINGS
 from console.operations.models import OperationItem
-from console.operations.preview import Preview
 from console.operations.registry import kind_of
 from console.rest.access import Group, InBody, InRows, Topic
 from console.rest.errors import GroupUnknown, OperationRefused, TopicHasWaiting, TopicUnknown
@@ -386,18 +385,18 @@ def _preview(kind_name: str, parameters: Mapping[str, Any]) -> SettingsPreview:
     """As the console's operation counts it."""
     kind = kind_of(kind_name)
     checked = kind.checked(parameters)
-    found = kind.preview(checked)
+    found = kind.preview(checked).as_row()
     return SettingsPreview(
         name=checked["name"],
-        changes=[(name, before, after) for name, before, after in found.changes],
-        unread=found.unread,
-        lost_messages=found.lost_messages,
-        lost_readers=found.lost_readers,
-        members=found.members,
+        changes=[(name, before, after) for name, before, after in found.get("changes", ())],
+        unread=found.get("unread"),
+        lost_messages=found.get("lost_messages"),
+        lost_readers=found.get("lost_readers"),
+        members=found.get("members"),
         waiting=_waiting(found),
     )
 
 
-def _waiting(found: Preview) -> WaitingForTopic | None:
+def _waiting(found: Mapping[str, Any]) -> WaitingForTopic | None:
     """Of what is to be deleted."""
-    return WaitingForTopic(**found.waiting, complete=not found.missing) if found.waiting else None
+    return WaitingForTopic(**found["waiting"], complete=not found["missing"]) if found.get("waiting") else None

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from broker.client import Admin, BrokerRefused, ClientError, Decision
-from broker.client.admin_transactions import Action
+from broker.client.transactions import Action
 from broker.rocketmq.topics import PARKED_HALF_TOPIC
 from console.features.transactions.apache_records import copy_id, read_newest
 from console.features.transactions.shapes import TransactionRow

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from broker.client import Admin, BrokerRefused
-from broker.client.admin_transactions import TransactionStatus
+from broker.client.transactions import TransactionStatus
 from console.features.checkback.read import address_rows
 from console.features.transactions import apache_records
 from console.features.transactions.board import BOARD_REQUESTS, Pulled, board_of, pulled

@@ -1,0 +1,298 @@
+"""What can be worth a look: all that is said about one kind of finding, gravest first.
+
+A new kind is a line here, the place in `findings.py` where it is noticed, and its texts in the translation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
+
+from django.urls import reverse
+from django.utils.functional import Promise
+from django.utils.http import urlencode
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext_lazy
+
+#: "ruby": broken; "brass": worth a look
+Severity = Literal["ruby", "brass"]
+Text = str | Promise
+
+#: a crowd of timers is shown in the stretch that begins so long before it
+_BEFORE_MS = 5 * 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that needs somebody."""
+
+    code: FindingCode
+    #: a group's name, a level's number, a broker's name
+    subject: str
+    #: the number that belongs to it: messages, queues, per cent; None when there is none
+    value: int | None = None
+    #: the broker's own words, when there are any (escape)
+    detail: str = ""
+    #: for how long, or by how much, in ms; None when it does not apply
+    span_ms: int | None = None
+    #: the moment that it is about
+    at_ms: int | None = None
+    #: the operation that it is about; `subject` is its kind then
+    operation: str = ""
+
+    @property
+    def severity(self) -> Severity:
+        """How grave it is, which decides its mark."""
+        return self.code.value.severity
+
+    @property
+    def label(self) -> Text:
+        """What it is, without its figures."""
+        return self.code.value.label
+
+    @property
+    def link(self) -> Link | None:
+        """The one page where it is understood and acted on; None where the first page already says all."""
+        follow = self.code.value.link
+        return follow(self) if follow is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The address of a page, and what the button that leads there says."""
+
+    address: str
+    label: Text
+
+
+# compared by identity: to compare the texts would translate them while this module is imported
+@dataclass(frozen=True, slots=True, eq=False)
+class FindingKind:
+    """What all findings of one kind have in common.
+
+    A sentence may name `%(figure)s`, the finding's value; `%(gap)s`, its span; `%(when)s`, its moment. The number that
+    its plural follows is called "value".
+    """
+
+    name: str
+    severity: Severity
+    label: Text
+    sentence: Text = ""
+    #: said after the sentence where the finding has a span
+    with_span: Text = ""
+    link: Callable[[Finding], Link | None] | None = None
+
+
+def _group(finding: Finding) -> Link:
+    return Link(reverse("group", args=[finding.subject]), _("See the group"))
+
+
+def _dead_letters(finding: Finding) -> Link:
+    return Link(reverse("dead_letters_of", args=[finding.subject]), _("See its dead letters"))
+
+
+def _lane(finding: Finding) -> Link:
+    return Link(reverse("lane", args=[int(finding.subject)]), _("See the lane"))
+
+
+def _queue(finding: Finding) -> Link:
+    return Link(reverse("delayed_queue") + "?" + urlencode({"name": finding.subject}), _("See the queue"))
+
+
+def _timers(_finding: Finding) -> Link:
+    return Link(reverse("timers"), _("See the timers"))
+
+
+def _wheel(finding: Finding) -> Link | None:
+    if finding.at_ms is None:
+        return None
+    return Link(reverse("timers") + f"?zoom=1h&at={finding.at_ms - _BEFORE_MS}", _("See the wheel then"))
+
+
+def _transactions(state: str) -> Callable[[Finding], Link]:
+    return lambda _finding: Link(reverse("transaction_list") + "?" + urlencode({"state": state}), _("See them"))
+
+
+def _operation(finding: Finding) -> Link | None:
+    if not finding.operation:
+        return None
+    return Link(reverse("operation", args=[finding.operation]), _("See the operation"))
+
+
+class FindingCode(Enum):
+    """The kinds, gravest first: findings are listed in this order."""
+
+    STORE_FAILED = FindingKind("store-failed", "ruby", _("the store has failed"))
+    BROKER_UNREACHABLE = FindingKind(
+        "broker-unreachable", "ruby", _("the broker cannot be reached"), _("What is shown is %(gap)s old.")
+    )
+    BROKER_READ_ONLY = FindingKind("broker-read-only", "ruby", _("sends are refused"))
+    RECORDS_DAMAGED = FindingKind(
+        "records-damaged",
+        "ruby",
+        _("records are damaged"),
+        ngettext_lazy(
+            "%(figure)s place of the log cannot be read; everything else is served.",
+            "%(figure)s places of the log cannot be read; everything else is served.",
+            "value",
+        ),
+    )
+    BROKER_DEGRADED = FindingKind("broker-degraded", "brass", _("the broker is degraded"))
+    MIRROR_STALE = FindingKind("mirror-stale", "brass", _("the mirror has stopped"), _("What is shown is %(gap)s old."))
+    MIRROR_FLAWED = FindingKind(
+        "mirror-flawed",
+        "brass",
+        _("some rows are not as the broker has them"),
+        ngettext_lazy(
+            "%(figure)s row holds a value that cannot be kept: it is cut, or the row left out, until the broker tells"
+            " another. All others are followed.",
+            "%(figure)s rows hold values that cannot be kept: they are cut, or the rows left out, until the broker"
+            " tells others. All others are followed.",
+            "value",
+        ),
+    )
+    RELEASED_EARLY = FindingKind(
+        "released-early",
+        "ruby",
+        _("messages left before they were due"),
+        ngettext_lazy(
+            "%(figure)s release since the start; the broker's clock may have been set.",
+            "%(figure)s releases since the start; the broker's clock may have been set.",
+            "value",
+        ),
+        link=_lane,
+    )
+    DISK_FILLING = FindingKind(
+        "disk-filling",
+        "brass",
+        _("the disk is filling"),
+        _("%(figure)s %% used; sends are refused above 90 %%, consumers still drain."),
+    )
+    TIMERS_LATE = FindingKind(
+        "timers-late",
+        "brass",
+        _("timers are behind their moments"),
+        ngettext_lazy(
+            "%(figure)s timer is overdue, by %(gap)s.", "%(figure)s timers are overdue, the first by %(gap)s.", "value"
+        ),
+        link=_timers,
+    )
+    DELAYED_STUCK = FindingKind(
+        "delayed-stuck",
+        "ruby",
+        _("values are due in Redis and nobody moves them"),
+        ngettext_lazy(
+            "%(figure)s value is due since %(gap)s and still there.",
+            "%(figure)s values are due, the first since %(gap)s, and still there.",
+            "value",
+        ),
+        link=_queue,
+    )
+    DELAYED_DAMAGED = FindingKind(
+        "delayed-damaged",
+        "brass",
+        _("a queue in Redis is damaged"),
+        _("Its parts do not agree, or values in it cannot be read."),
+        link=_queue,
+    )
+    LANE_LATE = FindingKind(
+        "lane-late",
+        "brass",
+        _("a lane is behind its due times"),
+        _("The first message was due %(gap)s before the broker was last asked."),
+        link=_lane,
+    )
+    TRANSACTIONS_PARKED = FindingKind(
+        "transactions-parked",
+        "brass",
+        _("transactions wait for a person"),
+        ngettext_lazy(
+            "%(figure)s half or more was asked about as often as allowed; its producer did not know.",
+            "%(figure)s halves or more were asked about as often as allowed; their producers did not know.",
+            "value",
+        ),
+        link=_transactions("parked"),
+    )
+    OPERATION_WAITS = FindingKind(
+        "operation-waits",
+        "brass",
+        _("waits for a second person"),
+        _("%(figure)s concerned; it expires at %(when)s."),
+        link=_operation,
+    )
+    GROUP_STANDS_STILL = FindingKind(
+        "group-stands-still",
+        "brass",
+        _("a group has consumers and takes nothing"),
+        ngettext_lazy(
+            "%(figure)s message waits; the consumers that are connected have taken nothing for %(gap)s or longer.",
+            "%(figure)s messages wait; the consumers that are connected have taken nothing for %(gap)s or longer.",
+            "value",
+        ),
+        link=_group,
+    )
+    GROUP_WITHOUT_CONSUMER = FindingKind(
+        "group-without-consumer",
+        "brass",
+        _("a group has messages and no consumer"),
+        ngettext_lazy(
+            "%(figure)s message waits and nobody is connected to take it.",
+            "%(figure)s messages wait and nobody is connected to take them.",
+            "value",
+        ),
+        _("It has taken nothing for %(gap)s or longer."),
+        _group,
+    )
+    DEAD_LETTERS_GROWING = FindingKind(
+        "dead-letters-growing",
+        "brass",
+        _("messages are being given up"),
+        ngettext_lazy(
+            "%(figure)s message was given up in the last 5 min.",
+            "%(figure)s messages were given up in the last 5 min.",
+            "value",
+        ),
+        link=_dead_letters,
+    )
+    TRANSACTIONS_AGEING = FindingKind(
+        "transactions-ageing",
+        "brass",
+        _("half messages stay undecided"),
+        ngettext_lazy(
+            "%(figure)s half or more; the oldest has been undecided for %(gap)s.",
+            "%(figure)s halves or more; the oldest has been undecided for %(gap)s.",
+            "value",
+        ),
+        link=_transactions("open"),
+    )
+    HERD_AHEAD = FindingKind(
+        "herd-ahead",
+        "brass",
+        _("more will be due at once than can leave"),
+        ngettext_lazy(
+            "%(figure)s message is due at %(when)s; the last leaves about %(gap)s late.",
+            "%(figure)s messages are due at %(when)s; the last leaves about %(gap)s late.",
+            "value",
+        ),
+        link=_wheel,
+    )
+    DEAD_LETTERS = FindingKind(
+        "dead-letters",
+        "brass",
+        _("messages have used up their retries"),
+        ngettext_lazy(
+            "%(figure)s message was given up after its last try.",
+            "%(figure)s messages were given up after their last try.",
+            "value",
+        ),
+        link=_dead_letters,
+    )
+    PROGRESS_UNSAVED = FindingKind(
+        "progress-unsaved",
+        "brass",
+        _("a lane's progress was not saved for long"),
+        _("Last saved %(gap)s before the broker was last asked; a restart repeats nothing the log already holds."),
+        link=_lane,
+    )
