@@ -26,7 +26,7 @@ TOLERANCE = 0.1
 
 
 def is_needed(kind: str, preview: Mapping[str, Any]) -> bool:
-    """Whether somebody else has to approve an operation of this kind with this preview."""
+    """Return whether somebody else has to approve an operation of this kind with this preview (its row)."""
     limit = settings.SECOND_PERSON_KINDS.get(kind, settings.SECOND_PERSON_ABOVE or None)
     if limit is None:
         return False
@@ -35,7 +35,7 @@ def is_needed(kind: str, preview: Mapping[str, Any]) -> bool:
 
 
 def until() -> Any:
-    """When one that is asked for now is forgotten."""
+    """Return the moment after which one that is asked for now is forgotten."""
     return timezone.now() + timedelta(hours=settings.SECOND_PERSON_HOURS)
 
 
@@ -66,7 +66,7 @@ def check_same(row: Operation, kind: Kind[Any]) -> None:
 
 
 def forget_old() -> None:
-    """Those whose time is over do not wait any more."""
+    """End those whose time to be approved is over."""
     waiting = Operation.objects.filter(state=Operation.State.WAITING, waits_until__lte=timezone.now())
     for number in waiting.values_list("pk", flat=True):
         with transaction.atomic():

@@ -1,4 +1,4 @@
-"""What was done to one thing by a call of its own, kept as an operation: it has no draft and no runner, it is over.
+"""What a call of its own did to one thing, kept as an operation: without draft and runner, over from the beginning.
 
 Written when it was done, for many calls at once, so that such a call stays quick.
 """
@@ -54,7 +54,7 @@ def record(singles: Sequence[Single]) -> None:
 
 @cache
 def _statement() -> str:
-    """One insert a table; the database reads the rows from JSON, which costs a tenth of as many objects of Django's."""
+    """Return one insert for each table; reading rows from JSON costs a tenth of what Django's objects cost."""
     inserts = []
     for model in (Operation, OperationItem, AuditEntry):
         table = model._meta.db_table
@@ -68,7 +68,7 @@ def _statement() -> str:
 
 @cache
 def _defaults(model: type[Model]) -> Mapping[str, Any]:
-    """What a new row has in each column, but for a number that the database gives it."""
+    """Return what a new row has in each column, without the number that the database gives it."""
     row = model()
     fields = [field for field in model._meta.concrete_fields if not isinstance(field, AutoField)]
     return {str(field.column): getattr(row, field.attname) for field in fields}
@@ -92,7 +92,7 @@ def _item(single: Single) -> dict[str, Any]:
 
 
 def _entries(single: Single, now: datetime) -> list[dict[str, Any]]:
-    """As of any other operation: who asked for what, and what came of it."""
+    """Return the audit's entries as of any other operation: who asked for what, and what came of it."""
     asked = {"parameters": single.parameters, "count": 1}
     end = {
         "state": str(Operation.State.DONE),

@@ -1,4 +1,4 @@
-"""Where operations are made and confirmed: draft, look again, confirm, stop, go on. Every step checks who may."""
+"""The steps of an operation: draft, look again, confirm, approve, stop, go on. Every step checks who may do it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def draft(kind_name: str, parameters: Mapping[str, Any], actor: Actor, *, number
 
 
 def look_again(row: Operation, actor: Actor, changes: Mapping[str, Any] | None = None) -> Operation:
-    """Count again, with other parameters if there are any; raises as draft does."""
+    """Count again, with other parameters if there are any; raises as `draft` does."""
     kind = kind_of(row.kind)
     actor.require(kind.permission, kind.name)
     if row.state != Operation.State.DRAFT:
@@ -124,7 +124,7 @@ def confirm(
 
 
 def approve(number: uuid.UUID, actor: Actor, *, reason: str) -> Operation:
-    """The second person's yes: it is counted again and runs. Approved twice, it runs once.
+    """Approve it as the second person: it is counted again and runs. Approved twice, it runs once.
 
     Raises NotAllowed, SamePerson, ReasonMissing, PreviewChanged, NotPossible, ClientError.
     """
@@ -145,7 +145,7 @@ def approve(number: uuid.UUID, actor: Actor, *, reason: str) -> Operation:
 
 
 def decline(number: uuid.UUID, actor: Actor, *, reason: str) -> Operation:
-    """The second person's no: nothing is done. Raises NotAllowed, SamePerson, ReasonMissing, NotPossible."""
+    """Decline it as the second person: nothing is done. Raises NotAllowed, SamePerson, ReasonMissing, NotPossible."""
     _allowed(number, actor)
     second_person.forget_old()
     row = Operation.objects.get(pk=number)
@@ -158,7 +158,7 @@ def decline(number: uuid.UUID, actor: Actor, *, reason: str) -> Operation:
 
 
 def start(kind_name: str, parameters: Mapping[str, Any], actor: Actor, *, reason: str) -> Operation:
-    """Draft and confirm in one, for REST: who calls knows the number already."""
+    """Draft and confirm in one step, for those who have seen what is touched; raises as both do."""
     row = draft(kind_name, parameters, actor)
     return confirm(row.pk, actor, reason=reason, is_typing_needed=False)
 
@@ -181,7 +181,7 @@ def abort(number: uuid.UUID, actor: Actor) -> Operation:
 
 
 def go_on(number: uuid.UUID, actor: Actor) -> Operation:
-    """Touch what was left when it stopped or failed; raises NotAllowed, NotPossible."""
+    """Go on with what was left when it stopped or failed; raises NotAllowed, NotPossible."""
     _allowed(number, actor)
     with transaction.atomic():
         row = _locked(number)
@@ -200,7 +200,7 @@ def go_on(number: uuid.UUID, actor: Actor) -> Operation:
 
 
 def audit(row: Operation, actor: Actor, what: AuditEntry.What, result: Mapping[str, Any]) -> None:
-    """One more entry."""
+    """Write one more entry of the audit."""
     AuditEntry.objects.create(
         user_id=actor.user_id, actor=actor.name, what=what, kind=row.kind, operation=row.pk, reason=row.reason,
         result=dict(result),
@@ -208,7 +208,7 @@ def audit(row: Operation, actor: Actor, what: AuditEntry.What, result: Mapping[s
 
 
 def _allowed(number: uuid.UUID, actor: Actor) -> Kind[Any]:
-    """Outside of any transaction: a refusal stays in the audit."""
+    """Return the kind if the actor may do this; outside of any transaction, so that a refusal stays in the audit."""
     found = Operation.objects.filter(pk=number).first()
     if found is None:
         raise NotPossible("There is no such operation; it may have been forgotten: make a new one.")
@@ -219,7 +219,7 @@ def _allowed(number: uuid.UUID, actor: Actor) -> Kind[Any]:
 
 
 def _answer(number: uuid.UUID, actor: Actor, reason: str, state: Operation.State, what: AuditEntry.What) -> Operation:
-    """What the second person decided, once."""
+    """Write down, once, what the second person decided."""
     with transaction.atomic():
         row = _locked(number)
         if row.second_by_id == actor.user_id is not None:
@@ -274,7 +274,7 @@ def _check_reason(reason: str) -> None:
 
 
 def _begin(row: Operation) -> None:
-    """Small ones run here; big ones on the jobs worker."""
+    """Run it here if it is small, else hand it to the jobs worker."""
     if row.preview["count"] <= BATCH:
         runner.run(row.pk)
         return

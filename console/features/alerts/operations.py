@@ -184,7 +184,7 @@ class CreateRule(AlertKind[RulePreview]):
         return self.selection(parameters)
 
     def done(self, who: str, parameters: Mapping[str, Any], reason: str) -> ItemResult:
-        """Write its row."""
+        """Write the row of the rule."""
         _check_room()
         return ItemResult("made", {"rule": AlertRule.objects.create(**parameters["settings"]).pk})
 
@@ -271,7 +271,7 @@ class DeleteRule(AlertKind[RuleDeletionPreview]):
     undone_by = "alerts.create"
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
-        """Return which rule."""
+        """Return which rule is meant."""
         return {"rule": number(given.get("rule"))}
 
     def rest_call(self, parameters: Mapping[str, Any]) -> Call:
@@ -279,7 +279,7 @@ class DeleteRule(AlertKind[RuleDeletionPreview]):
         return "DELETE", f"alert-rules/{parameters['rule']}?reason=...", None
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return which rule."""
+        """Return which rule is meant."""
         return {"rule": number_in(parameters, "rule")}
 
     def preview(self, parameters: Mapping[str, Any]) -> RuleDeletionPreview:
@@ -332,7 +332,7 @@ class SilenceAlerts(_QuietKind):
         return Scope(queues=named(subject)) if what == AlertRule.What.STUCK_QUEUE else Scope(groups=named(subject))
 
     def selection(self, parameters: Mapping[str, Any]) -> str:
-        """Return its subjects."""
+        """Return what its subjects are."""
         return str(parameters["subject"])
 
     def rest_call(self, parameters: Mapping[str, Any]) -> Call:
@@ -359,11 +359,11 @@ class SilenceAlerts(_QuietKind):
         return _quiet(parameters["rule"], parameters["subject"], changes)
 
     def called(self, parameters: Mapping[str, Any]) -> str:
-        """Return its subjects."""
+        """Return what its subjects are."""
         return str(parameters["subject"])
 
     def done(self, who: str, parameters: Mapping[str, Any], reason: str) -> ItemResult:
-        """Write its row."""
+        """Write the row of the silence."""
         rule = rule_of(parameters) if parameters["rule"] is not None else None
         until = datetime.fromtimestamp(parameters["until_ms"] / 1000, UTC)
         row = Silence.objects.create(
@@ -387,7 +387,7 @@ class EndSilence(_QuietKind):
     said_of_raised = _("kept quiet by it")
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
-        """Return which silence."""
+        """Return which silence is meant."""
         return {"silence": number(given.get("silence"))}
 
     def selection(self, parameters: Mapping[str, Any]) -> str:
@@ -399,7 +399,7 @@ class EndSilence(_QuietKind):
         return "DELETE", f"alert-silences/{parameters['silence']}?reason=...", None
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return which silence."""
+        """Return which silence is meant."""
         return {"silence": number_in(parameters, "silence")}
 
     def preview(self, parameters: Mapping[str, Any]) -> SilencePreview:
@@ -412,11 +412,11 @@ class EndSilence(_QuietKind):
         return _quiet(row.rule_id, row.subject, changes)
 
     def called(self, parameters: Mapping[str, Any]) -> str:
-        """Return its subjects."""
+        """Return what its subjects are."""
         return _silence_of(parameters).subject
 
     def done(self, who: str, parameters: Mapping[str, Any], reason: str) -> ItemResult:
-        """End it now."""
+        """End the silence now."""
         _silence_of(parameters)
         Silence.objects.filter(pk=parameters["silence"]).update(until=timezone.now())
         return ItemResult("silence_ended")

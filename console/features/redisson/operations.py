@@ -99,7 +99,7 @@ class QueueKind(Kind[ValuesPreview]):
         return Scope(named(parameters.get("topic")), queues=queues)
 
     def selection(self, parameters: Mapping[str, Any]) -> str:
-        """Return the queue."""
+        """Return the name of the queue."""
         return str(parameters["queue"])
 
     def leave_address(self, parameters: Mapping[str, Any]) -> str:

@@ -20,20 +20,20 @@ _PATIENCE_S = 3.0
 
 
 def held(broker: str, topics: Sequence[str]) -> int:
-    """How many messages stand in the topics' queues."""
+    """Return how many messages stand in the topics' queues."""
     rows = Queue.objects.filter(broker=broker, topic__in=topics).values_list("min_offset", "max_offset")
     return sum((high or 0) - (low or 0) for low, high in rows)
 
 
 def counts(found: TopicWaiting) -> dict[str, int | None]:
-    """What waits, kind by kind, as a preview and a result have it."""
+    """Return what waits, kind by kind, as a preview and a result have it."""
     return {
         "timers": found.timers, "delayed": found.delayed, "halves": found.halves, "parked_halves": found.parked_halves,
     }  # fmt: skip
 
 
 def waiting_for(topics: Sequence[str]) -> tuple[dict[str, int | None], list[str]]:
-    """What waits for the topics, and what is not known of that; of an Apache RocketMQ broker their timers alone."""
+    """Return what waits for the topics, and codes of what is not known; of Apache RocketMQ their timers alone."""
     admin = site_broker.admin()
     try:
         found = _told(admin, topics)
@@ -50,7 +50,7 @@ def waiting_for(topics: Sequence[str]) -> tuple[dict[str, int | None], list[str]
 
 
 def topics_of_tries(broker: str, group: str) -> list[str]:
-    """Where a group's tries are: its own topic first, then those that there are of the topics that it pops.
+    """Return where a group's tries are: its own topic first, then those that there are of the topics that it pops.
 
     %RETRY%a_b_c may be of a group a that pops b_c, of a_b that pops c, or the own one of a_b_c. Who has an offset in
     it reads it; without one it is the group's that reads such a topic, if that can be said of no other group.
@@ -78,7 +78,7 @@ def _may_be_anothers(broker: str, group: str, topic: str) -> bool:
 
 
 def _told(admin: Admin, topics: Sequence[str]) -> TopicWaiting:
-    """Not complete where time was over before the last topic. Raises NotSupported."""
+    """Ask for one topic after another; not complete where time was over before the last. Raises NotSupported."""
     until_s, found = time.monotonic() + _PATIENCE_S, TopicWaiting()
     for number, topic in enumerate(topics):
         if number and time.monotonic() > until_s:

@@ -1,4 +1,4 @@
-"""Topics and groups made, changed and deleted.
+"""Topics and consumer groups created, changed and deleted.
 
     {"name": "orders", "settings": {"write_queues": 8}}                                     make or change
     {"name": "orders", "settings": {"write_queues": 4}, "expected": {"write_queues": 8}}    only if it is so now: undo
@@ -112,7 +112,7 @@ class _Settings(Kind[OfSettings]):
         return found or {}
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
-        """Return the name."""
+        """Return the name alone."""
         return {"name": given.get("name", "").strip()}
 
     def scope(self, parameters: Mapping[str, Any], preview: Mapping[str, Any] | None) -> Scope:
@@ -123,7 +123,7 @@ class _Settings(Kind[OfSettings]):
         return UNBOUNDED if self.is_new else Scope(groups=names)
 
     def selection(self, parameters: Mapping[str, Any]) -> str:
-        """Return the name."""
+        """Return the name alone."""
         return str(parameters["name"])
 
     @property
@@ -230,11 +230,11 @@ class _Delete(_Settings[DeletionPreview]):
         return "DELETE", f"{self.path}/{quote(parameters['name'], safe='')}?reason=...{pending}", None
 
     def checked(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the name."""
+        """Return the name alone."""
         return {"name": self.name_of(parameters)}
 
     def typed_word(self, parameters: Mapping[str, Any]) -> str:
-        """Return its name."""
+        """Return the name of what is deleted."""
         return str(parameters["name"])
 
     def targets(self, parameters: Mapping[str, Any], preview: DeletionPreview) -> Sequence[Target]:
