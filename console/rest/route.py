@@ -101,9 +101,10 @@ class Call:
         self.was_checked(self._action)
 
     def allows(self, name: str, kind: str = "topic") -> bool:
-        """Return whether the token allows the route's action on a name; the handler tells nothing of it otherwise."""
-        self.was_checked(self._action)
-        return self.grant.allows(self._action, name, kind)
+        """Return whether the token allows the route's action on a name; if not, no answer leaves but an error."""
+        is_allowed = self.grant.allows(self._action, name, kind)
+        self._open = self._open - {self._action} if is_allowed else self._open | {self._action}
+        return is_allowed
 
     def row_check(self, kind: str = "topic") -> Callable[[str], bool]:
         """Return the check for each row of a list, by the row's name; it counts for a list without rows, too."""
@@ -184,7 +185,7 @@ class Route:
         if self.decoder is not None:
             given["body"] = None if self.is_body_optional and not has_body(request) else await self._read(call)
         answer = await self.handler(call, **given)
-        if self.still_open and call.unchecked:
+        if call.unchecked:
             raise CheckForgotten(f"{self.method} {self.path}: {', '.join(sorted(call.unchecked))}")
         return answer
 
