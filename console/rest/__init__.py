@@ -1,1 +1,1 @@
-"""REST at /api/v1: a small ASGI application of its own."""
+"""The REST interface at /api/v1: a small ASGI application beside the pages."""

@@ -23,7 +23,7 @@ OWNER = "owner"
 
 @dataclass(frozen=True, slots=True)
 class Place(ABC):
-    """What an action is on. `action`: another one than the route's, for a route that needs several."""
+    """Something that an action is on. `action`: another one than the route's, for a route that needs several."""
 
     action: str | None = None
 
@@ -34,7 +34,7 @@ class Place(ABC):
     @property
     @abstractmethod
     def words(self) -> str:
-        """The end of the sentence "The token needs `action` ..."."""
+        """Return the end of the sentence "The token needs `action` ..."."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Named(Place):
 
     @property
     def words(self) -> str:
-        """Of what kind the name is, and which parameter."""
+        """Return the kind of the name and its parameter."""
         return f"on the {self.kind} `{self.parameter}`"
 
 
@@ -96,7 +96,7 @@ class Everywhere(Place):
 
     @property
     def words(self) -> str:
-        """The whole of it."""
+        """Return words for every name there is."""
         return "on every name"
 
 
@@ -112,7 +112,7 @@ class Overview(Place):
 
     @property
     def words(self) -> str:
-        """The token's part and the policies' part."""
+        """Return words for both, the token's prefixes and the policies."""
         return "on some topic, and policies Get on the cluster"
 
 
@@ -134,7 +134,7 @@ class InRecord(AfterReading):
 
     @property
     def words(self) -> str:
-        """Where the topic stands."""
+        """Return words for the topic of a record."""
         return "on the topic of what is named"
 
 
@@ -144,7 +144,7 @@ class InBody(AfterReading):
 
     @property
     def words(self) -> str:
-        """Where the names stand."""
+        """Return words for the names in a body."""
         return "on all that the body names"
 
 
@@ -154,7 +154,7 @@ class InRows(AfterReading):
 
     @property
     def words(self) -> str:
-        """What becomes of other rows."""
+        """Return words for the rows of a list."""
         return "on some name; rows that it does not allow are left out"
 
 
@@ -164,7 +164,7 @@ class OwnOperation(AfterReading):
 
     @property
     def words(self) -> str:
-        """Whose it has to be."""
+        """Return words for an operation of the token's own."""
         return "on some name, and has to have begun it"
 
 
@@ -172,7 +172,7 @@ def require(grant: Grant, action: str, name: str, kind: str = "topic") -> None:
     """Raise ScopeMissing or PolicyDenies unless the action is allowed on the topic (or what else `kind` says)."""
     if not grant.scopes_allow(action, name):
         raise ScopeMissing(f"The token {grant.name!r} does not allow {action!r} on {kind} {name!r}.")
-    if not grant.allows(action, name, kind) and grant.policies is not None:
+    if grant.policies is not None and not grant.policies.allows(action, name, kind):
         raise PolicyDenies(grant.policies.refusal(f"{action!r} on {kind} {name!r}"))
 
 
@@ -201,7 +201,8 @@ def require_where(grant: Grant, action: str, topic: str | None) -> None:
 
 
 def visible_to(grant: Grant, action: str = READ) -> Eyes:
-    """What the token's own prefixes see, by the rule of the console's pages; with none of its own policies decide."""
+    """Return what the token's own prefixes see, by the rule of the console's pages; without any, policies decide
+    alone."""
     if not grant.scopes and grant.policies is not None:
         return Eyes(ALL)
     prefixes = tuple(sorted({scope.prefix for scope in grant.scopes if action in scope.actions}))
@@ -209,8 +210,8 @@ def visible_to(grant: Grant, action: str = READ) -> Eyes:
 
 
 def visible_groups(grant: Grant, names: Iterable[str]) -> frozenset[str]:
-    """Of these groups those that the token may read: by their own names, or because they read such topics and no
-    others, and by its policies; asks the database."""
+    """Return those of the groups that the token may read: by their own names, or because they read such topics and no
+    others, and by its policies. Asks the database."""
     visible = visible_to(grant)
     return frozenset(
         name

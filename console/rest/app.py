@@ -45,7 +45,7 @@ class StateHolder:
         self._state: ApiState | None = None
 
     def get(self) -> ApiState:
-        """The state, which is made if there is none."""
+        """Return the state, which is made if there is none."""
         if self._state is None:
             self._state = ApiState(self._namesrv)
         return self._state
@@ -66,7 +66,7 @@ class Address:
         self._allow = ", ".join(sorted(self._by_method))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI: answer one request."""
+        """Answer one request, as ASGI has it."""
         response = await self._answer(Request(scope, receive))
         await response(scope, receive, send)
 
@@ -86,7 +86,7 @@ class Address:
 
 
 def create_application(namesrv: str, routes: Sequence[Route] = ROUTES) -> Starlette:
-    """The REST application for the brokers of one name server."""
+    """Return the REST application for the brokers of one name server."""
     holder = StateHolder(namesrv)
     # a schedule key and the name of a delayed queue are the caller's own words: they may hold a slash
     addresses: list[BaseRoute] = [
@@ -130,7 +130,7 @@ class OwnHosts:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI: one request."""
+        """Pass a request on, as ASGI has it, or refuse it."""
         if scope["type"] == "http":
             named = [value for name, value in scope["headers"] if name == b"host"]
             if len(named) != 1 or not _is_own(named[0], tuple(settings.ALLOWED_HOSTS)):

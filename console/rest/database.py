@@ -1,4 +1,4 @@
-"""The database as the REST application uses it beside its loop: a thread with one connection for each purpose."""
+"""Threads with a connection to the database each, beside the loop of the REST application."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class DatabaseThread:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
 
     async def run(self, work: Callable[[], Result]) -> Result:
-        """What `work` gives; raises DatabaseError when it failed on a new connection, too."""
+        """Return what `work` returns; raises DatabaseError when it failed on a new connection, too."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, with_database, work)
 
     def close(self) -> None:

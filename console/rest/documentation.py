@@ -35,7 +35,7 @@ def _page() -> str:
 
 
 def _errors() -> list[dict[str, Any]]:
-    """A row for each code; one that is said of several things has what to do for each."""
+    """Return a row for each code; a code of several errors has the meanings and remedies of all."""
     found: dict[str, list[Rule]] = {}
     for rule in (*RULES.values(), *REFUSALS.values(), DISK_FULL):
         found.setdefault(rule.code, []).append(rule)
@@ -55,7 +55,7 @@ def _joined(texts: Iterable[str]) -> str:
 
 
 def addresses(state: Callable[[], ApiState]) -> list[BaseRoute]:
-    """The addresses of the description and of the page."""
+    """Return the addresses of the description and of the page."""
 
     async def is_signed_in(request: Request) -> bool:
         return await state().grants.signed_in(request, settings.SESSION_COOKIE_NAME)

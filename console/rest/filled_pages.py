@@ -23,7 +23,8 @@ async def fill(
     place: Place | None,
     count: int,
 ) -> tuple[Page, list[Row], Place | None]:
-    """The page that was read last, `count` rows that are kept, and the place behind them; fewer where a bound ended it.
+    """Return the page that was read last, `count` rows that are kept (fewer where a bound ended it), and the place
+    behind them.
 
     A step that has more than there is room for is read again as far as there is: only its end names the next place.
     """

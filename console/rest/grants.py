@@ -52,7 +52,8 @@ class Grants:
         self._thread = DatabaseThread("api-grants")
 
     async def of(self, request: Request) -> Grant:
-        """What the request's token allows; raises TokenMissing, TokenInvalid, TokensUnreadable, PoliciesUnreadable."""
+        """Return what the request's token allows; raises TokenMissing, TokenInvalid, TokensUnreadable,
+        PoliciesUnreadable."""
         grant = await self.known(request)
         if not grant.access_user:
             return grant
@@ -63,7 +64,7 @@ class Grants:
         return replace(grant, policies=PoliciesOfUser(grant.access_user, of_brokers, source))
 
     async def known(self, request: Request) -> Grant:
-        """The request's token by itself, for what is told to everybody who has one; raises as `of`."""
+        """Return the request's token without its policies, for what everybody with a token may read; raises as `of`."""
         kind, _, token = dict(request.scope["headers"]).get(b"authorization", b"").partition(b" ")
         if kind.lower() != b"bearer" or not token:
             raise TokenMissing
@@ -103,7 +104,7 @@ class Grants:
         return grant
 
     async def hiding(self, grant: Grant) -> Hiding:
-        """What the rules of masks hide from the token; raises TokensUnreadable where they cannot be read."""
+        """Return what the rules of masks hide from the token; raises TokensUnreadable where they cannot be read."""
         known = self._masks
         if known is None or known[0] <= time.monotonic():
             asked = time.monotonic()
@@ -111,7 +112,7 @@ class Grants:
         return Hiding(known[1], grant)
 
     async def signed_in(self, request: Request, cookie: str) -> bool:
-        """Whether the request comes with the session of somebody who is signed in to the console."""
+        """Return whether the request comes with the session of somebody who is signed in to the console."""
         session_key = request.cookies.get(cookie)
         if not session_key or len(session_key) > 64:
             return False
@@ -136,7 +137,7 @@ def _is_signed_in(session_key: str) -> bool:
 
 
 class BoundUsers:
-    """Users that were asked for lately. Requests of one user share one question; there are as many as tokens name."""
+    """The policies of users that tokens are bound to, kept for a moment; requests of one user share one question."""
 
     def __init__(self, admin: AsyncAdmin) -> None:
         self._admin = admin
@@ -144,7 +145,8 @@ class BoundUsers:
         self._asking: dict[str, asyncio.Task[tuple[UserAccess, ...]]] = {}
 
     async def access_of(self, user: str) -> tuple[UserAccess, ...]:
-        """What each broker with access control lets the user do; none has it: (). Raises PoliciesUnreadable."""
+        """Return what each broker with access control lets the user do, () where none has it; raises
+        PoliciesUnreadable."""
         known = self._known.get(user)
         if known is not None and known[0] > time.monotonic():
             return known[1]

@@ -1,4 +1,4 @@
-"""What the rules of masks leave of an answer: what stands in the console for a body, a key or a property, stands here.
+"""The rules of masks, applied to answers: a body, a key or a property is replaced by the same text as on the pages.
 
 Receiving is not masked: what a consumer group gets is its own. A token with `--unmask` sees what it may read.
 """
@@ -27,7 +27,7 @@ Row = TypeVar("Row", bound=Labelled)
 
 @dataclass(frozen=True, slots=True)
 class Masked:
-    """What the rules say of one topic: names that are masked, and what stands for each."""
+    """The masks of one topic: names of properties (and `BODY`), and the text in place of each."""
 
     masks: Mapping[str, str]
 
@@ -35,18 +35,18 @@ class Masked:
         return bool(self.masks)
 
     def text(self, name: str, text: str | None) -> str | None:
-        """The text of a property or of the body, or what stands for it; what is empty stays so."""
+        """Return the text of a property or of the body, or the text in its place; what is empty stays so."""
         return self.masks.get(name, text) if text else text
 
     def identifier(self, identifier: str) -> str:
-        """Our id, without the unique id in it where that is masked: its position finds the message, too."""
+        """Return our id, without the unique id in it where that is masked: its position finds the message, too."""
         if UNIQUE_KEY not in self.masks:
             return identifier
         found = parse(identifier)
         return written(found.broker, found.topic, found.position, "")
 
     def label(self, row: Row) -> Row:
-        """Tag and keys of a row; changed in place."""
+        """Mask tag and keys of a row in place, and return it."""
         row.tag = self.text(TAGS, row.tag)
         if row.keys and KEYS in self.masks:
             row.keys = [self.masks[KEYS]]
@@ -58,15 +58,15 @@ _NOTHING = Masked({})
 
 @dataclass(frozen=True, slots=True)
 class Hiding:
-    """The rules, and who asks."""
+    """The rules of masks, applied for one token."""
 
     masks: Masks
     grant: Grant
 
     def of(self, topic: str) -> Masked:
-        """What is hidden of the messages of a topic."""
+        """Return the masks of a topic; none for a token that sees what is masked."""
         return _NOTHING if not self.masks.rules or self.grant.unmasks(topic) else Masked(self.masks.of(topic))
 
     def row(self, row: Any, topic: str) -> Any:
-        """A row of the console's reads."""
+        """Return a row of the console's reads with its masks."""
         return row if self.grant.unmasks(topic) else self.masks.row(row, topic)

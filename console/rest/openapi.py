@@ -27,7 +27,7 @@ _PROBLEM = {"application/problem+json": {"schema": {"$ref": _REF.format(name="Pr
 
 @cache
 def description() -> dict[str, Any]:
-    """The whole description, as values that JSON knows."""
+    """Return the whole description, as values that JSON knows."""
     types = {Problem, *(each.body for each in ROUTES if each.body is not None)}
     types.update(kind for each in ROUTES for _, _, kind in each.answers)
     _, components = msgspec.json.schema_components(sorted(types, key=lambda kind: kind.__name__), ref_template=_REF)
@@ -76,14 +76,14 @@ def _operation(each: Route) -> dict[str, Any]:
 
 
 def example_of(each: Route) -> dict[str, Any]:
-    """A body to begin with: the one that the route gives, or what its Struct cannot do without."""
+    """Return a body to begin with: the example of the route, or one with the required fields alone."""
     if each.example is not None:
         return dict(each.example)
     return _least(each.body) if each.body is not None else {}
 
 
 def _least(kind: Any) -> Any:
-    """A value of the type that has what is required, and nothing more."""
+    """Return a value of the type with its required fields alone."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         hints = get_type_hints(kind, include_extras=True)
         return {each.encode_name: _least(hints[each.name]) for each in msgspec.structs.fields(kind) if each.required}
@@ -99,12 +99,16 @@ def _least(kind: Any) -> Any:
 
 def _in_query(each: Parameter) -> dict[str, Any]:
     return {
-        "name": each.name, "in": "query", "required": False, "description": each.description, "schema": each.schema,
-    }  # fmt: skip
+        "name": each.name,
+        "in": "query",
+        "required": False,
+        "description": each.description,
+        "schema": each.schema,
+    }
 
 
 def _needed(each: Route) -> str:
-    """What a token has to allow, in a sentence."""
+    """Return a sentence that says what a token has to allow."""
     needs = []
     for place in each.on:
         actions = (place.action,) if place.action else each.actions

@@ -76,13 +76,11 @@ async def take_back(call: Call, body: TakenBack) -> Response:
     row = await _own(call)
     items = {} if body.items is None else {"items": body.items}
     parameters = {"operation": str(row.pk), **items}
-    return await begun(
-        "timers.take_back", parameters, body.reason, _actor(call.grant), allow=call.preview_check()
-    )  # fmt: skip
+    return await begun("timers.take_back", parameters, body.reason, _actor(call.grant), allow=call.preview_check())
 
 
 async def _own(call: Call) -> Operation:
-    """The operation that the address names, if the same token began it; raises NoOperation."""
+    """Return the operation that the address names, if the same token began it; raises NoOperation."""
     try:
         operation_id = uuid.UUID(call.named["id"])
     except ValueError:
@@ -98,5 +96,5 @@ async def _own(call: Call) -> Operation:
 
 
 def _actor(grant: Grant) -> Actor:
-    """The token as the audit knows it: what it may do was asked of it, by topic, when the operation began."""
+    """Return the token as an actor; that its topics are allowed was checked when the operation began."""
     return token_actor(grant, frozenset((STEER_TIMERS, PAUSE_TIMERS, STEER_TRANSACTIONS)))

@@ -65,7 +65,7 @@ def check_topic_to_send_to(topic: str) -> None:
 
 
 def outgoing(wanted: NewMessage) -> Outgoing:
-    """The message to send; raises RequestError or InvalidArgument."""
+    """Return the message to send; raises RequestError or InvalidArgument."""
     return prepare(
         _body(wanted),
         tag=wanted.tag,
@@ -81,7 +81,7 @@ def outgoing(wanted: NewMessage) -> Outgoing:
 
 
 def _timing(wanted: NewMessage) -> Timing:
-    """When it is to be delivered, empty for at once; raises InvalidArgument, InvalidMoment, ZoneMissing."""
+    """Return when it is to be delivered, nothing for at once; raises InvalidArgument, InvalidMoment, ZoneMissing."""
     _check_moments(wanted)
     timing: Timing = {}
     if wanted.deliver_at is not None:
@@ -98,7 +98,8 @@ def _timing(wanted: NewMessage) -> Timing:
 
 
 def _check_moments(wanted: NewMessage) -> None:
-    """The names are those of the request, not those that the client has for them."""
+    """Raise InvalidArgument for moments that exclude each other, by the names of the request (the client has
+    others)."""
     asked = {
         "delay_level": bool(wanted.delay_level),
         "deliver_at": wanted.deliver_at is not None,

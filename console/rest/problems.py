@@ -68,7 +68,8 @@ DISK_FULL_WORDS = ("disk is too full", "disk is full")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What an error becomes: HTTP status, stable code, title, remedy, and after how long trying again makes sense."""
+    """The answer that an error becomes: HTTP status, stable code, title, remedy, and after how long trying again makes
+    sense."""
 
     status: int
     code: str
@@ -202,7 +203,7 @@ class Problem(msgspec.Struct, omit_defaults=True):
 
 
 def rule_for(error: Exception) -> Rule:
-    """The rule of an error; Unexpected's for what has none."""
+    """Return the rule of an error, Unexpected's for one without a rule."""
     if isinstance(error, client.BrokerRefused):
         if error.code == Answer.SERVICE_NOT_AVAILABLE and any(words in error.remark for words in DISK_FULL_WORDS):
             return DISK_FULL
@@ -217,7 +218,7 @@ def rule_for(error: Exception) -> Rule:
 
 
 def problem_for(error: Exception) -> tuple[Rule, Problem]:
-    """The rule and the body for an error. What was not foreseen tells nothing about the inside."""
+    """Return the rule and the body for an error. One that was not foreseen tells nothing about the inside."""
     rule = rule_for(error)
     known = isinstance(error, RequestError | client.ClientError)
     detail = str(error) if known else str(Unexpected())

@@ -38,13 +38,13 @@ class Parameter:
 
 
 def parameters_of(kind: type[Struct]) -> tuple[Parameter, ...]:
-    """The parameters that a Struct's fields are; raises TypeError for a field of another type than the module says."""
+    """Return the parameters of a Struct's fields; raises TypeError for a field that cannot be read from an address."""
     hints = get_type_hints(kind, include_extras=True)
     return tuple(_parameter(each.name, each.encode_name, hints[each.name]) for each in msgspec.structs.fields(kind))
 
 
 def read_query(request: Request, kind: type[Query], parameters: tuple[Parameter, ...]) -> Query:
-    """The parameters that the address has; raises InvalidParameter, InvalidMoment or ZoneMissing."""
+    """Return the parameters of a request as their Struct; raises InvalidParameter, InvalidMoment or ZoneMissing."""
     if not request.scope["query_string"]:
         return kind()
     check_names(request, *(each.name for each in parameters))
@@ -83,7 +83,7 @@ def _parameter(field: str, name: str, hint: Any) -> Parameter:
 
 
 def _unpacked(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    """The type of a field without None, and what is annotated to it or to the whole."""
+    """Return the type of a field without None, and what is annotated to it."""
     if get_origin(hint) is Annotated:
         kind, metas = _unpacked(hint.__origin__)
         return kind, (*metas, *hint.__metadata__)

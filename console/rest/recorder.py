@@ -1,4 +1,4 @@
-"""Keep what single calls did as operations: those that end in the same moment are written together."""
+"""Single calls kept as operations: those that end in the same moment are written together."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Recorder:
     async def keep(
         self, kind: str, parameters: Mapping[str, Any], item: Target, result: ItemResult, grant: Grant, reason: str
     ) -> str | None:
-        """The address of the operation, when it is written.
+        """Return the address of the operation once it is written.
 
         None: the database does not answer. The broker's log has who and why all the same, and the program's log what.
         """
@@ -67,12 +67,12 @@ class Recorder:
 
 
 def token_actor(grant: Grant, permissions: frozenset[str] = frozenset()) -> Actor:
-    """The token as the audit knows it."""
+    """Return the token as an actor with these permissions; the audit has its name."""
     return Actor(f"token {grant.name}", permissions, grant.user_id)
 
 
 def _recorded(singles: Sequence[Single]) -> list[bool]:
-    """Whether each was written; one that cannot be keeps no other from it."""
+    """Write operations, and return of each whether that was possible; one that is not keeps no other from it."""
     try:
         with_database(lambda: record(singles))
     except DatabaseError as error:

@@ -1,4 +1,4 @@
-"""Finding a stored message by any of its ids, and what became of one that waited for a moment."""
+"""Stored messages, found by any of their ids, and the history of those that waited for a moment."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _STATES: dict[str, State] = {
 
 @dataclass(frozen=True, slots=True)
 class TimerHistory:
-    """State and due time now, and the records of the message that the broker has."""
+    """The state and due time of a message now, and the records of it that the broker has."""
 
     state: State
     due_ms: int | None
@@ -43,29 +43,29 @@ class TimerHistory:
 
 
 def real_topic(found: Message) -> str:
-    """The topic that a message was sent to, also while it waits elsewhere."""
+    """Return the topic that a message was sent to, also while it waits elsewhere."""
     return found.properties.get(REAL_TOPIC, found.topic) if found.topic in _PARKING else found.topic
 
 
 def is_offset_id(text: str) -> bool:
-    """Whether this has the form of an offset id."""
+    """Return whether the text has the form of an offset id."""
     return _OFFSET_ID.match(text) is not None
 
 
 def position_in(offset_id: str) -> int:
-    """The position that an offset id ends with, in 16 hex digits."""
+    """Return the position that an offset id ends with, in 16 hex digits."""
     return int(offset_id[-16:], 16)
 
 
 def is_timer(message: Message) -> bool:
-    """Whether the message waits for a moment, or did."""
+    """Return whether the message waits for a moment, or did."""
     return message.topic == TIMER_TOPIC or TIMER_OUT_MS in message.properties
 
 
 async def by_identifier(
     wanted: MessageIdentifier, state: ApiState, *, is_half_wanted: bool = False
-) -> tuple[str, Message]:  # fmt: skip
-    """Broker and record of one of our ids, of a half only where that is wanted; raises MessageNotFound."""
+) -> tuple[str, Message]:
+    """Return broker and record of one of our ids, of a half only where that is wanted; raises MessageNotFound."""
     address = await state.admin.address_of(wanted.broker)
     try:
         found = await state.admin.message_at(wanted.position, topic=wanted.topic, address=address)
@@ -80,7 +80,7 @@ async def by_identifier(
 
 
 async def by_unique_id(topic: str, unique_id: str, state: ApiState) -> Message:
-    """The message of this topic, in it or where it waits; raises MessageNotFound."""
+    """Return the message of this topic, in it or where it waits; raises MessageNotFound."""
     found = await state.admin.message_by_unique_id(topic, unique_id)
     if found is None:
         found = await state.admin.message_by_unique_id(SCHEDULE_TOPIC, unique_id)
@@ -93,7 +93,7 @@ async def by_unique_id(topic: str, unique_id: str, state: ApiState) -> Message:
 
 
 async def by_offset_id(offset_id: str, state: ApiState) -> Message:
-    """The message with this offset id; raises MessageNotFound."""
+    """Return the message with this offset id; raises MessageNotFound."""
     try:
         return await state.admin.message_by_offset_id(offset_id)
     except BrokerRefused as error:
@@ -103,7 +103,7 @@ async def by_offset_id(offset_id: str, state: ApiState) -> Message:
 
 
 async def all_records(topic: str, unique_key: str, state: ApiState) -> list[Message]:
-    """The records of a topic with this unique id; none of a topic that no broker has."""
+    """Return the records of a topic with this unique id, none of a topic that no broker has."""
     try:
         return await state.admin.records_by_unique_id(topic, unique_key)
     except RouteNotFound:
@@ -111,7 +111,7 @@ async def all_records(topic: str, unique_key: str, state: ApiState) -> list[Mess
 
 
 async def timer_history(message: Message, topic: str, address: str, state: ApiState) -> TimerHistory:
-    """What became of a timer of this real topic; of an Apache RocketMQ broker, as far as its records tell."""
+    """Return the history of a timer of this real topic; on Apache RocketMQ, as far as its records tell."""
     unique_key = message.unique_key
     records = [message]
     if unique_key is not None:
@@ -133,12 +133,12 @@ async def timer_history(message: Message, topic: str, address: str, state: ApiSt
 
 
 def _is_delete(message: Message) -> bool:
-    """Whether the record only takes another one back."""
+    """Return whether the record only cancels another one."""
     return TIMER_DELETE in message.properties
 
 
 def _due_ms(message: Message) -> int | None:
-    """When the record says that it is due: exactly, or to the second that its slot stands for."""
+    """Return when the record is due: exactly, or to the second that its slot stands for."""
     for name in (DUE_MS, TIMER_DELIVER_MS):
         exact = whole_number(message.properties.get(name))
         if exact is not None:

@@ -35,13 +35,13 @@ Decoded = TypeVar("Decoded")
 
 
 def has_body(request: Request) -> bool:
-    """Whether the request says that a body follows; asked where it may be left out."""
+    """Return whether the request says that a body follows; asked where it may be left out."""
     headers = dict(request.scope["headers"])
     return headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
 
 
 async def read_body(request: Request, limit_bytes: int) -> bytes:
-    """The whole body; raises before more than the limit is held in memory."""
+    """Return the whole body; raises before more than the limit is held in memory."""
     headers = dict(request.scope["headers"])
     if headers.get(b"content-encoding", b"identity").lower() != b"identity":
         raise ContentEncoded
@@ -59,7 +59,7 @@ async def read_body(request: Request, limit_bytes: int) -> bytes:
 
 
 async def _received(receive: Receive, limit_bytes: int) -> bytes:
-    """The body's parts, joined. Most bodies come in one part."""
+    """Join the body's parts as they come; most bodies come in one."""
     parts: list[bytes] = []
     size = 0
     while size <= limit_bytes:
@@ -87,7 +87,7 @@ def _too_large(limit_bytes: int) -> BodyTooLarge:
 
 
 def decode(body: bytes, decoder: msgspec.json.Decoder[Decoded]) -> Decoded:
-    """The value in `body`, of the decoder's type; raises RequestError.
+    """Return the value in `body`, of the decoder's type; raises RequestError.
 
     The schema is checked first, so that what is read a second time (for names that appear twice) is known to be flat.
     """
@@ -107,7 +107,7 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[Decoded]) -> Decoded:
 
 
 def names_in(value: object) -> int:
-    """How many names the JSON of a decoded value must have had at least; as many `":` in it mean that none came twice.
+    """Count the names that the JSON of a decoded value must have had; as many `":` in it mean that none came twice.
 
     A name that was given its default's value, or text that holds `":`, only makes the numbers differ.
     """

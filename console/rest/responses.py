@@ -26,20 +26,20 @@ _RAW_HEADERS = [
 
 
 class JsonAnswer(Response):
-    """JSON whose headers, but for the length, were made once for all."""
+    """An answer in JSON; its headers, but for the length, are made once for all."""
 
     def init_headers(self, headers: Mapping[str, str] | None = None) -> None:
-        """Set what goes over the wire."""
+        """Set the headers as they go over the wire."""
         self.raw_headers = [*_RAW_HEADERS, (b"content-length", b"%d" % len(self.body))]
 
 
 def json_answer(value: msgspec.Struct, status: int = 200) -> Response:
-    """A value of a schema as JSON."""
+    """Return a value of a schema as an answer in JSON."""
     return JsonAnswer(_encode(value), status)
 
 
 def body_texts(body: bytes) -> tuple[str | None, str | None]:
-    """The body of a message as answers have it: as text where it is UTF-8, else None and its base64."""
+    """Return a message's body as answers have it: the text and None where it is UTF-8, else None and its base64."""
     try:
         return body.decode(), None
     except UnicodeDecodeError:
@@ -47,7 +47,7 @@ def body_texts(body: bytes) -> tuple[str | None, str | None]:
 
 
 def problem_answer(error: Exception, *, allow: str | None = None) -> Response:
-    """An error as problem+json; `allow` lists the methods that would have been answered."""
+    """Return an error as problem+json; `allow` lists the methods that would have been answered."""
     rule, problem = problem_for(error)
     headers = dict(HEADERS)
     if rule.retry_after_s is not None:

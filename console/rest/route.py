@@ -86,7 +86,7 @@ class Call:
 
     @property
     def named(self) -> dict[str, str]:
-        """The parameters of the address by name."""
+        """Return the parameters of the address by name."""
         return self.request.path_params
 
     def require(self, name: str, kind: str = "topic", *, action: str | None = None) -> None:
@@ -101,18 +101,20 @@ class Call:
         self.was_checked(self._action)
 
     def allows(self, name: str, kind: str = "topic") -> bool:
-        """Whether the token allows the route's action on a name; the handler is to tell nothing of it otherwise."""
-        self.was_checked(self._action)
-        return self.grant.allows(self._action, name, kind)
+        """Return whether the token allows the route's action on a name; if not, no answer leaves but an error."""
+        is_allowed = self.grant.allows(self._action, name, kind)
+        self._open = self._open - {self._action} if is_allowed else self._open | {self._action}
+        return is_allowed
 
     def row_check(self, kind: str = "topic") -> Callable[[str], bool]:
-        """The question for each row of a list, by the row's name; a list without rows was checked by it as well."""
+        """Return the check for each row of a list, by the row's name; it counts for a list without rows, too."""
         self.was_checked(self._action)
         action, grant = self._action, self.grant
         return lambda name: grant.allows(action, name, kind)
 
     def preview_check(self, *actions: str) -> Allow:
-        """The question for an operation whose topics its preview finds: it begins only if the token allows them all."""
+        """Return the check for an operation whose topics its preview finds: it begins only if the token allows them
+        all."""
         actions = actions or (self._action,)
         allow = allowed(self.grant, *actions)
 
@@ -128,11 +130,11 @@ class Call:
 
     @property
     def unchecked(self) -> frozenset[str]:
-        """Actions that the token was not asked for yet."""
+        """Return the actions that the token was not asked for yet."""
         return self._open
 
     async def hiding(self) -> Hiding:
-        """What the rules of masks hide from the token; raises TokensUnreadable where they cannot be read."""
+        """Return what the rules of masks hide from the token; raises TokensUnreadable where they cannot be read."""
         return await self.state.grants.hiding(self.grant)
 
 
@@ -159,12 +161,12 @@ class Route:
 
     @property
     def feature(self) -> str:
-        """The folder of what it is about, in words: the group that it is shown in."""
+        """Return the name of the folder of its handler in words, the group that the reference shows it in."""
         *_, folder, module = self.handler.__module__.split(".")
         return (module if folder == "rest" else folder).replace("_", " ").capitalize()
 
     async def answer(self, request: Request, grant: Grant, state: ApiState) -> Response:
-        """The handler's answer to a token that is allowed all that the route declares.
+        """Return the handler's answer to a token that is allowed all that the route declares.
 
         Raises ScopeMissing or PolicyDenies before the handler runs, and CheckForgotten in place of an answer whose
         handler did not ask for what it read; whatever else reading the request or the handler raises.
@@ -226,13 +228,24 @@ def route(
         query, body, is_body_optional = _taken(handler)
         declared.append(
             Route(
-                method=method, path=path, summary=summary, actions=actions, on=places, handler=handler, answers=answers,
-                errors=errors, query=query, parameters=parameters_of(query) if query is not None else (), body=body,
-                is_body_optional=is_body_optional, most_body_bytes=most_body_bytes,
+                method=method,
+                path=path,
+                summary=summary,
+                actions=actions,
+                on=places,
+                handler=handler,
+                answers=answers,
+                errors=errors,
+                query=query,
+                parameters=parameters_of(query) if query is not None else (),
+                body=body,
+                is_body_optional=is_body_optional,
+                most_body_bytes=most_body_bytes,
                 decoder=msgspec.json.Decoder(body) if body is not None else None,
-                still_open=_asked_later(actions, places), example=example,
+                still_open=_asked_later(actions, places),
+                example=example,
             )
-        )  # fmt: skip
+        )
         return handler
 
     return declare
@@ -257,13 +270,13 @@ def _check(method: str, path: str, actions: tuple[str, ...], places: tuple[Place
 
 
 def _asked_later(actions: tuple[str, ...], places: tuple[Place, ...]) -> frozenset[str]:
-    """The actions that a handler has to ask for; of a route with several it is the one that counts."""
+    """Return the actions that a handler has to ask the token for."""
     later = [place for place in places if isinstance(place, AfterReading)]
     return frozenset(OWNER if isinstance(place, OwnOperation) else place.action or actions[0] for place in later)
 
 
 def _taken(handler: Handler) -> tuple[type[msgspec.Struct] | None, type[msgspec.Struct] | None, bool]:
-    """The types of a handler's `query` and `body`, and whether the body may be missing."""
+    """Return the types of a handler's `query` and `body`, and whether the body may be missing."""
     names = list(inspect.signature(handler).parameters)
     if names[:1] != ["call"] or not set(names[1:]) <= {"query", "body"}:
         raise RouteIncomplete(f"{handler.__qualname__}: a handler takes call, query and body, not {', '.join(names)}.")

@@ -33,7 +33,7 @@ def _collected() -> tuple[Route, ...]:
 
 
 def _rank(route: Route) -> tuple[bool, int]:
-    """Addresses that end in a name come last, which would take the verb of another address for a part of it."""
+    """Rank addresses that end in a name last: they would take the verb of another address for a part of the name."""
     return route.path.endswith("}"), MODULES.index(route.handler.__module__)
 
 

@@ -35,13 +35,13 @@ class TopicOfUniqueId(Struct, kw_only=True):
 
 
 class Deletion(Struct, kw_only=True):
-    """Why something is deleted, and whether only to look at what that would take with it."""
+    """The reason for a deletion, and whether only to look at what would be lost."""
 
     reason: Annotated[str, Meta(description="Kept in the audit.")] = ""
     preview: Annotated[str, Meta(description="true: say what would be lost, and delete nothing.")] = "false"
 
     def is_look(self) -> bool:
-        """Whether nothing is to be deleted; raises OperationRefused for another word than true and false."""
+        """Return whether nothing is to be deleted; raises OperationRefused for another word than true and false."""
         if self.preview not in ("true", "false"):
             raise OperationRefused("preview is true or false.", "preview")
         return self.preview == "true"
@@ -71,7 +71,7 @@ class OperationShown(Struct, kw_only=True):
 
 
 class OperationPreview(Struct, kw_only=True):
-    """What an operation would touch now; nothing was done."""
+    """The preview of an operation: what it would touch now. Nothing was done."""
 
     kind: str
     preview: dict[str, Any]
@@ -80,10 +80,14 @@ class OperationPreview(Struct, kw_only=True):
 #: answers of routes that begin operations
 Answered = tuple[int, str, type[Struct]]
 BEGUN: Answered = (
-    202, "It runs, or has run already if it is small; Location says where to look.", OperationShown,
-)  # fmt: skip
+    202,
+    "It runs, or has run already if it is small; Location says where to look.",
+    OperationShown,
+)
 BEGUN_OR_WAITS: Answered = (
-    202, "It is done, runs, or waits for a second person; Location says where to look.", OperationShown,
-)  # fmt: skip
+    202,
+    "It is done, runs, or waits for a second person; Location says where to look.",
+    OperationShown,
+)
 WAITS: Answered = (202, "It waits for a second person: Location says where to look.", OperationShown)
 PREVIEWED: Answered = (200, "Asked for a preview: what it would touch.", OperationPreview)

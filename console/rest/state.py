@@ -1,4 +1,5 @@
-"""What all requests share: the producer, the admin, the receivers, the tokens, and limits of what is under way."""
+"""The state that all requests share: the producer, the admin, the receivers, the tokens, and limits of what is under
+way."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ PRODUCER_GROUP = "ESCAPEMENT_REST"
 
 
 class ApiState:
-    """What all requests of one event loop share: connections, tokens, what is under way, and what is kept of it."""
+    """The state that all requests of one event loop share."""
 
     def __init__(self, namesrv: str) -> None:
         self.producer = AsyncProducer(PRODUCER_GROUP, namesrv)
@@ -56,7 +57,7 @@ class ApiState:
             self._bytes -= size_bytes
 
     async def flushes_first(self, broker: str) -> bool:
-        """Whether the broker answers only when a message is on disk (flushDiskType=SYNC_FLUSH)."""
+        """Return whether the broker answers only when a message is on disk (flushDiskType=SYNC_FLUSH)."""
         known = self._flushing.get(broker)
         if known is not None and known[0] > time.monotonic():
             return known[1]
@@ -70,7 +71,7 @@ class ApiState:
         return is_sync
 
     async def close(self) -> None:
-        """End all connections."""
+        """End all connections and threads."""
         await self.producer.close()
         await self.admin.close()
         await self.receivers.close()
@@ -87,14 +88,21 @@ class Receivers:
         self._returning: set[asyncio.Task[None]] = set()
 
     def of(self, group: str, *, in_order: bool = False) -> AsyncSimpleConsumer:
-        """A consumer of the group; raises InvalidArgument."""
+        """Return a consumer of the group; raises InvalidArgument."""
         return self._consumers.of(group, in_order=in_order)
 
     async def receive(
-        self, request: Request, consumer: AsyncSimpleConsumer, topic: str, *, max_messages: int, invisible_ms: int,
-        wait_ms: int, expression: str,
-    ) -> list[Received]:  # fmt: skip
-        """As AsyncSimpleConsumer.receive. If whoever asks hangs up meanwhile, what still comes is given back.
+        self,
+        request: Request,
+        consumer: AsyncSimpleConsumer,
+        topic: str,
+        *,
+        max_messages: int,
+        invisible_ms: int,
+        wait_ms: int,
+        expression: str,
+    ) -> list[Received]:
+        """Receive as AsyncSimpleConsumer does; if the caller hangs up meanwhile, what still comes is given back.
 
         Raises TooManyRequests.
         """
@@ -141,6 +149,6 @@ class Receivers:
 
 
 async def _hang_up(request: Request) -> None:
-    """Return when whoever asks is gone; the body was read before."""
+    """Wait until the caller is gone; the body was read before."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -15,9 +15,13 @@ import httpx
 import msgspec
 import pytest
 import redis
+from django.db import connection
 
+from broker.client import AsyncAdmin
 from broker.server.broker import BrokerService
+from console.features.alerts.models import AlertRule, Silence
 from console.features.alerts.rest import AlertRuleChange, NewAlertRule, NewSilence
+from console.features.checkback.models import CheckAddress
 from console.features.checkback.rest import CheckAddressChange, NewCheckAddress
 from console.features.dead_letters.rest import ManyLetters
 from console.features.groups.rest import Acknowledge, Extend, GiveBack, NewOffsets, Receive
@@ -36,6 +40,7 @@ from console.features.timers.rest import SwitchReason
 from console.features.timers.rest_changes import ManyMoved, ManyTimers, NewMoment
 from console.features.topics.rest import GroupChange, NewGroup, NewTopic, TopicChange
 from console.features.transactions.rest_decisions import DecisionReason, ManyTransactions, NewHalf
+from console.operations.models import AuditEntry, Operation
 from console.rest.access import Everywhere, InBody, InRecord, Named, OwnOperation
 from console.rest.identifiers import written
 from console.rest.operations import TakenBack
@@ -45,6 +50,7 @@ from console.rest.routes import ROUTES
 from console.security import tokens as security_tokens
 from console.security.tokens import ACTIONS
 from console.site.broker import hang_up
+from tests.rest.test_masks import in_database
 
 OWN, OTHER = "own-", "other-"
 WHY = {"reason": "because"}
@@ -132,13 +138,13 @@ def is_allowed(route: Route, actions: tuple[str, ...], prefix: str, side: str, i
 
 
 @pytest.fixture(autouse=True)
-def around(service: BrokerService, valkey: str, settings: Any) -> Iterator[None]:
+def around(service: BrokerService, valkey: str, settings: Any) -> Iterator[redis.Redis]:
     """The console's operations ask the broker of this test, and a real Redis."""
     settings.ESCAPEMENT_NAMESRV = service.namesrv_address
     settings.REDISSON_URL, settings.REDISSON_QUEUES, settings.REDISSON_READ_ONLY = valkey, ["*"], False
     with redis.Redis.from_url(valkey) as server:
         server.flushall()
-        yield
+        yield server
         server.flushall()
     hang_up()
     hang_up_redis()
@@ -180,6 +186,43 @@ async def test_every_route_is_answered_as_the_token_allows(
                 assert OTHER not in answer.text, where
 
 
+def without(lacking: frozenset[str]) -> list[dict[str, Any]]:
+    """Scopes that allow everything but these actions, on every name."""
+    given = {action: ["*"] for action in ACTIONS if action not in lacking}
+    return security_tokens.scope_rows(**{"publish": (), "read": (), **given})
+
+
+def needed(route: Route) -> set[frozenset[str]]:
+    """The actions of each place; of several for one place any is enough."""
+    all_actions = [(place.action,) if place.action else route.actions for place in route.on]
+    return {frozenset(action.partition(".")[0] for action in actions) for actions in all_actions}
+
+
+def kept(server: redis.Redis) -> dict[str, int]:
+    """How much the console and Redis keep that a request could have made."""
+    tables = (Operation, AuditEntry, CheckAddress, AlertRule, Silence)
+    return {**{table.__name__: table.objects.count() for table in tables}, "redis": server.dbsize()}
+
+
+async def test_a_token_that_lacks_one_action_does_nothing(
+    anonymous: httpx.AsyncClient, service: BrokerService, admin: AsyncAdmin, around: redis.Redis, transactional_db: None
+) -> None:
+    service.engine.topics.ensure(f"{OWN}t", 1)
+    before = await in_database(lambda: kept(around)), await admin.runtime(), await admin.topics(), await admin.groups()
+    for lacking in {each for route in ROUTES for each in needed(route)}:
+        _row, token = await asyncio.to_thread(made, without(lacking))
+        anonymous.headers["authorization"] = f"Bearer {token}"
+        for route in (each for each in ROUTES if lacking in needed(each)):
+            said = None if route.body is None else BODIES[route.body](OWN)
+            answer = await anonymous.request(route.method, path_of(route, OWN, service.config.broker_name), json=said)
+            where = f"{route.method} {route.path} without {lacking}: {answer.text[:200]}"
+            assert (answer.status_code, answer.json()["code"]) == (403, "scope_missing"), where
+    after = await in_database(lambda: kept(around)), await admin.runtime(), await admin.topics(), await admin.groups()
+    assert after[0] == before[0]
+    assert after[1]["commitLogMaxOffset"] == before[1]["commitLogMaxOffset"] == "0"
+    assert after[2:] == before[2:]
+
+
 async def test_without_a_token_every_route_is_refused(anonymous: httpx.AsyncClient, service: BrokerService) -> None:
     for route in ROUTES:
         said = None if route.body is None else BODIES[route.body](OWN)
@@ -188,8 +231,6 @@ async def test_without_a_token_every_route_is_refused(anonymous: httpx.AsyncClie
 
 
 def made(rows: list[dict[str, Any]]) -> Any:
-    from django.db import connection
-
     try:
         return security_tokens.create("test", rows)
     finally:

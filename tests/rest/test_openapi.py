@@ -15,7 +15,7 @@ from django.test import Client
 from console.rest import errors, problems
 from console.rest.openapi import description, example_of
 from console.rest.route import Route
-from console.rest.routes import ROUTES
+from console.rest.routes import MODULES, ROUTES
 
 
 def path_of(route: Route) -> str:
@@ -109,3 +109,9 @@ def session_cookie(transactional_db: None) -> str:
 def test_every_example_is_a_body_that_is_taken(route: Route) -> None:
     assert route.body is not None
     msgspec.json.decode(msgspec.json.encode(example_of(route)), type=route.body)
+
+
+def test_every_module_with_routes_is_brought_in() -> None:
+    root = Path(__file__).resolve().parents[2]
+    found = {path.relative_to(root) for path in (root / "console" / "features").glob("*/rest*.py")}
+    assert {".".join(path.with_suffix("").parts) for path in found} <= set(MODULES)

@@ -110,9 +110,8 @@ async def asked(declared: list[routes.Route], service: BrokerService, token: str
         made.append(application)
         transport = httpx.ASGITransport(application)
         async with httpx.AsyncClient(transport=transport, base_url="http://testserver") as client:
-            return await client.request(
-                declared[0].method, f"/api/v1{path}", headers={"authorization": f"Bearer {token}"}, **more
-            )
+            headers = {"authorization": f"Bearer {token}", **more.pop("headers", {})}
+            return await client.request(declared[0].method, f"/api/v1{path}", headers=headers, **more)
 
     yield ask
     for application in made:
@@ -157,6 +156,26 @@ async def test_only_the_check_of_each_action_lets_it_out(
 
     told("/messages", (InBody(), InBody(PUBLISH)))(whole)
     assert (await asked("/messages")).json() == {"text": SECRET}
+
+
+@pytest.fixture
+def reader(make_token: Callable[..., str]) -> str:
+    """A token that may read one topic."""
+    return make_token(read=("orders",))
+
+
+async def test_a_refusal_that_is_passed_over_is_not_told(
+    declared: list[routes.Route], reader: str, asked: Callable[..., Any]
+) -> None:
+    async def deaf(call: Call) -> Response:
+        call.require("orders")
+        call.allows(SECRET)
+        return json_answer(Told(SECRET))
+
+    told("/messages/{id}", InRecord())(deaf)
+    assert (await asked("/messages/x")).json() == {"text": SECRET}
+    answer = await asked("/messages/x", headers={"authorization": f"Bearer {reader}"})
+    assert (answer.status_code, answer.json()["code"]) == (500, "internal_error")
 
 
 async def test_what_the_address_names_needs_no_further_check(

@@ -51,7 +51,7 @@ Expected = Meta(description="The change is refused unless these are the settings
 
 
 class NewRuleSettings(Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """Settings of a new rule."""
+    """The settings of a new rule."""
 
     what: Watched
     limit: Limit
@@ -77,7 +77,7 @@ class RuleSettings(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class NewAlertRule(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A rule to make."""
+    """A rule to make, with its settings."""
 
     settings: NewRuleSettings
     reason: Reason
@@ -85,7 +85,7 @@ class NewAlertRule(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class AlertRuleChange(Struct, forbid_unknown_fields=True, kw_only=True):
-    """What is to be changed of a rule."""
+    """The changes to a rule."""
 
     settings: RuleSettings
     expected: Annotated[RuleSettings, Expected] | UnsetType = UNSET
@@ -94,7 +94,7 @@ class AlertRuleChange(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class NewSilence(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Nobody is told of alerts of these subjects until then; of one rule, or of all."""
+    """A silence to make: nobody is told of alerts of these subjects until then; of one rule, or of all."""
 
     rule: Number | None = None
     subject: Subject = "*"
@@ -113,13 +113,13 @@ class AlertRuleShown(Struct, kw_only=True):
 
 
 class AlertRuleRows(Struct, kw_only=True):
-    """All rules."""
+    """All alert rules there are."""
 
     rules: list[AlertRuleShown]
 
 
 class SilenceShown(Struct, kw_only=True):
-    """A silence that holds."""
+    """A silence that holds now."""
 
     silence: int
     rule: int | None
@@ -130,7 +130,7 @@ class SilenceShown(Struct, kw_only=True):
 
 
 class SilenceRows(Struct, kw_only=True):
-    """All silences that hold."""
+    """All silences that hold now."""
 
     silences: list[SilenceShown]
 
@@ -227,7 +227,7 @@ async def silence(call: Call, body: NewSilence) -> Response:
     errors=(SilenceUnknown,),
 )
 async def end_silence(call: Call, query: Deletion) -> Response:
-    """Tell of the alerts of a silence again."""
+    """End a silence: its alerts are told of again."""
     is_look, number = query.is_look(), whole_number(call.named["silence"])
     if number is None:
         raise SilenceUnknown
@@ -247,7 +247,7 @@ def _rows() -> Any:
 
 
 def _row(call: Call) -> Any:
-    """The rule that the address names; raises AlertRuleUnknown."""
+    """Return the rule that the address names; raises AlertRuleUnknown."""
     number = whole_number(call.named["rule"])
     row = None if number is None else _rows().filter(pk=number).first()
     if row is None:
@@ -256,7 +256,7 @@ def _row(call: Call) -> Any:
 
 
 def _joined(settings: dict[str, Any]) -> dict[str, Any]:
-    """As the console's operations have them: addresses in one text."""
+    """Return settings as the console's operations have them: mail addresses in one text."""
     return {name: "\n".join(value) if name == "emails" else value for name, value in settings.items()}
 
 

@@ -23,7 +23,7 @@ Url = Annotated[str, Meta(min_length=1, max_length=500, description="https://hos
 
 
 class NewCheckAddress(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Where the producers of a group are asked what became of a half."""
+    """An address to register, where a producer group is asked what became of a half."""
 
     producer_group: ProducerGroupName
     url: Url
@@ -32,7 +32,7 @@ class NewCheckAddress(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class CheckAddressChange(Struct, forbid_unknown_fields=True, kw_only=True):
-    """What is to be another one; the old secret is good no more once there is a new one."""
+    """The changes to an address; a new secret replaces the old one at once."""
 
     reason: Reason
     url: Url | None = None
@@ -64,7 +64,7 @@ class CheckAddressRows(Struct, kw_only=True):
 
 
 class Removal(Struct, kw_only=True):
-    """Why an address is removed."""
+    """The reason why an address is removed."""
 
     reason: Annotated[str, Meta(description="Kept in the audit.")] = ""
 

@@ -34,7 +34,7 @@ _LETTERS = "/groups/{group}/dead-letters"
 
 
 class DeadLettersQuery(Struct, kw_only=True):
-    """Which dead letters a list has."""
+    """The dead letters that a list has."""
 
     topic: Annotated[str, Meta(description="Only of this topic.")] = ""
     key: Annotated[str, Meta(description="Only with this key, tag or message_id.")] = ""
@@ -57,7 +57,7 @@ class ChosenLetter(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class DeadLetterConditions(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Which dead letters: all conditions that are given hold at once. `topic`: in which the group got it."""
+    """A choice of dead letters: all conditions that are given hold at once. `topic`: in which the group got it."""
 
     topic: Text | None = None
     key: Annotated[str, Meta(max_length=255, description="A key, a tag or a message_id.")] | None = None

@@ -35,7 +35,7 @@ Invisible = Annotated[
 
 
 class Receive(Struct, forbid_unknown_fields=True, kw_only=True):
-    """How many messages, of what kind, and how long to wait for the first."""
+    """A wish for messages: how many, of what kind, and how long to wait for the first."""
 
     max_messages: Annotated[int, Meta(ge=1, le=32)] = 16
     invisible_ms: Invisible = 30_000
@@ -104,14 +104,14 @@ NotHeldReceipts = Annotated[
 
 
 class Acknowledged(Struct, kw_only=True):
-    """How many are done."""
+    """The number of messages that are done."""
 
     acknowledged: int
     not_held: NotHeldReceipts
 
 
 class GivenBack(Struct, kw_only=True):
-    """How many will be delivered again."""
+    """The number of messages that will be delivered again."""
 
     given_back: int
     not_held: NotHeldReceipts
@@ -142,14 +142,14 @@ class GroupRow(Struct, kw_only=True):
 
 
 class GroupList(Struct, kw_only=True):
-    """The consumer groups."""
+    """The consumer groups that the token may read."""
 
     groups: list[GroupRow]
 
 
 class NewOffsets(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Where a group is to go on in a topic: at the first message stored at or after `at`, at the first there is, behind
-    the last (what is between is skipped), or at `offsets`, pairs of queue and offset (other queues stay)."""
+    """The place where a group is to go on in a topic: at the first message stored at or after `at`, at the first there
+    is, behind the last (what is between is skipped), or at `offsets`, pairs of queue and offset (other queues stay)."""
 
     to: Literal["time", "first", "last", "offsets"]
     at: Moment | None = None
@@ -313,7 +313,7 @@ async def reset_offsets(call: Call, body: NewOffsets) -> Response:
 
 
 def _topic_and_group(call: Call) -> tuple[str, str]:
-    """Topic and group of the address; raises InvalidParameter."""
+    """Return topic and group of the address; raises InvalidParameter."""
     topic, group = call.named["topic"], call.named["group"]
     try:
         check_topic(topic)
@@ -324,7 +324,7 @@ def _topic_and_group(call: Call) -> tuple[str, str]:
 
 
 def _receipts(words: list[str], topic: str) -> dict[str, Receipt]:
-    """Each word once with the receipt that it is."""
+    """Return each word once with the receipt that it stands for; raises InvalidReceipt."""
     found: dict[str, Receipt] = {}
     for word in words:
         try:

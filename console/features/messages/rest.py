@@ -49,7 +49,8 @@ class RecordPlace(Struct, kw_only=True):
 
 
 class TracedStep(Struct, kw_only=True):
-    """What a client with tracing told of a message, by its own clock; null where it does not say. Nobody checks it.
+    """A step that a client with tracing told of a message, by its own clock; null where it does not say. Nobody checks
+    it.
 
     consumed: given to a handler at `at_ms`, which was at work for `took_ms`; `succeeded` null: its end was not told.
     """
@@ -120,7 +121,7 @@ async def message(call: Call, query: TopicOfUniqueId) -> Response:
 
 
 def _hide(shown: FoundMessage, masked: Masked) -> FoundMessage:
-    """The message without what rules of masks hide; changed in place."""
+    """Mask a message in place, and return it."""
     if BODY in masked.masks:
         shown.body, shown.body_base64 = masked.masks[BODY], None
     shown.properties = {name: masked.masks.get(name, text) for name, text in shown.properties.items()}
@@ -130,7 +131,7 @@ def _hide(shown: FoundMessage, masked: Masked) -> FoundMessage:
 
 
 async def _broker_of(found: Message, state: ApiState) -> str:
-    """The name of the broker that has the record; of the first one where none is at its address."""
+    """Return the name of the broker that has the record, of the first one where none is at its address."""
     address = "{}:{}".format(*found.store_host)
     brokers = await state.admin.brokers()
     return next((each.name for each in brokers if each.address == address), brokers[0].name)
@@ -193,7 +194,7 @@ def _places(records: Iterable[Message]) -> list[RecordPlace]:
 
 
 async def _due_ms(parked: Message, broker: str, state: ApiState) -> int | None:
-    """The due time is what the level's queue keeps where other queues keep the tag's hash."""
+    """Return the due time, which the level's queue keeps where other queues keep the tag's hash."""
     address = await state.admin.address_of(broker)
     page = await state.admin.queue_entries(SCHEDULE_TOPIC, parked.queue_id, parked.queue_offset, 1, address=address)
     first = page.entries[0] if page.entries else None
@@ -201,7 +202,7 @@ async def _due_ms(parked: Message, broker: str, state: ApiState) -> int | None:
 
 
 async def _traced_steps(unique_id: str | None, call: Call) -> list[TracedStep] | None:
-    """Oldest first, those without a moment last; None: the broker did not tell them.
+    """Return what clients told, oldest first and without a moment last; None if the broker did not tell it.
 
     A unique id is what a producer says: of a message with the same one that the token may not read nothing is told.
     """
@@ -231,5 +232,5 @@ async def _traced_steps(unique_id: str | None, call: Call) -> list[TracedStep] |
 
 
 def _is_visible(line: Told, grant: Grant, groups: frozenset[str]) -> bool:
-    """Consumers name their group, all others the topic."""
+    """Return whether the token may see a step: consumers name their group, all others the topic."""
     return line.group in groups if line.what == "consumed" else grant.allows(READ, line.topic or "")

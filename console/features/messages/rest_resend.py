@@ -59,7 +59,8 @@ _SPACE = uuid.UUID("6f1f7f2e-5d0c-4a54-9d27-3b5b1d6f0d11")
 
 
 class Resend(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Why a message is sent again, and to whom: to every group of its topic (as a new message), or to `group` alone.
+    """A wish to send a message again: why, and to whom, to every group of its topic (as a new message), or to `group`
+    alone.
 
     `idempotency_key`: of the caller's own; the same token with the same key sends nothing a second time.
     """
@@ -125,7 +126,7 @@ async def resend(call: Call, query: TopicOfUniqueId, body: Resend) -> Response:
 
 
 async def _named(call: Call, topic: str | None) -> tuple[Message, str]:
-    """The record of the topic itself that the address names, and its broker where the id has it.
+    """Return the record of the topic itself that the address names, and its broker where the id has it.
 
     Raises MessageNotFound, also for one of a topic that the token must not touch, and NotResendable.
     """
@@ -166,7 +167,7 @@ async def _by_unique_id(topic: str, unique_id: str, state: ApiState) -> Message:
 
 
 async def _delivered(parked: Message, topic: str, state: ApiState) -> Message:
-    """What came of a message that waited; raises NotResendable while it waits, or where it was cancelled."""
+    """Return what came of a message that waited; raises NotResendable while it waits, or where it was cancelled."""
     address = "{}:{}".format(*parked.store_host)
     if is_timer(parked):
         history = await timer_history(parked, topic, address, state)
@@ -188,7 +189,7 @@ async def _delivered(parked: Message, topic: str, state: ApiState) -> Message:
 
 
 def _done(parameters: Mapping[str, Any], wanted: Resend, actor: Actor) -> _Done:
-    """Begin it, or find it begun; runs in a thread that may wait."""
+    """Begin the operation, or find it begun; runs in a thread that may wait."""
     number, repeated = None, False
     if wanted.idempotency_key is not None:
         number = uuid.uuid5(_SPACE, f"{actor.user_id}\0{actor.name}\0{wanted.idempotency_key}")

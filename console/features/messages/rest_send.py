@@ -23,7 +23,8 @@ from console.security.tokens import PUBLISH
 
 
 class Sent(Struct, kw_only=True):
-    """Where a message went. `flushed`: it is on disk. `queue_offset` is that of the level's queue while it waits."""
+    """The place of a message that was sent. `flushed`: it is on disk. `queue_offset` is that of the level's queue while
+    it waits."""
 
     id: Annotated[str, Meta(description="Opaque; good for GET /api/v1/messages/{id}.")]
     message_id: Annotated[str, Meta(description="RocketMQ's unique id, which consumers see.")]
@@ -41,7 +42,7 @@ class Sent(Struct, kw_only=True):
 
 
 class ItemProblem(Struct, kw_only=True):
-    """Why one message of a batch was not stored."""
+    """The reason why one message of a batch was not stored."""
 
     status: int
     code: str
@@ -52,7 +53,7 @@ class ItemProblem(Struct, kw_only=True):
 
 
 class SentItem(Struct, kw_only=True, omit_defaults=True):
-    """What became of one message of a batch: `sent` or `problem`."""
+    """The outcome of one message of a batch: `sent` or `problem`."""
 
     index: int
     status: int
@@ -61,7 +62,7 @@ class SentItem(Struct, kw_only=True, omit_defaults=True):
 
 
 class SentBatch(Struct, kw_only=True):
-    """Answers in the order of the request."""
+    """The outcomes of a batch, in the order of the request."""
 
     stored: int
     refused: int

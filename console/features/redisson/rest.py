@@ -107,7 +107,7 @@ class NewValue(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Offered(Struct, kw_only=True):
-    """It waits, in list and set."""
+    """A value that was offered and waits, in list and set."""
 
     queue: str
     due_ms: int
@@ -152,26 +152,26 @@ class LaterValues(ManyValues, forbid_unknown_fields=True, kw_only=True):
 
 
 class QueueReason(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Why something is done to a whole queue."""
+    """The reason why something is done to a whole queue."""
 
     reason: Reason
 
 
 class QueueTopic(QueueReason, forbid_unknown_fields=True, kw_only=True):
-    """Why, and the topic that values go to."""
+    """The reason, and the topic that values go to."""
 
     topic: Text
 
 
 class QueuesQuery(Struct, kw_only=True):
-    """Which queues a list has."""
+    """The queues that a list has."""
 
     search: Annotated[str, Meta(description="Part of a name.")] = ""
     offset: Annotated[int, Meta(le=999_999_999, description="How many to skip.")] = 0
 
 
 class ValuesQuery(Struct, kw_only=True):
-    """Which values of a queue a list has."""
+    """The values of a queue that a list has."""
 
     from_ms: (
         Annotated[QueryMoment, Meta(description="RFC 3339 with a zone, or ms since 1970; from this moment on.")] | None
@@ -387,7 +387,7 @@ async def _begun(call: Call, kind: str, wanted: ManyValues | QueueReason) -> Res
 
 
 def _parameters(wanted: ManyValues | QueueReason) -> dict[str, Any]:
-    """What the kind of operation takes, of what the request gives."""
+    """Return the parameters of an operation from the body of a request."""
     found: dict[str, Any] = {
         name: getattr(wanted, name) for name in ("to", "topic", "packing") if hasattr(wanted, name)
     }
@@ -411,7 +411,7 @@ def _parameters(wanted: ManyValues | QueueReason) -> dict[str, Any]:
 
 
 def _topic(name: str | None, grant: Grant) -> str | None:
-    """Where its values go; not told to who may not read there."""
+    """Return the topic of a queue for a token that may read it, else None."""
     return name if name and grant.allows(READ, name) else None
 
 

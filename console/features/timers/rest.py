@@ -35,7 +35,7 @@ Until = Annotated[Moment, Meta(description="RFC 3339 with a zone, or ms since 19
 
 
 class TimersQuery(Struct, kw_only=True):
-    """Which waiting messages a list has."""
+    """The waiting messages that a list has."""
 
     from_ms: From = field(name="from", default=0)
     to_ms: Until = field(name="to", default=_FOREVER_MS)
@@ -46,7 +46,7 @@ class TimersQuery(Struct, kw_only=True):
 
 
 class StepsQuery(Struct, kw_only=True):
-    """From when to when, and in steps of which length; by default the next hour in steps of a minute."""
+    """A span of time in steps; by default the next hour in steps of a minute."""
 
     from_ms: From | None = field(name="from", default=None)
     to_ms: Until | None = field(name="to", default=None)
@@ -57,7 +57,7 @@ class StepsQuery(Struct, kw_only=True):
 
 
 class TimerRow(Struct, kw_only=True):
-    """One waiting message."""
+    """A message that waits for its moment."""
 
     id: str
     message_id: str | None
@@ -82,7 +82,7 @@ class TimerRows(Struct, kw_only=True):
 
 
 class DueStep(Struct, kw_only=True):
-    """How many are due from `start_ms` on, for one step."""
+    """The number of messages due from `start_ms` on, for one step."""
 
     start_ms: int
     count: int
@@ -90,7 +90,7 @@ class DueStep(Struct, kw_only=True):
 
 
 class RollStep(Struct, kw_only=True):
-    """How many far timers are placed anew at `roll_ms`."""
+    """The number of far timers that are placed anew at `roll_ms`."""
 
     roll_ms: int
     count: int
@@ -110,14 +110,14 @@ class Wheel(Struct, kw_only=True):
 
 
 class HerdTopic(Struct, kw_only=True):
-    """How many of a herd belong to a topic."""
+    """The number of timers of a herd that belong to a topic."""
 
     topic: str
     count: int
 
 
 class LateHerd(Struct, kw_only=True):
-    """More due in one second than are released in one: the last one is `last_late_ms` late."""
+    """A second with more due timers than are released in one: the last one is `last_late_ms` late."""
 
     due_ms: int
     count: int
@@ -126,7 +126,7 @@ class LateHerd(Struct, kw_only=True):
 
 
 class Forecast(Struct, kw_only=True):
-    """How many are due when, against the measured speed of releases (null until there were some)."""
+    """The number of timers due in each step, against the measured speed of releases (null until there were some)."""
 
     now_ms: int
     step_ms: int
@@ -154,7 +154,7 @@ class TimerTotals(Struct, kw_only=True):
 
 
 class SwitchReason(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Why all timers are paused or resumed."""
+    """The reason why all timers are paused or resumed."""
 
     reason: Reason
 
@@ -208,7 +208,7 @@ def _row(each: Timer, broker: str) -> TimerRow:
 
 
 def _hide(row: TimerRow, masked: Masked) -> TimerRow:
-    """The row without what rules of masks hide; changed in place. A recall handle holds the unique id."""
+    """Mask a row in place, and return it; a recall handle holds the unique id."""
     row.schedule_key = masked.text(SCHEDULE_KEY, row.schedule_key)
     row.message_id = masked.text(UNIQUE_KEY, row.message_id)
     row.id = masked.identifier(row.id)
@@ -326,7 +326,7 @@ async def resume(call: Call, body: SwitchReason) -> Response:
 
 
 def _steps(query: StepsQuery) -> tuple[int, int, int]:
-    """From, to and the length of a step in ms; raises InvalidParameter."""
+    """Return from, to and the length of a step in ms; raises InvalidParameter."""
     from_ms = now_ms() if query.from_ms is None else query.from_ms
     to_ms = from_ms + _HOUR_MS if query.to_ms is None else query.to_ms
     step_ms = max(1000, -(-(to_ms - from_ms) // 60)) if query.step_ms is None else query.step_ms

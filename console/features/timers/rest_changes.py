@@ -67,19 +67,19 @@ _MOST_CHANGE_BYTES = 64 * 1024
 
 
 class KeyedQuery(Struct, kw_only=True):
-    """Why a message that its schedule key names is changed."""
+    """The reason why a message that its schedule key names is changed."""
 
     reason: LogReason = ""
 
 
 class NamedQuery(TopicOfUniqueId, kw_only=True):
-    """The topic of a unique id, and why the message is changed."""
+    """The topic of a unique id, and the reason why the message is changed."""
 
     reason: LogReason = ""
 
 
 class NewMoment(Struct, forbid_unknown_fields=True, kw_only=True):
-    """When a waiting message is to be delivered instead: `deliver_at`, or `delay_ms` from now."""
+    """A new moment for a waiting message: `deliver_at`, or `delay_ms` from now."""
 
     deliver_at: DeliverAt | None = None
     delay_ms: DelayMs | None = None
@@ -90,8 +90,8 @@ class NewMoment(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class ScheduleChange(Struct, kw_only=True):
-    """What was done to a waiting message. `id` is that of its newest record; `previous_due_ms` when it was due;
-    `operation` the address of what is kept of it: null where nothing was changed."""
+    """The change that was made to a waiting message. `id` is that of its newest record; `previous_due_ms` when it was
+    due; `operation` the address of what is kept of it: null where nothing was changed."""
 
     outcome: Outcome
     id: str | None
@@ -116,7 +116,7 @@ class ChosenTimer(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class TimerFilter(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Which waiting messages: all conditions that are given hold at once."""
+    """A choice of waiting messages: all conditions that are given hold at once."""
 
     topic: Text | None = None
     key: (
@@ -280,7 +280,7 @@ async def reschedule_many(call: Call, body: ManyMoved) -> Response:
 
 
 def _due_ms(wanted: NewMoment, now_ms: int) -> int:
-    """The moment that is asked for; raises InvalidMoment, ZoneMissing, MomentPast."""
+    """Return the moment that is asked for in ms; raises InvalidMoment, ZoneMissing, MomentPast."""
     if (wanted.deliver_at is None) == (wanted.delay_ms is None):
         raise InvalidMoment("Give deliver_at or delay_ms, and not both.", "deliver_at")
     if wanted.deliver_at is not None:
@@ -293,7 +293,7 @@ def _due_ms(wanted: NewMoment, now_ms: int) -> int:
 
 
 def _keyed(call: Call) -> TimerTarget:
-    """The timer that topic and schedule key of the address name; raises InvalidArgument."""
+    """Return the timer that topic and schedule key of the address name; raises InvalidArgument."""
     topic, key = call.named["topic"], call.named["schedule_key"]
     check_topic(topic)
     check_schedule_key(key)
@@ -301,8 +301,8 @@ def _keyed(call: Call) -> TimerTarget:
 
 
 async def _named(call: Call, topic: str | None) -> tuple[TimerTarget, str | None]:
-    """The timer that an id of the address names, and the broker to ask; raises unless the token may publish to its
-    topic."""
+    """Return the timer that an id of the address names, and the broker to ask; raises unless the token may publish to
+    its topic."""
     text, state = call.named["id"], call.state
     if topic is not None:
         check_topic(topic)
@@ -340,7 +340,7 @@ async def _check_topic_at(wanted: MessageIdentifier, address: str, state: ApiSta
 
 
 def _target(topic: str, unique_key: str | None, position: int) -> TimerTarget:
-    """By its unique key, which it keeps when it is rescheduled; by its position if it has none."""
+    """Return the target by its unique key, which it keeps when it is rescheduled, else by its position."""
     return TimerTarget(topic=topic, unique_key=unique_key) if unique_key else TimerTarget(position=position)
 
 
@@ -366,7 +366,7 @@ async def _steer(
 
 
 def _label(steered: Steered) -> dict[str, Any]:
-    """What people see of it, as it was before."""
+    """Return what people see of the timer, as it was before."""
     was_ms = steered.previous_due_ms if steered.previous_due_ms is not None else steered.due_ms
     name = steered.schedule_key or steered.unique_key or f"{steered.position}"
     return {"topic": steered.topic or "", "name": name[:200], "due_ms": was_ms, "position": steered.position}
@@ -413,7 +413,7 @@ async def _begin(call: Call, kind: str, wanted: ManyTimers, more: Mapping[str, A
         raise SchemaViolated("Give filter or timers, and not both.")
     allow: Allow | None = None
     if wanted.timers is not None:
-        targets, is_bound = _chosen(call, wanted.timers, may_move=kind == "timers.reschedule")
+        targets, is_bound = _chosen(call, wanted.timers, may_move=isinstance(wanted, ManyMoved))
         parameters: dict[str, Any] = {"targets": targets}
         allow = None if is_bound else call.preview_check()
     else:
@@ -423,12 +423,12 @@ async def _begin(call: Call, kind: str, wanted: ManyTimers, more: Mapping[str, A
 
 
 def _actor(grant: Grant) -> Actor:
-    """The token as the audit knows it; what it may do was checked here, by topic."""
+    """Return the token as an actor; that it is allowed on each topic was checked here."""
     return token_actor(grant, frozenset((STEER_TIMERS,)))
 
 
 def _filter(call: Call, chosen: TimerFilter | None) -> dict[str, Any]:
-    """As operations have it; the token has to allow its topic, or all of them."""
+    """Return the filter of an operation; the token has to allow its topic, or all of them."""
     chosen = chosen or TimerFilter()
     call.require_where(chosen.topic)
     bounds = {"from_ms": ("due_from", chosen.due_from), "to_ms": ("due_before", chosen.due_before)}
@@ -440,7 +440,7 @@ def _filter(call: Call, chosen: TimerFilter | None) -> dict[str, Any]:
 
 
 def _chosen(call: Call, chosen: Sequence[ChosenTimer], *, may_move: bool) -> tuple[list[dict[str, Any]], bool]:
-    """Targets of an operation, and whether each can only be of a topic that the token allows to publish to.
+    """Return targets of an operation, and whether each can only be of a topic that the token allows to publish to.
 
     Where that is not so, the preview says which topics they are of. Raises ScopeMissing, PolicyDenies, SchemaViolated.
     """
@@ -473,7 +473,7 @@ def _target_of(call: Call, each: ChosenTimer) -> dict[str, Any]:
 
 
 def _by_id(call: Call, text: str) -> dict[str, Any]:
-    """By what a message keeps when it is moved, where it has it."""
+    """Return the target of an id, by what a message keeps when it is moved where it has that."""
     if text.startswith("m1"):
         wanted = parse(text)
         call.require(wanted.topic)

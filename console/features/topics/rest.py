@@ -71,7 +71,7 @@ class GroupSettings(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class NewTopic(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A topic to make."""
+    """A topic to make, with its settings."""
 
     name: Text
     settings: TopicSettings = field(default_factory=TopicSettings)
@@ -80,7 +80,7 @@ class NewTopic(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class TopicChange(Struct, forbid_unknown_fields=True, kw_only=True):
-    """What is to be changed of a topic."""
+    """The changes to the settings of a topic."""
 
     settings: TopicSettings
     expected: Annotated[TopicSettings, Expected] | UnsetType = UNSET
@@ -89,7 +89,7 @@ class TopicChange(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class NewGroup(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A consumer group to make."""
+    """A consumer group to make, with its settings."""
 
     name: Text
     settings: GroupSettings = field(default_factory=GroupSettings)
@@ -98,7 +98,7 @@ class NewGroup(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class GroupChange(Struct, forbid_unknown_fields=True, kw_only=True):
-    """What is to be changed of a consumer group."""
+    """The changes to the settings of a consumer group."""
 
     settings: GroupSettings
     expected: Annotated[GroupSettings, Expected] | UnsetType = UNSET
@@ -121,8 +121,9 @@ class SettingsOfGroup(Struct, kw_only=True):
 
 
 class WaitingForTopic(Struct, kw_only=True):
-    """What waits for a topic, or of the tries of a group: timers, messages of delay levels, halves that nobody decided
-    about, and those that are asked about no more. null: the broker does not tell; not `complete`: there may be more."""
+    """The messages that wait for a topic, or of the tries of a group: timers, messages of delay levels, halves that
+    nobody decided about, and those that are asked about no more. null: the broker does not tell; not `complete`: there
+    may be more."""
 
     timers: int | None
     delayed: int | None
@@ -132,7 +133,7 @@ class WaitingForTopic(Struct, kw_only=True):
 
 
 class SettingsPreview(Struct, kw_only=True):
-    """What would come of it; nothing was changed.
+    """The preview of a change or deletion; nothing was changed.
 
     `changes`: name, value before (null: it is new), value after. `unread`: messages in queues that nobody would read
     any more. `lost_messages`, `lost_readers`, `members`: what a deletion would take with it, and who is connected.
@@ -151,7 +152,7 @@ class SettingsPreview(Struct, kw_only=True):
 
 
 class TopicRow(Struct, kw_only=True):
-    """One topic of one broker."""
+    """A topic as one broker has it."""
 
     name: str
     broker: str
@@ -382,7 +383,7 @@ async def _done(kind: str, parameters: Mapping[str, Any], grant: Grant, reason: 
 
 
 def _preview(kind_name: str, parameters: Mapping[str, Any]) -> SettingsPreview:
-    """As the console's operation counts it."""
+    """Return the preview that the console's operation counts."""
     kind = kind_of(kind_name)
     checked = kind.checked(parameters)
     found = kind.preview(checked).as_row()
@@ -398,5 +399,5 @@ def _preview(kind_name: str, parameters: Mapping[str, Any]) -> SettingsPreview:
 
 
 def _waiting(found: Mapping[str, Any]) -> WaitingForTopic | None:
-    """Of what is to be deleted."""
+    """Return what waits for a topic that is to be deleted, None where nothing was counted."""
     return WaitingForTopic(**found["waiting"], complete=not found["missing"]) if found.get("waiting") else None

@@ -31,7 +31,7 @@ from console.site import broker as site_broker
 
 
 class TransactionsQuery(Struct, kw_only=True):
-    """Which transactions a list has."""
+    """The transactions that a list has."""
 
     state: Annotated[Literal["open", "parked", "decided"], Meta(description="open (default), parked or decided.")] = (
         "open"
@@ -65,8 +65,8 @@ class TransactionShown(Struct, kw_only=True):
 
 
 class TransactionRows(Struct, kw_only=True):
-    """Oldest half first; decided ones, newest decision first. While there is a `cursor`, there may be more, also behind
-    a page that is short: give it back for the next page."""
+    """Transactions, oldest half first; decided ones, newest decision first. While there is a `cursor`, there may be
+    more, also behind a page that is short: give it back for the next page."""
 
     now_ms: int
     transactions: list[TransactionShown]
@@ -74,8 +74,8 @@ class TransactionRows(Struct, kw_only=True):
 
 
 class TransactionMoment(Struct, kw_only=True):
-    """Something that happened. `event`: half, check (`check`: which one), parked, resumed, committed, rolled back,
-    decided, scheduled, delivered (in its topic, at `queue_id` and `queue_offset`)."""
+    """A moment in the life of a transaction. `event`: half, check (`check`: which one), parked, resumed, committed,
+    rolled back, decided, scheduled, delivered (in its topic, at `queue_id` and `queue_offset`)."""
 
     event: str
     at_ms: int
@@ -161,22 +161,32 @@ async def transaction(call: Call) -> Response:
 
 
 def _hide(row: TransactionShown, masked: Masked) -> TransactionShown:
-    """The row without what rules of masks hide; changed in place."""
+    """Mask a row in place, and return it."""
     row.transaction_id = masked.text(UNIQUE_KEY, row.transaction_id)
     row.id = None if row.id is None else masked.identifier(row.id)
     return masked.label(row)
 
 
 def _shown(each: Transaction, broker: str | None) -> TransactionShown:
-    """Without an id where its record, or its broker, is not known."""
+    """Return a row of the answer, without an id where its record or its broker is not known."""
     is_named = each.position is not None and broker is not None
     return TransactionShown(
         id=written(broker or "", each.topic, each.position or 0, each.transaction_id or "") if is_named else None,
-        transaction_id=each.transaction_id, state=each.state, topic=each.topic, producer_group=each.group,
-        keys=each.keys, tag=each.tags, stored_ms=each.store_ms, checks=each.checks, next_check_ms=each.next_check_ms,
-        parked_ms=each.parked_ms, decided_ms=each.decided_ms, decided_by=each.by or None, reason=each.reason or None,
+        transaction_id=each.transaction_id,
+        state=each.state,
+        topic=each.topic,
+        producer_group=each.group,
+        keys=each.keys,
+        tag=each.tags,
+        stored_ms=each.store_ms,
+        checks=each.checks,
+        next_check_ms=each.next_check_ms,
+        parked_ms=each.parked_ms,
+        decided_ms=each.decided_ms,
+        decided_by=each.by or None,
+        reason=each.reason or None,
         producers=each.producers,
-    )  # fmt: skip
+    )
 
 
 async def _found(named: MessageIdentifier | None, text: str, state: ApiState) -> TransactionLife:
@@ -188,11 +198,16 @@ async def _found(named: MessageIdentifier | None, text: str, state: ApiState) ->
 def _life(found: TransactionLife) -> list[TransactionMoment]:
     return [
         TransactionMoment(
-            event=event.kind, at_ms=event.at_ms, check=event.count, by=event.by or None, reason=event.reason or None,
-            queue_id=event.queue_id, queue_offset=event.queue_offset,
+            event=event.kind,
+            at_ms=event.at_ms,
+            check=event.count,
+            by=event.by or None,
+            reason=event.reason or None,
+            queue_id=event.queue_id,
+            queue_offset=event.queue_offset,
         )
         for event in found.life
-    ]  # fmt: skip
+    ]
 
 
 async def _among_newest(named: MessageIdentifier | None, text: str, call: Call) -> TransactionLifeShown:
@@ -211,7 +226,16 @@ async def _among_newest(named: MessageIdentifier | None, text: str, call: Call) 
 
 def _as_told(row: TransactionRow) -> Transaction:
     return Transaction(
-        offset=row.offset, state=row.state.value, position=row.position, group=row.group, topic=row.topic,
-        transaction_id=row.transaction_id, keys=list(row.keys), tags=row.tag or None, store_ms=row.store_ms,
-        checks=row.checks, parked_ms=row.parked_ms, decided_ms=row.decided_ms,
-    )  # fmt: skip
+        offset=row.offset,
+        state=row.state.value,
+        position=row.position,
+        group=row.group,
+        topic=row.topic,
+        transaction_id=row.transaction_id,
+        keys=list(row.keys),
+        tags=row.tag or None,
+        store_ms=row.store_ms,
+        checks=row.checks,
+        parked_ms=row.parked_ms,
+        decided_ms=row.decided_ms,
+    )

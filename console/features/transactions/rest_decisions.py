@@ -7,7 +7,7 @@ filter or one by one. Whoever may publish to the topic of a half may decide it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -37,7 +37,7 @@ from console.rest.recorder import token_actor
 from console.rest.records import position_in
 from console.rest.request_body import MAX_SINGLE_BYTES
 from console.rest.responses import json_answer
-from console.rest.route import Call, route
+from console.rest.route import Call, Handler, route
 from console.rest.schemas import (
     BEGUN,
     PREVIEWED,
@@ -98,7 +98,7 @@ class ChosenTransaction(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class TransactionFilter(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Which transactions: all conditions that are given hold at once."""
+    """A choice of transactions: all conditions that are given hold at once."""
 
     state: Annotated[TransactionState, Meta(description="open ones, or parked ones.")] = "open"
     topic: Text | None = None
@@ -121,14 +121,15 @@ class ManyTransactions(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class DecisionReason(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Why; kept with the decision in the broker's log. `producer_group`, if given, must be the half's."""
+    """The reason, kept with the decision in the broker's log. `producer_group`, if given, must be the half's."""
 
     reason: Annotated[str, Meta(max_length=200)] = ""
     producer_group: ProducerGroupName | None = None
 
 
 class Decided(Struct, kw_only=True):
-    """What was done. `outcome`: committed, rolled_back, check_planned, checks_resumed; `repeated`: it was so before.
+    """The decision that was taken. `outcome`: committed, rolled_back, check_planned, checks_resumed; `repeated`: it was
+    so before.
 
     committed means that the message is in its topic (or waits for its moment), not that a consumer has it. `operation`
     is the address of what is kept of it: null where nothing was changed.
@@ -158,17 +159,21 @@ class Half:
 
     @property
     def place(self) -> dict[str, int]:
-        """By what operations name it."""
+        """Return the offset and position that operations name it by."""
         return {"offset": self.offset, "position": self.position}
 
     @property
     def label(self) -> dict[str, Any]:
-        """What people see of it."""
+        """Return what people see of the half."""
         name = self.transaction_id or f"{self.offset:,}"
         return {
-            "topic": self.topic, "name": name[:200], "position": self.position, "group": self.group,
-            "store_ms": self.store_ms, "checks": self.checks,
-        }  # fmt: skip
+            "topic": self.topic,
+            "name": name[:200],
+            "position": self.position,
+            "group": self.group,
+            "store_ms": self.store_ms,
+            "checks": self.checks,
+        }
 
 
 @route(
@@ -222,121 +227,77 @@ async def begin(call: Call, body: NewHalf) -> Response:
     return json_answer(taken, 201 if is_flushed else 202)
 
 
-@route(
-    "POST",
-    "/transactions/{id}:commit",
-    "Commit a half message",
-    action=PUBLISH,
-    on=InRecord(),
-    answers=((200, "The message is in its topic, or waits for its moment.", Decided), WAITS),
-    errors=(MessageNotFound,),
-    most_body_bytes=_MOST_REASON_BYTES,
-)
+def _on_one(action: Action, summary: str, outcome: str) -> Callable[[Handler], Handler]:
+    """Declare a route that does something to the half that the address names; `outcome` says what is so then."""
+    return route(
+        "POST",
+        f"/transactions/{{id}}:{action}",
+        summary,
+        action=PUBLISH,
+        on=InRecord(),
+        answers=((200, outcome, Decided), WAITS),
+        errors=(MessageNotFound,),
+        most_body_bytes=_MOST_REASON_BYTES,
+    )
+
+
+def _on_many(action: Action, summary: str) -> Callable[[Handler], Handler]:
+    """Declare a route that does something to all halves that are chosen or match."""
+    return route(
+        "POST",
+        f"/transactions:{action}",
+        summary,
+        action=PUBLISH,
+        on=InBody(),
+        answers=(BEGUN, PREVIEWED),
+        errors=(TooManyMatch,),
+        example={"filter": {"topic": "orders"}, "reason": "the shop was down", "preview": True},
+    )
+
+
+@_on_one("commit", "Commit a half message", "The message is in its topic, or waits for its moment.")
 async def commit(call: Call, body: DecisionReason | None) -> Response:
     """Commit a half; the same again succeeds, a rollback of it is refused from then on."""
     return await _decide(call, "commit", body or DecisionReason())
 
 
-@route(
-    "POST",
-    "/transactions/{id}:rollback",
-    "Roll a half message back",
-    action=PUBLISH,
-    on=InRecord(),
-    answers=((200, "Nobody ever sees it.", Decided), WAITS),
-    errors=(MessageNotFound,),
-    most_body_bytes=_MOST_REASON_BYTES,
-)
+@_on_one("rollback", "Roll a half message back", "Nobody ever sees it.")
 async def roll_back(call: Call, body: DecisionReason | None) -> Response:
     """Roll a half back; the same again succeeds, a commit of it is refused from then on."""
     return await _decide(call, "rollback", body or DecisionReason())
 
 
-@route(
-    "POST",
-    "/transactions/{id}:check",
-    "Have its producer asked",
-    action=PUBLISH,
-    on=InRecord(),
-    answers=((200, "Asked at once, or as soon as a producer of its group is there.", Decided), WAITS),
-    errors=(MessageNotFound,),
-    most_body_bytes=_MOST_REASON_BYTES,
-)
+@_on_one("check", "Have its producer asked", "Asked at once, or as soon as a producer of its group is there.")
 async def check(call: Call, body: DecisionReason | None) -> Response:
     """Have the producers of the half's group asked."""
     return await _decide(call, "check", body or DecisionReason())
 
 
-@route(
-    "POST",
-    "/transactions/{id}:resume",
-    "Ask about a parked half message again",
-    action=PUBLISH,
-    on=InRecord(),
-    answers=((200, "Checks begin anew.", Decided), WAITS),
-    errors=(MessageNotFound,),
-    most_body_bytes=_MOST_REASON_BYTES,
-)
+@_on_one("resume", "Ask about a parked half message again", "Checks begin anew.")
 async def resume(call: Call, body: DecisionReason | None) -> Response:
     """Begin the checks of a parked half anew."""
     return await _decide(call, "resume", body or DecisionReason())
 
 
-@route(
-    "POST",
-    "/transactions:commit",
-    "Commit chosen half messages, or all that match",
-    action=PUBLISH,
-    on=InBody(),
-    answers=(BEGUN, PREVIEWED),
-    errors=(TooManyMatch,),
-    example={"filter": {"topic": "orders"}, "reason": "the shop was down", "preview": True},
-)
+@_on_many("commit", "Commit chosen half messages, or all that match")
 async def commit_many(call: Call, body: ManyTransactions) -> Response:
     """Commit all that are chosen or match."""
     return await _begin_many(call, "commit", body)
 
 
-@route(
-    "POST",
-    "/transactions:rollback",
-    "Roll chosen half messages back, or all that match",
-    action=PUBLISH,
-    on=InBody(),
-    answers=(BEGUN, PREVIEWED),
-    errors=(TooManyMatch,),
-    example={"filter": {"topic": "orders"}, "reason": "the shop was down", "preview": True},
-)
+@_on_many("rollback", "Roll chosen half messages back, or all that match")
 async def roll_back_many(call: Call, body: ManyTransactions) -> Response:
     """Roll all back that are chosen or match."""
     return await _begin_many(call, "rollback", body)
 
 
-@route(
-    "POST",
-    "/transactions:check",
-    "Have the producers of chosen ones, or of all that match, asked",
-    action=PUBLISH,
-    on=InBody(),
-    answers=(BEGUN, PREVIEWED),
-    errors=(TooManyMatch,),
-    example={"filter": {"topic": "orders"}, "reason": "the shop was down", "preview": True},
-)
+@_on_many("check", "Have the producers of chosen ones, or of all that match, asked")
 async def check_many(call: Call, body: ManyTransactions) -> Response:
     """Have the producers of all that are chosen or match asked."""
     return await _begin_many(call, "check", body)
 
 
-@route(
-    "POST",
-    "/transactions:resume",
-    "Ask about chosen parked half messages again, or all that match",
-    action=PUBLISH,
-    on=InBody(),
-    answers=(BEGUN, PREVIEWED),
-    errors=(TooManyMatch,),
-    example={"filter": {"topic": "orders"}, "reason": "the shop was down", "preview": True},
-)
+@_on_many("resume", "Ask about chosen parked half messages again, or all that match")
 async def resume_many(call: Call, body: ManyTransactions) -> Response:
     """Begin the checks of all that are chosen or match anew."""
     return await _begin_many(call, "resume", body)
@@ -380,7 +341,7 @@ async def _begin_many(call: Call, action: Action, wanted: ManyTransactions) -> R
 
 
 def _actor(grant: Grant) -> Actor:
-    """The token as the audit knows it; what it may do was checked here, by topic."""
+    """Return the token as an actor; that it is allowed on each topic was checked here."""
     return token_actor(grant, frozenset((STEER_TRANSACTIONS,)))
 
 
@@ -395,7 +356,8 @@ async def _check_message(message: NewMessage, state: ApiState) -> None:
 
 
 async def _named(call: Call, text: str) -> Half:
-    """The half that the id names; raises MessageNotFound, also for one of a topic that the token must not touch."""
+    """Return the half that the id names; raises MessageNotFound, also for one of a topic that the token must not
+    touch."""
     state = call.state
     if not text.startswith("m1"):
         half = _half_of(await _found(state, transaction_id=text), (await state.admin.brokers())[0].name, None)
@@ -416,7 +378,7 @@ async def _named(call: Call, text: str) -> Half:
 
 async def _found(
     state: ApiState, *, transaction_id: str = "", position: int | None = None, address: str | None = None
-) -> Transaction:  # fmt: skip
+) -> Transaction:
     return await state.admin.transaction(transaction_id, position=position, address=address)
 
 
@@ -424,13 +386,20 @@ def _half_of(found: Transaction, broker: str, address: str | None) -> Half:
     if found.position is None:
         raise MessageNotFound
     return Half(
-        broker, address, found.topic, found.group, found.offset, found.position, found.transaction_id, found.store_ms,
+        broker,
+        address,
+        found.topic,
+        found.group,
+        found.offset,
+        found.position,
+        found.transaction_id,
+        found.store_ms,
         found.checks,
-    )  # fmt: skip
+    )
 
 
 async def _pulled(position: int, broker: str, address: str, state: ApiState) -> Half:
-    """The half's own record, on an Apache RocketMQ broker."""
+    """Return the half by its own record, on an Apache RocketMQ broker."""
     try:
         record = await state.admin.message_at(position, topic=HALF_TOPIC, address=address)
     except BrokerRefused:
@@ -439,13 +408,19 @@ async def _pulled(position: int, broker: str, address: str, state: ApiState) -> 
         raise MessageNotFound
     named = record.properties
     return Half(
-        broker, address, named.get(REAL_TOPIC, ""), named.get(PRODUCER_GROUP, ""), record.queue_offset, position,
+        broker,
+        address,
+        named.get(REAL_TOPIC, ""),
+        named.get(PRODUCER_GROUP, ""),
+        record.queue_offset,
+        position,
         record.unique_key,
-    )  # fmt: skip
+    )
 
 
 async def _steer(call: Call, action: Action, half: Half, reason: str) -> bool:
-    """Do it; True if it was so before. Raises BrokerRefused (604: the opposite was decided, by whom and when)."""
+    """Carry out the action; True if it was so before. Raises BrokerRefused (604: the opposite was decided, by whom and
+    when)."""
     admin, target = call.state.admin, TransactionTarget(half.offset, half.position)
     try:
         answer = await admin.steer_transactions(
@@ -457,9 +432,14 @@ async def _steer(call: Call, action: Action, half: Half, reason: str) -> bool:
         if action not in _DECISIONS:
             raise
         await admin.end_transaction(
-            _DECISIONS[action], group=half.group, offset=half.offset, position=half.position,
-            transaction_id=half.transaction_id or "", topic=half.topic, address=half.address,
-        )  # fmt: skip
+            _DECISIONS[action],
+            group=half.group,
+            offset=half.offset,
+            position=half.position,
+            transaction_id=half.transaction_id or "",
+            topic=half.topic,
+            address=half.address,
+        )
         return False
     (result,) = answer.results
     if result.outcome == "refused":
@@ -471,7 +451,7 @@ async def _steer(call: Call, action: Action, half: Half, reason: str) -> bool:
 
 
 async def _resume(half: Half) -> bool:
-    """On an Apache RocketMQ broker, by its request 323 for the parked copy; the half may be one of several copies."""
+    """Resume on Apache RocketMQ by its request 323 for the parked copy; the half may be one of several copies."""
 
     def work() -> ItemResult:
         admin = site_broker.admin()
@@ -487,7 +467,7 @@ async def _resume(half: Half) -> bool:
 
 
 async def _targets(call: Call, chosen: Sequence[ChosenTransaction]) -> list[dict[str, int]]:
-    """Where their halves are: asked of the broker for those that are named by an id, a few at a time."""
+    """Return where the halves are: the broker is asked for those that are named by an id, a few at a time."""
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def target(each: ChosenTransaction) -> dict[str, int]:
@@ -502,17 +482,19 @@ async def _targets(call: Call, chosen: Sequence[ChosenTransaction]) -> list[dict
 
 
 def _filter(call: Call, chosen: TransactionFilter | None) -> dict[str, Any]:
-    """As operations have it; the token has to allow its topic, or all of them."""
+    """Return the filter of an operation; the token has to allow its topic, or all of them."""
     chosen = chosen or TransactionFilter()
     call.require_where(chosen.topic)
     return {
-        "state": chosen.state, "topic": chosen.topic or "", "group": chosen.producer_group or "",
+        "state": chosen.state,
+        "topic": chosen.topic or "",
+        "group": chosen.producer_group or "",
         "before_ms": _before_ms(chosen),
-    }  # fmt: skip
+    }
 
 
 def _before_ms(chosen: TransactionFilter) -> int | None:
-    """By the broker's clock where a moment is given; an age counts from the pages' now."""
+    """Return the moment before which halves are chosen: by the broker's clock, or for an age by that of the pages."""
     if chosen.stored_before is not None:
         return moment_ms(chosen.stored_before, "stored_before")
     if chosen.older_than_ms is not None:
