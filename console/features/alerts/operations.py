@@ -151,8 +151,8 @@ class CreateRule(AlertKind[RulePreview]):
     """Create an alert rule."""
 
     name, permission = "alerts.create", ADD_ALERT_RULE
-    title, verb = _("Make an alert rule"), _("Make it")
-    effect = _("It is looked at from now on, and tells whom it names.")
+    title, verb = _("Create an alert rule"), _("Create it")
+    effect = _("It is evaluated from now on, and notifies those whom it names.")
     outcomes = {"made": Outcome(_("made"))}
     preview_type = RulePreview
     preview_template = "alerts/rule_preview.html"
@@ -199,7 +199,7 @@ class ChangeRule(AlertKind[RulePreview]):
 
     name, permission = "alerts.change", CHANGE_ALERT_RULE
     title, verb = _("Change an alert rule"), _("Change it")
-    effect = _("It counts from the next look. It can be put back while nobody else changes it.")
+    effect = _("It applies from the next evaluation on. It can be put back unless somebody else changes it again.")
     outcomes = {"changed": Outcome(_("changed"))}
     preview_type = RulePreview
     preview_template = "alerts/rule_preview.html"
@@ -264,7 +264,9 @@ class DeleteRule(AlertKind[RuleDeletionPreview]):
 
     name, permission, is_final = "alerts.delete", DELETE_ALERT_RULE, True
     title, verb = _("Delete an alert rule"), _("Delete it")
-    effect = _("What it raised goes with it. It can be made again, without that; switching it off keeps it.")
+    effect = _(
+        "Its alerts are deleted with it. It can be created again, without them; switching it off keeps them."
+    )
     outcomes = {"deleted": Outcome(_("deleted"))}
     preview_type = RuleDeletionPreview
     preview_template = "alerts/deletion_preview.html"
@@ -319,7 +321,7 @@ class SilenceAlerts(_QuietKind):
     title, verb = _("Silence alerts"), _("Silence")
     effect = _("Alerts are raised and kept all the same; nobody is told.")
     outcomes = {"silenced": Outcome(_("silenced"))}
-    said_of_raised = _("nobody would be told of them")
+    said_of_raised = _("nobody would be notified of them")
     undone_by = "alerts.end_silence"
 
     def scope(self, parameters: Mapping[str, Any], preview: Mapping[str, Any] | None) -> Scope:
@@ -382,9 +384,9 @@ class EndSilence(_QuietKind):
 
     name = "alerts.end_silence"
     title, verb = _("End a silence"), _("End it")
-    effect = _("What is raised from now on is told again.")
-    outcomes = {"silence_ended": Outcome(_("told again"))}
-    said_of_raised = _("kept quiet by it")
+    effect = _("Alerts that are raised from now on are notified again.")
+    outcomes = {"silence_ended": Outcome(_("notified again"))}
+    said_of_raised = _("silenced by it")
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
         """Return which silence is meant."""

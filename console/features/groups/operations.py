@@ -76,9 +76,9 @@ class ResetOffsets(Kind[OffsetsPreview]):
 
     name = "groups.reset_offsets"
     permission = RESET_OFFSETS
-    title, verb = _("Move a group"), _("Move it")
-    effect = _("It goes on elsewhere in its queues, at once, and can be put back where it was.")
-    outcomes = {"offset_moved": Outcome(_("goes on there"))}
+    title, verb = _("Move a group to other offsets"), _("Move it")
+    effect = _("The group continues at other offsets at once. It can be put back where it was.")
+    outcomes = {"offset_moved": Outcome(_("moved to the offset"))}
     page = "groups"
     preview_type = OffsetsPreview
     preview_template = "groups/operation_preview.html"

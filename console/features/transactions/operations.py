@@ -215,7 +215,7 @@ class RollBackTransactions(SteerTransactions):
 
     name = "transactions.rollback"
     title, verb = _("Roll transactions back"), _("Roll them back")
-    effect = _("Nobody ever sees their messages. This cannot be taken back.")
+    effect = _("Consumers never get their messages. This cannot be taken back.")
     outcomes = {**_DECIDED, "rolled_back": Outcome(_("rolled back"))}
     action = "rollback"
     done, already = "rolled_back", "already_rolled_back"
@@ -227,8 +227,8 @@ class CheckTransactions(SteerTransactions):
     """Their producers are asked at once."""
 
     name = "transactions.check"
-    title, verb = _("Have producers asked now"), _("Have them asked about")
-    effect = _("A connected producer of each group is asked at once; a check that is sent counts.")
+    title, verb = _("Ask producers now"), _("Ask now")
+    effect = _("A connected producer of each group is asked at once; this counts as one of the checks.")
     outcomes = {**_DECIDED, "check_planned": Outcome(_("to be asked about"))}
     action = "check"
     done, already = "check_planned", "check_planned"
@@ -246,7 +246,7 @@ class ResumeTransactions(SteerTransactions):
 
     name = "transactions.resume"
     title, verb = _("Resume checking"), _("Resume checking")
-    effect = _("Parked ones are undecided again and asked about; the checks of open ones begin anew.")
+    effect = _("Parked transactions are undecided again and asked about; of open ones the checks are counted anew.")
     outcomes = {**_DECIDED, "checks_resumed": Outcome(_("checks resumed"))}
     action = "resume"
     done, already = "checks_resumed", "checks_resumed"
