@@ -28,6 +28,12 @@ from console.ui.export import Answer, page_or_file
 from console.ui.form_addresses import form_of
 from console.ui.live import number
 from console.ui.refusals import words
+from console.ui.table import Table, file_columns
+
+OPERATIONS = Table(
+    "operations",
+    file_columns("id created_at finished_at kind state done total results actor reason error"),
+)
 
 
 @require_safe
@@ -45,7 +51,7 @@ def operations(request: HttpRequest) -> Answer:
         "following": data.following,
     }
     return page_or_file(
-        request, "operations/list.html", context, "operations", lambda place: operation_list(place or 0),
+        request, "operations/list.html", context, OPERATIONS, lambda place: operation_list(place or 0),
         following=attrgetter("following"),
     )  # fmt: skip
 

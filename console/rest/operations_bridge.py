@@ -22,8 +22,7 @@ from console.operations.models import Operation
 from console.operations.registry import kind_of
 from console.security.tokens import PUBLISH, Grant
 
-from ..features.timers.rest_bulk_schemas import OperationShown
-from .choice_schemas import OperationPreview
+from .access import require, require_everywhere
 from .errors import (
     OperationRefused,
     PolicyDenies,
@@ -32,8 +31,8 @@ from .errors import (
     TooManyMatch,
     TopicHasWaiting,
 )
-from .grants import require, require_everywhere
 from .responses import json_answer
+from .schemas import OperationPreview, OperationShown
 
 #: raises ScopeMissing or PolicyDenies; is given the topics that are touched, None: not bounded
 Allow = Callable[[frozenset[str] | None], None]

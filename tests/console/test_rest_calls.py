@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from console.operations.registry import KINDS
-from console.rest.routes import OPERATIONS
+from console.rest.routes import ROUTES
 
 NUMBER = "3f8b5b1e-5b1e-4b1e-8b1e-5b1e5b1e5b1e"
 ALL = {"filter": {"from_ms": None, "to_ms": None}, "is_all": True}
@@ -70,10 +70,10 @@ def test_rest_takes_the_call(kind: str, parameters: dict[str, Any]) -> None:
         for topic in ("topic", "name")
         for group in ("group", "name")
     )}  # fmt: skip
-    (found,) = [each for each in OPERATIONS if each.method == method and each.path in shapes]
-    assert (found.takes is None) == (body is None)
-    if found.takes is not None:
-        msgspec.json.decode(msgspec.json.encode(body), type=found.takes)
+    (found,) = [each for each in ROUTES if each.method == method and each.path in shapes]
+    assert (found.body is None) == (body is None)
+    if found.body is not None:
+        msgspec.json.decode(msgspec.json.encode(body), type=found.body)
 
 
 def test_every_kind_has_its_call() -> None:

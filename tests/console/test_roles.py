@@ -13,7 +13,7 @@ from django.urls import URLPattern
 
 from console.operations.models import AuditEntry, Operation
 from console.operations.registry import KINDS
-from console.security.gate import OPEN
+from console.security.access import Access, access_of
 from console.security.roles import ADMINISTRATOR, OPERATOR, ROLES, VIEWER
 from console.site.broker import hang_up
 from console.ui.urls import urlpatterns
@@ -42,7 +42,20 @@ def addresses() -> Iterator[tuple[str, str]]:
         yield str(each.name), path
 
 
-CLOSED = [(name, path) for name, path in addresses() if name not in OPEN]
+#: who gets each page
+ACCESS: dict[str, Access] = {str(each.name): access_of(each.callback) for each in urlpatterns}
+OPEN = {
+    "login",
+    "logout",
+    "sign_on",
+    "sign_on_back",
+    "healthz",
+    "readyz",
+    "metrics",
+    "set_theme",
+    "favicon",
+}
+CLOSED = [(name, path) for name, path in addresses() if not ACCESS[name].is_open]
 
 
 def test_nothing_but_the_named_is_open(db: None) -> None:
@@ -53,8 +66,43 @@ def test_nothing_but_the_named_is_open(db: None) -> None:
             assert (answer.status_code, answer.headers["Location"][:13]) == (302, "/login/?next="), (name, method)
         for method in (nobody.get, nobody.post, nobody.put, nobody.delete):
             assert method(path).status_code == DENIED, (name, method)
-    assert {name for name, _ in addresses()} >= OPEN - {"set_language"}
+    assert {name for name, access in ACCESS.items() if access.is_open} == OPEN
     assert AuditEntry.objects.count() == 0
+
+
+def test_a_page_is_refused_to_who_lacks_one_permission_that_its_address_names(db: None) -> None:
+    paths, named = dict(addresses()), set()
+    for name, access in ACCESS.items():
+        for permission in (*access.permissions, *access.to_send):
+            user = person(f"{name} {permission}", role=ADMINISTRATOR)
+            user.groups.clear()
+            app, _, codename = permission.partition(".")
+            others = Permission.objects.exclude(content_type__app_label=app, codename=codename)
+            user.user_permissions.set(others)
+            assert browser_of(user).post(paths[name]).status_code == DENIED, (name, permission)
+            assert browser_of(user).get(paths[name]).status_code != 200, (name, permission)
+            named.add(name)
+    assert named == {
+        "dashboards",
+        "dashboard",
+        "dashboard_series",
+        "dashboard_data",
+        "dashboards_run",
+        "dashboards_cancel",
+        "alerts",
+        "alert_silence",
+        "audit",
+        "audit_data",
+        "message_unmask",
+    }
+
+
+def test_a_page_for_staff_is_refused_to_others(db: None) -> None:
+    paths, user = dict(addresses()), person("anna", role=ADMINISTRATOR)
+    for name, access in ACCESS.items():
+        if access.is_for_staff:
+            assert browser_of(user).get(paths[name]).status_code == DENIED
+    assert [name for name, access in ACCESS.items() if access.is_for_staff] == ["design"]
 
 
 def test_a_viewer_sees_every_page_and_changes_nothing(stage: Stage) -> None:

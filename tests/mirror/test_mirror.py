@@ -21,7 +21,7 @@ from broker.mirror.models import (
     ScheduleLevel,
     Topic,
 )
-from console import queries
+from console.features.schedule import read as schedule_read
 from console.site.evidence import StaleReason
 from tests.mirror.running import RunningBroker, running_broker
 from tests.waiting import until
@@ -188,12 +188,12 @@ def test_a_running_mirror_says_why_it_stands_still(transactional_db: None, tmp_p
         thread = threading.Thread(target=followed_until, args=(admin, stop))
         thread.start()
         until(lambda: MirrorState.objects.exists())
-        assert not queries.lanes().evidence.stale
+        assert not schedule_read.lanes().evidence.stale
         broker.stop()
         until(lambda: MirrorState.objects.get().error != "")
         stop.set()
         thread.join(20)
-    evidence = queries.lanes().evidence
+    evidence = schedule_read.lanes().evidence
     assert evidence.stale_reason is StaleReason.BROKER_UNREACHABLE
     assert evidence.detail == MirrorState.objects.get().error
 

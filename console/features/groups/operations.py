@@ -21,7 +21,7 @@ from django.utils.translation import gettext_lazy as _
 
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument
 from broker.client.names import check_group, check_topic
-from console import queries
+from console.features.groups import read
 from console.features.groups.catch_up import catch_up_ms, pace
 from console.operations.actor import RESET_OFFSETS
 from console.operations.errors import InvalidParameter, NotPossible
@@ -94,7 +94,7 @@ class ResetOffsets(Kind[OffsetsPreview]):
 
     def form_again(self, given: QueryDict, faults: Mapping[str, str]) -> Form | None:
         """Return the form of the group's page."""
-        return Form("groups/move.html", {"data": queries.group(given.get("group", ""))})
+        return Form("groups/move.html", {"data": read.group(given.get("group", ""))})
 
     def scope(self, parameters: Mapping[str, Any], preview: Mapping[str, Any] | None) -> Scope:
         """Return the topic and the group."""

@@ -23,7 +23,7 @@ from broker.mirror.models import HalfMessage
 from console.features.groups.shapes import GroupRow, GroupState
 from console.features.overview.finding_kinds import Finding, FindingCode
 from console.features.overview.shapes import BrokerRow, MirrorRow
-from console.features.redisson.read import delayed_queues
+from console.features.redisson.read import read_queues
 from console.features.redisson.shapes import QUEUES_SHOWN, QueueRow
 from console.features.schedule.shapes import Lane
 from console.features.timers.zoom import ZOOMS
@@ -247,7 +247,7 @@ def _queues() -> tuple[QueueRow, ...] | None:
     """Of all queues, up to MOST_QUEUES, those that need a look; None if their server does not answer."""
     found: list[QueueRow] = []
     for offset in range(0, MOST_QUEUES, QUEUES_SHOWN):
-        part = delayed_queues(offset=offset)
+        part = read_queues(offset=offset)
         if part.evidence.stale:
             return None
         found += (row for row in part.rows if row.needs_look)

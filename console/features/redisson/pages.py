@@ -5,18 +5,24 @@ from __future__ import annotations
 import uuid
 from operator import attrgetter
 
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from console import queries
+from console.features.redisson import read
 from console.features.redisson.operations import CODECS
 from console.features.redisson.shapes import QueuePage, QueuesPage
 from console.operations.typed_moments import bound_ms
 from console.ui.export import Answer, page_or_file
 from console.ui.live import number
+from console.ui.table import Table, file_columns
+
+QUEUES = Table(
+    "redisson-queues",
+    file_columns("name survey.set_size survey.overdue survey.next_due_ms listeners is_stuck problem"),
+)
+VALUES = Table("redisson-values", file_columns("handle due_ms text codec packing size_bytes is_poison"))
 
 FAMILY = "delayed_queues"
 NAME_LENGTH = 255
@@ -25,27 +31,23 @@ READERS = (*CODECS, "Kryo5Codec", "MarshallingCodec", "SerializationCodec", "Byt
 
 
 @require_safe
-@login_required
 def queues(request: HttpRequest) -> Answer:
     """All queues, what waits in each, and who moves them."""
     search = request.GET.get("search", "").strip()[:NAME_LENGTH]
     offset = number(request.GET.get("offset")) or 0
 
-    def read(place: int | None) -> QueuesPage:
-        return queries.delayed_queues(search, place or 0)
+    def page(place: int | None) -> QueuesPage:
+        return read.delayed_queues(search, place or 0)
 
     context = {
-        "data": read(offset),
+        "data": page(offset),
         "here": FAMILY,
         "live": "delayed_queues?" + urlencode([("search", search), ("offset", str(offset))]),
     }
-    return page_or_file(
-        request, "delayed_queues/page.html", context, "redisson-queues", read, following=attrgetter("following")
-    )
+    return page_or_file(request, "delayed_queues/page.html", context, QUEUES, page, following=attrgetter("following"))
 
 
 @require_safe
-@login_required
 def queue(request: HttpRequest) -> Answer:
     """One queue by `name`, which may be any text."""
     given = {key: request.GET.get(key, "").strip()[:length] for key, length in _LENGTHS.items()}
@@ -55,14 +57,14 @@ def queue(request: HttpRequest) -> Answer:
     from_ms, to_ms = (bound_ms(given[key], key, errors) for key in ("from", "to"))
     codec = given["codec"] if given["codec"] in READERS else ""
 
-    def read(place: str | None) -> QueuePage:
-        return queries.delayed_queue(
+    def page(place: str | None) -> QueuePage:
+        return read.delayed_queue(
             given["name"], cursor=place, from_ms=from_ms, to_ms=to_ms, aside=given["aside"] == "1", codec=codec,
             with_plan=given["plan"] == "1",
         )  # fmt: skip
 
     try:
-        data = read(given["cursor"] or None)
+        data = page(given["cursor"] or None)
     except ValueError:
         raise Http404(_("There is no such page.")) from None
     shown = {key: text for key, text in given.items() if text and key not in ("cursor", "plan")}
@@ -81,7 +83,7 @@ def queue(request: HttpRequest) -> Answer:
         "live": "delayed_queue?" + urlencode({"name": given["name"]}),
     }
     return page_or_file(
-        request, "delayed_queues/queue.html", context, "redisson-values", read, rows=attrgetter("values"),
+        request, "delayed_queues/queue.html", context, VALUES, page, rows=attrgetter("values"),
         following=attrgetter("cursor"), status=422 if errors else 200,
     )  # fmt: skip
 
