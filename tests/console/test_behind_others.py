@@ -93,7 +93,8 @@ ACTS = {
 }  # fmt: skip
 #: sentences that say that there is nothing of anybody
 _NOTHING = re.compile(
-    r'{% (?:translate "|blocktranslate trimmed[^%]*%}\s*)((?:Nothing|No|Nobody|There is no|This group has no) [^"{]*)["{]'
+    r'{% (?:translate "|blocktranslate trimmed[^%]*%}\s*)'
+    r'((?:Nothing|No|Nobody|There is no|This group has no) [^"{]*)["{]'
 )
 #: true here: of transfer services, rules and saved views there is none, and this is not about what waits
 TRUE = {
