@@ -27,6 +27,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from django.http import QueryDict
@@ -98,7 +99,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class ItemNow:
-    """Where a touched thing is now: a moment (epoch ms), a text, or both; `address` leads to its page."""
+    """Where a touched thing is now: a moment (epoch ms), with the `address` of its page if it has one, or a text."""
 
     ms: int | None = None
     text: str = ""
@@ -187,10 +188,8 @@ class Kind(Act, ABC, Generic[PreviewOf]):
 
     def preview_of_one(self, at_ms: int, label: Mapping[str, Any]) -> dict[str, Any]:
         """Return the row of a preview of one thing, for what was done by a call of its own."""
-        shown = self.preview_type(
-            at_ms=at_ms, count=1, examples=[dict(label)], topics=[[label.get("topic", ""), 1]]
-        )  # fmt: skip
-        return shown.as_row()
+        topics = [[label.get("topic", ""), 1]]
+        return {**_empty_row(self.preview_type), "at_ms": at_ms, "count": 1, "examples": [label], "topics": topics}
 
     def undecided(self, parameters: Mapping[str, Any], preview: PreviewOf) -> OperationError | None:
         """Return what has to be chosen first, where the preview asks for a choice that nobody has made."""
@@ -273,6 +272,12 @@ class Kind(Act, ABC, Generic[PreviewOf]):
     def taken_back(self, row: Operation, items: Sequence[OperationItem]) -> Mapping[int, OperationItem]:
         """Return by the number of an item the item of the other operation that took it back."""
         return {}
+
+
+@cache
+def _empty_row(preview: type[Preview]) -> Mapping[str, Any]:
+    """Return the row of a preview of nothing: made once, as single calls are many."""
+    return preview().as_row()
 
 
 def renamed(given: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
