@@ -39,7 +39,7 @@ _LENGTHS = {"actor": 150, "what": 16, "kind": 64, "text": 200, "from": 64, "to":
 @login_required
 @permission_required(VIEW, raise_exception=True)
 def audit(request: HttpRequest) -> HttpResponse:
-    """The newest first; `before` is the number of the last entry of the page before."""
+    """Show the entries, newest first; `before` is the number of the last entry of the page before."""
     given, errors, rows = _asked(request)
     before = number(request.GET.get("before"))
     if before is not None:
@@ -65,7 +65,7 @@ def audit(request: HttpRequest) -> HttpResponse:
 @login_required
 @permission_required(VIEW, raise_exception=True)
 def data(request: HttpRequest, form: str) -> HttpResponse | StreamingHttpResponse:
-    """All entries that match."""
+    """Send all entries that match as a file."""
     _, errors, rows = _asked(request)
     if form not in FORMS:
         raise Http404
@@ -76,7 +76,7 @@ def data(request: HttpRequest, form: str) -> HttpResponse | StreamingHttpRespons
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """Entries, and the number that the next page is before; `looked` as in the lists of what is asked of a broker."""
+    """Entries, and the number that the next page is before; `looked`: how many were looked through, if time ran out."""
 
     rows: list[AuditEntry]
     before: int | None = None
@@ -84,7 +84,7 @@ class _Page:
 
 
 def _page(entries: QuerySet[AuditEntry], seen: Eyes) -> _Page:
-    """The first of them that are seen."""
+    """Return the first page of those that are seen."""
     if seen.see_all:
         first = list(entries[: LISTED + 1])
         return _Page(first[:LISTED], first[LISTED - 1].pk if len(first) > LISTED else None)
@@ -103,7 +103,7 @@ def _page(entries: QuerySet[AuditEntry], seen: Eyes) -> _Page:
 
 
 def _judged(entries: QuerySet[AuditEntry], seen: Eyes) -> Iterator[tuple[AuditEntry, bool]]:
-    """Each, and whether it is seen: parameters and outcomes name what was touched, so it is if its operation is."""
+    """Yield each, and whether it is seen: it names what was touched, so it is seen if its operation is."""
     if seen.see_all:
         yield from ((entry, True) for entry in entries.iterator(2_000))
         return
