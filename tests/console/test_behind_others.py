@@ -29,7 +29,7 @@ from console.operations.models import AuditEntry, Operation
 from console.security.roles import ADMINISTRATOR
 from console.security.topic_scope import visible_topics
 from console.ui.live import LivePage, _render
-from console.ui.urls import urlpatterns
+from console.urls import urlpatterns
 from tests.console.delayed_stage import MINUTE
 from tests.console.people import browser_of
 from tests.console.stage import Stage

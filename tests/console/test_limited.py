@@ -34,7 +34,7 @@ from console.security.models import TopicPermission
 from console.security.topic_scope import ALL, NOTHING, AuthorisedRead, Eyes, looking, visible_topics
 from console.site.evidence import Evidence
 from console.templatetags.transactions import board_drawing
-from console.ui.live import _PAGES, LivePage, _render
+from console.ui.live import LivePage, _render, live_pages
 from tests.console.delayed_stage import MINUTE
 from tests.console.people import browser_of, person
 from tests.console.stage import Stage
@@ -52,8 +52,11 @@ OPEN_READS = {
     "redisson.read.read_queues": "REST says itself what a token sees",
     "schedule.read.highest_level": "a number",
     "schedule.read.lanes": "counts and moments of the whole broker, no names",
+    "timers.read.timers_mark": "numbers that nobody is shown",
+    "topics.contents.stored_mark": "numbers that nobody is shown",
     "topics.setting_forms.group_form": "asked for by the page of a group that is seen",
     "topics.setting_forms.topic_form": "asked for by the page of a topic that is seen",
+    "transactions.read.transactions_mark": "numbers that nobody is shown",
 }
 FOREIGN = "payroll"
 #: opens of its own address as well as by a list
@@ -258,7 +261,7 @@ def test_live_frames_are_limited_as_pages_are(filled: Stage) -> None:
     visible = visible_topics(limited_person("anna", "ord"))
     arguments = {"topic": "orders", "tail": "orders", "group": "billing", "lane": "16"}
     queries_of = {"delayed_queue": (("name", "orders"),), "topics": (("kind", "all"),)}
-    for name, kind in _PAGES.items():
+    for name, kind in live_pages().items():
         if name in ("operation", "client"):
             continue
         page = LivePage(name, arguments[name] if kind.takes_argument else "", queries_of.get(name, ()), visible)

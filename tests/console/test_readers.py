@@ -11,11 +11,10 @@ from django.test import Client
 from broker.client import Consumer, Message, SimpleConsumer
 from broker.mirror.models import Broker, ConsumerOffset
 from broker.rocketmq.topics import TRACE_TOPIC
-from console.features.messages import copies
 from console.features.messages import read as messages_read
 from console.features.messages.read import GROUPS_LIMIT
 from console.features.messages.shapes import Reader, ReaderState
-from console.operations import workflow
+from console.operations import copies, workflow
 from console.operations.actor import Actor
 from console.security.topic_scope import VisibleTopics, looking
 from tests.console.stage import Stage

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from operator import attrgetter
 from urllib.parse import urlencode
 
@@ -14,7 +15,7 @@ from console.features.clients import read
 from console.features.clients.read import ClientRole, Clients
 from console.site.evidence import StaleReason
 from console.ui.export import Answer, page_or_file
-from console.ui.live import number
+from console.ui.live import LiveKind, number
 from console.ui.table import Table, file_columns
 
 CLIENTS = Table(
@@ -56,3 +57,15 @@ def client(request: HttpRequest) -> HttpResponse:
         "with_stack": "stack" in request.GET,
     }  # fmt: skip
     return render(request, "clients/client.html", context)
+
+
+def _clients_live(_: str, query: Mapping[str, str]) -> Clients:
+    return read.clients(
+        search=query.get("search", ""), role=query.get("role", ""), offset=number(query.get("offset")) or 0
+    )
+
+
+LIVE = {
+    "clients": LiveKind(_clients_live, frozenset({"groups"}), frozenset({"search", "role", "offset"})),
+    "client": LiveKind(lambda _, query: read.client(query.get("id", "")), frozenset({"groups"}), frozenset({"id"})),
+}

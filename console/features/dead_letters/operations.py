@@ -19,9 +19,9 @@ from broker.mirror.models import ConsumerOffset, Queue
 from broker.rocketmq.topics import RETRY_PREFIX
 from console.features.dead_letters.read import Found, find_matching, find_named, letter_of, message_at
 from console.features.dead_letters.shapes import DeadLetter, DeadLetterFilter
-from console.features.groups.catch_up import Behind, behind_after, group_behind_after
-from console.features.messages.copies import NotReadable, send_copy
 from console.operations.actor import RESEND_DEAD_LETTERS
+from console.operations.catch_up import Behind, behind_after, group_behind_after
+from console.operations.copies import NotReadable, send_copy
 from console.operations.errors import InvalidParameter, TooMany
 from console.operations.kind import LIMIT, ItemResult, Kind, Target
 from console.operations.preview import Preview

@@ -15,8 +15,8 @@ from typing import Any
 
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument
 from broker.client.names import check_group, check_topic
-from console.features.groups.catch_up import catch_up_ms, pace
 from console.operations.actor import RESET_OFFSETS
+from console.operations.catch_up import catch_up_ms, pace
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.kind import ItemResult, Kind, Target
 from console.operations.preview import Preview

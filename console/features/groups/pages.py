@@ -22,7 +22,7 @@ from console.operations.typed_moments import is_shift, moment_ms, shift_ms
 from console.site.clock import now_ms
 from console.ui.export import Answer, next_offset, page_or_file
 from console.ui.form_addresses import form_of
-from console.ui.live import number
+from console.ui.live import LiveKind, number
 from console.ui.snapshots.as_of import Asked, asked_of, past_of, status_of
 from console.ui.snapshots.page_shapes import PastGroups
 from console.ui.snapshots.read import groups_at
@@ -114,3 +114,15 @@ def _parameters(group: str, given: Mapping[str, str]) -> dict[str, Any]:
         text = given.get("moment", "").strip()
         parameters["at_ms"] = now_ms() + shift_ms(text) if is_shift(text) else moment_ms(text)
     return parameters
+
+
+LIVE = {
+    "groups": LiveKind(
+        lambda _, query: read.groups(search=query.get("search", ""), offset=number(query.get("offset")) or 0),
+        frozenset({"groups", "queues", "offsets", "histories"}),
+        frozenset({"search", "offset"}),
+    ),
+    "group": LiveKind(
+        lambda name, _: read.group(name), frozenset({"groups", "queues", "offsets"}), takes_argument=True
+    ),
+}

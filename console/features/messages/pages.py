@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 from console.features.messages import read
 from console.features.messages import search as newest
 from console.features.messages.life_line import life_of
-from console.features.messages.shapes import MessageFilter
+from console.features.messages.shapes import OFFSET_ID, MessageFilter
 from console.features.messages.traces import TOLD_LIMIT
 from console.operations.forms import draft_of_form
 from console.operations.models import AuditEntry
@@ -23,7 +23,6 @@ from console.operations.workflow import REASON_LENGTH
 from console.security.masking import UNMASK, lifted
 from console.ui.export import Answer, page_or_file
 from console.ui.form_addresses import form_of
-from console.ui.palette import OFFSET_ID
 from console.ui.table import Table, file_columns
 
 MESSAGES = Table(

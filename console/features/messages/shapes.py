@@ -10,6 +10,9 @@ from django.utils.translation import gettext_lazy as _
 
 from console.site.evidence import Evidence
 
+#: an offset message id: address, port and position in hexadecimal, of IPv4 or IPv6
+OFFSET_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
+
 
 class HopKind(TextChoices):
     """What a physical record of the message stands for."""

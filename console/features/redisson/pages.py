@@ -19,7 +19,7 @@ from console.operations.forms import Form, draft_of_form
 from console.operations.typed_moments import bound_ms, is_shift, shift_ms
 from console.ui.export import Answer, page_or_file
 from console.ui.form_addresses import form_of
-from console.ui.live import number
+from console.ui.live import LiveKind, number
 from console.ui.table import Table, file_columns
 
 QUEUES = Table(
@@ -130,3 +130,15 @@ def parameters_of(given: QueryDict) -> dict[str, Any]:
 
 
 _LENGTHS = {"name": NAME_LENGTH, "cursor": 100, "from": 64, "to": 64, "codec": 40, "aside": 1, "plan": 1}
+
+
+LIVE = {
+    "delayed_queues": LiveKind(
+        lambda _, query: read.delayed_queues(query.get("search", ""), number(query.get("offset")) or 0),
+        frozenset(),
+        frozenset({"search", "offset"}),
+    ),
+    "delayed_queue": LiveKind(
+        lambda _, query: read.delayed_queue(query.get("name", "")), frozenset(), frozenset({"name"})
+    ),
+}

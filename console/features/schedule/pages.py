@@ -13,7 +13,7 @@ from console.features.schedule import lane as lane_read
 from console.features.schedule import read
 from console.features.schedule.shapes import MAX_PAGE_COUNT
 from console.ui.export import Answer, page_or_file
-from console.ui.live import number
+from console.ui.live import LiveKind, number
 from console.ui.snapshots.as_of import asked_of, past_of, status_of
 from console.ui.snapshots.read import lanes_at
 from console.ui.table import Table, file_columns
@@ -57,3 +57,15 @@ def lane(request: HttpRequest, level: int) -> Answer:
         request, "schedule/lane.html", context, LANE, lambda place: lane_read.lane(level, place, MAX_PAGE_COUNT),
         rows=attrgetter("messages"), following=attrgetter("next_offset"),
     )  # fmt: skip
+
+
+LIVE = {
+    "schedule": LiveKind(lambda _, __: read.lanes(), frozenset({"levels", "histories"})),
+    "lane": LiveKind(
+        lambda level, query: lane_read.lane(number(level) or 0, number(query.get("offset"))),
+        frozenset({"levels"}),
+        frozenset({"offset"}),
+        takes_argument=True,
+        is_numbered=True,
+    ),
+}

@@ -22,12 +22,12 @@ from django.conf import settings
 from broker.client import Admin, BrokerRefused, ClientError, NotSupported, Producer
 from broker.client.timers import Action, Steered
 from broker.rocketmq.topics import TIMER_TOPIC
-from console.features.groups.catch_up import Behind, behind_after
 from console.features.timers.apache_records import handle_of, matches, read_newest, row_of_record
 from console.features.timers.release_load import Load, at_once, busiest, capacity_of
 from console.features.timers.rows import all_timers, one_timer, target_of
 from console.features.timers.shapes import TimerFilter, TimerRow
 from console.operations.actor import STEER_TIMERS
+from console.operations.catch_up import Behind, behind_after
 from console.operations.errors import InvalidParameter
 from console.operations.found_rows import EXAMPLES, PREVIEW_PATIENCE_S, count_of, there_before, topics_of
 from console.operations.kind import LIMIT, ItemResult, Kind, Target

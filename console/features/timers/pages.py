@@ -34,7 +34,7 @@ from console.security.topic_scope import eyes
 from console.templatetags.spans import span
 from console.ui.charts.life import FOLD_MS, Stop, life_svg
 from console.ui.export import Answer, page_or_file
-from console.ui.live import number
+from console.ui.live import LiveKind, number
 from console.ui.snapshots.as_of import asked_of, past_of, status_of
 from console.ui.snapshots.read import timers_at
 from console.ui.snapshots.taker import KEPT_ZOOMS
@@ -167,3 +167,13 @@ def _reasons(moves: dict[int | None, LifeEvent]) -> dict[int | None, str]:
         wrote=Cast(KT("result__new_position"), BigIntegerField())
     )
     return {item.wrote: rows[item.operation_id].reason for item in items.filter(wrote__in=list(moves))}
+
+
+LIVE = {
+    "timers": LiveKind(
+        lambda _, query: read.timers(query.get("zoom", ""), number(query.get("at"))),
+        frozenset({"queues"}),
+        frozenset({"zoom", "at"}),
+        mark=read.timers_mark,
+    ),
+}

@@ -55,13 +55,13 @@ from broker.rocketmq.properties import (
     WAIT,
 )
 from broker.rocketmq.topics import TIMER_TOPIC
-from console.features.messages.copies import COPY_OF, NotReadable, plain_body, producer
 from console.features.timers.apache_records import row_of_record
 from console.features.timers.operations import label_of, result_of
 from console.features.timers.release_load import busiest, capacity_of
 from console.features.timers.rows import one_timer, target_of
 from console.features.timers.shapes import TimerRow
 from console.operations.actor import STEER_TIMERS
+from console.operations.copies import COPY_OF, NotReadable, plain_body, producer
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.found_rows import EXAMPLES, PREVIEW_PATIENCE_S
 from console.operations.kind import LIMIT, ItemResult, Kind, Target

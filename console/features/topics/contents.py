@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
+from django.db.models import Max, Sum
+
 from broker.client import Admin, Message
+from broker.mirror.models import Queue
 from console.features.topics.shapes import QueueMessages, Tail
 from console.security.masking import masks
 from console.security.topic_scope import Eyes, authorised
@@ -84,3 +89,10 @@ def _newest(admin: Admin, name: str) -> tuple[tuple[tuple[int, MessageRow], ...]
             found += [(queue_id, row_of(message)) for message in messages]
     found.sort(key=lambda row: (row[1].store_ms, row[1].position), reverse=True)
     return tuple(found[:SHOWN]), sum(each.max_offset for each in queues)
+
+
+def stored_mark(name: str) -> Hashable:
+    """Return what changes with whatever is stored in a topic, as the mirror has it: the broker is not asked."""
+    queues = Queue.objects.filter(broker=mirrored().name, topic=name).order_by()
+    found = queues.aggregate(first=Sum("min_offset"), end=Sum("max_offset"), last=Max("last_ms"))
+    return tuple(found.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -15,7 +16,7 @@ from console.features.topics.setting_forms import new_topic_form, topic_form
 from console.features.topics.shapes import QueueMessages, TopicKind, Topics
 from console.site.evidence import StaleReason
 from console.ui.export import Answer, next_offset, page_or_file
-from console.ui.live import number
+from console.ui.live import LiveKind, number
 
 _ORDERS = ("name", "messages", "last", "rate")
 
@@ -83,3 +84,26 @@ def queue(request: HttpRequest, name: str, queue_id: int) -> Answer:
     return page_or_file(
         request, "topics/queue.html", context, QUEUE, page, rows=lambda shown: shown.messages[::-1], following=before
     )
+
+
+def _topics_live(_: str, query: Mapping[str, str]) -> Topics:
+    return read.topics(
+        search=query.get("search", ""),
+        kind=query.get("kind", ""),
+        order=query.get("order", "name"),
+        offset=number(query.get("offset")) or 0,
+    )
+
+
+_MOVED_BY = frozenset({"topics", "queues", "offsets", "histories"})
+LIVE = {
+    "topics": LiveKind(_topics_live, _MOVED_BY, frozenset({"search", "kind", "order", "offset"})),
+    "topic": LiveKind(lambda name, _: read.topic(name), _MOVED_BY, takes_argument=True),
+    "tail": LiveKind(
+        lambda name, _: contents.tail(name),
+        frozenset({"queues"}),
+        takes_argument=True,
+        mark=contents.stored_mark,
+        is_near=True,
+    ),
+}

@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 
 from broker.client import NotSupported
 from broker.client.transactions import Action, SteeredTransaction, TransactionTarget
-from console.features.groups.catch_up import Behind, behind_after
 from console.features.transactions import apache_operations
 from console.features.transactions.find import Found, find_matching, find_named
 from console.features.transactions.shapes import TransactionFilter, TransactionRow
 from console.operations.actor import STEER_TRANSACTIONS
+from console.operations.catch_up import Behind, behind_after
 from console.operations.errors import InvalidParameter
 from console.operations.found_rows import EXAMPLES, PREVIEW_PATIENCE_S, count_of, there_before, topics_of
 from console.operations.kind import LIMIT, ItemResult, Kind, Target

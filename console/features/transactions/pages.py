@@ -20,7 +20,7 @@ from console.operations.forms import draft_of_form
 from console.operations.typed_moments import bound_ms
 from console.ui.export import Answer, page_or_file
 from console.ui.form_addresses import form_of
-from console.ui.live import number
+from console.ui.live import LiveKind, number
 
 FAMILY = "transactions"
 STATES = ("open", "parked", "decided")
@@ -102,3 +102,10 @@ def _target(text: str) -> dict[str, int]:
     if offset is None or position is None:
         raise InvalidParameter("targets", _("This names no transaction; load the page again."))
     return {"offset": offset, "position": position}
+
+
+LIVE = {
+    "transactions": LiveKind(
+        lambda _, __: read.transactions(), frozenset({"queues", "transactions"}), mark=read.transactions_mark
+    ),
+}
