@@ -18,7 +18,6 @@ from console.features.redisson import pages as redisson_pages
 from console.features.schedule import pages as schedule_pages
 from console.features.timers import pages as timers_pages
 from console.features.topics import pages as topics_pages
-from console.features.topics import setting_pages
 from console.features.transactions import pages as transactions_pages
 from console.operations import audit_pages
 from console.operations import pages as operations_pages
@@ -52,11 +51,9 @@ urlpatterns: list[URLPattern] = [
     page("timers/list/", timers_pages.timer_list, "timer_list"),
     page("timers/<int:position>/", timers_pages.timer, "timer"),
     page("transactions/", transactions_pages.transactions, "transactions"),
-    page("transactions/draft/", transactions_pages.draft, "transaction_draft"),
     page("transactions/list/", transactions_pages.transaction_list, "transaction_list"),
     page("transactions/<int:position>/", transactions_pages.transaction, "transaction"),
     page("redisson/", redisson_pages.queues, "delayed_queues"),
-    page("redisson/draft/", redisson_pages.draft, "delayed_draft"),
     page("redisson/queue/", redisson_pages.queue, "delayed_queue"),
     page("operations/", operations_pages.operations, "operations"),
     page("operations/draft/", operations_pages.draft, "operation_draft"),
@@ -73,7 +70,6 @@ urlpatterns: list[URLPattern] = [
     page("topics/<name:name>/tail/", topics_pages.tail, "tail"),
     page("topics/<name:name>/<int:queue_id>/", topics_pages.queue, "queue"),
     page("messages/", messages_pages.search, "messages"),
-    page("messages/draft/", messages_pages.draft, "message_draft"),
     page("messages/<name:message_id>/", messages_pages.message, "message"),
     page("messages/<name:message_id>/unmask/", messages_pages.unmask, "message_unmask", UNMASKING),
     page("messages/<name:message_id>/body", messages_pages.body, "message_body"),
@@ -84,21 +80,14 @@ urlpatterns: list[URLPattern] = [
     page("dashboards/<str:name>/series/<str:series>.json", dashboards_pages.series, "dashboard_series", DASHBOARDS),
     page("dashboards/<str:name>/data.<str:form>", dashboards_pages.data, "dashboard_data", DASHBOARDS),
     page("dead-letters/", dead_letters_pages.groups, "dead_letters"),
-    page("dead-letters/draft/", dead_letters_pages.draft, "dead_letter_draft"),
     page("dead-letters/of/<name:name>/", dead_letters_pages.letters, "dead_letters_of"),
     page("groups/", groups_pages.groups, "groups"),
-    page("groups/undo/<str:operation_id>/", groups_pages.undo, "group_undo"),
     page("groups/<name:name>/", groups_pages.group, "group"),
-    page("groups/<name:name>/move/", groups_pages.move, "group_move"),
     page("compare/", compare_page.compare, "compare"),
-    page("settings/draft/", setting_pages.draft, "setting_draft"),
-    page("settings/undo/<str:operation_id>/", setting_pages.undo, "setting_undo"),
     page("clients/", clients_pages.clients, "clients"),
     page("clients/one/", clients_pages.client, "client"),
     page("alerts/", alerts_pages.alerts, "alerts", ALERTS),
     page("alerts/silence/", alerts_pages.silence, "alert_silence", SILENCING),
-    page("alerts/draft/", alerts_pages.draft, "alert_draft"),
-    page("alerts/undo/<str:operation_id>/", alerts_pages.undo, "alert_undo"),
     page("alerts/rules/new/", alerts_pages.new_rule, "alert_rule_new"),
     page("alerts/rules/<int:rule_id>/", alerts_pages.rule, "alert_rule"),
     page("audit/", audit_pages.audit, "audit", AUDIT),

@@ -18,7 +18,7 @@ from ._admin import AsyncAdmin
 from ._consumer import DEFAULT_HANDLERS, DRAIN_S, SUSPEND_BOUNDS_MS, AsyncConsumer, Handler
 from ._lite_pull import AsyncLitePullConsumer
 from ._orderly import SUSPEND_MS
-from ._outgoing import Outgoing, Timing, prepare
+from ._outgoing import MessageOptions, Outgoing, Timing, prepare
 from ._producer import AsyncProducer
 from ._simple import AsyncSimpleConsumer, Receipt, Received, SimpleConsumers, read_receipt
 from ._stop_signals import StopSignals
@@ -83,6 +83,7 @@ __all__ = [
     "InvalidArgument",
     "LitePullConsumer",
     "Message",
+    "MessageOptions",
     "MessageQueue",
     "NoBroker",
     "NoSuchQueue",

@@ -44,7 +44,7 @@ _FOUND = (Answer.SUCCESS, Answer.PULL_NOT_FOUND, Answer.PULL_RETRY_IMMEDIATELY, 
 _QUERIED = (Answer.SUCCESS, Answer.QUERY_NOT_FOUND)
 #: PullSysFlag: the request carries its subscription; nothing is suspended, nothing committed.
 _WITH_SUBSCRIPTION = 4
-_WHOLE_TIME_MS = 2**62
+WHOLE_TIME_MS = 2**62
 
 
 class AsyncAdmin(
@@ -183,7 +183,7 @@ class AsyncAdmin(
         return await self.message_at(position, address=wanted)
 
     async def messages_by_key(
-        self, topic: str, key: str, max_count: int = 64, *, begin_ms: int = 0, end_ms: int = _WHOLE_TIME_MS
+        self, topic: str, key: str, max_count: int = 64, *, begin_ms: int = 0, end_ms: int = WHOLE_TIME_MS
     ) -> list[Message]:
         """Messages of the topic with this key, newest first."""
         return await self._query(topic, key, max_count, begin_ms, end_ms, unique=False)
@@ -195,7 +195,7 @@ class AsyncAdmin(
 
     async def records_by_unique_id(self, topic: str, unique_id: str, max_count: int = 32) -> list[Message]:
         """Every record of the topic with this unique id, newest first: a message can be parked more than once."""
-        return await self._query(topic, unique_id, max_count, 0, _WHOLE_TIME_MS, unique=True)
+        return await self._query(topic, unique_id, max_count, 0, WHOLE_TIME_MS, unique=True)
 
     async def _query(
         self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, *, unique: bool

@@ -39,7 +39,7 @@ _ABSENT = (Answer.TOPIC_NOT_EXIST, Answer.SUBSCRIPTION_GROUP_NOT_EXIST)
 class SettingQuestions(Questions):
     """Settings of topics and groups."""
 
-    async def topic_settings(self, name: str) -> Fields | None:
+    async def topic_settings(self, name: str) -> dict[str, Any] | None:
         """A topic's TopicConfig as the (first) broker keeps it; None: there is no such topic."""
         try:
             return read_object((await self._ask(Request.GET_TOPIC_CONFIG, {"topic": name})).body)
@@ -61,7 +61,7 @@ class SettingQuestions(Questions):
         for broker in await self._chosen():
             await self._ask(Request.UPDATE_AND_CREATE_TOPIC, ext, address=broker.address)
 
-    async def group_settings(self, name: str) -> Fields | None:
+    async def group_settings(self, name: str) -> dict[str, Any] | None:
         """A group's SubscriptionGroupConfig as the (first) broker keeps it; None: there is no such group."""
         try:
             # a broker makes a group that it is asked for; ours does not for who only looks

@@ -16,7 +16,6 @@ from .errors import BadAnswer, InvalidArgument
 from .remoting import Response
 from .transactions import (
     MOST_TARGETS,
-    Action,
     State,
     SteeredTransactions,
     TransactionLife,
@@ -24,6 +23,7 @@ from .transactions import (
     TransactionStatus,
     TransactionTarget,
 )
+from .transactions import Action as TransactionAction
 
 #: steering thousands of transactions means thousands of records on disk
 _STEER_TIMEOUT_MS = 15_000
@@ -59,7 +59,7 @@ class TransactionQuestions(Questions):
         return _read(await self._ask(Request.GET_TRANSACTION_STATUS, address=address), TransactionStatus)
 
     async def steer_transactions(
-        self, action: Action, targets: Sequence[TransactionTarget], *, who: str, reason: str = "",
+        self, action: TransactionAction, targets: Sequence[TransactionTarget], *, who: str, reason: str = "",
         address: str | None = None,
     ) -> SteeredTransactions:  # fmt: skip
         """Commit, roll back, check now, or resume checking up to 10,000 halves; each is answered on its own."""

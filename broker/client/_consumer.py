@@ -38,11 +38,33 @@ SUSPEND_BOUNDS_MS = 10, 30_000
 
 
 class AsyncConsumer(AsyncClosing):
-    """A member of a consumer group (clustering): its share of the queues, each message acknowledged by returning.
+    """A member of a consumer group: its share of the queues, each message acknowledged by returning.
+
+    >>> consumer = AsyncConsumer("billing", "127.0.0.1:9876", from_where="first")
+    >>> consumer.subscribe("order", "created || paid", lambda message: print(message.body))
+    >>> async with consumer:
+    ...     await done.wait()
+
+    Returning acknowledges the message; an exception has it delivered again later, after `max_reconsume_times` (16, if
+    none are given) it is a dead letter. A handler runs in a thread, `handlers` of them at once; a coroutine function
+    runs in the event loop.
+
+    `orderly`: messages of a queue are handled one after the other, and nobody else handles that queue. After an
+    exception the queue rests for `suspend_ms` and the same message comes again, until it was handled again
+    `max_reconsume_times` (none: without end); then it is a dead letter, and the queue goes on.
 
     `from_where` counts for a topic that is new to the group: "first" begins with the first message that is there,
     "last" with the first one that comes after the group's first start; _offsets.py says what that means in detail.
+
+    `trace`: tell of every message in RocketMQ's trace topic (True), or in another one. `drain_timeout_s`: how long
+    `stop` waits for handlers that have begun; what they have done by then does not come again.
+
+    A consumer starts once. It belongs to one process; the synchronous one is a member of its own in a forked child,
+    not started, with the same handlers.
     """
+
+    group: str
+    """The consumer group."""
 
     def __init__(
         self, group: str, namesrv: str = "127.0.0.1:9876", *, from_where: Literal["first", "last"] = "last",
@@ -50,7 +72,6 @@ class AsyncConsumer(AsyncClosing):
         suspend_ms: int = SUSPEND_MS, trace: bool | str = False, drain_timeout_s: float = DRAIN_S,
         **access: Unpack[Access],
     ) -> None:  # fmt: skip
-        """See Consumer for `orderly` and what belongs to it, for `trace` and `drain_timeout_s`."""
         names.check_group(group)
         if from_where not in ("first", "last"):
             raise InvalidArgument(f"from_where {from_where!r} is not valid: 'first' or 'last'.", field="from_where")
@@ -186,7 +207,7 @@ class AsyncConsumer(AsyncClosing):
         return self
 
     async def close(self) -> None:
-        """As stop."""
+        """Stop, as `stop` without a time does."""
         await self.stop()
 
     async def _stop(self, drain_timeout_s: float) -> None:

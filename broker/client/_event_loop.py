@@ -1,8 +1,8 @@
 """What stands behind the synchronous API: one event-loop thread in this process, and faces of asynchronous clients.
 
-A face is a synchronous client that speaks through an asynchronous one, which belongs to one process. A face that was
-made before a fork works in the child too: with a client of its own, which is made at its first use there and connects
-anew. What had begun (consuming, above all) goes on in the parent alone.
+A face is a synchronous client that speaks through an asynchronous one, its core, which belongs to one process. A face
+that was made before a fork works in the child too: with a core of its own, which is made at its first use there and
+connects anew. What had begun (consuming, above all) goes on in the parent alone. Faces are generated (_make_faces.py).
 
 Clients are `with` blocks: the end of the block closes them, faces (`Face`) and asynchronous clients (`AsyncClosing`).
 """
@@ -15,12 +15,14 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 from .errors import Timeout
 from .remoting import forks
 
 Result = TypeVar("Result")
+Given = ParamSpec("Given")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 #: How much later than its own time-out a call gives up whose event loop does not come to it.
 GRACE_MS = 1_000
@@ -78,9 +80,27 @@ class EventLoopThread:
 event_loop_thread = EventLoopThread()
 
 
+async def call(change: Callable[Given, None], *args: Given.args, **kwargs: Given.kwargs) -> None:
+    """Call a plain function that changes what belongs to the event loop, in that loop."""
+    change(*args, **kwargs)
+
+
+# Marks on methods of asynchronous clients, for the generator of their faces.
+
+
+def plain_send(method: Method) -> Method:
+    """Mark a method that sends at once: a block whose messages a transaction decides may refuse its face."""
+    return method
+
+
+def unhurried(method: Method) -> Method:
+    """Mark a method that may take longer than its `timeout_ms`: nobody else ends it."""
+    return method
+
+
 # Synchronous faces of asynchronous clients.
 
-Core = TypeVar("Core")
+Core = TypeVar("Core", bound="AsyncClosing")
 
 
 class _Making:
@@ -98,7 +118,7 @@ class _Making:
 _making = _Making()
 
 
-class Face(ABC, Generic[Core]):
+class Face(Generic[Core]):
     """What all synchronous clients have in common; the end of a `with` block closes them."""
 
     def __init__(self, make: Callable[[], Core]) -> None:
@@ -109,8 +129,12 @@ class Face(ABC, Generic[Core]):
         self._is_closed = False
 
     @property
+    def core(self) -> Core:
+        """The asynchronous client behind this face."""
+        return self._core
+
+    @property
     def _core(self) -> Core:
-        """The asynchronous client of this process."""
         if self._generation != forks.generation and not self._is_closed:
             with _making.lock:
                 if self._generation != forks.generation:
@@ -130,9 +154,10 @@ class Face(ABC, Generic[Core]):
     ) -> None:
         self.close()
 
-    @abstractmethod
     def close(self) -> None:
-        """Let go of connections; twice is fine."""
+        """End all connections; idempotent."""
+        event_loop_thread.run(self._core.close())
+        self._is_closed = True
 
 
 class AsyncClosing(ABC):
@@ -148,4 +173,4 @@ class AsyncClosing(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of connections; twice is fine."""
+        """End all connections; idempotent."""

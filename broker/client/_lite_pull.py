@@ -113,14 +113,31 @@ class QueuePlaces:
 
 
 class AsyncLitePullConsumer(QueuePlaces, AsyncClosing):
-    """Fetches messages in the program's own time, queue by queue in order; see LitePullConsumer."""
+    """Fetches messages in the program's own time, queue by queue in order.
+
+    >>> async with AsyncLitePullConsumer("reports") as consumer:
+    ...     await consumer.subscribe("order", "created || paid")
+    ...     while messages := await consumer.poll():
+    ...         print([message.body for message in messages])
+
+    Topics are subscribed, then the group's members share the queues, or queues are assigned by hand. A poll gives what
+    was read ahead and moves the position; the next one says that all before is done, and done offsets are committed
+    every `commit_every_ms` and by `close`. With `auto_commit` off only `commit` does that. Nothing is delivered again
+    by the broker: who fails seeks back. To be used by one task or thread at a time.
+    """
+
+    group: str
+    """The consumer group."""
 
     def __init__(
         self, group: str, namesrv: str = "127.0.0.1:9876", *, from_where: Literal["first", "last"] = "last",
         auto_commit: bool = True, commit_every_ms: int = COMMIT_MS, read_ahead: int = IN_FLIGHT_COUNT,
         read_ahead_bytes: int = IN_FLIGHT_BYTES, trace: bool | str = False, **access: Unpack[Access],
     ) -> None:  # fmt: skip
-        """`read_ahead` messages and `read_ahead_bytes` of each queue are in memory at most (bytes: and one pull)."""
+        """`read_ahead` messages and `read_ahead_bytes` of each queue are in memory at most (bytes: and one pull).
+
+        `trace`: tell of every message that a poll gives in RocketMQ's trace topic (True), or in another one.
+        """
         names.check_group(group)
         if from_where not in ("first", "last"):
             raise InvalidArgument(f"from_where {from_where!r} is not valid: 'first' or 'last'.", field="from_where")

@@ -14,20 +14,11 @@
 A half becomes a timer when its transaction commits, and nobody can be told then that its key is taken: there
 `on_conflict` must be replace. Apache RocketMQ knows the first two and keeps the others unread.
 
-`UniqueIds` makes message ids as RocketMQ's MessageClientIDSetter does: 32 upper-case hex digits.
-
-    4 bytes address | 2 bytes process | 4 bytes class loader | 4 bytes ms since the month began | 2 bytes counter
-
-The first ten bytes are one prefix per process here (address and process id replaced by random bytes: no address is
-told), so that two processes cannot make the same id, and a broker hashes the common prefix once.
+`unique_ids` makes the ids of all messages of this process.
 """
 
 from __future__ import annotations
 
-import itertools
-import os
-import secrets
-import time
 from collections.abc import Iterable, Mapping
 from typing import TypedDict, Unpack
 
@@ -46,6 +37,7 @@ from ..rocketmq.properties import (
     UNIQUE_KEY,
     WAIT,
 )
+from ..rocketmq.unique_ids import UniqueIds
 from . import names
 from .errors import InvalidArgument
 from .timers import OnConflict
@@ -119,6 +111,22 @@ def prepare(
     return Outgoing(raw, stored, unique_id, group, queue_id, sharding_key)
 
 
+def ready_message(body: Outgoing | bytes | str, options: MessageOptions) -> Outgoing:
+    """The message that `prepare` makes of this, or the one that it has made already: that takes a `queue_id` only.
+
+    Raises InvalidArgument.
+    """
+    if not isinstance(body, Outgoing):
+        return prepare(body, **options)
+    if rest := sorted(options.keys() - {"queue_id"}):
+        raise InvalidArgument(f"Give {rest[0]} to `prepare`: this message is made already.", field=rest[0])
+    queue_id = options.get("queue_id")
+    if queue_id is None:
+        return body
+    names.check_queue_id(queue_id)
+    return msgspec.structs.replace(body, queue_id=queue_id)
+
+
 def value_in(stored: str, name: str) -> str | None:
     """The value of one property in the stored form; None if there is none."""
     framed, mark = "\x02" + stored, f"\x02{name}\x01"
@@ -175,6 +183,18 @@ class Timing(TypedDict, total=False):
     schedule_key: str | None
     on_conflict: OnConflict | None
     reject_past: bool
+
+
+class MessageOptions(Timing, total=False):
+    """The options of `prepare`: what the message carries, which queue it goes to, when it is delivered."""
+
+    tag: str | None
+    keys: Iterable[str]
+    properties: Mapping[str, str] | None
+    delay_level: int
+    wait_for_disk: bool
+    queue_id: int | None
+    sharding_key: str | None
 
 
 _OPTIONS = tuple(Timing.__annotations__)
@@ -239,31 +259,6 @@ def _shown(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
         return "with so many digits"
     return repr(value)[:_SHOWN_CHARACTERS]
-
-
-# Unique message ids.
-
-_MONTH_MS = 31 * 24 * 3600 * 1000
-
-
-class UniqueIds:
-    """Makes ids that no other call makes; safe for threads and after fork."""
-
-    def __init__(self) -> None:
-        self._reset()
-        os.register_at_fork(after_in_child=self._reset)
-
-    def _reset(self) -> None:
-        self._prefix = secrets.token_bytes(10).hex().upper()
-        self._count = itertools.count(secrets.randbelow(0x10000))
-        self._started_s = time.monotonic()
-        self._base_ms = int(time.time() * 1000) % _MONTH_MS
-
-    def next_id(self) -> str:
-        """The next id; the clock part never goes back, the counter separates ids of one millisecond."""
-        serial = next(self._count)
-        moment = self._base_ms + int((time.monotonic() - self._started_s) * 1000)
-        return f"{self._prefix}{moment & 0xFFFFFFFF:08X}{serial & 0xFFFF:04X}"
 
 
 unique_ids = UniqueIds()

@@ -21,9 +21,9 @@ from ..rocketmq.recall_handle import OUTCOME, BadHandle, read_handle
 from ..rocketmq.topics import TEMPLATE_TOPIC
 from . import names
 from ._destinations import DEFAULT_QUEUES, Destination, Destinations, find_destinations
-from ._event_loop import AsyncClosing
+from ._event_loop import AsyncClosing, plain_send
 from ._membership import Heartbeat
-from ._outgoing import Outgoing, Timing, prepare
+from ._outgoing import MessageOptions, Outgoing, prepare, ready_message
 from ._pipeline import STORED, Answered, Line, Lines, Outcome, result_of
 from ._replies import Replies, answer_of, reply_to, send_reply
 from ._session import Deadline, Session
@@ -45,9 +45,15 @@ DEFAULT_GROUP = "ESCAPEMENT_PRODUCER"
 class AsyncProducer(AsyncClosing):
     """Sends messages; `retries` further attempts go to other queues.
 
-    A send that ends with BrokerUnreachable or Timeout may have been stored, and so may an attempt before a retry:
-    delivery is at least once.
+    >>> async with AsyncProducer("orders", "127.0.0.1:9876") as producer:
+    ...     await producer.send("order", b"{}", tag="created", keys=["42"], delay_level=3)
+
+    Every method raises ClientError and its kin; InvalidArgument before anything is sent. A send that ends with
+    BrokerUnreachable or Timeout may have been stored, and so may an attempt before a retry: delivery is at least once.
     """
+
+    group: str
+    """The producer group; brokers ask its members about halves."""
 
     def __init__(
         self, group: str = DEFAULT_GROUP, namesrv: str = "127.0.0.1:9876", *, retries: int = 2,
@@ -65,34 +71,22 @@ class AsyncProducer(AsyncClosing):
         self._replies: Replies | None = None
         self._closed = False
 
+    @plain_send
     async def send(
-        self,
-        topic: str,
-        body: bytes | str,
-        *,
-        tag: str | None = None,
-        keys: Iterable[str] = (),
-        properties: Mapping[str, str] | None = None,
-        delay_level: int = 0,
-        queue_id: int | None = None,
-        sharding_key: str | None = None,
-        timeout_ms: int = 3000,
-        **timing: Unpack[Timing],
+        self, topic: str, body: bytes | str, *, timeout_ms: int = 3000, **options: Unpack[MessageOptions]
     ) -> SendResult:
-        """Send one message and wait until the broker has it; `prepare` and `Timing` say what can be given.
+        """Send one message and wait until the broker has it; `prepare` says what can be given.
 
-        Raises ClientError, of a timer also ScheduleKeyTaken, TimerTooFar, TimerPast and TimerLimit.
+        Raises ClientError, of a timer also ScheduleKeyTaken, TimerTooFar, TimerPast and TimerLimit; InvalidArgument
+        before anything is sent.
         """
-        message = prepare(
-            body, tag=tag, keys=keys, properties=properties, delay_level=delay_level, queue_id=queue_id,
-            sharding_key=sharding_key, **timing,
-        )  # fmt: skip
-        return await self.send_prepared(topic, message, timeout_ms=timeout_ms)
+        return await self.send_prepared(topic, prepare(body, **options), timeout_ms=timeout_ms)
 
+    @plain_send
     async def send_prepared(
         self, topic: str, message: Outgoing, *, queue_id: int | None = None, timeout_ms: int = 3000
     ) -> SendResult:
-        """As send, of a message that `prepare` made."""
+        """Send one message that `prepare` made; otherwise as `send`."""
         return await self._watch.around(
             topic, [message], lambda each: self._send_until(topic, each[0], queue_id, timeout_ms)
         )
@@ -137,6 +131,7 @@ class AsyncProducer(AsyncClosing):
         line.ask(SEND, fields_of(destination, message), message.body, deadline.left_ms, answered)
         return await answer
 
+    @plain_send
     async def send_each(
         self, topic: str, messages: Sequence[Outgoing], *, queue_id: int | None = None, timeout_ms: int = 5000
     ) -> list[SendResult | ClientError]:
@@ -160,6 +155,7 @@ class AsyncProducer(AsyncClosing):
             self._forget(topic)
         return results
 
+    @plain_send
     async def send_topics(
         self, messages: Mapping[str, Sequence[Outgoing]], *, timeout_ms: int = 5000
     ) -> dict[str, list[SendResult | ClientError]]:
@@ -178,13 +174,21 @@ class AsyncProducer(AsyncClosing):
             results[topic] = [outcome] * len(each) if isinstance(outcome, ClientError) else outcome
         return results
 
+    @plain_send
     async def send_batch(
-        self, topic: str, messages: Sequence[Outgoing], *, queue_id: int | None = None, timeout_ms: int = 5000
+        self,
+        topic: str,
+        messages: Sequence[Outgoing | bytes | str],
+        *,
+        queue_id: int | None = None,
+        timeout_ms: int = 5000,
     ) -> list[SendResult]:
-        """Send many messages to one queue as RocketMQ's batch: all are stored or none. No delays in a batch."""
-        return await self._watch.around(
-            topic, messages, lambda each: self._send_as_one(topic, each, queue_id, timeout_ms)
-        )
+        """Send many messages to one queue as RocketMQ's batch: all are stored or none. No delays in a batch.
+
+        `prepare` makes messages with tags and the like; what is bytes or text goes as it is. Raises ClientError.
+        """
+        ready = [each if isinstance(each, Outgoing) else prepare(each) for each in messages]
+        return await self._watch.around(topic, ready, lambda each: self._send_as_one(topic, each, queue_id, timeout_ms))
 
     async def _send_as_one(
         self, topic: str, messages: Sequence[Outgoing], queue_id: int | None, timeout_ms: int
@@ -203,15 +207,20 @@ class AsyncProducer(AsyncClosing):
         )
         return batch_results(messages, destination.queue, answer.ext, STORED[answer.code])
 
+    @plain_send
     async def send_oneway(
-        self, topic: str, message: Outgoing, *, queue_id: int | None = None, timeout_ms: int = 3000
+        self, topic: str, body: Outgoing | bytes | str, *, timeout_ms: int = 3000, **options: Unpack[MessageOptions]
     ) -> None:
-        """Send without an answer: whether it arrived is not told. Raises Timeout where it cannot be written in time."""
-        await self._watch.around(topic, [message], lambda each: self._tell(topic, each[0], queue_id, timeout_ms))
+        """Send without an answer: whether it arrived is not told. Raises Timeout where it cannot be written in time.
 
-    async def _tell(self, topic: str, message: Outgoing, queue_id: int | None, timeout_ms: int) -> None:
+        `body`: also a message that `prepare` made, for which `queue_id` may be given here.
+        """
+        message = ready_message(body, options)
+        await self._watch.around(topic, [message], lambda each: self._tell(topic, each[0], timeout_ms))
+
+    async def _tell(self, topic: str, message: Outgoing, timeout_ms: int) -> None:
         deadline = Deadline(timeout_ms)
-        destination = await self._way_to(topic, message, queue_id, deadline)
+        destination = await self._way_to(topic, message, None, deadline)
         line = await line_with_room(self._lines, destination.address, deadline)
         line.tell(SEND, fields_of(destination, message), message.body)
 
@@ -240,6 +249,7 @@ class AsyncProducer(AsyncClosing):
                 raise BrokerRefused(Answer.ILLEGAL_OPERATION, f"nothing was recalled: {_NOTHING_RECALLED[outcome]}")
         return answer.ext.get("msgId", wanted.unique_key)
 
+    @plain_send
     async def request(
         self, topic: str, body: bytes | str, *, tag: str | None = None, keys: Iterable[str] = (),
         properties: Mapping[str, str] | None = None, queue_id: int | None = None, timeout_ms: int = 3000,

@@ -47,20 +47,42 @@ _NOTHING = (Answer.SUCCESS, Answer.POLLING_TIMEOUT, Answer.POLLING_FULL, Answer.
 
 
 class AsyncSimpleConsumer(AsyncClosing):
-    """Receives messages of a group one by one, each to be acknowledged by hand; see SimpleConsumer."""
+    """Receives messages of a group by hand: each is nobody else's until its time is over, and done when acknowledged.
+
+    >>> async with AsyncSimpleConsumer("billing") as consumer:
+    ...     for received in await consumer.receive("order", invisible_ms=60_000):
+    ...         print(received.attempt, received.body)
+    ...         await consumer.ack(received)
+
+    What is not acknowledged in time is handed out again, with `attempt` one higher; after the last attempt that the
+    group allows (16 retries, if nothing else is set) it is a dead letter. Any number of consumers share a group, and a
+    topic may have fewer queues than consumers. With `in_order` a queue hands out nothing more until all of a `receive`
+    is acknowledged, and there are no dead letters.
+
+    `from_where` counts for a topic that is new to the group: "first" begins with the first message that is there,
+    "last" with the first one that comes after the group's first `receive`.
+    """
+
+    group: str
+    """The consumer group."""
 
     def __init__(
-        self, group: str, namesrv: str = "127.0.0.1:9876", *, from_where: Literal["first", "last"] = "first",
-        in_order: bool = False, session: Session | None = None, **access: Unpack[Access],
-    ) -> None:  # fmt: skip
-        """`session`: one that somebody else opens and closes."""
+        self,
+        group: str,
+        namesrv: str = "127.0.0.1:9876",
+        *,
+        from_where: Literal["first", "last"] = "first",
+        in_order: bool = False,
+        _session: Session | None = None,
+        **access: Unpack[Access],
+    ) -> None:
         names.check_group(group)
         if from_where not in ("first", "last"):
             raise InvalidArgument(f"from_where {from_where!r} is not valid: 'first' or 'last'.", field="from_where")
         self.group = group
         self._in_order = in_order
-        self._session = session or Session(namesrv, **access)
-        self._is_guest = session is not None
+        self._session = _session or Session(namesrv, **access)
+        self._is_guest = _session is not None  # somebody else opens and closes it
         self._beginnings = Beginnings(self._session, group, from_first=from_where == "first")
         self._turn = 0
 
@@ -411,7 +433,7 @@ class SimpleConsumers:
 
     def of(self, group: str, *, in_order: bool = False) -> AsyncSimpleConsumer:
         """A consumer of the group, which need not be closed; raises InvalidArgument."""
-        return AsyncSimpleConsumer(group, self._namesrv, in_order=in_order, session=self._session)
+        return AsyncSimpleConsumer(group, self._namesrv, in_order=in_order, _session=self._session)
 
     async def close(self) -> None:
         """End all connections; what is held comes to others when its time is over."""

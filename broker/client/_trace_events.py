@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Protocol, TypeVar
 
 from ..rocketmq.message import offset_message_id, pack_host, unpack_host
-from ..rocketmq.properties import DELAY, KEYS, TAGS, TRACE_SWITCH, TRANSACTION_PREPARED
+from ..rocketmq.properties import KEYS, TAGS, TRACE_SWITCH, TRANSACTION_PREPARED, is_delayed
 from ..rocketmq.topics import TRACE_TOPIC
 from ._outgoing import Outgoing, prepare, unique_ids
 from ._tracing import tracing
@@ -247,7 +247,7 @@ class Subject:
         return (self.unique_id, *self.keys.split())
 
 
-_HALF_MARK, _DELAY_MARK = f"\x02{TRANSACTION_PREPARED}\x01", f"\x02{DELAY}\x01"
+_HALF_MARK = f"\x02{TRANSACTION_PREPARED}\x01"
 
 
 def subject_of(unique_id: str, topic: str, stored: str) -> Subject:
@@ -255,7 +255,7 @@ def subject_of(unique_id: str, topic: str, stored: str) -> Subject:
     framed = "\x02" + stored
     if _HALF_MARK in framed:
         kind = HALF
-    elif _DELAY_MARK in framed or "\x02TIMER_DEL" in framed:
+    elif is_delayed(framed):
         kind = DELAYED
     else:
         kind = NORMAL

@@ -13,9 +13,10 @@ from typing import Any, Self, Unpack, cast
 from ..rocketmq.codes import Answer, Request
 from ..rocketmq.frame import Command
 from ..rocketmq.message import parse_offset_message_id
-from ..rocketmq.properties import DELAY
+from ..rocketmq.properties import is_delayed
 from ._destinations import Destination
-from ._outgoing import Outgoing
+from ._event_loop import unhurried
+from ._outgoing import MessageOptions, Outgoing, ready_message
 from ._pipeline import Line, Outcome, result_of
 from ._producer import RETRY_PAUSE_S, SEND, AsyncProducer, line_with_room
 from ._session import Deadline
@@ -44,7 +45,6 @@ from .errors import (
 )
 
 logger = logging.getLogger(__name__)
-_DELAY_MARK = f"\x02{DELAY}\x01"
 
 #: How often the name server is asked for brokers that have come: each must know this producer to ask it.
 LOOK_S = 30.0
@@ -52,12 +52,25 @@ LOOK_SOON_S = 2.0
 
 
 class AsyncTransactionProducer(AsyncProducer):
-    """Sends halves and decides them; answers brokers that ask, from `start` (or the first half) on.
+    """Sends messages that consumers see only if a local transaction succeeded.
 
-    Who answers is `check`, or a `listener` that also does the local work of send_in_transaction.
+    >>> class Payments(TransactionListener):
+    ...     def execute(self, half, order):
+    ...         order.pay(half.transaction_id)
+    ...         return Decision.COMMIT
+    ...
+    ...     def check(self, message):
+    ...         return Decision.COMMIT if is_paid(message.unique_key) else Decision.ROLLBACK
+    >>> async with AsyncTransactionProducer("payments", listener=Payments()) as producer:
+    ...     await producer.send_in_transaction("paid", b"4711", argument=order)
 
-    A producer group must be able to answer for every half that any of its producers has sent: a broker may ask
-    another one. `confirmed` is told of each answer that a broker has taken; `check_workers` are answered at a time.
+    It sends halves and decides them, and answers brokers that ask, from `start` (or the first half) on. Who answers is
+    `check`, or a `listener` that also does the local work of `send_in_transaction`. A producer group must be able to
+    answer for every half that any of its producers has sent: a broker may ask another one. `confirmed` is told of each
+    answer that a broker has taken; `check_workers` checks are answered at a time.
+
+    It is a producer too: `send` and its kin go out at once, in no transaction. Every method raises ClientError and its
+    kin; InvalidArgument before anything is sent.
     """
 
     def __init__(
@@ -132,7 +145,7 @@ class AsyncTransactionProducer(AsyncProducer):
 
     async def _send_half(self, topic: str, half: Outgoing, queue_id: int | None, deadline: Deadline) -> Half:
         destination, line = await self._line(topic, half, queue_id, deadline)
-        if _DELAY_MARK in half.properties or "\x02TIMER_DE" in half.properties:
+        if is_delayed(half.properties):
             checked = self._check_delays(destination.address)
             await deadline.of(checked, f"an answer of {destination.address} whether it takes delays")
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
@@ -201,6 +214,14 @@ class AsyncTransactionProducer(AsyncProducer):
             lane,
         )
 
+    async def commit(self, half: Half, *, timeout_ms: int = 3000) -> None:
+        """Show the message to consumers; raises ClientError if the broker did not confirm it, which will then ask."""
+        await self.end(half, Decision.COMMIT, timeout_ms=timeout_ms)
+
+    async def rollback(self, half: Half, *, timeout_ms: int = 3000) -> None:
+        """Drop the message; raises ClientError if the broker did not confirm it, which will then ask."""
+        await self.end(half, Decision.ROLLBACK, timeout_ms=timeout_ms)
+
     async def end(self, half: Half, decision: Decision, *, timeout_ms: int = 3000) -> None:
         """Decide a half and wait for the broker's word; raises ClientError if it did not take the decision.
 
@@ -250,22 +271,29 @@ class AsyncTransactionProducer(AsyncProducer):
             outcomes.append(lost)
         return outcomes
 
+    @unhurried
     async def send_in_transaction(
-        self, topic: str, message: Outgoing, argument: Any = None, *, queue_id: int | None = None,
+        self,
+        topic: str,
+        body: Outgoing | bytes | str,
+        argument: Any = None,
+        *,
         timeout_ms: int = 3000,
-    ) -> TransactionResult:  # fmt: skip
-        """Send a half, have the listener do the local work, decide as it says; RocketMQ's sendMessageInTransaction.
+        **options: Unpack[MessageOptions],
+    ) -> TransactionResult:
+        """Send a half, have the listener's `execute` do the local work, and decide by what it returns.
 
-        Raises what the listener raises: then nothing is decided, and the broker asks the listener's `check`.
-        `timeout_ms` is for half and decision together. The local work takes nothing of it: that may have committed
-        what the caller would then believe failed.
+        Raises what `execute` raises: then nothing is decided, and the broker asks the listener's `check`. `timeout_ms`
+        is for half and decision together. The local work takes nothing of it: that may have committed what the caller
+        would then believe failed. `body`: also a message that `prepare` made, for which `queue_id` may be given here.
         """
         if self._listener is None:
             raise InvalidArgument(
                 "send_in_transaction needs a listener; this producer has only a check.", field="listener"
             )
+        message = ready_message(body, options)
         deadline = Deadline(timeout_ms)
-        half = await self.send_half(topic, message, queue_id=queue_id, timeout_ms=timeout_ms)
+        half = await self.send_half(topic, message, timeout_ms=timeout_ms)
         left_ms = deadline.left_ms
         if inspect.iscoroutinefunction(self._listener.execute):
             said = await self._listener.execute(half, argument)

@@ -50,7 +50,7 @@ class Engine:
     # The life of a store: it is opened and recovered, may fail for good, and is closed.
 
     def __init__(self, config: EngineConfig, files: Files, lock: File, now_ms: int) -> None:
-        """Use ``Engine.open``."""
+        """Make an engine that is not recovered yet; everybody else uses ``Engine.open``."""
         self.config = config
         self._files = files
         self._lock = lock
@@ -446,7 +446,7 @@ class Engine:
         self._retention_ms = -_RETENTION_INTERVAL_MS
 
     def health(self) -> Health:
-        """Return how the store is."""
+        """Return how the store is: its state, what is damaged, how full the disk is."""
         return assess(
             self._store,
             failure=self._failure,

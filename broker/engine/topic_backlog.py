@@ -52,7 +52,7 @@ class Waiting:
 
     @property
     def timers(self) -> int:
-        """How many timers wait."""
+        """The number of timers that wait for the topic."""
         unseen = sum(timer.topic == self._topic for timer in self._timers.unseen)
         return self._timers.by_topic.get(self._topic, 0) + unseen
 

@@ -17,11 +17,10 @@ from typing import Unpack
 
 from django.db import router, transaction
 
-from ..client import ClientError, Outgoing, plain_sends, prepare, with_trace
+from ..client import ClientError, MessageOptions, Outgoing, plain_sends, prepare, with_trace
 from ..client.names import check_writable_topic
 from .configuration import producer_group as chosen_group
 from .models import OutboxMessage
-from .options import MessageOptions
 from .transaction_block import producer_of
 
 logger = logging.getLogger(__name__)

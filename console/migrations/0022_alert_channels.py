@@ -10,7 +10,7 @@ _CHANNELS = [("mail", "mail"), ("webhook", "webhook")]
 class Migration(migrations.Migration):
     """Adds the columns; deliveries that are there are of webhooks."""
 
-    dependencies = [("console", "0021_alert_rule_name")]
+    dependencies = [("console", "0001_initial")]
 
     operations = [
         migrations.RenameField("alert", "told", "told_before"),

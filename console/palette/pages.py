@@ -81,7 +81,7 @@ def act(request: HttpRequest) -> HttpResponse:
         Actor.of(request.user).require(command.permission, command.kind)
     except NotAllowed as error:
         raise PermissionDenied(error.permission) from None
-    answer = draft(request, command.family, command.kind, command.parameters)
+    answer = draft(request, command.kind, command.parameters)
     given = {"reason": command.reason, "typed": command.count}
     if answer.status_code == 303 and any(given.values()):
         answer["Location"] += "?" + urlencode({name: value for name, value in given.items() if value})

@@ -50,11 +50,6 @@ class Command:
     count: str = ""
 
     @property
-    def family(self) -> str:
-        """Of which pages the operation is."""
-        return KINDS[self.kind].page
-
-    @property
     def permission(self) -> str:
         """Who may do it."""
         return KINDS[self.kind].permission

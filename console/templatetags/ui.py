@@ -1,12 +1,23 @@
-"""Parts that many pages are made of."""
+"""Parts that many pages are made of; their markup stands in `templates/ui/`.
+
+A part with a closing tag encloses what the page writes between the two. Titles and texts come translated: `_("Title")`
+in the tag, or a variable where `blocktranslate … asvar` made one.
+"""
 
 from __future__ import annotations
 
 from django import template
+from django.template.context import Context
 from django.urls import reverse
 from django.utils.http import urlencode
+from django.utils.safestring import SafeString
+
+from console.site.evidence import Evidence
 
 register = template.Library()
+
+#: the mark that a note begins with, by its tone
+_NOTE_MARKS = {"": "look", "brass": "look", "ruby": "broken", "plain": "idle"}
 
 
 @register.simple_tag
@@ -14,3 +25,76 @@ def address(name: str, *args: object, **query: object) -> str:
     """The address of a page with its query; parameters that are None or empty are left out."""
     asked = urlencode({key: value for key, value in query.items() if value not in (None, "")})
     return reverse(name, args=args) + (f"?{asked}" if asked else "")
+
+
+@register.simple_block_tag(takes_context=True)
+def sheet(
+    context: Context,
+    content: str,
+    title: str,
+    name: str,
+    *,
+    lead: str = "",
+    evidence: Evidence | None = None,
+    now_ms: int = 0,
+) -> SafeString:
+    """A container with a title, a sentence beside it, and who said what it shows.
+
+    `name` is its id, by which an open page replaces it; its title's is the same with "-title".
+    """
+    return _part(
+        context, "ui/sheet.html", title=title, name=name, lead=lead, evidence=evidence, now_ms=now_ms, content=content
+    )
+
+
+@register.simple_block_tag(takes_context=True)
+def page_head(context: Context, content: str, title: str, lead: str = "", kind: str = "") -> SafeString:
+    """The name of a page and what it is about; enclosed is what can be done with all of it, at the right."""
+    return _part(context, "ui/page_head.html", title=title, lead=lead, kind=kind, content=content)
+
+
+@register.simple_block_tag(takes_context=True)
+def plain_table(context: Context, content: str, caption: str, labelled_by: str = "", kind: str = "") -> SafeString:
+    """A table that scrolls sideways where it is wider than the page; its caption is for who does not see it.
+
+    With `labelled_by`, the id of a title, it takes the focus, so that the keys scroll it.
+    """
+    return _part(context, "ui/plain_table.html", caption=caption, labelled_by=labelled_by, kind=kind, content=content)
+
+
+@register.simple_block_tag(takes_context=True)
+def note(context: Context, content: str, tone: str = "", role: str = "") -> SafeString:
+    """Something to know before the rest: "" and "brass" worth a look, "ruby" a failure, "plain" no more than said."""
+    mark = _NOTE_MARKS[tone]
+    return _part(
+        context,
+        "ui/note.html",
+        tone=tone,
+        mark=mark,
+        role=role or ("alert" if tone == "ruby" else "note"),
+        content=content,
+    )
+
+
+@register.inclusion_tag("ui/state.html")
+def state(mark: str, words: str, tone: str = "") -> dict[str, object]:
+    """A word for a state beside the mark that says the same by its shape."""
+    return {"mark": mark, "words": words, "tone": tone}
+
+
+@register.inclusion_tag("ui/empty_state.html")
+def empty_state(title: str, text: str = "") -> dict[str, object]:
+    """What stands where a list would, when there is nothing: that it is so, and what to do about it."""
+    return {"title": title, "text": text}
+
+
+@register.inclusion_tag("ui/pager.html", takes_context=True)
+def pager(context: Context, previous: int | None, following: int | None) -> dict[str, object]:
+    """The way to the stretches of a list before and after this one, by their offsets; the rest of the query stays."""
+    return {"previous": previous, "following": following, "request": context.get("request")}
+
+
+def _part(context: Context, part: str, /, **values: object) -> SafeString:
+    """A template of `templates/ui/` with these values and nothing else of the page."""
+    made = context.template.engine.get_template(part)
+    return made.render(context.new(values))

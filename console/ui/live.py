@@ -27,6 +27,7 @@ from django.utils.module_loading import import_string
 
 from console.security.topic_scope import NOTHING, VisibleTopics, looking
 from console.site.clock import simulated
+from console.site.numbers import whole_number
 
 #: renderings at the same time; each may wait for the broker
 RENDER_THREADS = 3
@@ -103,11 +104,6 @@ class LiveKind:
     is_near: bool = False
 
 
-def number(text: str | None) -> int | None:
-    """A whole number from a query string, None for anything else; at most 18 digits, as offsets have 64 bits."""
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) <= 18 else None
-
-
 def live_pages() -> Mapping[str, LiveKind]:
     """All pages that change in place, as `settings.LIVE_PAGES` names them."""
     found: Mapping[str, LiveKind] = import_string(settings.LIVE_PAGES)
@@ -120,7 +116,7 @@ def page_of(path: str, query: str = "") -> LivePage | None:
     kind = live_pages().get(name)
     if kind is None or bool(argument) != kind.takes_argument or len(argument) > 255:
         return None
-    if kind.is_numbered and number(argument) is None:
+    if kind.is_numbered and whole_number(argument) is None:
         return None
     try:
         pairs = parse_qsl(query, max_num_fields=16, errors="strict")

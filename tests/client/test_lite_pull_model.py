@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.client import Admin, AsyncLitePullConsumer, LitePullConsumer, Message, MessageQueue, Producer, subscription
+from broker.client import Admin, LitePullConsumer, Message, MessageQueue, Producer, subscription
 from broker.client._offsets import Beginnings
 from broker.client._reader import QueueReader, ReadAhead
 from broker.client._session import Session
@@ -171,10 +171,3 @@ def test_a_consumer_goes_on_when_the_broker_comes_back(broker: BrokerThread) -> 
         broker.start()
         producer.send("t", "after", timeout_ms=10_000)
         assert [message.body for message in consumer.poll(PATIENCE_MS)] == [b"after"]
-
-
-def test_the_faces_are_alike() -> None:
-    def offered(kind: type) -> set[str]:
-        return {name for name in dir(kind) if not name.startswith("_")}
-
-    assert offered(LitePullConsumer) - {"core"} == offered(AsyncLitePullConsumer) - {"client_id"}

@@ -15,11 +15,11 @@ from tests.house.sources import ROOT, own_python, place, tree
 PACKAGE = """
     ALL Access Admin AsyncAdmin AsyncConsumer AsyncLitePullConsumer AsyncProducer AsyncSimpleConsumer
     AsyncTransactionProducer BrokerRefused BrokerUnreachable ClientClosed ClientError Consumer DEFAULT_HANDLERS DRAIN_S
-    Decision Half HalfNotSafe Handler InvalidArgument LitePullConsumer Message MessageQueue NoBroker NoSuchQueue NotHeld
-    NotSupported NotWritable Outgoing Producer Receipt Received RouteNotFound SUSPEND_BOUNDS_MS SUSPEND_MS
-    ScheduleKeyTaken SendResult SimpleConsumer SimpleConsumers Sql StopSignals Timeout TimerLimit TimerPast TimerTarget
-    TimerTooFar Timing Tls Trace TransactionListener TransactionProducer TransactionResult UsedAfterFork as_half
-    plain_sends prepare read_receipt remember subscription trace_topic with_trace
+    Decision Half HalfNotSafe Handler InvalidArgument LitePullConsumer Message MessageOptions MessageQueue NoBroker
+    NoSuchQueue NotHeld NotSupported NotWritable Outgoing Producer Receipt Received RouteNotFound SUSPEND_BOUNDS_MS
+    SUSPEND_MS ScheduleKeyTaken SendResult SimpleConsumer SimpleConsumers Sql StopSignals Timeout TimerLimit TimerPast
+    TimerTarget TimerTooFar Timing Tls Trace TransactionListener TransactionProducer TransactionResult UsedAfterFork
+    as_half plain_sends prepare read_receipt remember subscription trace_topic with_trace
 """
 MODULES = {
     "admin": """

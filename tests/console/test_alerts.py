@@ -194,4 +194,4 @@ def test_who_may_only_look_does_not_silence(db: None) -> None:
     viewer = browser_of(person("viewer"))
     assert "disabled" in viewer.get("/alerts/").content.decode()
     assert viewer.post("/alerts/silence/", {"minutes": "30", "reason": "x"}).status_code == 403
-    assert viewer.post("/alerts/draft/", {"kind": "alerts.end_silence", "silence": "1"}).status_code == 403
+    assert viewer.post("/operations/draft/", {"kind": "alerts.end_silence", "silence": "1"}).status_code == 403

@@ -55,7 +55,7 @@ def dead(wanted: DeadLetterFilter | None = None, after: tuple[int, int] | None =
 
 def drafted(operator: Client, kind: str, **form: Any) -> str:
     """The address of the draft."""
-    answer = operator.post("/dead-letters/draft/", {"kind": f"dead_letters.{kind}", "group": "billing", **form})
+    answer = operator.post("/operations/draft/", {"kind": f"dead_letters.{kind}", "group": "billing", **form})
     assert answer.status_code == 303
     return str(answer.headers["Location"])
 
@@ -205,7 +205,7 @@ def test_it_needs_its_own_permission(graves: Stage) -> None:
     clerk = person("clerk")
     browser = Client()
     browser.force_login(clerk)
-    assert browser.post("/dead-letters/draft/", {"kind": "dead_letters.send_back"}).status_code == 403
+    assert browser.post("/operations/draft/", {"kind": "dead_letters.send_back"}).status_code == 403
     assert b"disabled" in browser.get("/dead-letters/of/billing/").content
     clerk.user_permissions.add(Permission.objects.get(codename="resend_dead_letters"))
     assert drafted(browser, "send_back", scope="matching", is_all="1")

@@ -97,7 +97,7 @@ def test_chosen_values_are_set_aside(orders: DelayedQueue, operator: Client) -> 
     number = re.search(r'name="operation" value="([^"]+)"', html)
     assert number is not None and 'value="redisson.set_aside">Set aside' in html
     form = {"queue": "orders", "scope": "selected", "handle": handles(orders)[:2], "kind": "redisson.set_aside"}
-    operator.post("/redisson/draft/", {**form, "operation": number[1]})
+    operator.post("/operations/draft/", {**form, "operation": number[1]})
     operator.post(f"/operations/{number[1]}/confirm/", {"reason": "of a version that nobody runs"})
     assert [row.text for row in redisson_read.delayed_queue("orders", aside=True).values] == ["order-0", "order-1"]
     assert orders.size() == 8

@@ -97,7 +97,7 @@ def test_the_form_of_a_page_is_previewed_and_confirmed(orders: DelayedQueue, ope
     number = re.search(r'name="operation" value="([^"]+)"', html)
     assert number is not None
     form = {"operation": number[1], "queue": "orders", "scope": "selected", "handle": handles(orders)[:2]}
-    answer = operator.post("/redisson/draft/", {**form, "kind": "redisson.remove"})
+    answer = operator.post("/operations/draft/", {**form, "kind": "redisson.remove"})
     assert answer.status_code == 303
     preview = words(body_of(operator, answer["location"]))
     assert "Remove waiting values" in preview and "order-0" in preview
@@ -117,8 +117,8 @@ def test_what_is_wrong_with_a_form_is_said(orders: DelayedQueue, operator: Clien
         {"kind": "redisson.offer", "queue": "orders", "value": "x", "codec": "Kryo5Codec", "delay": "1 h"},
         {"kind": "redisson.offer", "queue": "orders", "value": "x", "codec": "StringCodec", "delay": "soon"},
     ):
-        assert operator.post("/redisson/draft/", form).status_code == 422, form
-    assert operator.post("/redisson/draft/", {"kind": "timers.cancel"}).status_code == 404
+        assert operator.post("/operations/draft/", form).status_code == 422, form
+    assert operator.post("/operations/draft/", {"kind": "redisson.nothing"}).status_code == 404
     assert operator.get("/redisson/queue/").status_code == 404
     assert operator.get("/redisson/queue/?name=orders&cursor=nonsense").status_code == 404
     assert orders.size() == 10

@@ -28,8 +28,8 @@ from console.features.transactions.shapes import Board, TransactionRow, Transact
 from console.operations import workflow
 from console.operations.actor import Actor
 from console.operations.errors import OutOfReach
-from console.operations.models import AuditEntry
-from console.operations.scope import reach_of
+from console.operations.models import AuditEntry, Operation
+from console.operations.registry import scope_of
 from console.security.models import TopicPermission
 from console.security.topic_scope import ALL, NOTHING, AuthorisedRead, Eyes, looking, visible_topics
 from console.site.evidence import Evidence
@@ -352,8 +352,9 @@ def test_every_read_of_a_feature_is_authorised() -> None:
 
 
 def test_what_no_rule_bounds_is_for_those_who_see_all() -> None:
-    assert reach_of("new.kind", {"name": "orders"}, None).is_seen(Eyes(ALL))
-    assert not reach_of("new.kind", {"name": "orders"}, None).is_seen(Eyes(NOTHING))
+    row = Operation(kind="new.kind", parameters={"name": "orders"})
+    assert scope_of(row).is_seen(Eyes(ALL))
+    assert not scope_of(row).is_seen(Eyes(NOTHING))
 
 
 def test_staff_that_sees_some_topics_only_has_no_tables_of_all(db: None) -> None:

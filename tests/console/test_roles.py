@@ -20,12 +20,6 @@ from console.urls import urlpatterns
 from tests.console.people import browser_of, person
 from tests.console.stage import Stage
 
-#: which draft address takes operations of which page
-DRAFTS = {
-    "timers": "/operations/draft/", "delayed_queues": "/redisson/draft/", "transactions": "/transactions/draft/",
-    "dead_letters": "/dead-letters/draft/", "groups": "/groups/billing/move/", "settings": "/settings/draft/",
-    "alerts": "/alerts/draft/", "messages": "/messages/draft/",
-}  # fmt: skip
 #: addresses that only act, or are for staff: who may not is told so before the method is looked at
 ACTS = {"dashboards_run", "dashboards_cancel", "alert_silence", "alert_rule", "alert_rule_new", "design"}
 SEE_OTHER, DENIED, NOT_FOUND, NOT_ALLOWED = 303, 403, 404, 405
@@ -136,7 +130,7 @@ def test_every_page_opens_while_nobody_answers(transactional_db: None, settings:
 
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_every_operation_is_refused_to_a_viewer_and_the_refusal_is_kept(db: None, kind: str) -> None:
-    answer = browser_of(person("viewer")).post(DRAFTS[KINDS[kind].page], {"kind": kind})
+    answer = browser_of(person("viewer")).post("/operations/draft/", {"kind": kind})
     assert answer.status_code == DENIED
     assert AuditEntry.objects.get().kind == kind
     is_for_operators = KINDS[kind].permission.removeprefix("console.") in ROLES[OPERATOR]["console"]
@@ -147,7 +141,9 @@ def test_an_operator_acts_but_does_not_administer(stage: Stage) -> None:
     stage.fill()
     stage.consume()
     operator = browser_of(person("operator", role=OPERATOR))
-    answer = operator.post("/groups/billing/move/", {"topic": "orders", "to": "first"})
+    answer = operator.post(
+        "/operations/draft/", {"kind": "groups.reset_offsets", "group": "billing", "topic": "orders", "to": "first"}
+    )
     assert answer.status_code == SEE_OTHER
     answer = operator.post(str(answer.headers["Location"]) + "confirm/", {"reason": "to read them again"})
     assert answer.status_code == SEE_OTHER

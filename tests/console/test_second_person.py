@@ -14,7 +14,6 @@ from django.utils import timezone
 
 from console.features.overview import read as overview_read
 from console.features.overview.finding_kinds import FindingCode
-from console.features.timers.rest_bulk import actor_of
 from console.operations import registry, workflow
 from console.operations.actor import PERMISSIONS, Actor
 from console.operations.errors import NotAllowed, NotPossible, SamePerson
@@ -22,6 +21,7 @@ from console.operations.models import AuditEntry, Operation
 from console.operations.preview import Preview
 from console.operations.registry import KINDS
 from console.operations.second_person import is_needed
+from console.rest.recorder import token_actor
 from console.security import tokens as security_tokens
 from tests.console.marking import Marking
 from tests.console.people import browser_of, person
@@ -90,7 +90,7 @@ def test_who_asked_cannot_approve_nor_by_a_token(marking: Marking, anna: Actor) 
     _, token = security_tokens.create("shop", security_tokens.scope_rows(["*"], []), created_by=user)
     grant = security_tokens.grant_of(token)
     assert grant is not None
-    by_token = actor_of(grant)
+    by_token = token_actor(grant, frozenset(PERMISSIONS))
     assert by_token.user_id == user.pk
     for first, second in ((anna, anna), (by_token, anna), (anna, by_token), (by_token, by_token)):
         row = asked(marking, first)

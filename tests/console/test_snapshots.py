@@ -23,10 +23,9 @@ from console.site.history import History
 from console.ui.snapshots import compare as snapshots_compare
 from console.ui.snapshots import read as snapshots_read
 from console.ui.snapshots.models import Snapshot
-from console.ui.snapshots.packing import pack, unpack
 from console.ui.snapshots.page_shapes import Pair
 from console.ui.snapshots.reader import moment_of
-from console.ui.snapshots.shapes import PARTS, GroupsKept, GroupTopic, Taken
+from console.ui.snapshots.shapes import PARTS, GroupsKept, GroupTopic, Taken, pack, unpack
 from console.ui.snapshots.taker import HOUR_MS, KEPT_ZOOMS, keep, look, take, thin
 from tests.console.stage import Stage
 

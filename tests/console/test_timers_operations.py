@@ -144,7 +144,7 @@ def test_every_timer_must_be_asked_for(stage: Stage, operator: Client) -> None:
 
 
 def test_more_than_ten_thousand_are_refused(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.operations.found_rows.LIMIT", 3)
+    monkeypatch.setattr("console.operations.selection.LIMIT", 3)
     park(stage, 4, "a")
     with pytest.raises(TooMany):
         workflow.draft("timers.cancel", {"filter": {"topic": "orders"}}, ACTOR)
@@ -166,6 +166,16 @@ def test_paused_nothing_fires_and_resumed_all_does(stage: Stage, operator: Clien
     assert [entry.reason for entry in AuditEntry.objects.order_by("id")] == ["the handler is broken"] * 2 + [
         "repaired"
     ] * 2
+
+
+def test_a_pause_says_nothing_of_what_would_become_of_a_topics_messages(stage: Stage, operator: Client) -> None:
+    park(stage, 2, "a")
+    address = operator.post("/operations/draft/", {"kind": "timers.pause"}).headers["Location"]
+    operator.post(address + "confirm/", {"reason": "because"})
+    assert Operation.objects.get().items.get().result["pending"] == 2
+    page = words(operator.get(address))
+    assert "paused" in page
+    assert "kept:" not in page
 
 
 @pytest.fixture

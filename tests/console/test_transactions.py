@@ -232,7 +232,7 @@ def test_what_was_asked_about_often_enough_is_parked_and_resumed(hurried: Stage,
         assert "1 half or more was asked about as often as allowed" in words(operator.get("/"))
         said[0] = Decision.COMMIT
         form = {"kind": "transactions.resume", "scope": "selected", "half": row.choice}
-        address = operator.post("/transactions/draft/", form).headers["Location"]
+        address = operator.post("/operations/draft/", form).headers["Location"]
         assert operator.post(address + "confirm/", {"reason": "the bank knows by now"}).status_code == 303
         hurried.wait_for(lambda: listed("decided"))
     events = transactions_read.transaction_life(half.position).events

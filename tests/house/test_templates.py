@@ -6,6 +6,8 @@ import ast
 import re
 from pathlib import Path
 
+import cssbeautifier
+
 from tests.house.sources import ROOT, own_python, place, tracked, tree
 
 COLUMNS = 120
@@ -32,6 +34,7 @@ MARKUP_IN_PYTHON = {
     "console/ui/live.py",
 }
 _MARKUP = re.compile(r"(?<!P)<[a-z][a-z0-9-]*(?:[\s>]|/>)|</[a-z]|&[a-z]+;")
+_NO_SEMICOLON = re.compile(r"[^;{}\s/]\s*\}")
 _VALUE_OVER_LINES = re.compile(r'\bvalue="[^"]*\n')
 
 
@@ -52,6 +55,17 @@ def test_lines_of_templates_have_at_most_120_columns() -> None:
         if len(line) > COLUMNS
     ]
     assert long == []
+
+
+def test_stylesheets_are_in_their_form() -> None:
+    """One declaration a line, as make format writes them."""
+    options = cssbeautifier.default_options()
+    options.indent_size, options.end_with_newline, options.space_around_combinator = 2, True, True
+    sheets = {path: path.read_text() for path in own(".css") if path.parent.name == "css"}
+    assert len(sheets) > 5
+    assert [place(path) for path, text in sheets.items() if cssbeautifier.beautify(text, options) != text] == []
+    assert [place(path) for path, text in sheets.items() if _NO_SEMICOLON.search(text)] == []
+    assert [place(path) for path, text in sheets.items() if max(map(len, text.splitlines())) > COLUMNS] == []
 
 
 def test_what_a_form_sends_holds_no_line_break_of_the_template() -> None:

@@ -150,7 +150,7 @@ def test_deleting_a_topic_says_what_is_not_known_and_what_cannot_be_cancelled(
         admin.create_topic(name, queues=1)
         producer.send(name, "x", delay_ms=60 * MINUTE_MS)
         assert wait_until(lambda: any(each.topic == name for each in admin.timer_metrics()))
-    drafted = operator.post("/settings/draft/", {"kind": "topics.delete", "name": name})
+    drafted = operator.post("/operations/draft/", {"kind": "topics.delete", "name": name})
     assert drafted.status_code == 303
     address = str(drafted.headers["Location"])
     page = words(operator.get(address).content)

@@ -98,7 +98,7 @@ def listed(state: str, key: str) -> list[TransactionRow]:
 
 def act(operator: Client, kind: str, row: TransactionRow, reason: str = "by hand") -> Operation:
     form = {"kind": f"transactions.{kind}", "scope": "selected", "half": row.choice}
-    drafted = operator.post("/transactions/draft/", form)
+    drafted = operator.post("/operations/draft/", form)
     assert drafted.status_code == 303
     assert operator.post(drafted.headers["Location"] + "confirm/", {"reason": reason}).status_code == 303
     return Operation.objects.latest("created_at")
@@ -196,7 +196,7 @@ async def resumed_by_rest(server: Server, name: str, token: str) -> list[object]
     ) as api:
         shown = await api.get(f"/api/v1/transactions/{name}")
         answer = await api.post(f"/api/v1/transactions/{name}:resume", json={"reason": "by REST"})
-    await application.state.rooms.close()
+    await application.state.holder.close()
     return [shown.json()["transaction"]["state"], answer.status_code, answer.json().get("outcome")]
 
 
@@ -224,5 +224,5 @@ async def test_rest_sends_and_decides_halves_there(patient: Server, admin: Admin
             await api.get("/api/v1/transactions"),
         ):
             assert (answer.status_code, answer.json()["code"]) == (501, "not_supported")
-    await application.state.rooms.close()
+    await application.state.holder.close()
     assert wait_until(lambda: admin.message_by_unique_id(TOPIC, taken["transaction_id"]) is not None)

@@ -295,5 +295,5 @@ async def test_without_access_control_the_prefixes_decide(tmp_path: Path, tokens
         assert (await web.ask("narrow", "POST", MESSAGES, json={"body": "x"})).json()["code"] == "scope_missing"
         assert (await web.ask("bare gone", "POST", MESSAGES, json={"body": "x"})).json()["code"] == "scope_missing"
         assert (await web.ask("bare gone", "GET", "/api/v1/topics")).status_code == 403
-    await application.state.rooms.close()
+    await application.state.holder.close()
     await service.stop()

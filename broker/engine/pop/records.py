@@ -79,7 +79,7 @@ class Page:
         self.size += len(part)
 
     def popped(self, name: bytes, start: int, next_offset: int, pop_ms: int, invisible_ms: int, mask: int) -> None:
-        """Add a pop."""
+        """Add the entry of a pop."""
         raw = mask.to_bytes((mask.bit_length() + 7) // 8, "little")
         queue = self._queue(name)
         self._add(_POPPED(POPPED, queue, start, next_offset, pop_ms, invisible_ms, len(raw)) + raw)
@@ -168,10 +168,10 @@ class Waiting(Protocol):
     """Who wants to know that what it asked for is durable."""
 
     def stored(self, ticket: Ticket) -> None:
-        """It is."""
+        """Hear that what was noted is durable."""
 
     def refused(self, code: int, remark: str) -> None:
-        """It may be lost."""
+        """Hear that what was noted may be lost."""
 
 
 class _Owners:
@@ -216,7 +216,7 @@ class Pen:
 
     @property
     def page(self) -> Page:
-        """The page to write on."""
+        """Return the page that takes the next entry."""
         page = self._pages[-1]
         if page.size > self._page_bytes:
             page = Page()
@@ -224,12 +224,12 @@ class Pen:
         return page
 
     def popped(self, queue: PopQueue, point: CheckPoint) -> None:
-        """Note a pop."""
+        """Note that messages of a queue were handed out."""
         invisible_ms = point.due_ms - point.pop_ms
         self.page.popped(queue.name, point.start, queue.next_offset, point.pop_ms, invisible_ms, point.held)
 
     def acked(self, queue: PopQueue, point: CheckPoint, mask: int) -> None:
-        """Note acknowledgements."""
+        """Note that messages of a check point were acknowledged."""
         known = self._acks.get(point)
         self._acks[point] = (queue, mask if known is None else known[1] | mask)
 
@@ -243,7 +243,7 @@ class Pen:
         self.page.add(PLACED, queue.name, offset)
 
     def ordered(self, queue: PopQueue, value: dict[str, Any]) -> None:
-        """Note an orderly pop."""
+        """Note that messages were handed out in order."""
         self.page.ordered(queue.name, queue.next_offset, value)
 
     def cut(self, queue: PopQueue, offset: int) -> None:

@@ -44,7 +44,7 @@ from ...rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX, check_topic_name, origi
 from ..admission import STORED_LIMIT_BYTES
 from ..errors import CorruptRecord, InvalidTopicName, RecordNotFound, StoreRefused
 from ..message_header import Facts
-from ..tables.groups import Group
+from ..tables.groups import is_dead_letter
 from .popqueue import FOR_EVER_MS, CheckPoint, Key, PopQueue, lowest_bit, mask_of
 from .records import Pen
 from .state import Book
@@ -148,7 +148,6 @@ class Reviver:
     def _append(self, message: Message, key: Key, source: str, pop_ms: int, now_ms: int) -> bool:
         """Append the copy; tell whether it names its source. Raises StoreRefused, OSError, InvalidTopicName."""
         store, (group, topic, _) = self._book.store, key
-        most = (store.groups.get(group) or Group(group)).retry_max_times
         kept = {name: value for name, value in message.properties.items() if name not in _NOT_COPIED}
         is_given_back = topic == RETRY_PREFIX + group
         if is_given_back:
@@ -158,7 +157,7 @@ class Reviver:
             kept.setdefault(FIRST_POP_TIME, str(pop_ms))
         kept.setdefault(ORIGIN_MESSAGE_ID, message.offset_message_id)
         kept |= {ORIGIN_GROUP: group, WAIT: "false"}
-        is_dead = not is_given_back and message.reconsume_times >= max(most, 0)
+        is_dead = not is_given_back and is_dead_letter(store.groups.get(group), message.reconsume_times)
         target = DLQ_PREFIX + group if is_dead else retry_topic(group, origin)
         if is_dead:
             kept |= {

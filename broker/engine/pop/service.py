@@ -65,7 +65,7 @@ class SnapshotWrite:
         self._done = done
 
     def run(self, files: Files) -> None:
-        """Write it. Raises OSError."""
+        """Write the snapshot, durable on return. Raises OSError."""
         recovery.save(files, self._path, self._sequence, self._parts)
 
     def done(self, *, saved: bool, now_ms: int) -> None:
@@ -201,7 +201,7 @@ class Pops:
             self._store.arrivals.add((topic, queue_id))
 
     def removed(self, group: str, topic: str, queue_id: int) -> None:
-        """A group's offset was removed."""
+        """Hear that the offset of a group was removed."""
         queue = self.book.queues.get((group, topic, queue_id))
         if queue is not None:
             self._pen.placed(queue)
@@ -209,7 +209,7 @@ class Pops:
             self.book.remove(queue.key)
 
     def forget_topic(self, topic: str) -> None:
-        """A topic was deleted."""
+        """Forget what was popped of a topic that was deleted."""
         for key, queue in list(self.book.queues.items()):
             if key[1] == topic:
                 self._returning.forget(queue)
@@ -242,7 +242,7 @@ class Pops:
     # recovery and checkpoints (see engine/derived.py)
 
     def resume(self, saved: Any | None, *, whole: bool) -> None:
-        """Take over the last snapshot."""
+        """Take over the last snapshot, as far as it counts."""
         self.modes.load()
         if whole:
             return

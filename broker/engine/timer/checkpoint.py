@@ -83,7 +83,7 @@ class StateWrite:
         self.on_done: Callable[[StateWrite, bool], None] = lambda write, saved: None
 
     def run(self, files: Files) -> None:
-        """See DerivedWrite."""
+        """Write all files in order, durable on return. Raises OSError."""
         if self.log_write is not None:
             self.log_write.run(files)
         if self.pages is not None:
@@ -112,13 +112,13 @@ class StateWrite:
             file.close()
 
     def done(self, *, saved: bool, now_ms: int) -> None:
-        """See DerivedWrite."""
+        """Say whether a checkpoint vouches for them."""
         self.on_done(self, saved)
 
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """Where the files are."""
+    """The paths of the files that a checkpoint writes."""
 
     state: str
     wheel: str
@@ -153,7 +153,7 @@ def load_state(files: Files, path: str) -> tuple[int, Kept, list[tuple[int, byte
 
 
 def check_bytes(kept: Kept, wheel_position: int, now_ms: int, counter: int) -> bytes:
-    """Return the content of ``timercheck``."""
+    """Return the whole content of ``timercheck``."""
     offset = kept.end_offset
     head = _CHECK.pack(kept.safe_second * 1000, wheel_position, offset, offset, OUR_STATE_VERSION, now_ms, counter)
     return head.ljust(_CHECK_SIZE, b"\0")

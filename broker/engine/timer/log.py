@@ -199,7 +199,7 @@ class TimerLog:
     # keeping
 
     def start_at(self, min_position: int, end_position: int) -> None:
-        """Say what is on disk."""
+        """Begin with what is on disk between two positions; nothing else is known."""
         self._tail = bytearray()
         self.min_position = min_position
         self.end_position = self._tail_at = end_position

@@ -265,7 +265,7 @@ class Pace:
         self._burst_count = 0
 
     def late(self, topic: str, now_ms: int, late_ms: int, count: int) -> None:
-        """Count releases that became visible."""
+        """Count timers of a topic that became visible so late."""
         known = self.by_topic.get(topic)
         if known is None:
             known = self.by_topic[topic] = Lateness()
@@ -360,7 +360,7 @@ class ClockWatch:
         self.step_at_ms = now_ms
 
     def steps(self) -> dict[str, int]:
-        """Return what to keep."""
+        """Return what a checkpoint is to keep of the steps."""
         found = {"back": self.back_ms, "forward": self.forward_ms}
         if self.step_at_ms is not None:
             found["at"] = self.step_at_ms

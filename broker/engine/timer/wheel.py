@@ -290,7 +290,7 @@ class Wheel:
             self.raw.close()
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Forget everything that stands in the wheel."""
         self.close()
         self.raw = mmap(-1, self.places * SLOT_SIZE)
         self._written = bytearray(len(self._written))
@@ -333,7 +333,7 @@ class Reach:
     """What lies within the wheel's reach, and where what does not waits on the way."""
 
     def __init__(self, slots: int, max_delay_ms: int) -> None:
-        """``slots``: seconds in reach."""
+        """Take the number of seconds in reach, and how far ahead a timer may be due."""
         self.slots = slots
         #: number of roll slots: one day of the seven
         self.rolls = max(1, slots // 7)
@@ -479,7 +479,7 @@ class RollCounts:
     """How many roll units are to come: by roll second modulo the number of roll slots, which tells their hour."""
 
     def __init__(self, rolls: int) -> None:
-        """``rolls``: number of roll slots."""
+        """Take the number of roll slots."""
         self._rolls = rolls
         self.by_rest: dict[int, int] = {}
 
@@ -496,7 +496,7 @@ class RollCounts:
             self.by_rest.pop(rest, None)
 
     def clear(self) -> None:
-        """Forget all counts."""
+        """Set all counts to nothing."""
         self.by_rest.clear()
 
 

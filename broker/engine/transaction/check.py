@@ -55,7 +55,7 @@ class Check(NamedTuple):
 
     @property
     def half(self) -> Message:
-        """The half, decoded."""
+        """The half message that is asked about, decoded."""
         return decode(self.record, verify=False)
 
 
@@ -75,7 +75,7 @@ class Checks:
 
     @property
     def size(self) -> int:
-        """How long each record is."""
+        """The length of each record in bytes."""
         return len(self.records) // len(self.offsets)
 
     def __iter__(self) -> Iterator[Check]:

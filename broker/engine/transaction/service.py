@@ -48,7 +48,7 @@ class SnapshotWrite:
         self._done = done
 
     def run(self, files: Files) -> None:
-        """Write it. Raises OSError."""
+        """Write the snapshot, durable on return. Raises OSError."""
         recovery.save(files, self._path, self._sequence, self._dumped)
 
     def done(self, *, saved: bool, now_ms: int) -> None:

@@ -217,7 +217,7 @@ class Book:
         self.changes += 1
 
     def settle(self, decision: Decision, at_ms: int) -> None:
-        """Note a decision that stands."""
+        """Note that a decision stands, as its op record is visible."""
         self.close(decision.offset)
         self.settled[decision.offset] = Settled(decision, at_ms)
         if len(self.settled) > _REMEMBERED:

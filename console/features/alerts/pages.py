@@ -25,19 +25,18 @@ from console.features.alerts import rule_fields
 from console.features.alerts.channels import secret_of_rule
 from console.features.alerts.evaluate import look
 from console.features.alerts.models import Alert, AlertRule, Delivery, Silence
-from console.features.alerts.operations import UNDONE_BY, undo_parameters
+from console.features.alerts.operations import ChangeRule, CreateRule, SilenceAlerts
 from console.operations import workflow
 from console.operations.actor import ADD_ALERT_RULE, CHANGE_ALERT_RULE, DELETE_ALERT_RULE, SILENCE_ALERTS, Actor
 from console.operations.errors import InvalidParameter, NotPossible, OutOfReach
 from console.operations.forms import draft as drafted
-from console.operations.forms import draft_of_form, operation_of
 from console.operations.reading import number_of
 from console.operations.typed_moments import bound_ms
 from console.security.topic_scope import Eyes, eyes
 from console.site.clock import real_now_ms as now_ms
+from console.site.numbers import whole_number
 from console.ui.export import Answer, page_or_file
 from console.ui.form_addresses import form_of
-from console.ui.live import number
 from console.ui.refusals import words
 from console.ui.table import Table, file_columns
 
@@ -98,10 +97,10 @@ def silence(request: HttpRequest) -> Answer:
     until_ms = _until_ms(given, faults)
     subject, wrong = rule_fields.read({"subject": given["subject"]})
     faults |= wrong
-    parameters = {"rule": number(given["rule"]), "until_ms": until_ms, **subject}
+    parameters = {"rule": whole_number(given["rule"]), "until_ms": until_ms, **subject}
     if not faults:
         try:
-            workflow.start("alerts.silence", parameters, Actor.of(request.user), reason=given["reason"])
+            workflow.start(SilenceAlerts.name, parameters, Actor.of(request.user), reason=given["reason"])
         except OutOfReach as error:
             faults["subject"] = words(error)
         except InvalidParameter as error:
@@ -122,7 +121,7 @@ def new_rule(request: HttpRequest) -> HttpResponse:
     settings, faults = rule_fields.read({**now, **given})
     if faults:
         return _rule_page(request, None, {**now, **given}, faults)
-    return drafted(request, "alerts", "alerts.create", lambda: {"settings": settings}, _operation(request))
+    return drafted(request, CreateRule.name, lambda: {"settings": settings}, _operation(request))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -142,29 +141,14 @@ def rule(request: HttpRequest, rule_id: int) -> HttpResponse:
         return _rule_page(request, row, {**now, **given}, faults)
     changed = {name: value for name, value in settings.items() if value != shown[name]}
     parameters = {"rule": row.pk, "settings": changed, "expected": {name: shown[name] for name in changed}}
-    return drafted(request, "alerts", "alerts.change", lambda: parameters, _operation(request))
-
-
-@form_of("alerts")
-def draft(request: HttpRequest) -> HttpResponse:
-    """Preview what a button asks for: on, off, delete, the end of a silence."""
-    return draft_of_form(request, "alerts", _parameters)
-
-
-@form_of("alerts")
-def undo(request: HttpRequest, operation_id: str) -> HttpResponse:
-    """Preview what takes an operation back."""
-    row = operation_of(operation_id, UNDONE_BY)
-    item = row.items.first()
-    target, result = (item.target, item.result) if item is not None else ({}, {})
-    return drafted(request, "alerts", UNDONE_BY[row.kind], lambda: undo_parameters(row.kind, target, result))
+    return drafted(request, ChangeRule.name, lambda: parameters, _operation(request))
 
 
 def _until_ms(given: Mapping[str, str], faults: dict[str, str]) -> int | None:
     """The moment that was written, or so long from now; 404 for a length that was not offered."""
     if given["until"]:
         return bound_ms(given["until"], "until", faults)
-    minutes = number(given["minutes"])
+    minutes = whole_number(given["minutes"])
     if minutes not in LENGTHS_MIN:
         raise Http404
     return now_ms() + minutes * 60_000
@@ -279,12 +263,3 @@ def _text(value: rule_fields.Value) -> str:
 
 def _operation(request: HttpRequest) -> uuid.UUID | None:
     return number_of(request.POST.get("operation", ""))
-
-
-def _parameters(given: QueryDict) -> dict[str, Any]:
-    """Which rule or silence, and what is to be another."""
-    if given.get("kind") == "alerts.end_silence":
-        return {"silence": number(given.get("silence"))}
-    made: dict[str, Any] = {"rule": number(given.get("rule"))}
-    settings = _given(given)
-    return {**made, "settings": settings} if settings else made

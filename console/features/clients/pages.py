@@ -14,8 +14,9 @@ from django.views.decorators.http import require_safe
 from console.features.clients import read
 from console.features.clients.read import ClientRole, Clients
 from console.site.evidence import StaleReason
+from console.site.numbers import whole_number
 from console.ui.export import Answer, page_or_file
-from console.ui.live import LiveKind, number
+from console.ui.live import LiveKind
 from console.ui.table import Table, file_columns
 
 CLIENTS = Table(
@@ -31,7 +32,7 @@ def clients(request: HttpRequest) -> Answer:
     """The list, by group."""
     search, role = (request.GET.get(name, "")[:255] for name in ("search", "role"))
     role = role if role in ClientRole.values else ""
-    offset = number(request.GET.get("offset")) or 0
+    offset = whole_number(request.GET.get("offset")) or 0
 
     def page(place: int | None) -> Clients:
         return read.clients(search=search, role=role, offset=place or 0)
@@ -61,7 +62,7 @@ def client(request: HttpRequest) -> HttpResponse:
 
 def _clients_live(_: str, query: Mapping[str, str]) -> Clients:
     return read.clients(
-        search=query.get("search", ""), role=query.get("role", ""), offset=number(query.get("offset")) or 0
+        search=query.get("search", ""), role=query.get("role", ""), offset=whole_number(query.get("offset")) or 0
     )
 
 

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import uuid
 from operator import attrgetter
-from typing import Any
 
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest
 from django.utils.http import urlencode
-from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from console.features.dead_letters import read
 from console.features.dead_letters.shapes import DeadLetterFilter, DeadLetterPage
-from console.operations.errors import InvalidParameter
-from console.operations.forms import draft_of_form
 from console.operations.typed_moments import bound_ms
+from console.site.numbers import whole_number
 from console.ui.export import Answer, page_or_file
-from console.ui.form_addresses import form_of
-from console.ui.live import number
 from console.ui.table import Table, file_columns
 
 GROUPS = Table("dead-letter-groups", file_columns("name count stored_total last_ms members"))
@@ -71,27 +66,7 @@ def letters(request: HttpRequest, name: str) -> Answer:
     )  # fmt: skip
 
 
-@form_of("dead_letters")
-def draft(request: HttpRequest) -> HttpResponse:
-    """Preview; nothing is done yet."""
-    return draft_of_form(request, FAMILY, parameters_of)
-
-
-def parameters_of(given: QueryDict) -> dict[str, Any]:
-    """Rows that were selected, or the filter that they were found by; raises InvalidParameter."""
-    group = given.get("group", "")
-    if given.get("scope") == "matching":
-        texts = {name: given.get(name, "") for name in ("topic", "key")}
-        bounds = {name: number(given.get(name)) for name in ("from_ms", "to_ms")}
-        return {"group": group, "filter": {**texts, **bounds}, "is_all": given.get("is_all") == "1"}
-    places = [_place(text) for text in given.getlist("letter")]
-    if not all(places):
-        raise InvalidParameter("targets", _("This names no dead letter; load the page again."))
-    targets = [{"queueId": place[0], "offset": place[1]} for place in places if place]
-    return {"group": group, "targets": targets}
-
-
 def _place(text: str) -> tuple[int, int] | None:
-    """`queue-offset` in a form or an address; None for anything else."""
-    queue_id, offset = (number(part) for part in (text.split("-", 1) if "-" in text else ("", "")))
+    """`queue-offset` in an address; None for anything else."""
+    queue_id, offset = (whole_number(part) for part in (text.split("-", 1) if "-" in text else ("", "")))
     return None if queue_id is None or offset is None else (queue_id, offset)

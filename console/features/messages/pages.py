@@ -14,9 +14,9 @@ from django.views.decorators.http import require_safe
 from console.features.messages import read
 from console.features.messages import search as newest
 from console.features.messages.life_line import life_of
+from console.features.messages.operations import Unmask
 from console.features.messages.shapes import OFFSET_ID, MessageFilter
 from console.features.messages.traces import TOLD_LIMIT
-from console.operations.forms import draft_of_form
 from console.operations.models import AuditEntry
 from console.operations.typed_moments import bound_ms
 from console.operations.workflow import REASON_LENGTH
@@ -30,8 +30,6 @@ MESSAGES = Table(
     file_columns("topic unique_key offset_message_id keys tag store_ms size_bytes pending due_ms"),
 )
 
-#: stands in the audit as the kind of what was done
-UNMASKED = "messages.unmask"
 _TOPICS_OFFERED = 200
 _LENGTHS = {"from": 64, "to": 64, "tag": 255, "property": 500}
 
@@ -91,7 +89,7 @@ def unmask(request: HttpRequest, message_id: str) -> HttpResponse:
         is_body = request.POST.get("what") == "body"
         shown = _body(message_id, topic) if is_body else _message(request, message_id, reason)
     AuditEntry.objects.create(
-        user_id=request.user.pk, actor=request.user.get_username(), what=AuditEntry.What.CONFIRMED, kind=UNMASKED,
+        user_id=request.user.pk, actor=request.user.get_username(), what=AuditEntry.What.CONFIRMED, kind=Unmask.name,
         reason=reason, result={"message": message_id, "topic": topic or "", "what": request.POST.get("what", "page")},
     )  # fmt: skip
     shown["Cache-Control"] = "no-store"
@@ -131,10 +129,3 @@ def _body(message_id: str, topic: str | None) -> HttpResponse:
     response["X-Content-Type-Options"] = "nosniff"
     response["Content-Security-Policy"] = "sandbox; default-src 'none'"
     return response
-
-
-@form_of("messages")
-def draft(request: HttpRequest) -> HttpResponse:
-    """Preview of sending one message again; nothing is done yet."""
-    names = ("message_id", "topic", "group")
-    return draft_of_form(request, "messages", lambda given: {name: given.get(name, "") for name in names})

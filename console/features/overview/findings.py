@@ -28,7 +28,7 @@ from console.features.redisson.shapes import QUEUES_SHOWN, QueueRow
 from console.features.schedule.shapes import Lane
 from console.features.timers.zoom import ZOOMS
 from console.operations.models import Operation
-from console.operations.scope import Reach, reach_of
+from console.operations.registry import scope_of
 from console.security.topic_scope import Eyes, eyes, sight
 from console.site.broker import ask
 from console.site.evidence import StaleReason
@@ -149,17 +149,13 @@ def _of_operations(here: Mirrored) -> Iterator[Finding]:
         state=Operation.State.WAITING, waits_until__gt=datetime.fromtimestamp(here.now_ms / 1000, UTC)
     )
     seen = eyes()
-    mine = (row for row in rows.order_by("waits_until").iterator(100) if _reach(row).is_seen(seen))
+    mine = (row for row in rows.order_by("waits_until").iterator(100) if scope_of(row).is_seen(seen))
     for row in islice(mine, LIMIT):
         until_ms = round(row.waits_until.timestamp() * 1000) if row.waits_until else None
         yield Finding(
             FindingCode.OPERATION_WAITS, row.kind, row.preview.get("count"), f"{row.actor}: {row.reason}",
             at_ms=until_ms, operation=str(row.pk),
         )  # fmt: skip
-
-
-def _reach(row: Operation) -> Reach:
-    return reach_of(row.kind, row.parameters, row.preview)
 
 
 def _of_groups(groups: Sequence[GroupRow]) -> Iterator[Finding]:

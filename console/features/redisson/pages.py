@@ -1,25 +1,22 @@
-"""Redisson's delayed queues: all of them, and one with its values, each thing that can be done to it a form."""
+"""Redisson's delayed queues: all of them, and one with its values."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
 from operator import attrgetter
-from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.http import Http404, HttpRequest
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from console.features.redisson import read
-from console.features.redisson.queue_operations import CODECS
+from console.features.redisson.operations import CODECS
 from console.features.redisson.shapes import QueuePage, QueuesPage
-from console.operations.forms import Form, draft_of_form
-from console.operations.typed_moments import bound_ms, is_shift, shift_ms
+from console.operations.typed_moments import bound_ms
+from console.site.numbers import whole_number
 from console.ui.export import Answer, page_or_file
-from console.ui.form_addresses import form_of
-from console.ui.live import LiveKind, number
+from console.ui.live import LiveKind
 from console.ui.table import Table, file_columns
 
 QUEUES = Table(
@@ -38,7 +35,7 @@ READERS = (*CODECS, "Kryo5Codec", "MarshallingCodec", "SerializationCodec", "Byt
 def queues(request: HttpRequest) -> Answer:
     """All queues, what waits in each, and who moves them."""
     search = request.GET.get("search", "").strip()[:NAME_LENGTH]
-    offset = number(request.GET.get("offset")) or 0
+    offset = whole_number(request.GET.get("offset")) or 0
 
     def page(place: int | None) -> QueuesPage:
         return read.delayed_queues(search, place or 0)
@@ -92,49 +89,12 @@ def queue(request: HttpRequest) -> Answer:
     )  # fmt: skip
 
 
-@form_of("delayed_queues")
-def draft(request: HttpRequest) -> HttpResponse:
-    """Preview; nothing is done yet."""
-    return draft_of_form(request, FAMILY, parameters_of, _again)
-
-
-def _again(given: QueryDict, faults: Mapping[str, str]) -> Form | None:
-    """Of a value that is offered, or of the queue or topic that is written; the rows that were chosen go with it."""
-    field = {"redisson.offer": "delay", "redisson.move": "to"}.get(given.get("kind", ""), "topic")
-    if field not in given:
-        return None
-    kept = [
-        (name, text)
-        for name, texts in given.lists()
-        if name not in ("csrfmiddlewaretoken", "operation", field)
-        for text in texts
-    ]
-    text, fault = given.get(field, ""), faults.get(field, "")
-    around = {"field": field, "kept": kept, "text": text, "fault": fault, "codecs": CODECS}
-    return Form("delayed_queues/again.html", around)
-
-
-def parameters_of(given: QueryDict) -> dict[str, Any]:
-    """The fields of any of the forms, as their kinds take them; raises InvalidParameter."""
-    found: dict[str, Any] = {"queue": given.get("queue", "")}
-    found |= {name: given.get(name) for name in ("to", "topic", "value", "codec", "packing") if name in given}
-    if "delay" in given:
-        text = given.get("delay", "").strip()
-        found["delay_ms"] = shift_ms(text if is_shift(text) else f"+{text}", "delay")
-    if given.get("scope") == "matching":
-        found["filter"] = {name: number(given.get(name)) for name in ("from_ms", "to_ms")}
-        found["is_all"] = given.get("is_all") == "1"
-    elif "scope" in given:
-        found["handles"] = given.getlist("handle")
-    return found
-
-
 _LENGTHS = {"name": NAME_LENGTH, "cursor": 100, "from": 64, "to": 64, "codec": 40, "aside": 1, "plan": 1}
 
 
 LIVE = {
     "delayed_queues": LiveKind(
-        lambda _, query: read.delayed_queues(query.get("search", ""), number(query.get("offset")) or 0),
+        lambda _, query: read.delayed_queues(query.get("search", ""), whole_number(query.get("offset")) or 0),
         frozenset(),
         frozenset({"search", "offset"}),
     ),

@@ -12,8 +12,9 @@ from django.views.decorators.http import require_safe
 from console.features.schedule import lane as lane_read
 from console.features.schedule import read
 from console.features.schedule.shapes import MAX_PAGE_COUNT
+from console.site.numbers import whole_number
 from console.ui.export import Answer, page_or_file
-from console.ui.live import LiveKind, number
+from console.ui.live import LiveKind
 from console.ui.snapshots.as_of import asked_of, past_of, status_of
 from console.ui.snapshots.read import lanes_at
 from console.ui.table import Table, file_columns
@@ -42,7 +43,7 @@ def schedule(request: HttpRequest) -> HttpResponse:
 @require_safe
 def lane(request: HttpRequest, level: int) -> Answer:
     """The pending messages of a level in due order, paged by offset."""
-    offset = number(request.GET.get("offset"))
+    offset = whole_number(request.GET.get("offset"))
     data = lane_read.lane(level, offset)
     if data.lane is None:
         raise Http404(_("There is no such delay level."))
@@ -62,7 +63,7 @@ def lane(request: HttpRequest, level: int) -> Answer:
 LIVE = {
     "schedule": LiveKind(lambda _, __: read.lanes(), frozenset({"levels", "histories"})),
     "lane": LiveKind(
-        lambda level, query: lane_read.lane(number(level) or 0, number(query.get("offset"))),
+        lambda level, query: lane_read.lane(whole_number(level) or 0, whole_number(query.get("offset"))),
         frozenset({"levels"}),
         frozenset({"offset"}),
         takes_argument=True,

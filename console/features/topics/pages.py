@@ -15,8 +15,9 @@ from console.features.topics.columns import QUEUE, TOPICS
 from console.features.topics.setting_forms import new_topic_form, topic_form
 from console.features.topics.shapes import QueueMessages, TopicKind, Topics
 from console.site.evidence import StaleReason
+from console.site.numbers import whole_number
 from console.ui.export import Answer, next_offset, page_or_file
-from console.ui.live import LiveKind, number
+from console.ui.live import LiveKind
 
 _ORDERS = ("name", "messages", "last", "rate")
 
@@ -27,7 +28,7 @@ def topics(request: HttpRequest) -> Answer:
     wanted = {name: request.GET.get(name, "")[:127] for name in ("search", "kind", "order")}
     order = wanted["order"] if wanted["order"] in _ORDERS else "name"
     kind = wanted["kind"] if wanted["kind"] in (*TopicKind.values, "all") else ""
-    offset = number(request.GET.get("offset")) or 0
+    offset = whole_number(request.GET.get("offset")) or 0
 
     def page(place: int | None) -> Topics:
         return read.topics(search=wanted["search"], kind=kind, order=order, offset=place or 0)
@@ -79,7 +80,7 @@ def queue(request: HttpRequest, name: str, queue_id: int) -> Answer:
     def before(shown: QueueMessages) -> tuple[int, int] | None:
         return None if (first := shown.previous_offset) is None else (first, shown.offset - first)
 
-    data = contents.queue_messages(name, queue_id, number(request.GET.get("offset")))
+    data = contents.queue_messages(name, queue_id, whole_number(request.GET.get("offset")))
     context = {"data": data, "here": "topics", "newest_first": data.messages[::-1]}
     return page_or_file(
         request, "topics/queue.html", context, QUEUE, page, rows=lambda shown: shown.messages[::-1], following=before
@@ -91,7 +92,7 @@ def _topics_live(_: str, query: Mapping[str, str]) -> Topics:
         search=query.get("search", ""),
         kind=query.get("kind", ""),
         order=query.get("order", "name"),
-        offset=number(query.get("offset")) or 0,
+        offset=whole_number(query.get("offset")) or 0,
     )
 
 

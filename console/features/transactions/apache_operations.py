@@ -17,7 +17,7 @@ _DECISIONS: Mapping[str, Decision] = {"commit": Decision.COMMIT, "rollback": Dec
 
 
 def steer(admin: Admin, action: Action, done: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
-    """Each in its turn; raises ClientError when the broker cannot be read."""
+    """Do it to each in its turn; raises ClientError when the broker cannot be read."""
     if action == "check":
         return [ItemResult("refused", {"error": "not-supported"}) for _ in targets]
     rows = {row.position: row for row in read_newest(admin).rows}

@@ -6,7 +6,7 @@ import uuid
 from operator import attrgetter
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
@@ -15,12 +15,10 @@ from django.views.decorators.http import require_safe
 from console.features.transactions import read
 from console.features.transactions.columns import TRANSACTIONS
 from console.features.transactions.shapes import TransactionFilter, TransactionList
-from console.operations.errors import InvalidParameter
-from console.operations.forms import draft_of_form
 from console.operations.typed_moments import bound_ms
+from console.site.numbers import whole_number
 from console.ui.export import Answer, page_or_file
-from console.ui.form_addresses import form_of
-from console.ui.live import LiveKind, number
+from console.ui.live import LiveKind
 
 FAMILY = "transactions"
 STATES = ("open", "parked", "decided")
@@ -47,7 +45,7 @@ def transaction_list(request: HttpRequest) -> Answer:
     def page(place: int | None) -> TransactionList:
         return read.transaction_list(wanted, place)
 
-    data = page(number(request.GET.get("after")))
+    data = page(whole_number(request.GET.get("after")))
     shown: dict[str, str] = {name: text for name, text in given.items() if text}
     context: dict[str, Any] = {
         "data": data,
@@ -79,29 +77,6 @@ def transaction(request: HttpRequest, position: int) -> HttpResponse:
     if data.row is None and not data.evidence.stale:
         raise Http404(_("There is no such transaction."))
     return render(request, "transactions/transaction.html", {"data": data, "here": FAMILY, "number": uuid.uuid4()})
-
-
-@form_of("transaction_list")
-def draft(request: HttpRequest) -> HttpResponse:
-    """Preview; nothing is done yet."""
-    return draft_of_form(request, FAMILY, parameters_of)
-
-
-def parameters_of(given: QueryDict) -> dict[str, Any]:
-    """Rows that were selected, or the filter that they were found by; raises InvalidParameter."""
-    if given.get("scope") == "matching":
-        wanted = {name: given.get(name, "") for name in ("state", "group", "topic")}
-        return {
-            "filter": {**wanted, "before_ms": number(given.get("before_ms"))}, "is_all": given.get("is_all") == "1",
-        }  # fmt: skip
-    return {"targets": [_target(text) for text in given.getlist("half")]}
-
-
-def _target(text: str) -> dict[str, int]:
-    offset, position = (number(part) for part in (text.split("-", 1) if "-" in text else ("", "")))
-    if offset is None or position is None:
-        raise InvalidParameter("targets", _("This names no transaction; load the page again."))
-    return {"offset": offset, "position": position}
 
 
 LIVE = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
 from console.features.schedule.shapes import Lanes
 from console.features.transactions.shapes import TransactionFigures
@@ -12,12 +12,11 @@ from console.security.topic_scope import Eyes, authorised
 from console.site.evidence import StaleReason
 from console.site.mirrored import mirrored
 from console.ui.snapshots.models import Snapshot
-from console.ui.snapshots.packing import unpack
 from console.ui.snapshots.page_shapes import Moment, Sums
-from console.ui.snapshots.shapes import PARTS, GroupsKept, Taken, TimersKept
+from console.ui.snapshots.shapes import PARTS, GroupsKept, Shape, Taken, TimersKept, unpack
 
-Shape = TypeVar("Shape")
-_KINDS = {"lanes": Lanes, "timers": TimersKept, "transactions": TransactionFigures, "groups": GroupsKept}
+#: the shape of each part
+KINDS = {"lanes": Lanes, "timers": TimersKept, "transactions": TransactionFigures, "groups": GroupsKept}
 
 
 def moment_of(asked_ms: int) -> Moment:
@@ -57,7 +56,7 @@ def all_at(asked_ms: int) -> tuple[Moment, Taken | None]:
         return moment, None
     *packed, why = _row(moment.at_ms, *PARTS, "why")
     opened = {
-        part: None if held is None else _opened(_KINDS[part], bytes(held))
+        part: None if held is None else _opened(KINDS[part], bytes(held))
         for part, held in zip(PARTS, packed, strict=True)
     }  # fmt: skip
     known = any(held is not None for held in packed)

@@ -29,8 +29,7 @@ from console.site.evidence import Evidence, StaleReason
 from console.site.history import History
 from console.site.mirrored import Mirrored, mirrored
 from console.ui.snapshots.models import Snapshot
-from console.ui.snapshots.packing import pack
-from console.ui.snapshots.shapes import PARTS, GroupsKept, GroupTopic, Taken, TimersKept, Zoomed
+from console.ui.snapshots.shapes import PARTS, GroupsKept, GroupTopic, Taken, TimersKept, Zoomed, pack
 
 #: zooms that are kept: below a second the timers themselves would have to be
 KEPT_ZOOMS = tuple(name for name in ZOOMS if name != "1s")
