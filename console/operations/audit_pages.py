@@ -20,7 +20,7 @@ from console.operations.reading import is_seen
 from console.operations.registry import KINDS
 from console.operations.typed_moments import bound_ms
 from console.security.masking import masks
-from console.security.topic_scope import Eyes, eyes
+from console.security.topic_scope import TopicScope, current_scope
 from console.site.numbers import whole_number
 from console.ui.export import FORMS, exported
 
@@ -41,7 +41,7 @@ def audit(request: HttpRequest) -> HttpResponse:
     before = whole_number(request.GET.get("before"))
     if before is not None:
         rows = rows.filter(pk__lt=before)
-    listed = _page(rows, eyes())
+    listed = _page(rows, current_scope())
     shown = {name: text for name, text in given.items() if text}
     following = None if listed.before is None else {**shown, "before": str(listed.before)}
     context = {
@@ -66,7 +66,7 @@ def data(request: HttpRequest, form: str) -> HttpResponse | StreamingHttpRespons
         raise Http404
     if errors:
         return HttpResponse("\n".join(errors.values()), status=422, content_type="text/plain; charset=utf-8")
-    return exported("audit", form, COLUMNS, _rows(rows, eyes()))
+    return exported("audit", form, COLUMNS, _rows(rows, current_scope()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class _Page:
     looked: int = 0
 
 
-def _page(entries: QuerySet[AuditEntry], seen: Eyes) -> _Page:
+def _page(entries: QuerySet[AuditEntry], seen: TopicScope) -> _Page:
     """The first of them that are seen."""
     if seen.see_all:
         first = list(entries[: LISTED + 1])
@@ -97,7 +97,7 @@ def _page(entries: QuerySet[AuditEntry], seen: Eyes) -> _Page:
     return _Page(found)
 
 
-def _judged(entries: QuerySet[AuditEntry], seen: Eyes) -> Iterator[tuple[AuditEntry, bool]]:
+def _judged(entries: QuerySet[AuditEntry], seen: TopicScope) -> Iterator[tuple[AuditEntry, bool]]:
     """Each, and whether it is seen: parameters and outcomes name what was touched, so it is if its operation is."""
     if seen.see_all:
         yield from ((entry, True) for entry in entries.iterator(2_000))
@@ -109,7 +109,7 @@ def _judged(entries: QuerySet[AuditEntry], seen: Eyes) -> Iterator[tuple[AuditEn
         yield from ((entry, entry.operation in mine) for entry in part)
 
 
-def _rows(entries: QuerySet[AuditEntry], seen: Eyes) -> Iterator[Mapping[str, object]]:
+def _rows(entries: QuerySet[AuditEntry], seen: TopicScope) -> Iterator[Mapping[str, object]]:
     rules = masks()
     for entry in (entry for entry, is_named in _judged(entries, seen) if is_named):
         yield {

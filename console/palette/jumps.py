@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy, override
 from broker.mirror.models import ConsumerGroup, Topic
 from console.features.messages.shapes import OFFSET_ID
 from console.palette.verbs import Command, commands, offered
-from console.security.topic_scope import eyes
+from console.security.topic_scope import current_scope
 from console.site.mirrored import mirrored
 from console.templatetags.saved_views import view_address, view_page
 from console.ui.navigation import BESIDE, places_for
@@ -90,14 +90,14 @@ def _is_named(text: str, label: str | Promise) -> bool:
 def topics_named(text: str, count: int) -> list[str]:
     """At most `count` topics, RocketMQ's own left out."""
     found = Topic.objects.filter(broker=mirrored().name, is_system=False, name__icontains=text)
-    seen = eyes()
+    seen = current_scope()
     return _first((name for name in found.values_list("name", flat=True) if seen.topic(name)), text, count)
 
 
 def groups_named(text: str, count: int) -> list[str]:
     """At most `count` consumer groups, RocketMQ's own left out."""
     found = ConsumerGroup.objects.filter(broker=mirrored().name, is_system=False, name__icontains=text)
-    seen = eyes()
+    seen = current_scope()
     return _first((name for name in found.values_list("name", flat=True) if seen.group(name)), text, count)
 
 

@@ -21,7 +21,7 @@ from django.shortcuts import render
 from django.utils.translation import get_language, override
 from django.utils.translation import gettext as _
 
-from console.security.topic_scope import looking, sight
+from console.security.topic_scope import current_topics, scoped
 from console.site.evidence import StaleReason
 from console.ui.table import Table
 
@@ -105,11 +105,11 @@ def _pages(page: Any, read: Callable[[Any], Any], following: Callable[[Any], Any
 
 def _in_sight(pages: Iterator[Any]) -> Iterator[Any]:
     """Pages are read while the answer is sent, when the request is over: as who asked for it, in their language."""
-    visible, language = sight(), get_language()
+    visible, language = current_topics(), get_language()
 
     def read() -> Iterator[Any]:
         while True:
-            with looking(visible), override(language):
+            with scoped(visible), override(language):
                 page = next(pages, None)
             if page is None:
                 return

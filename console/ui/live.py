@@ -25,7 +25,7 @@ from django.template.loader import render_to_string
 from django.utils import translation
 from django.utils.module_loading import import_string
 
-from console.security.topic_scope import NOTHING, VisibleTopics, looking
+from console.security.topic_scope import NOTHING, VisibleTopics, scoped
 from console.site.clock import simulated
 from console.site.numbers import whole_number
 
@@ -213,7 +213,7 @@ fragments = Fragments()
 
 
 def _render(page: LivePage, language: str, sequence: int) -> Parts:
-    with translation.override(language), looking(page.visible):
+    with translation.override(language), scoped(page.visible):
         html = render_to_string(page.template, {"data": page.read(), "sequence": sequence, "live": True})
         line = simulated()
         return parts_of(html if line is None else html + render_to_string("live/clockline.html", {"simulated": line}))

@@ -30,7 +30,7 @@ from console.features.timers.zoom import DEFAULT, ZOOMS
 from console.operations.models import Operation, OperationItem
 from console.operations.reading import is_seen
 from console.operations.typed_moments import bound_ms
-from console.security.topic_scope import eyes
+from console.security.topic_scope import current_scope
 from console.site.numbers import whole_number
 from console.templatetags.spans import span
 from console.ui.charts.life import FOLD_MS, Stop, life_svg
@@ -162,7 +162,7 @@ def _reasons(moves: dict[int | None, LifeEvent]) -> dict[int | None, str]:
     for event in moves.values():
         at = datetime.fromtimestamp(event.ms / 1000, UTC)
         during |= Q(started_at__lte=at + _APART) & (Q(finished_at=None) | Q(finished_at__gte=at - _APART))
-    seen = eyes()
+    seen = current_scope()
     rows = {row.pk: row for row in Operation.objects.filter(during, kind__in=_MOVING)[:_MOST] if is_seen(row, seen)}
     items = OperationItem.objects.filter(operation__in=rows).annotate(
         wrote=Cast(KT("result__new_position"), BigIntegerField())

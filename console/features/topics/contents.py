@@ -10,7 +10,7 @@ from broker.client import Admin, Message
 from broker.mirror.models import Queue
 from console.features.topics.shapes import QueueMessages, Tail
 from console.security.masking import masks
-from console.security.topic_scope import Eyes, authorised
+from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask
 from console.site.mirrored import mirrored
 from console.site.queue_contents import pull_all
@@ -28,7 +28,9 @@ Page = tuple[tuple[int, int] | None, int, list[Message]]
 
 
 @authorised
-def queue_messages(scope: Eyes, topic: str, queue_id: int, offset: int | None = None, count: int = 32) -> QueueMessages:
+def queue_messages(
+    scope: TopicScope, topic: str, queue_id: int, offset: int | None = None, count: int = 32
+) -> QueueMessages:
     """Return a page of one queue's messages; offset None is the newest page."""
     scope.require_topic(topic)
     here = mirrored()
@@ -68,7 +70,7 @@ def _read(admin: Admin, topic: str, queue_id: int, offset: int | None, count: in
 
 
 @authorised
-def tail(scope: Eyes, name: str) -> Tail:
+def tail(scope: TopicScope, name: str) -> Tail:
     """Return the newest messages of a topic."""
     scope.require_topic(name)
     here, hide = mirrored(), masks()

@@ -11,7 +11,7 @@ from django.db.models import Count, Max, Sum
 from broker.mirror.models import ConsumerOffset, Queue, Topic
 from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from console.features.topics.shapes import QueueRow, TopicKind, TopicPage, TopicReader, TopicRow, Topics
-from console.security.topic_scope import Eyes, authorised
+from console.security.topic_scope import TopicScope, authorised
 from console.site.group_lags import lags_by_group
 from console.site.history import History
 from console.site.mirrored import Mirrored, mirrored
@@ -59,7 +59,7 @@ class _Line(NamedTuple):
 
 @authorised
 def topics(
-    scope: Eyes, *, search: str = "", kind: str = "", order: str = "name", offset: int = 0, count: int = 100
+    scope: TopicScope, *, search: str = "", kind: str = "", order: str = "name", offset: int = 0, count: int = 100
 ) -> Topics:
     """Return a page of the topics whose name contains `search`.
 
@@ -93,7 +93,7 @@ def topics(
 
 
 @authorised
-def topic(scope: Eyes, name: str) -> TopicPage:
+def topic(scope: TopicScope, name: str) -> TopicPage:
     """Return one topic with its queues, and the groups that read it as far as they are seen."""
     scope.require_topic(name)
     here = mirrored()

@@ -29,7 +29,7 @@ from console.features.transactions.shapes import (
     TransactionState,
 )
 from console.security.masking import Masks, masks
-from console.security.topic_scope import Eyes, authorised
+from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import Answer, ask
 from console.site.evidence import Evidence, StaleReason
 from console.site.mirrored import Mirrored, mirrored
@@ -51,7 +51,7 @@ _NOT_FOUND = 22
 
 
 @authorised
-def transactions(scope: Eyes) -> TransactionsPage:
+def transactions(scope: TopicScope) -> TransactionsPage:
     """Return the board, and the first of each list."""
     return _seen_page(scope, _page_now())
 
@@ -79,7 +79,7 @@ def _page_now() -> TransactionsPage:
     )
 
 
-def _seen_page(scope: Eyes, found: TransactionsPage) -> TransactionsPage:
+def _seen_page(scope: TopicScope, found: TransactionsPage) -> TransactionsPage:
     """The page as far as it is seen; groups and addresses name producers, whose topics nobody tells."""
     hide = masks()
     board = found.board and replace(found.board, halves=hide.rows(found.board.halves))
@@ -107,7 +107,12 @@ def _seen_page(scope: Eyes, found: TransactionsPage) -> TransactionsPage:
 
 
 def _seen_list(
-    scope: Eyes, hide: Masks, wanted: TransactionFilter, after: int | None, count: int, patience_s: float = PATIENCE_S
+    scope: TopicScope,
+    hide: Masks,
+    wanted: TransactionFilter,
+    after: int | None,
+    count: int,
+    patience_s: float = PATIENCE_S,
 ) -> TransactionList:
     """A page of those that are seen."""
     if wanted.topic and not scope.topic(wanted.topic):
@@ -143,7 +148,7 @@ def _groups_of(undecided: TransactionList) -> tuple[GroupRow, ...]:
 
 
 @authorised
-def transaction_sums(_scope: Eyes) -> TransactionsPage:
+def transaction_sums(_scope: TopicScope) -> TransactionsPage:
     """Return the first page's figures alone, without how long decisions took: they are everybody's."""
     here = mirrored()
     status, evidence = _ask(lambda admin: admin.transaction_status(), here, STATUS)
@@ -158,7 +163,7 @@ def transaction_sums(_scope: Eyes) -> TransactionsPage:
 
 @authorised
 def transaction_list(
-    scope: Eyes, wanted: TransactionFilter, after: int | None = None, count: int = PAGE_COUNT
+    scope: TopicScope, wanted: TransactionFilter, after: int | None = None, count: int = PAGE_COUNT
 ) -> TransactionList:
     """Return a page of open, parked (oldest half first) or decided ones (newest decision first)."""
     hide = masks()
@@ -178,7 +183,7 @@ def _listed(wanted: TransactionFilter, after: int | None, count: int) -> Transac
 
 
 @authorised
-def transaction_life(scope: Eyes, position: int) -> TransactionLife:
+def transaction_life(scope: TopicScope, position: int) -> TransactionLife:
     """Return one transaction by the position of its half; raises Http404 for one that is not seen."""
     found = _life_at(position)
     if not scope.see_all and found.row is not None and not scope.topic(found.row.topic):
