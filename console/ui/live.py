@@ -4,8 +4,8 @@ A page's template `live/<page>.html` gives `<hx-partial hx-target="#id" hx-swap=
 that is sent only when it differs from what the socket sent last. Context: `data` (the page's shape), `sequence` (the
 mirror's), `live` (True).
 
-Whether the broker has anything new for a page is told by a mark: the same mark, nothing new. It holds numbers that
-nobody is shown, so pages of users with other permissions may have the same.
+A mark tells whether the broker has anything new for a page: while the mark is the same, nothing is new. It holds
+numbers that nobody is shown, so pages of users with other permissions may have the same.
 """
 
 from __future__ import annotations
@@ -64,27 +64,29 @@ class LivePage:
 
     @property
     def template(self) -> str:
-        """The template of its fragments."""
+        """The name of the template of its fragments."""
         return f"live/{self.name}.html"
 
     @property
     def kinds(self) -> frozenset[str]:
-        """Kinds of mirror rows that it shows."""
+        """The kinds of mirror rows that it shows."""
         return live_pages()[self.name].kinds | {"mirror"}
 
     def read(self) -> object:
-        """What it shows, from the database and the broker."""
+        """Read what the page shows, from the database and the broker."""
         return live_pages()[self.name].read(self.argument, dict(self.query))
 
     def mark(self) -> Hashable:
-        """What is another one as soon as the broker has anything new for the page, and cheap to ask for; None: it is
-        not known, or the page's kinds say it well enough."""
+        """Return a value that differs as soon as the broker has anything new for the page, and costs little to get.
+
+        None: it is not known, or the kinds of mirror rows say it well enough.
+        """
         mark = live_pages()[self.name].mark
         return mark(self.argument) if mark else None
 
     @property
     def is_near(self) -> bool:
-        """Its mark stands in the mirror: to ask for it costs the broker nothing, and this process little."""
+        """Whether the mark is in the mirror: to get it costs the broker nothing, and this process little."""
         return live_pages()[self.name].is_near
 
 

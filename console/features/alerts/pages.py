@@ -251,7 +251,7 @@ def _given(posted: QueryDict) -> dict[str, str]:
 
 
 def _forms_texts(settings: Mapping[str, rule_fields.Value]) -> dict[str, str]:
-    """As the form sends them."""
+    """Return the settings as texts, as a form sends them."""
     return {name: _text(value) for name, value in settings.items()}
 
 

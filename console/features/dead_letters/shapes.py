@@ -21,7 +21,7 @@ class DeadLetterFilter:
 
     @property
     def is_empty(self) -> bool:
-        """Everything matches."""
+        """Whether every dead letter matches."""
         return not (self.topic or self.key or self.from_ms is not None or self.to_ms is not None)
 
 

@@ -83,7 +83,7 @@ class Lane:
 
     @property
     def persisted_share(self) -> float | None:
-        """The same for the saved mark."""
+        """How much of the lane is behind the offset that was saved, from 0 to 1."""
         return self._share(self.persisted_offset)
 
     def _share(self, mark: int | None) -> float | None:
@@ -115,7 +115,7 @@ class LaneFigures:
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """The whole page."""
+    """What the page of all lanes shows."""
 
     evidence: Evidence
     #: epoch ms at which this was put together: "now" of spreads and countdowns
@@ -187,7 +187,7 @@ class DueSpread:
 
     @property
     def peak(self) -> int:
-        """The fullest bucket."""
+        """Messages in the fullest bucket."""
         return max(self.counts)
 
 

@@ -282,7 +282,7 @@ def _edge_of(share: float, edges: list[int], counts: dict[int, int]) -> float | 
 
 
 def _clear(forecast: Forecast, wheel: Wheel | None, status: TimerStatus | None) -> Forecast:
-    """The same slots as the strip's; the measured rate is the same wherever it is told."""
+    """Return the forecast over the slots of the strip, with the measured rate from wherever it is told."""
     known = forecast.capacity_per_s or (status.capacity_per_s if status else None)
     return replace(forecast, capacity_per_s=known, stretch=wheel.strip if wheel else forecast.stretch)
 

@@ -24,7 +24,7 @@ _ORDERS = ("name", "messages", "last", "rate")
 
 @require_safe
 def topics(request: HttpRequest) -> Answer:
-    """The list, filtered by name and kind."""
+    """Answer the list, filtered by name and kind."""
     wanted = {name: request.GET.get(name, "")[:127] for name in ("search", "kind", "order")}
     order = wanted["order"] if wanted["order"] in _ORDERS else "name"
     kind = wanted["kind"] if wanted["kind"] in (*TopicKind.values, "all") else ""

@@ -1,4 +1,4 @@
-"""Reads topics, from the mirror."""
+"""Read topics, from the mirror."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ _BY_QUEUES = frozenset({"messages", "last"})
 
 
 class Known(Protocol):
-    """What a row says of a topic."""
+    """What is known of a topic from its row in the mirror."""
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the topic."""
 
     @property
     def is_system(self) -> bool:
-        """One of RocketMQ's own."""
+        """Whether it is one of RocketMQ's own."""
 
     @property
     def read_queues(self) -> int:
-        """How many there are to read."""
+        """Number of queues that consumers read."""
 
     @property
     def write_queues(self) -> int:
-        """How many there are to write."""
+        """Number of queues that producers write."""
 
     @property
     def permission(self) -> int:
@@ -119,7 +119,7 @@ def topic(scope: TopicScope, name: str) -> TopicPage:
 
 
 def kind_of(row: Known) -> TopicKind:
-    """What the topic is for."""
+    """Return what the topic is for."""
     if row.name.startswith(RETRY_PREFIX):
         return TopicKind.RETRY
     if row.name.startswith(DLQ_PREFIX):

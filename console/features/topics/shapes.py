@@ -88,7 +88,7 @@ class QueueRow:
 
     @property
     def messages(self) -> int | None:
-        """Held now."""
+        """How many messages the queue holds now."""
         return None if self.max_offset is None or self.min_offset is None else self.max_offset - self.min_offset
 
 

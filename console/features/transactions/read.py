@@ -130,7 +130,7 @@ def _seen_list(
 
 
 def _first(found: TransactionList, drawn: TransactionList) -> TransactionList:
-    """As many as the first page shows."""
+    """Return as many rows as the first page shows."""
     return replace(found, rows=found.rows[:FIRST_COUNT], max_checks=drawn.max_checks)
 
 
