@@ -12,19 +12,12 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from console.features.clients import read
+from console.features.clients.columns import CLIENTS
 from console.features.clients.read import ClientRole, Clients
 from console.site.evidence import StaleReason
 from console.site.numbers import whole_number
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
-from console.ui.table import Table, file_columns
-
-CLIENTS = Table(
-    "clients",
-    file_columns(
-        "role group client_id address language version since_ms seen_ms consume_type message_model subscriptions"
-    ),
-)
 
 
 @require_safe

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
@@ -14,10 +15,12 @@ from django.utils.translation import gettext_lazy as _
 from broker.client import Admin, BrokerRefused, NotSupported
 from broker.client.admin import ConnectedClient, RunningInfo
 from broker.mirror.models import ConsumerGroup
+from console.features.clients.columns import CLIENTS
 from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask
 from console.site.evidence import Evidence, StaleReason
 from console.site.mirrored import Mirrored, mirrored
+from console.ui.table import Table
 
 CLIENT_REQUESTS = (328, 203)
 RUNNING_REQUESTS = (307,)
@@ -58,6 +61,8 @@ class ClientRow:
 @dataclass(frozen=True, slots=True)
 class Clients:
     """A page of the list. `is_apache`: the broker does not tell when consumers came and were heard last."""
+
+    table: ClassVar[Table] = CLIENTS
 
     evidence: Evidence
     now_ms: int

@@ -11,21 +11,13 @@ from django.views.decorators.http import require_safe
 
 from console.features.schedule import lane as lane_read
 from console.features.schedule import read
+from console.features.schedule.columns import LANE
 from console.features.schedule.shapes import MAX_PAGE_COUNT
 from console.site.numbers import whole_number
 from console.ui.export import Answer, page_or_file
 from console.ui.live import LiveKind
 from console.ui.snapshots.as_of import asked_of, past_of, status_of
 from console.ui.snapshots.read import lanes_at
-from console.ui.table import Table, file_columns
-
-LANE = Table(
-    "lane",
-    file_columns(
-        "offset position due_ms released real_topic real_queue_id keys tag unique_key offset_message_id size_bytes"
-        " store_ms"
-    ),
-)
 
 
 @require_safe

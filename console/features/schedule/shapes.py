@@ -8,12 +8,15 @@ from the broker.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
 
+from console.features.schedule.columns import LANE
 from console.site.evidence import Evidence
 from console.site.history import History
+from console.ui.table import Table
 
 #: messages on one page of a lane, and the most one may ask for
 PAGE_COUNT = 50
@@ -154,6 +157,8 @@ class ParkedMessage:
 @dataclass(frozen=True, slots=True)
 class LanePage:
     """A page of a lane. `lane` None: no such level."""
+
+    table: ClassVar[Table] = LANE
 
     evidence: Evidence
     now_ms: int

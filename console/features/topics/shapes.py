@@ -10,7 +10,7 @@ from django.db.models import TextChoices
 from django.utils.http import urlencode
 from django.utils.translation import gettext_lazy as _
 
-from console.features.topics.columns import TOPICS
+from console.features.topics.columns import QUEUE, TOPICS
 from console.site.evidence import Evidence
 from console.site.history import History
 from console.ui.message_rows import MessageRow
@@ -121,6 +121,8 @@ class TopicPage:
 @dataclass(frozen=True, slots=True)
 class QueueMessages:
     """A page of one queue, read from the broker."""
+
+    table: ClassVar[Table] = QUEUE
 
     evidence: Evidence
     now_ms: int
