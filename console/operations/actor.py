@@ -8,7 +8,7 @@ from typing import Any
 from console.operations.errors import NotAllowed, OutOfReach
 from console.operations.models import AuditEntry
 from console.operations.scope import Scope
-from console.security.topic_scope import ALL, Eyes, VisibleTopics, visible_topics
+from console.security.topic_scope import ALL, TopicScope, VisibleTopics, visible_topics
 
 STEER_TIMERS = "console.steer_timers"
 PAUSE_TIMERS = "console.pause_timers"
@@ -61,7 +61,7 @@ class Actor:
 
     def require_scope(self, scope: Scope, kind: str) -> None:
         """Raise OutOfReach when it touches what the actor does not see; the audit keeps the refusal."""
-        if not scope.is_seen(Eyes(self.visible)):
+        if not scope.is_seen(TopicScope(self.visible)):
             self._note_denial(kind, "topics")
             raise OutOfReach
 

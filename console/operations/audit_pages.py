@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 
-from django.contrib.auth.decorators import login_required, permission_required
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
@@ -21,9 +20,9 @@ from console.operations.reading import is_seen
 from console.operations.registry import KINDS
 from console.operations.typed_moments import bound_ms
 from console.security.masking import masks
-from console.security.topic_scope import Eyes, eyes
+from console.security.topic_scope import TopicScope, current_scope
+from console.site.numbers import whole_number
 from console.ui.export import FORMS, exported
-from console.ui.live import number
 
 VIEW = "console.view_auditentry"
 LISTED = 100
@@ -36,15 +35,13 @@ _LENGTHS = {"actor": 150, "what": 16, "kind": 64, "text": 200, "from": 64, "to":
 
 
 @require_safe
-@login_required
-@permission_required(VIEW, raise_exception=True)
 def audit(request: HttpRequest) -> HttpResponse:
     """Show the entries, newest first; `before` is the number of the last entry of the page before."""
     given, errors, rows = _asked(request)
-    before = number(request.GET.get("before"))
+    before = whole_number(request.GET.get("before"))
     if before is not None:
         rows = rows.filter(pk__lt=before)
-    listed = _page(rows, eyes())
+    listed = _page(rows, current_scope())
     shown = {name: text for name, text in given.items() if text}
     following = None if listed.before is None else {**shown, "before": str(listed.before)}
     context = {
@@ -62,8 +59,6 @@ def audit(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@login_required
-@permission_required(VIEW, raise_exception=True)
 def data(request: HttpRequest, form: str) -> HttpResponse | StreamingHttpResponse:
     """Send all entries that match as a file."""
     _, errors, rows = _asked(request)
@@ -71,7 +66,7 @@ def data(request: HttpRequest, form: str) -> HttpResponse | StreamingHttpRespons
         raise Http404
     if errors:
         return HttpResponse("\n".join(errors.values()), status=422, content_type="text/plain; charset=utf-8")
-    return exported("audit", form, COLUMNS, _rows(rows, eyes()))
+    return exported("audit", form, COLUMNS, _rows(rows, current_scope()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +78,7 @@ class _Page:
     looked: int = 0
 
 
-def _page(entries: QuerySet[AuditEntry], seen: Eyes) -> _Page:
+def _page(entries: QuerySet[AuditEntry], seen: TopicScope) -> _Page:
     """Return the first page of those that are seen."""
     if seen.see_all:
         first = list(entries[: LISTED + 1])
@@ -102,7 +97,7 @@ def _page(entries: QuerySet[AuditEntry], seen: Eyes) -> _Page:
     return _Page(found)
 
 
-def _judged(entries: QuerySet[AuditEntry], seen: Eyes) -> Iterator[tuple[AuditEntry, bool]]:
+def _judged(entries: QuerySet[AuditEntry], seen: TopicScope) -> Iterator[tuple[AuditEntry, bool]]:
     """Yield each, and whether it is seen: it names what was touched, so it is seen if its operation is."""
     if seen.see_all:
         yield from ((entry, True) for entry in entries.iterator(2_000))
@@ -114,7 +109,7 @@ def _judged(entries: QuerySet[AuditEntry], seen: Eyes) -> Iterator[tuple[AuditEn
         yield from ((entry, entry.operation in mine) for entry in part)
 
 
-def _rows(entries: QuerySet[AuditEntry], seen: Eyes) -> Iterator[Mapping[str, object]]:
+def _rows(entries: QuerySet[AuditEntry], seen: TopicScope) -> Iterator[Mapping[str, object]]:
     rules = masks()
     for entry in (entry for entry, is_named in _judged(entries, seen) if is_named):
         yield {

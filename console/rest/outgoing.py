@@ -8,9 +8,8 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from broker.client import InvalidArgument, Outgoing, prepare
+from broker.client import InvalidArgument, Outgoing, Timing, prepare
 from broker.client.names import check_writable_topic
-from broker.client import Timing
 from console.rest.moments import moment_ms
 from console.rest.schemas import DelayMs, DeliverAt, Text
 

@@ -13,7 +13,7 @@ from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from console.security.topic_scope import sight
+from console.security.topic_scope import current_topics
 from console.site.evidence import Evidence
 from console.templatetags.spans import delay_name, span
 
@@ -166,4 +166,4 @@ def mark(kind: str) -> SafeString:
 @register.simple_tag
 def limited() -> bool:
     """Whether the reader sees some topics only: what is not there for him may be there for others."""
-    return not sight().is_all
+    return not current_topics().is_all

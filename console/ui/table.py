@@ -60,17 +60,19 @@ class Cell:
 
 
 def _short(value: str, place: Place) -> str:
-    return truncatechars(value, place.column.length)
+    return truncatechars(value, place.column.length) if place.column.length else value
 
 
 TEXT = Cell("ui/cells/text.html", text=_short)
 #: the name of what the row is about, which leads to its page
-NAME = Cell("ui/cells/name.html", text=lambda value, _: value)
+NAME = Cell("ui/cells/name.html", text=_short)
 #: a key or an id, which leads to a page
 KEY = Cell("ui/cells/key.html", text=_short)
 CHIP = Cell("ui/cells/chip.html", text=_short)
 #: a choice of the model, by its label
 LABEL = Cell("ui/cells/label.html", by=(VALUE,))
+#: figures that matter only where there are any
+LOUD = Cell("ui/cells/loud.html", is_figure=True, by=(VALUE,))
 FIGURE = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, _: figure(value))
 RATE = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, _: rate(value))
 SIZE = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, _: size(value))
@@ -102,8 +104,8 @@ class Column:
     #: the page that the cell leads to, and the field whose value stands in its address
     page: str = ""
     page_field: str = ""
-    #: characters of a text at most
-    length: int = 40
+    #: characters of a text at most; 0: the whole text
+    length: int = 0
 
     @property
     def own_field(self) -> str:

@@ -16,7 +16,6 @@ from console.security import tokens as security_tokens
 from tests.browser.conftest import Web
 from tests.browser.opening import opened
 
-
 #: what the browser says of an answer that is expected
 REFUSED = "status of 401"
 

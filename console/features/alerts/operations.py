@@ -36,7 +36,7 @@ from console.operations.preview import ChangesPreview, Preview
 from console.operations.registry import register
 from console.operations.scope import UNBOUNDED, Scope, named
 from console.site.clock import real_now_ms as now_ms
-from console.ui.live import number
+from console.site.numbers import whole_number
 
 #: a rule looks at everything that there is, each time
 MOST_RULES = 200
@@ -210,7 +210,7 @@ class ChangeRule(AlertKind[RulePreview]):
         settings = {
             name: str(given[name]).replace("\r\n", "\n") for name in rule_fields.DEFAULTS if name in given
         }  # fmt: skip
-        return {"rule": number(given.get("rule")), **({"settings": settings} if settings else {})}
+        return {"rule": whole_number(given.get("rule")), **({"settings": settings} if settings else {})}
 
     def rest_call(self, parameters: Mapping[str, Any]) -> Call:
         """Return the call that changes it."""
@@ -274,7 +274,7 @@ class DeleteRule(AlertKind[RuleDeletionPreview]):
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
         """Return which rule is meant."""
-        return {"rule": number(given.get("rule"))}
+        return {"rule": whole_number(given.get("rule"))}
 
     def rest_call(self, parameters: Mapping[str, Any]) -> Call:
         """Return the call that deletes it."""
@@ -390,7 +390,7 @@ class EndSilence(_QuietKind):
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
         """Return which silence is meant."""
-        return {"silence": number(given.get("silence"))}
+        return {"silence": whole_number(given.get("silence"))}
 
     def selection(self, parameters: Mapping[str, Any]) -> str:
         """Return the number of the silence."""

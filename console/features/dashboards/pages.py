@@ -102,7 +102,7 @@ def run(request: HttpRequest) -> HttpResponse:
 
 @form_of("dashboards")
 def cancel(request: HttpRequest) -> HttpResponse:
-    """End a batch."""
+    """End a batch that runs or waits."""
     try:
         dashboards_runs.cancel(uuid.UUID(request.POST.get("batch", "")))
     except ValueError:

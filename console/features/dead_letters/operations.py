@@ -26,9 +26,9 @@ from broker.mirror.models import ConsumerOffset, Queue
 from broker.rocketmq.topics import RETRY_PREFIX
 from console.features.dead_letters.read import Found, find_matching, find_named, letter_of, message_at
 from console.features.dead_letters.shapes import DeadLetter, DeadLetterFilter
-from console.features.groups.catch_up import Behind, behind_after, group_behind_after
-from console.features.messages.copies import NotReadable, send_copy
 from console.operations.actor import RESEND_DEAD_LETTERS
+from console.operations.catch_up import Behind, behind_after, group_behind_after
+from console.operations.copies import NotReadable, send_copy
 from console.operations.errors import InvalidParameter, TooMany
 from console.operations.kind import LIMIT, REASON, Call, ItemResult, Kind, Outcome, Target
 from console.operations.preview import LagPreview
@@ -45,7 +45,7 @@ from console.operations.selection import (
 from console.site import broker as site_broker
 from console.site.clock import now_ms
 from console.site.mirrored import mirrored
-from console.ui.live import number
+from console.site.numbers import whole_number
 
 #: names of a filter's fields here and in REST
 _FILTER = {"topic": "topic", "key": "key", "from_ms": "died_from", "to_ms": "died_before"}
@@ -81,7 +81,7 @@ class SendAgain(Kind[SentAgainPreview]):
         group = given.get("group", "")
         if given.get("scope") == "matching":
             texts = {name: given.get(name, "") for name in ("topic", "key")}
-            bounds = {name: number(given.get(name)) for name in ("from_ms", "to_ms")}
+            bounds = {name: whole_number(given.get(name)) for name in ("from_ms", "to_ms")}
             return {"group": group, "filter": {**texts, **bounds}, "is_all": given.get("is_all") == "1"}
         return {"group": group, "targets": [_place(text) for text in given.getlist("letter")]}
 
@@ -321,7 +321,7 @@ def _targets(given: Any) -> list[dict[str, int]]:
 
 def _place(text: str) -> dict[str, int]:
     """Return the target that a row of the list names as `queue-offset`; raises InvalidParameter."""
-    queue_id, offset = (number(part) for part in (text.split("-", 1) if "-" in text else ("", "")))
+    queue_id, offset = (whole_number(part) for part in (text.split("-", 1) if "-" in text else ("", "")))
     if queue_id is None or offset is None:
         raise InvalidParameter("targets", gettext("This names no dead letter; load the page again."))
     return {"queueId": queue_id, "offset": offset}

@@ -22,8 +22,8 @@ from django.utils.translation import gettext_lazy as _
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument
 from broker.client.names import check_group, check_topic
 from console.features.groups import read
-from console.features.groups.catch_up import catch_up_ms, pace
 from console.operations.actor import RESET_OFFSETS
+from console.operations.catch_up import catch_up_ms, pace
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.kind import REASON, Call, Form, ItemResult, Kind, Outcome, Target, Undo, renamed
 from console.operations.models import Operation

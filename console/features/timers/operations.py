@@ -25,13 +25,13 @@ from django.utils.translation import gettext_lazy as _
 from broker.client import Admin, BrokerRefused, ClientError, NotSupported, Producer
 from broker.client.timers import Action, Steered
 from broker.rocketmq.topics import TIMER_TOPIC
-from console.features.groups.catch_up import Behind, behind_after
 from console.features.timers import taken_back
 from console.features.timers.apache_records import handle_of, matches, read_newest, row_of_record
 from console.features.timers.release_load import Load, at_once, busiest, capacity_of
 from console.features.timers.rows import all_timers, one_timer, target_of
 from console.features.timers.shapes import TimerFilter, TimerRow
 from console.operations.actor import PAUSE_TIMERS, STEER_TIMERS
+from console.operations.catch_up import Behind, behind_after
 from console.operations.errors import InvalidParameter
 from console.operations.kind import (
     LIMIT,
@@ -64,7 +64,7 @@ from console.operations.typed_moments import checked_move
 from console.site import broker as site_broker
 from console.site.clock import now_ms
 from console.site.kept_clients import KeptClients
-from console.ui.live import number
+from console.site.numbers import whole_number
 
 #: names of a filter's fields here and in REST
 _FILTER = {"topic": "topic", "key": "key", "from_ms": "due_from", "to_ms": "due_before"}
@@ -129,10 +129,10 @@ class SteerTimers(TimerKind[TimersPreview]):
     def from_form(self, given: QueryDict) -> dict[str, Any]:
         """Return the rows that were selected, or the filter that they were found by."""
         if given.get("scope") == "matching":
-            bounds = {name: number(given.get(name)) for name in ("from_ms", "to_ms")}
+            bounds = {name: whole_number(given.get(name)) for name in ("from_ms", "to_ms")}
             wanted = {"topic": given.get("topic", ""), "key": given.get("key", ""), **bounds}
             return {"filter": wanted, "is_all": given.get("is_all") == "1"}
-        positions = [number(text) for text in given.getlist("position")]
+        positions = [whole_number(text) for text in given.getlist("position")]
         return {"targets": [{"position": position} for position in positions if position is not None]}
 
     def scope(self, parameters: Mapping[str, Any], preview: Mapping[str, Any] | None) -> Scope:
@@ -163,7 +163,7 @@ class SteerTimers(TimerKind[TimersPreview]):
 
     def undo_parameters(self, row: Operation, given: QueryDict) -> dict[str, Any]:
         """Return all of it, or the one item that the form names."""
-        item = number(given.get("item"))
+        item = whole_number(given.get("item"))
         return {"operation": str(row.pk), **({} if item is None else {"items": [item]})}
 
     def taken_back(self, row: Operation, items: Sequence[OperationItem]) -> Mapping[int, OperationItem]:

@@ -60,7 +60,6 @@ from broker.rocketmq.properties import (
     WAIT,
 )
 from broker.rocketmq.topics import TIMER_TOPIC
-from console.features.messages.copies import COPY_OF, NotReadable, plain_body, producer
 from console.features.timers.apache_records import row_of_record
 from console.features.timers.operations import (
     OVER,
@@ -77,6 +76,7 @@ from console.features.timers.rows import one_timer, target_of
 from console.features.timers.shapes import TimerRow
 from console.features.timers.taken_back import OF, TAKE_BACK, former_ms
 from console.operations.actor import STEER_TIMERS
+from console.operations.copies import COPY_OF, NotReadable, plain_body, producer
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.kind import LIMIT, REASON, Call, ItemNow, ItemResult, Outcome, Target
 from console.operations.models import Operation, OperationItem

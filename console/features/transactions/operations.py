@@ -19,11 +19,11 @@ from django.utils.translation import gettext_lazy as _
 
 from broker.client import NotSupported
 from broker.client.transactions import Action, SteeredTransaction, TransactionTarget
-from console.features.groups.catch_up import Behind, behind_after
 from console.features.transactions import apache_operations
 from console.features.transactions.find import Found, find_matching, find_named
 from console.features.transactions.shapes import TransactionFilter, TransactionRow
 from console.operations.actor import STEER_TRANSACTIONS
+from console.operations.catch_up import Behind, behind_after
 from console.operations.errors import InvalidParameter
 from console.operations.kind import LIMIT, REASON, Call, ItemResult, Kind, Outcome, Target
 from console.operations.preview import LagPreview
@@ -40,7 +40,7 @@ from console.operations.selection import (
     topics_of,
 )
 from console.site import broker as site_broker
-from console.ui.live import number
+from console.site.numbers import whole_number
 
 _TEXT_LENGTH = 255
 _CONSOLE = "console"
@@ -85,7 +85,7 @@ class SteerTransactions(Kind[TransactionsPreview]):
         """Return the rows that were selected, or the filter that they were found by; raises InvalidParameter."""
         if given.get("scope") == "matching":
             wanted = {name: given.get(name, "") for name in ("state", "group", "topic")}
-            before_ms = number(given.get("before_ms"))
+            before_ms = whole_number(given.get("before_ms"))
             return {"filter": {**wanted, "before_ms": before_ms}, "is_all": given.get("is_all") == "1"}
         return {"targets": [_place(text) for text in given.getlist("half")]}
 
@@ -292,7 +292,7 @@ def _targets(given: Any) -> list[dict[str, int]]:
 
 def _place(text: str) -> dict[str, int]:
     """Return the target that a row of the list names as `offset-position`; raises InvalidParameter."""
-    offset, position = (number(part) for part in (text.split("-", 1) if "-" in text else ("", "")))
+    offset, position = (whole_number(part) for part in (text.split("-", 1) if "-" in text else ("", "")))
     if offset is None or position is None:
         raise InvalidParameter("targets", gettext("This names no transaction; load the page again."))
     return {"offset": offset, "position": position}

@@ -12,8 +12,8 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from broker.client import NotSupported
-from broker.client.transactions import Transaction, TransactionLife
 from broker.client.names import check_topic
+from broker.client.transactions import Transaction, TransactionLife
 from broker.rocketmq.properties import UNIQUE_KEY
 from console.features.transactions.apache_records import read_newest
 from console.features.transactions.shapes import TransactionRow

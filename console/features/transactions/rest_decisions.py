@@ -15,11 +15,10 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
-from broker.client import BrokerRefused, ClientError, Decision, HalfNotSafe, InvalidArgument, NotSupported
-from broker.client.transactions import Action, Transaction, TransactionTarget
+from broker.client import BrokerRefused, ClientError, Decision, HalfNotSafe, InvalidArgument, NotSupported, as_half
 from broker.client.errors import Answer
 from broker.client.names import check_group
-from broker.client import as_half
+from broker.client.transactions import Action, Transaction, TransactionTarget
 from broker.rocketmq.properties import PRODUCER_GROUP, REAL_TOPIC
 from broker.rocketmq.topics import HALF_TOPIC
 from console.features.transactions import apache_operations

@@ -233,7 +233,7 @@ class TransactionList:
 
 @dataclass(frozen=True, slots=True)
 class TransactionsPage:
-    """The first page."""
+    """What the Transactions page shows."""
 
     evidence: Evidence
     now_ms: int

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
 
+from console.features.groups.columns import GROUPS
 from console.features.groups.shapes import GroupRow
 from console.site.evidence import Evidence, StaleReason
 from console.ui.snapshots.shapes import GroupTopic
+from console.ui.table import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,9 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class PastGroups:
-    """As console.features.groups.shapes.Groups, of a snapshot."""
+    """A page of the groups of a snapshot, as console.features.groups.shapes.Groups."""
+
+    table: ClassVar[Table] = GROUPS
 
     evidence: Evidence
     now_ms: int

@@ -18,7 +18,7 @@ from console.features.transactions.keys import halves_named
 from console.operations.errors import InvalidParameter
 from console.operations.registry import KINDS
 from console.operations.typed_moments import is_shift, moment_ms, shift_ms
-from console.security.topic_scope import eyes
+from console.security.topic_scope import current_scope
 from console.site.clock import now_ms
 from console.site.mirrored import mirrored
 
@@ -100,7 +100,7 @@ def _of_key(text: str, kind: str, key: str, reason: str) -> Command:
 def _resending(verb: str, words: list[str]) -> Iterator[Command]:
     count = words[0] if words[0].isascii() and words[0].isdigit() and len(words) > 1 else ""
     group, reason = words[bool(count)], " ".join(words[bool(count) + 1 :])
-    if eyes().group(group):
+    if current_scope().group(group):
         wanted = {"group": group, "filter": {}, "is_all": True}
         text = " ".join((verb, *words))
         label = _("Send the dead letters of %(group)s back to it") % {"group": group}
@@ -109,7 +109,7 @@ def _resending(verb: str, words: list[str]) -> Iterator[Command]:
 
 def _moves(verb: str, words: list[str]) -> Iterator[Command]:
     """`GROUP WHERE` or `GROUP TOPIC WHERE`; without a topic, each that the group reads."""
-    group, seen = words[0], eyes()
+    group, seen = words[0], current_scope()
     found = ConsumerOffset.objects.filter(broker=mirrored().name, group=group).values_list("topic", flat=True)
     topics = [name for name in found.distinct().order_by("topic") if not name.startswith(GROUP_PREFIXES)]
     if len(words) > 1 and words[1] in topics:
