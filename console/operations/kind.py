@@ -25,9 +25,9 @@ begins it is a form to `{% url 'operation_draft' %}` with its name as `kind`; `f
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cached_property
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from django.http import QueryDict
@@ -122,6 +122,21 @@ class Undo:
     done: tuple[Operation, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One thing that a text in the palette may ask for; `text` asks for just this again, `label` says it in words."""
+
+    text: str
+    label: str
+    #: name of the kind, its permission, and the parameters: asked for only when the command is chosen
+    kind: str
+    permission: str
+    parameters: Callable[[], dict[str, Any]]
+    reason: str = ""
+    #: a number that was named: it confirms that many if the preview counts the same
+    count: str = ""
+
+
 class Act:
     """Something that the audit keeps under its `name`; `title` is what it is called on pages."""
 
@@ -166,6 +181,11 @@ class Kind(Act, ABC, Generic[PreviewOf]):
     #: outcomes of items that are taken back one by one
     undone_outcomes: ClassVar[tuple[str, ...]] = ()
 
+    #: verbs of the palette that begin it, in all languages, whichever the reader has
+    verbs: ClassVar[tuple[str, ...]] = ()
+    #: True: the palette offers it for a text without a verb, as if that were a key
+    is_offered_for_keys: ClassVar[bool] = False
+
     # from a form or a call to its parameters
 
     @abstractmethod
@@ -180,6 +200,10 @@ class Kind(Act, ABC, Generic[PreviewOf]):
         """Return the form as it was sent, with what is wrong by field; None: nothing was typed into it."""
         return None
 
+    def commands(self, verb: str, rest: str) -> Iterator[Command]:
+        """Yield what one of its verbs asks for with the `rest` of the text, whoever may do it."""
+        yield from ()
+
     # what is touched
 
     @abstractmethod
@@ -189,7 +213,12 @@ class Kind(Act, ABC, Generic[PreviewOf]):
     def preview_of_one(self, at_ms: int, label: Mapping[str, Any]) -> dict[str, Any]:
         """Return the row of a preview of one thing, for what was done by a call of its own."""
         topics = [[label.get("topic", ""), 1]]
-        return {**_empty_row(self.preview_type), "at_ms": at_ms, "count": 1, "examples": [label], "topics": topics}
+        return {**self._empty_row, "at_ms": at_ms, "count": 1, "examples": [label], "topics": topics}
+
+    @cached_property
+    def _empty_row(self) -> Mapping[str, Any]:
+        """The row of a preview of nothing: made once, as single calls are many."""
+        return self.preview_type().as_row()
 
     def undecided(self, parameters: Mapping[str, Any], preview: PreviewOf) -> OperationError | None:
         """Return what has to be chosen first, where the preview asks for a choice that nobody has made."""
@@ -272,12 +301,6 @@ class Kind(Act, ABC, Generic[PreviewOf]):
     def taken_back(self, row: Operation, items: Sequence[OperationItem]) -> Mapping[int, OperationItem]:
         """Return by the number of an item the item of the other operation that took it back."""
         return {}
-
-
-@cache
-def _empty_row(preview: type[Preview]) -> Mapping[str, Any]:
-    """Return the row of a preview of nothing: made once, as single calls are many."""
-    return preview().as_row()
 
 
 def renamed(given: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from django.utils.translation import gettext_lazy, override
 
 from broker.mirror.models import ConsumerGroup, Topic
 from console.features.messages.shapes import OFFSET_ID
-from console.palette.verbs import Command, commands, offered
+from console.operations.kind import Command
+from console.palette.verbs import commands, offered
 from console.security.topic_scope import current_scope
 from console.site.mirrored import mirrored
 from console.templatetags.saved_views import view_address, view_page

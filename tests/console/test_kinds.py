@@ -24,7 +24,6 @@ ROOT = Path(__file__).parents[2]
 FAMILIES = {f"{name.partition('.')[0]}." for name in KINDS}
 #: what still decides by the names of kinds; the list only gets shorter
 STILL = {
-    "console/palette/verbs.py": "each verb has a grammar of its own",
     "console/features/dead_letters/read.py": "what was sent again before is found by its operations",
 }
 
@@ -44,6 +43,15 @@ def test_a_kind_has_its_words_its_place_and_its_templates(kind: Kind[Any]) -> No
         assert type(kind).undo_of is not Kind.undo_of
         assert type(kind).undo_parameters is not Kind.undo_parameters
     assert kind.outcomes, "what becomes of an item has a name"
+
+
+def test_a_verb_of_the_palette_is_of_one_kind() -> None:
+    verbs = [verb for kind in KINDS.values() for verb in kind.verbs]
+    assert len(verbs) == len(set(verbs)) > 10
+    assert all(verb == verb.lower() for verb in verbs)
+    for kind in KINDS.values():
+        assert not kind.verbs or type(kind).commands is not Kind.commands, kind.name
+        assert kind.verbs or not kind.is_offered_for_keys
 
 
 def test_an_outcome_is_called_the_same_by_every_kind() -> None:

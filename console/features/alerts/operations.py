@@ -264,9 +264,7 @@ class DeleteRule(AlertKind[RuleDeletionPreview]):
 
     name, permission, is_final = "alerts.delete", DELETE_ALERT_RULE, True
     title, verb = _("Delete an alert rule"), _("Delete it")
-    effect = _(
-        "Its alerts are deleted with it. It can be created again, without them; switching it off keeps them."
-    )
+    effect = _("Its alerts are deleted with it. It can be created again, without them; switching it off keeps them.")
     outcomes = {"deleted": Outcome(_("deleted"))}
     preview_type = RuleDeletionPreview
     preview_template = "alerts/deletion_preview.html"

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -22,16 +21,13 @@ from django.utils.translation import gettext_lazy as _
 
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message
 from broker.client.names import check_group
-from broker.mirror.models import ConsumerOffset, Queue
-from broker.rocketmq.topics import RETRY_PREFIX
 from console.features.dead_letters.read import Found, find_matching, find_named, letter_of, message_at
 from console.features.dead_letters.shapes import DeadLetter, DeadLetterFilter
 from console.operations.actor import RESEND_DEAD_LETTERS
 from console.operations.catch_up import Behind, behind_after, group_behind_after
-from console.operations.copies import NotReadable, send_copy
+from console.operations.copies import NotReadable, SentAgainPreview, send_back, send_copy
 from console.operations.errors import InvalidParameter, TooMany
-from console.operations.kind import LIMIT, REASON, Call, ItemResult, Kind, Outcome, Target
-from console.operations.preview import LagPreview
+from console.operations.kind import LIMIT, REASON, Call, Command, ItemResult, Kind, Outcome, Target
 from console.operations.registry import register
 from console.operations.scope import Scope
 from console.operations.selection import (
@@ -42,28 +38,14 @@ from console.operations.selection import (
     count_of,
     topics_of,
 )
+from console.security.topic_scope import current_scope
 from console.site import broker as site_broker
 from console.site.clock import now_ms
-from console.site.mirrored import mirrored
 from console.site.numbers import whole_number
 
 #: names of a filter's fields here and in REST
 _FILTER = {"topic": "topic", "key": "key", "from_ms": "died_from", "to_ms": "died_before"}
-#: the shortest delay level: the broker parks what is sent back, as after any failed attempt
-LEVEL = 1
 _TEXT_LENGTH = 255
-NEVER_ARRIVES = (
-    "This group pops, and on Apache RocketMQ only consumers that pull receive what is sent back: it would not arrive. "
-    "Send it as a new message."
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SentAgainPreview(LagPreview):
-    """What messages would be sent again."""
-
-    #: how many of them were sent again before
-    met_count: int | None = None
 
 
 class SendAgain(Kind[SentAgainPreview]):
@@ -223,6 +205,18 @@ class SendBack(SendAgain):
     title, verb = _("Send dead letters back to their group"), _("Send them back")
     effect = _("Their group alone gets each of them once more; what fails again is a dead letter again.")
     outcomes = {"sent_back": Outcome(_("sent back to its group"))}
+    verbs = ("resend", "重发")
+
+    def commands(self, verb: str, rest: str) -> Iterator[Command]:
+        """Yield one for `GROUP` or `COUNT GROUP`, if the reader sees the group; the count confirms that many."""
+        words = rest.split()
+        count = words[0] if words[0].isascii() and words[0].isdigit() and len(words) > 1 else ""
+        group, reason = words[bool(count)], " ".join(words[bool(count) + 1 :])
+        if current_scope().group(group):
+            wanted = {"group": group, "filter": {}, "is_all": True}
+            label = gettext("Send the dead letters of %(group)s back to it") % {"group": group}
+            text = " ".join((verb, *words))
+            yield Command(text, label, self.name, self.permission, lambda: wanted, reason, count)
 
     def behind(self, admin: Admin, group: str, rows: Sequence[DeadLetter], count: int) -> Behind | None:
         """Return how far that group alone would be behind."""
@@ -253,35 +247,6 @@ class SendAsNew(SendAgain):
             return ItemResult("refused", {"error": "the record does not say which topic it was of"})
         sent = send_copy(message, topic)
         return ItemResult("sent_as_new", {"topic": topic, "message_id": sent.offset_message_id})
-
-
-def send_back(admin: Admin, group: str, message: Message, topic: str) -> ItemResult:
-    """Ask the broker for another attempt (request 36): it copies the record, nothing passes through here.
-
-    `topic` is the one that the group reads. Refused where the group would not get it; raises ClientError.
-    """
-    if never_arrives(admin, group, topic):
-        return ItemResult("refused", {"error": NEVER_ARRIVES})
-    admin.send_back(group, message, delay_level=LEVEL, max_reconsume_times=message.reconsume_times + 1)
-    return ItemResult("sent_back", {"topic": topic})
-
-
-def never_arrives(admin: Admin, group: str, topic: str) -> bool:
-    """Return True on Apache RocketMQ for a group that pops and does not pull: there nobody reads what is sent back."""
-    here = mirrored()
-    if not here.polling:
-        return False
-    # KeyBuilder's two forms of the topic from which a group pops once more; the broker does not list it at once
-    popped = [f"{RETRY_PREFIX}{group}_{topic}", f"{RETRY_PREFIX}{group}+{topic}"]
-    own = f"{RETRY_PREFIX}{group}"
-    read = ConsumerOffset.objects.filter(broker=here.name, group=group)
-    pops = read.filter(topic__in=popped).exists() or Queue.objects.filter(broker=here.name, topic__in=popped).exists()
-    if not pops or read.filter(topic=own).exists():
-        return False
-    try:
-        return own not in admin.connections(group).subscriptions
-    except BrokerRefused:
-        return True
 
 
 def filter_of(given: Mapping[str, Any]) -> DeadLetterFilter:

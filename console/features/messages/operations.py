@@ -20,10 +20,9 @@ from django.utils.translation import gettext_lazy as _
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message
 from broker.client.errors import Answer
 from broker.client.names import check_group, check_writable_topic
-from console.features.dead_letters.operations import SentAgainPreview, send_back
 from console.operations.actor import RESEND_DEAD_LETTERS
 from console.operations.catch_up import behind_after, group_behind_after
-from console.operations.copies import NotReadable, send_copy
+from console.operations.copies import NotReadable, SentAgainPreview, send_back, send_copy
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.kind import REASON, Act, Call, ItemResult, Kind, Outcome, Target
 from console.operations.models import OperationItem

@@ -13,7 +13,7 @@ handle made from the parked message; it notes the wish and does not say what bec
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
@@ -37,12 +37,14 @@ from console.operations.kind import (
     LIMIT,
     REASON,
     Call,
+    Command,
     ItemNow,
     ItemResult,
     Kind,
     Outcome,
     Target,
     Undo,
+    Words,
     renamed,
 )
 from console.operations.models import Operation, OperationItem
@@ -119,6 +121,8 @@ class SteerTimers(TimerKind[TimersPreview]):
 
     permission = STEER_TIMERS
     action: ClassVar[Action]
+    #: a command of the palette for the timers with a key, in words
+    key_label: ClassVar[Words] = ""
     #: field of an item's result with its moment before
     former: ClassVar[str] = "due_ms"
 
@@ -134,6 +138,13 @@ class SteerTimers(TimerKind[TimersPreview]):
             return {"filter": wanted, "is_all": given.get("is_all") == "1"}
         positions = [whole_number(text) for text in given.getlist("position")]
         return {"targets": [{"position": position} for position in positions if position is not None]}
+
+    def commands(self, verb: str, rest: str) -> Iterator[Command]:
+        """Yield one for the timers with a key; what follows the key is the reason."""
+        key, _blank, reason = rest.partition(" ")
+        label = str(self.key_label) % {"key": key}
+        wanted = {"filter": {"topic": "", "key": key}}
+        yield Command(f"{verb} {rest}", label, self.name, self.permission, lambda: wanted, reason.strip())
 
     def scope(self, parameters: Mapping[str, Any], preview: Mapping[str, Any] | None) -> Scope:
         """Return the topics of the chosen timers, or the topic of the filter."""
@@ -255,6 +266,8 @@ class CancelTimers(SteerTimers):
         "cancelled": Outcome(_("cancelled")),
         "recall_noted": Outcome(_("recall noted")),
     }
+    verbs, is_offered_for_keys = ("cancel", "取消"), True
+    key_label = _("Cancel the timers with the key “%(key)s”")
     action = "cancel"
     is_final = True
     undone_by, undone_outcomes = taken_back.TAKE_BACK, ("cancelled", "recall_noted")
@@ -268,6 +281,8 @@ class DeliverTimersNow(SteerTimers):
     title, verb = _("Deliver timers now"), _("Deliver them now")
     effect = _("They fire at once. This cannot be taken back.")
     outcomes = {**OVER, "delivered_now": Outcome(_("delivered now"))}
+    verbs = ("deliver", "投递")
+    key_label = _("Deliver the timers with the key “%(key)s” now")
     action = "deliver_now"
     is_final = is_at_once = True
 

@@ -256,9 +256,7 @@ class ChangeTopic(_Change):
 
     name, page, is_topic = "topics.change", "topics", True
     title, verb = _("Change a topic"), _("Change it")
-    effect = _(
-        "Clients learn of it within half a minute. It can be put back unless somebody else changes it again."
-    )
+    effect = _("Clients learn of it within half a minute. It can be put back unless somebody else changes it again.")
     outcomes = {"changed": Outcome(_("changed"))}
     undone_by, undo_verb = name, _("Put it back as it was…")
 

@@ -9,7 +9,7 @@ A filter that names nothing but a state means everything in it and must be asked
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -21,11 +21,12 @@ from broker.client import NotSupported
 from broker.client.transactions import Action, SteeredTransaction, TransactionTarget
 from console.features.transactions import apache_operations
 from console.features.transactions.find import Found, find_matching, find_named
+from console.features.transactions.keys import halves_named
 from console.features.transactions.shapes import TransactionFilter, TransactionRow
 from console.operations.actor import STEER_TRANSACTIONS
 from console.operations.catch_up import Behind, behind_after
 from console.operations.errors import InvalidParameter
-from console.operations.kind import LIMIT, REASON, Call, ItemResult, Kind, Outcome, Target
+from console.operations.kind import LIMIT, REASON, Call, Command, ItemResult, Kind, Outcome, Target, Words
 from console.operations.preview import LagPreview
 from console.operations.registry import register
 from console.operations.scope import Scope
@@ -70,6 +71,8 @@ class SteerTransactions(Kind[TransactionsPreview]):
     names_messages = True
     preview_type = TransactionsPreview
     preview_template = "transactions/operation_preview.html"
+    #: a command of the palette for the transactions with a key, in words
+    key_label: ClassVar[Words] = ""
     #: it gives messages to consumer groups
     delivers: ClassVar[bool] = False
     #: it asks producers, so those count that have none
@@ -88,6 +91,20 @@ class SteerTransactions(Kind[TransactionsPreview]):
             before_ms = whole_number(given.get("before_ms"))
             return {"filter": {**wanted, "before_ms": before_ms}, "is_all": given.get("is_all") == "1"}
         return {"targets": [_place(text) for text in given.getlist("half")]}
+
+    def commands(self, verb: str, rest: str) -> Iterator[Command]:
+        """Yield one for the undecided transactions with a key; what follows the key is the reason."""
+        key, _blank, reason = rest.partition(" ")
+
+        def parameters() -> dict[str, Any]:
+            halves = [row for row in halves_named(key) if row.is_undecided]
+            if not halves:
+                text = gettext("No undecided transaction has the key “%(key)s”.")
+                raise InvalidParameter("targets", text % {"key": key[:80]})
+            return {"targets": [{"offset": row.offset, "position": row.position} for row in halves]}
+
+        label = str(self.key_label) % {"key": key}
+        yield Command(f"{verb} {rest}", label, self.name, self.permission, parameters, reason.strip())
 
     def scope(self, parameters: Mapping[str, Any], preview: Mapping[str, Any] | None) -> Scope:
         """Return the topics of the chosen transactions, or the topic of the filter."""
@@ -200,6 +217,8 @@ class CommitTransactions(SteerTransactions):
     title, verb = _("Commit transactions"), _("Commit them")
     effect = _("Their messages go into their topics, whatever their databases say. This cannot be taken back.")
     outcomes = {**_DECIDED, "committed": Outcome(_("committed"))}
+    verbs = ("commit", "提交")
+    key_label = _("Commit the transactions with the key “%(key)s”")
     action = "commit"
     done, already = "committed", "already_committed"
     is_final = delivers = True
@@ -217,6 +236,8 @@ class RollBackTransactions(SteerTransactions):
     title, verb = _("Roll transactions back"), _("Roll them back")
     effect = _("Consumers never get their messages. This cannot be taken back.")
     outcomes = {**_DECIDED, "rolled_back": Outcome(_("rolled back"))}
+    verbs = ("rollback", "回滚")
+    key_label = _("Roll back the transactions with the key “%(key)s”")
     action = "rollback"
     done, already = "rolled_back", "already_rolled_back"
     is_final = True
@@ -230,6 +251,8 @@ class CheckTransactions(SteerTransactions):
     title, verb = _("Ask producers now"), _("Ask now")
     effect = _("A connected producer of each group is asked at once; this counts as one of the checks.")
     outcomes = {**_DECIDED, "check_planned": Outcome(_("to be asked about"))}
+    verbs = ("check", "回查")
+    key_label = _("Ask about the transactions with the key “%(key)s”")
     action = "check"
     done, already = "check_planned", "check_planned"
     states = ("open",)
