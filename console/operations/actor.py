@@ -20,8 +20,10 @@ CHANGE_SETTINGS = "console.change_settings"
 SILENCE_ALERTS = "console.silence_alerts"
 #: those of the stock admin
 ADD_ALERT_RULE, CHANGE_ALERT_RULE, DELETE_ALERT_RULE = (
-    "console.add_alertrule", "console.change_alertrule", "console.delete_alertrule",
-)  # fmt: skip
+    "console.add_alertrule",
+    "console.change_alertrule",
+    "console.delete_alertrule",
+)
 PERMISSIONS = (
     STEER_TIMERS,
     PAUSE_TIMERS,
@@ -67,6 +69,9 @@ class Actor:
 
     def _note_denial(self, kind: str, permission: str) -> None:
         AuditEntry.objects.create(
-            user_id=self.user_id, actor=self.name, what=AuditEntry.What.DENIED, kind=kind,
+            user_id=self.user_id,
+            actor=self.name,
+            what=AuditEntry.What.DENIED,
+            kind=kind,
             result={"permission": permission},
-        )  # fmt: skip
+        )

@@ -113,10 +113,14 @@ def _rows(entries: QuerySet[AuditEntry], seen: TopicScope) -> Iterator[Mapping[s
     rules = masks()
     for entry in (entry for entry, is_named in _judged(entries, seen) if is_named):
         yield {
-            "at": entry.at.isoformat(), "actor": entry.actor, "what": entry.what, "kind": entry.kind,
-            "operation": str(entry.operation or ""), "reason": entry.reason,
+            "at": entry.at.isoformat(),
+            "actor": entry.actor,
+            "what": entry.what,
+            "kind": entry.kind,
+            "operation": str(entry.operation or ""),
+            "reason": entry.reason,
             "result": masked_result(entry.kind, entry.result, rules),
-        }  # fmt: skip
+        }
 
 
 def _asked(request: HttpRequest) -> tuple[dict[str, str], dict[str, str], QuerySet[AuditEntry]]:

@@ -52,10 +52,13 @@ def send_copy(message: Message, topic: str) -> SendResult:
         if name not in SYSTEM_PROPERTIES and not name.startswith(OWN_PREFIX)
     }
     return producer().send(
-        topic, plain_body(message), tag=message.tags, keys=message.keys,
+        topic,
+        plain_body(message),
+        tag=message.tags,
+        keys=message.keys,
         properties={**kept, COPY_OF: message.offset_message_id},
         sharding_key=message.properties.get(SHARDING_KEY) or None,
-    )  # fmt: skip
+    )
 
 
 def send_back(admin: Admin, group: str, message: Message, topic: str) -> ItemResult:

@@ -49,9 +49,13 @@ def operations(request: HttpRequest) -> Answer:
         "following": data.following,
     }
     return page_or_file(
-        request, "operations/list.html", context, OPERATIONS, lambda place: operation_list(place or 0),
+        request,
+        "operations/list.html",
+        context,
+        OPERATIONS,
+        lambda place: operation_list(place or 0),
         following=attrgetter("following"),
-    )  # fmt: skip
+    )
 
 
 @require_safe

@@ -207,9 +207,7 @@ class ChangeRule(AlertKind[RulePreview]):
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
         """Return which rule, and what is to be another."""
-        settings = {
-            name: str(given[name]).replace("\r\n", "\n") for name in rule_fields.DEFAULTS if name in given
-        }  # fmt: skip
+        settings = {name: str(given[name]).replace("\r\n", "\n") for name in rule_fields.DEFAULTS if name in given}
         return {"rule": whole_number(given.get("rule")), **({"settings": settings} if settings else {})}
 
     def rest_call(self, parameters: Mapping[str, Any]) -> Call:
@@ -455,12 +453,15 @@ def _looked(wanted: Mapping[str, Any], changes: list[list[Any]]) -> RulePreview:
     """Return what a rule with these settings would say now."""
     found = look(str(wanted["what"]), str(wanted["subject"]), float(wanted["limit"]))
     return RulePreview(
-        at_ms=now_ms(), count=1 if changes else 0, changes=changes,
-        watched=[[each.subject, each.value] for each in found.rows], watched_count=found.count,
+        at_ms=now_ms(),
+        count=1 if changes else 0,
+        changes=changes,
+        watched=[[each.subject, each.value] for each in found.rows],
+        watched_count=found.count,
         watched_above=found.above if found.is_told else None,
         missing=["silenced"] if found.is_silenced else [],
         rule={name: wanted[name] for name in ("what", "limit", "for_s", "is_on")},
-    )  # fmt: skip
+    )
 
 
 def _expect(parameters: Mapping[str, Any], now: Mapping[str, Any]) -> None:

@@ -188,9 +188,7 @@ class SendAgain(Kind[SentAgainPreview]):
 
     def _matching(self, admin: Admin, parameters: Mapping[str, Any], patience_s: float | None) -> Found:
         wanted = filter_of(parameters["filter"])
-        return find_matching(
-            admin, parameters["group"], wanted, most=LIMIT + 1, patience_s=patience_s
-        )  # fmt: skip
+        return find_matching(admin, parameters["group"], wanted, most=LIMIT + 1, patience_s=patience_s)
 
     def _named(self, admin: Admin, parameters: Mapping[str, Any]) -> list[DeadLetter | None]:
         places = [(target["queueId"], target["offset"]) for target in parameters["targets"]]
@@ -265,9 +263,13 @@ def filter_of(given: Mapping[str, Any]) -> DeadLetterFilter:
 def label_of(row: DeadLetter) -> dict[str, Any]:
     """Return what people see of a dead letter."""
     return {
-        "topic": row.topic, "name": row.name[:200], "message_id": row.offset_message_id, "died_ms": row.died_ms,
-        "attempts": row.attempts, "sent_again": row.sent_again,
-    }  # fmt: skip
+        "topic": row.topic,
+        "name": row.name[:200],
+        "message_id": row.offset_message_id,
+        "died_ms": row.died_ms,
+        "attempts": row.attempts,
+        "sent_again": row.sent_again,
+    }
 
 
 def _targets(given: Any) -> list[dict[str, int]]:

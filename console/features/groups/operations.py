@@ -195,12 +195,14 @@ class ResetOffsets(Kind[OffsetsPreview]):
             Target(
                 {"queueId": move.queue_id, "offset": move.after},
                 {
-                    "topic": parameters["topic"], "queue_id": move.queue_id, "before": move.before,
+                    "topic": parameters["topic"],
+                    "queue_id": move.queue_id,
+                    "before": move.before,
                     "name": f"{move.queue_id}: {'-' if move.before is None else f'{move.before:,}'} → {move.after:,}",
                 },
             )
             for move in _moves(site_broker.admin(), parameters)
-        ]  # fmt: skip
+        ]
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
         """Send one request for each queue; the broker tells consumers that are at work."""

@@ -115,9 +115,13 @@ class ResendMessage(Kind[SentAgainPreview]):
         group = parameters["group"]
         behind = group_behind_after(admin, group, 1) if group else behind_after(admin, {topic: 1})
         return SentAgainPreview(
-            at_ms=begun_ms, count=1, examples=[_label(message, topic)], topics=[[topic, 1]],
-            met_count=_sent_before(parameters["message_id"]), **(behind.as_fields() if behind else {}),
-        )  # fmt: skip
+            at_ms=begun_ms,
+            count=1,
+            examples=[_label(message, topic)],
+            topics=[[topic, 1]],
+            met_count=_sent_before(parameters["message_id"]),
+            **(behind.as_fields() if behind else {}),
+        )
 
     def targets(self, parameters: Mapping[str, Any], preview: SentAgainPreview) -> Sequence[Target]:
         """Return the one, whatever became of it."""
@@ -162,13 +166,16 @@ def _record(admin: Admin, parameters: Mapping[str, Any]) -> Message | None:
 def _label(message: Message, topic: str) -> dict[str, Any]:
     name = next(iter(message.keys), None) or message.unique_key or message.offset_message_id
     return {
-        "topic": topic, "name": name[:200], "message_id": message.offset_message_id, "stored_ms": message.store_ms,
+        "topic": topic,
+        "name": name[:200],
+        "message_id": message.offset_message_id,
+        "stored_ms": message.store_ms,
         "attempts": message.reconsume_times,
-    }  # fmt: skip
+    }
 
 
 def _sent_before(message_id: str) -> int:
     """Return how often it was sent again by this console."""
     return OperationItem.objects.filter(
         operation__kind=ResendMessage.name, target__message_id=message_id, outcome__in=SENT_AGAIN
-    ).count()  # fmt: skip
+    ).count()

@@ -422,11 +422,17 @@ def label_of(row: TimerRow) -> dict[str, Any]:
 def result_of(steered: Steered) -> ItemResult:
     """Return the broker's answer to one target, without what it does not say."""
     fields = {
-        "position": steered.position, "new_position": steered.new_position, "topic": steered.topic,
-        "unique_key": steered.unique_key, "schedule_key": steered.schedule_key, "due_ms": steered.due_ms,
-        "previous_due_ms": steered.previous_due_ms, "delivered_ms": steered.delivered_ms,
-        "message_id": steered.message_id, "error": steered.error,
-    }  # fmt: skip
+        "position": steered.position,
+        "new_position": steered.new_position,
+        "topic": steered.topic,
+        "unique_key": steered.unique_key,
+        "schedule_key": steered.schedule_key,
+        "due_ms": steered.due_ms,
+        "previous_due_ms": steered.previous_due_ms,
+        "delivered_ms": steered.delivered_ms,
+        "message_id": steered.message_id,
+        "error": steered.error,
+    }
     return ItemResult(steered.outcome, {name: value for name, value in fields.items() if value is not None})
 
 

@@ -235,9 +235,7 @@ class _Way(ABC):
 
     def items(self, parameters: Mapping[str, Any]) -> list[OperationItem]:
         """Return what the operation did, in its order."""
-        rows = OperationItem.objects.filter(
-            operation=parameters["operation"], outcome__in=self.kind.undone_outcomes
-        )  # fmt: skip
+        rows = OperationItem.objects.filter(operation=parameters["operation"], outcome__in=self.kind.undone_outcomes)
         return list(rows.filter(number__in=parameters["items"]) if "items" in parameters else rows)
 
     def former_ms(self, item: OperationItem) -> int:
@@ -390,9 +388,11 @@ def message_again(record: Message, due_ms: int) -> Outgoing:
         kept[SCHEDULE_KEY] = record.properties[SCHEDULE_KEY]
     unique_id = unique_id_again(record.position, record.unique_key or "")
     kept |= {
-        UNIQUE_KEY: unique_id, TIMER_DELIVER_MS: str(due_ms), REJECT_PAST: "true",
+        UNIQUE_KEY: unique_id,
+        TIMER_DELIVER_MS: str(due_ms),
+        REJECT_PAST: "true",
         COPY_OF: record.offset_message_id,
-    }  # fmt: skip
+    }
     stored = "".join(f"{name}\x01{text}\x02" for name, text in kept.items())
     return Outgoing(plain_body(record), stored, unique_id)
 

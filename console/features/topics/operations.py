@@ -299,9 +299,14 @@ class DeleteTopic(_Delete):
         known = [count for count in waiting.values() if count is not None]
         readers = ConsumerOffset.objects.filter(broker=broker, topic=name).values("group").distinct().count()
         return DeletionPreview(
-            at_ms=now_ms(), count=1, lost_messages=held(broker, [name]), lost_readers=readers, waiting=waiting,
-            waiting_count=sum(known) if known else None, missing=missing,
-        )  # fmt: skip
+            at_ms=now_ms(),
+            count=1,
+            lost_messages=held(broker, [name]),
+            lost_readers=readers,
+            waiting=waiting,
+            waiting_count=sum(known) if known else None,
+            missing=missing,
+        )
 
     def undecided(self, parameters: Mapping[str, Any], preview: DeletionPreview) -> OperationError | None:
         """Return PendingUndecided where something waits, InvalidParameter for what this broker cannot do."""
@@ -384,9 +389,14 @@ class DeleteGroup(_Delete):
         # no count of what waits: its moments come while a second person thinks about it, and no less is lost
         lost = held(broker, [*tries, DLQ_PREFIX + name]) + sum(count or 0 for count in waiting.values())
         return DeletionPreview(
-            at_ms=now_ms(), count=1, lost_messages=lost, lost_readers=topics, members=members, waiting=waiting,
+            at_ms=now_ms(),
+            count=1,
+            lost_messages=lost,
+            lost_readers=topics,
+            members=members,
+            waiting=waiting,
             missing=missing,
-        )  # fmt: skip
+        )
 
 
 def undo_parameters(labels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -292,9 +292,14 @@ def filter_of(given: Mapping[str, Any]) -> TransactionFilter:
 def label_of(row: TransactionRow) -> dict[str, Any]:
     """Return what people see of a transaction."""
     return {
-        "topic": row.topic, "name": row.name[:200], "position": row.position, "group": row.group,
-        "store_ms": row.store_ms, "checks": row.checks, "is_alone": row.is_alone,
-    }  # fmt: skip
+        "topic": row.topic,
+        "name": row.name[:200],
+        "position": row.position,
+        "group": row.group,
+        "store_ms": row.store_ms,
+        "checks": row.checks,
+        "is_alone": row.is_alone,
+    }
 
 
 def _targets(given: Any) -> list[dict[str, int]]:
