@@ -106,7 +106,7 @@ def test_a_cell_shows_what_its_kind_says() -> None:
 def test_a_text_that_is_not_there_is_a_dash_and_not_the_name_of_nothing() -> None:
     table = Table("things", (Column("tag", "Tag", CHIP, length=30), Column("words", "Words", length=20)))
     html = drawn(Thing("a", tag=None, words=None), table=table)
-    assert '<tr><td><span class="q">–</span></td><td></td></tr>' in html
+    assert '<tr><td><span class="q">\u2013</span></td><td></td></tr>' in html
 
 
 def test_a_table_without_a_choice_and_without_rows_is_its_head() -> None:
