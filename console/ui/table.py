@@ -25,8 +25,6 @@ from console.ui.names import Name
 _SAMPLE = 7_777_777_777
 #: what `reverse` leaves as it is
 _PLAIN = RFC3986_SUBDELIMS + "/~:@"
-
-
 #: stands for the column's own field
 VALUE = ""
 
@@ -59,7 +57,9 @@ class Cell:
     by: tuple[str, ...] = ()
 
 
-def _short(value: str, place: Place) -> str:
+def _short(value: str | None, place: Place) -> str:
+    if not value:
+        return ""
     return truncatechars(value, place.column.length) if place.column.length else value
 
 
@@ -88,7 +88,7 @@ TIME = Cell("ui/cells/moment.html", text=lambda value, _: moment(value, "time"))
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. Without a label it is in the file only, with `in_file` False on the page only."""
+    """One column of a list: on the page if it has a label, in the file unless `in_file` is False."""
 
     #: the field of a row, which may lead into a part of it with a dot; also what the column is called in the file
     name: str

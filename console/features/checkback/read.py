@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
 from console.features.checkback.allowed import AddressRefused, read_address
 from console.features.checkback.models import CheckAddress
-from console.features.transactions.shapes import AddressRow
 
 SHOWN = 20
 
 
+@dataclass(frozen=True, slots=True)
+class AddressRow:
+    """Where a group is asked by HTTP; `outcome`: the last decision, or why there was none (hostile)."""
+
+    group: str
+    origin: str
+    #: False: switched off
+    is_asked: bool
+    outcome: str
+    #: in a row
+    failures: int
+    asked_ms: int | None
+    #: left alone until then, because it failed so often
+    resting_until_ms: int | None
+
+
 def address_rows() -> tuple[AddressRow, ...]:
-    """Those that fail first."""
+    """Return the addresses, those that fail most first."""
     rows = CheckAddress.objects.order_by("-failures", "group")[:SHOWN]
     return tuple(
         AddressRow(
-            group=row.group, origin=_origin(row.url), is_asked=row.is_enabled, outcome=row.outcome,
-            failures=row.failures, asked_ms=_ms(row.asked_at), resting_until_ms=_ms(row.resting_until),
+            group=row.group,
+            origin=_origin(row.url),
+            is_asked=row.is_enabled,
+            outcome=row.outcome,
+            failures=row.failures,
+            asked_ms=_ms(row.asked_at),
+            resting_until_ms=_ms(row.resting_until),
         )
         for row in rows
-    )  # fmt: skip
+    )
 
 
 def _origin(url: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
 
+from console.features.checkback.read import AddressRow
 from console.features.transactions.columns import TRANSACTIONS
 from console.site.evidence import Evidence
 from console.ui.table import Table
@@ -144,22 +145,6 @@ class GroupRow:
     open: int
     due: int
     producers: int
-
-
-@dataclass(frozen=True, slots=True)
-class AddressRow:
-    """Where a group is asked by HTTP; `outcome`: the last decision, or why there was none (hostile)."""
-
-    group: str
-    origin: str
-    #: False: switched off
-    is_asked: bool
-    outcome: str
-    #: in a row
-    failures: int
-    asked_ms: int | None
-    #: left alone until then, because it failed so often
-    resting_until_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
