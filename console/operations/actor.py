@@ -8,7 +8,7 @@ from typing import Any
 from console.operations.errors import NotAllowed, OutOfReach
 from console.operations.models import AuditEntry
 from console.operations.scope import Scope
-from console.security.topic_scope import ALL, Eyes, VisibleTopics, visible_topics
+from console.security.topic_scope import ALL, TopicScope, VisibleTopics, visible_topics
 
 STEER_TIMERS = "console.steer_timers"
 PAUSE_TIMERS = "console.pause_timers"
@@ -20,8 +20,10 @@ CHANGE_SETTINGS = "console.change_settings"
 SILENCE_ALERTS = "console.silence_alerts"
 #: those of the stock admin
 ADD_ALERT_RULE, CHANGE_ALERT_RULE, DELETE_ALERT_RULE = (
-    "console.add_alertrule", "console.change_alertrule", "console.delete_alertrule",
-)  # fmt: skip
+    "console.add_alertrule",
+    "console.change_alertrule",
+    "console.delete_alertrule",
+)
 PERMISSIONS = (
     STEER_TIMERS,
     PAUSE_TIMERS,
@@ -61,12 +63,15 @@ class Actor:
 
     def require_scope(self, scope: Scope, kind: str) -> None:
         """Raise OutOfReach when it touches what the actor does not see; the audit keeps the refusal."""
-        if not scope.is_seen(Eyes(self.visible)):
+        if not scope.is_seen(TopicScope(self.visible)):
             self._note_denial(kind, "topics")
             raise OutOfReach
 
     def _note_denial(self, kind: str, permission: str) -> None:
         AuditEntry.objects.create(
-            user_id=self.user_id, actor=self.name, what=AuditEntry.What.DENIED, kind=kind,
+            user_id=self.user_id,
+            actor=self.name,
+            what=AuditEntry.What.DENIED,
+            kind=kind,
             result={"permission": permission},
-        )  # fmt: skip
+        )

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 
-from django.contrib.auth.decorators import login_required, permission_required
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
@@ -21,9 +20,9 @@ from console.operations.reading import is_seen
 from console.operations.registry import KINDS
 from console.operations.typed_moments import bound_ms
 from console.security.masking import masks
-from console.security.topic_scope import Eyes, eyes
+from console.security.topic_scope import TopicScope, current_scope
+from console.site.numbers import whole_number
 from console.ui.export import FORMS, exported
-from console.ui.live import number
 
 VIEW = "console.view_auditentry"
 LISTED = 100
@@ -36,15 +35,13 @@ _LENGTHS = {"actor": 150, "what": 16, "kind": 64, "text": 200, "from": 64, "to":
 
 
 @require_safe
-@login_required
-@permission_required(VIEW, raise_exception=True)
 def audit(request: HttpRequest) -> HttpResponse:
-    """The newest first; `before` is the number of the last entry of the page before."""
+    """Show the entries, newest first; `before` is the number of the last entry of the page before."""
     given, errors, rows = _asked(request)
-    before = number(request.GET.get("before"))
+    before = whole_number(request.GET.get("before"))
     if before is not None:
         rows = rows.filter(pk__lt=before)
-    listed = _page(rows, eyes())
+    listed = _page(rows, current_scope())
     shown = {name: text for name, text in given.items() if text}
     following = None if listed.before is None else {**shown, "before": str(listed.before)}
     context = {
@@ -62,29 +59,27 @@ def audit(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@login_required
-@permission_required(VIEW, raise_exception=True)
 def data(request: HttpRequest, form: str) -> HttpResponse | StreamingHttpResponse:
-    """All entries that match."""
+    """Send all entries that match as a file."""
     _, errors, rows = _asked(request)
     if form not in FORMS:
         raise Http404
     if errors:
         return HttpResponse("\n".join(errors.values()), status=422, content_type="text/plain; charset=utf-8")
-    return exported("audit", form, COLUMNS, _rows(rows, eyes()))
+    return exported("audit", form, COLUMNS, _rows(rows, current_scope()))
 
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """Entries, and the number that the next page is before; `looked` as in the lists of what is asked of a broker."""
+    """Entries, and the number that the next page is before; `looked`: how many were looked through, if time ran out."""
 
     rows: list[AuditEntry]
     before: int | None = None
     looked: int = 0
 
 
-def _page(entries: QuerySet[AuditEntry], seen: Eyes) -> _Page:
-    """The first of them that are seen."""
+def _page(entries: QuerySet[AuditEntry], seen: TopicScope) -> _Page:
+    """Return the first page of those that are seen."""
     if seen.see_all:
         first = list(entries[: LISTED + 1])
         return _Page(first[:LISTED], first[LISTED - 1].pk if len(first) > LISTED else None)
@@ -102,8 +97,8 @@ def _page(entries: QuerySet[AuditEntry], seen: Eyes) -> _Page:
     return _Page(found)
 
 
-def _judged(entries: QuerySet[AuditEntry], seen: Eyes) -> Iterator[tuple[AuditEntry, bool]]:
-    """Each, and whether it is seen: parameters and outcomes name what was touched, so it is if its operation is."""
+def _judged(entries: QuerySet[AuditEntry], seen: TopicScope) -> Iterator[tuple[AuditEntry, bool]]:
+    """Yield each, and whether it is seen: it names what was touched, so it is seen if its operation is."""
     if seen.see_all:
         yield from ((entry, True) for entry in entries.iterator(2_000))
         return
@@ -114,14 +109,18 @@ def _judged(entries: QuerySet[AuditEntry], seen: Eyes) -> Iterator[tuple[AuditEn
         yield from ((entry, entry.operation in mine) for entry in part)
 
 
-def _rows(entries: QuerySet[AuditEntry], seen: Eyes) -> Iterator[Mapping[str, object]]:
+def _rows(entries: QuerySet[AuditEntry], seen: TopicScope) -> Iterator[Mapping[str, object]]:
     rules = masks()
     for entry in (entry for entry, is_named in _judged(entries, seen) if is_named):
         yield {
-            "at": entry.at.isoformat(), "actor": entry.actor, "what": entry.what, "kind": entry.kind,
-            "operation": str(entry.operation or ""), "reason": entry.reason,
+            "at": entry.at.isoformat(),
+            "actor": entry.actor,
+            "what": entry.what,
+            "kind": entry.kind,
+            "operation": str(entry.operation or ""),
+            "reason": entry.reason,
             "result": masked_result(entry.kind, entry.result, rules),
-        }  # fmt: skip
+        }
 
 
 def _asked(request: HttpRequest) -> tuple[dict[str, str], dict[str, str], QuerySet[AuditEntry]]:

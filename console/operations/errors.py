@@ -2,11 +2,12 @@
 
 OperationError
 ├── NotAllowed          the person or token may not do this
-│   └── OutOfReach      it touches topics that this person does not see, or nothing bounds it to others
+│   ├── OutOfReach      it touches topics that this person does not see, or nothing bounds it to others
 │   └── SamePerson      a second person is needed, and this is the one who asked
 ├── InvalidParameter    a field is wrong; `field` names it
 ├── ReasonMissing       no reason was given
-├── NotTyped            many are hit and the number was not typed
+├── NotTyped            many are touched and their number was not typed
+│   └── NameNotTyped    it is final and the name of what it touches was not typed
 ├── PendingUndecided    something waits for a topic that is to be deleted, and nobody said what is to become of it
 ├── PreviewStale        what was shown is too old to be confirmed: look again
 ├── TooMany             more match than one operation may touch

@@ -25,8 +25,9 @@ begins it is a form to `{% url 'operation_draft' %}` with its name as `kind`; `f
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from django.http import QueryDict
@@ -98,7 +99,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class ItemNow:
-    """Where a touched thing is now: a moment (epoch ms), a text, or both; `address` leads to its page."""
+    """Where a touched thing is now: a moment (epoch ms), with the `address` of its page if it has one, or a text."""
 
     ms: int | None = None
     text: str = ""
@@ -119,6 +120,21 @@ class Undo:
     ahead: int = 0
     last_ms: int | None = None
     done: tuple[Operation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One thing that a text in the palette may ask for; `text` asks for just this again, `label` says it in words."""
+
+    text: str
+    label: str
+    #: name of the kind, its permission, and the parameters: asked for only when the command is chosen
+    kind: str
+    permission: str
+    parameters: Callable[[], dict[str, Any]]
+    reason: str = ""
+    #: a number that was named: it confirms that many if the preview counts the same
+    count: str = ""
 
 
 class Act:
@@ -165,6 +181,11 @@ class Kind(Act, ABC, Generic[PreviewOf]):
     #: outcomes of items that are taken back one by one
     undone_outcomes: ClassVar[tuple[str, ...]] = ()
 
+    #: verbs of the palette that begin it, in all languages, whichever the reader has
+    verbs: ClassVar[tuple[str, ...]] = ()
+    #: True: the palette offers it for a text without a verb, as if that were a key
+    is_offered_for_keys: ClassVar[bool] = False
+
     # from a form or a call to its parameters
 
     @abstractmethod
@@ -179,6 +200,10 @@ class Kind(Act, ABC, Generic[PreviewOf]):
         """Return the form as it was sent, with what is wrong by field; None: nothing was typed into it."""
         return None
 
+    def commands(self, verb: str, rest: str) -> Iterator[Command]:
+        """Yield what one of its verbs asks for with the `rest` of the text, whoever may do it."""
+        yield from ()
+
     # what is touched
 
     @abstractmethod
@@ -187,10 +212,13 @@ class Kind(Act, ABC, Generic[PreviewOf]):
 
     def preview_of_one(self, at_ms: int, label: Mapping[str, Any]) -> dict[str, Any]:
         """Return the row of a preview of one thing, for what was done by a call of its own."""
-        shown = self.preview_type(
-            at_ms=at_ms, count=1, examples=[dict(label)], topics=[[label.get("topic", ""), 1]]
-        )  # fmt: skip
-        return shown.as_row()
+        topics = [[label.get("topic", ""), 1]]
+        return {**self._empty_row, "at_ms": at_ms, "count": 1, "examples": [label], "topics": topics}
+
+    @cached_property
+    def _empty_row(self) -> Mapping[str, Any]:
+        """The row of a preview of nothing: made once, as single calls are many."""
+        return self.preview_type().as_row()
 
     def undecided(self, parameters: Mapping[str, Any], preview: PreviewOf) -> OperationError | None:
         """Return what has to be chosen first, where the preview asks for a choice that nobody has made."""

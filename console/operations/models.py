@@ -82,8 +82,12 @@ class Operation(models.Model):
     def is_over(self) -> bool:
         """Whether nothing more happens by itself."""
         return self.state in (
-            self.State.DONE, self.State.ABORTED, self.State.FAILED, self.State.DECLINED, self.State.EXPIRED,
-        )  # fmt: skip
+            self.State.DONE,
+            self.State.ABORTED,
+            self.State.FAILED,
+            self.State.DECLINED,
+            self.State.EXPIRED,
+        )
 
     @property
     def is_under_way(self) -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
-from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -24,9 +23,9 @@ from console.operations.models import Operation
 from console.operations.reading import OperationPage, number_of, operation_list, operation_page
 from console.operations.typed_moments import is_shift, moment_ms, shift_ms
 from console.operations.workflow import REASON_LENGTH
+from console.site.numbers import whole_number
 from console.ui.export import Answer, page_or_file
 from console.ui.form_addresses import form_of
-from console.ui.live import number
 from console.ui.refusals import words
 from console.ui.table import Table, file_columns
 
@@ -37,10 +36,9 @@ OPERATIONS = Table(
 
 
 @require_safe
-@login_required
 def operations(request: HttpRequest) -> Answer:
     """List operations that were confirmed, the newest first."""
-    offset = number(request.GET.get("offset")) or 0
+    offset = whole_number(request.GET.get("offset")) or 0
     second_person.forget_old()
     data = operation_list(offset)
     context = {
@@ -51,26 +49,27 @@ def operations(request: HttpRequest) -> Answer:
         "following": data.following,
     }
     return page_or_file(
-        request, "operations/list.html", context, OPERATIONS, lambda place: operation_list(place or 0),
+        request,
+        "operations/list.html",
+        context,
+        OPERATIONS,
+        lambda place: operation_list(place or 0),
         following=attrgetter("following"),
-    )  # fmt: skip
+    )
 
 
 @require_safe
-@login_required
 def operation(request: HttpRequest, operation_id: str) -> HttpResponse:
     """One operation: preview and form, or progress and results."""
     return _page(request, operation_id)
 
 
-@login_required
 @form_of("operations")
 def draft(request: HttpRequest) -> HttpResponse:
     """Preview an operation of any kind; nothing is done yet."""
     return draft_of_form(request)
 
 
-@login_required
 @form_of("operation", "operation_id")
 def look_again(request: HttpRequest, operation_id: str) -> HttpResponse:
     """Count again, or for another moment."""
@@ -85,7 +84,6 @@ def look_again(request: HttpRequest, operation_id: str) -> HttpResponse:
     return _step(request, operation_id, change)
 
 
-@login_required
 @form_of("operation", "operation_id")
 def confirm(request: HttpRequest, operation_id: str) -> HttpResponse:
     """Run it, once, however often this is sent."""
@@ -98,21 +96,18 @@ def confirm(request: HttpRequest, operation_id: str) -> HttpResponse:
     return _step(request, operation_id, run)
 
 
-@login_required
 @form_of("operation", "operation_id")
 def abort(request: HttpRequest, operation_id: str) -> HttpResponse:
     """Stop after the batch that is under way."""
     return _step(request, operation_id, workflow.abort)
 
 
-@login_required
 @form_of("operation", "operation_id")
 def go_on(request: HttpRequest, operation_id: str) -> HttpResponse:
     """Go on with what was left."""
     return _step(request, operation_id, workflow.go_on)
 
 
-@login_required
 @form_of("operation", "operation_id")
 def approve(request: HttpRequest, operation_id: str) -> HttpResponse:
     """Approve it as the second person."""
@@ -120,7 +115,6 @@ def approve(request: HttpRequest, operation_id: str) -> HttpResponse:
     return _step(request, operation_id, lambda found, actor: workflow.approve(found, actor, reason=reason))
 
 
-@login_required
 @form_of("operation", "operation_id")
 def decline(request: HttpRequest, operation_id: str) -> HttpResponse:
     """Decline it as the second person."""
@@ -128,7 +122,6 @@ def decline(request: HttpRequest, operation_id: str) -> HttpResponse:
     return _step(request, operation_id, lambda found, actor: workflow.decline(found, actor, reason=reason))
 
 
-@login_required
 @form_of("operation", "operation_id")
 def undo(request: HttpRequest, operation_id: str) -> HttpResponse:
     """Preview taking an operation back: all of it, or the one item that the form names."""
@@ -155,7 +148,7 @@ def _step(request: HttpRequest, text: str, step: Callable[[uuid.UUID, Actor], Op
 
 def _page(request: HttpRequest, text: str, error: Exception | None = None, status: int = 200) -> HttpResponse:
     second_person.forget_old()
-    data = operation_page(text, request.GET.get("outcome", "")[:32], number(request.GET.get("after")) or 0)
+    data = operation_page(text, request.GET.get("outcome", "")[:32], whole_number(request.GET.get("after")) or 0)
     if data is None:
         raise Http404(_("There is no such operation."))
     context: dict[str, Any] = {

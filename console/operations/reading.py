@@ -16,7 +16,7 @@ from console.operations.masked import masked_examples, masked_item, masks_of
 from console.operations.models import AuditEntry, Operation, OperationItem
 from console.operations.preview import Preview
 from console.operations.registry import KINDS, preview_of, scope_of
-from console.security.topic_scope import Eyes, eyes
+from console.security.topic_scope import TopicScope, current_scope
 from console.site.clock import now_ms
 
 #: items on one page, and operations in the list
@@ -94,7 +94,7 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
     number = number_of(text)
     row = Operation.objects.filter(pk=number).first() if number else None
     kind = KINDS.get(row.kind) if row is not None else None
-    if row is None or kind is None or not is_seen(row, eyes()):
+    if row is None or kind is None or not is_seen(row, current_scope()):
         return None
     items = row.items.filter(number__gt=after)
     found = list((items.filter(outcome=outcome) if outcome else items)[: ITEMS + 1])
@@ -116,7 +116,7 @@ def operation_page(text: str, outcome: str = "", after: int = 0) -> OperationPag
 
 def operation_list(offset: int = 0) -> OperationList:
     """Return operations that were confirmed, the newest first."""
-    rows, seen = Operation.objects.exclude(state=Operation.State.DRAFT), eyes()
+    rows, seen = Operation.objects.exclude(state=Operation.State.DRAFT), current_scope()
     if not seen.see_all:
         return _seen_list(rows, offset, seen)
     found = list(rows[offset : offset + LISTED + 1])
@@ -124,7 +124,7 @@ def operation_list(offset: int = 0) -> OperationList:
     return OperationList(tuple(found[:LISTED]), following, max(0, offset - LISTED) if offset else None)
 
 
-def _seen_list(rows: QuerySet[Operation], offset: int, seen: Eyes) -> OperationList:
+def _seen_list(rows: QuerySet[Operation], offset: int, seen: TopicScope) -> OperationList:
     """Return a page of those that are seen; offsets count all, so that the next page goes on where this one ends."""
     previous, until_s = _before(rows, offset, seen), time.monotonic() + PATIENCE_S
     found: list[Operation] = []
@@ -138,7 +138,7 @@ def _seen_list(rows: QuerySet[Operation], offset: int, seen: Eyes) -> OperationL
     return OperationList(tuple(found), None, previous)
 
 
-def _before(rows: QuerySet[Operation], offset: int, seen: Eyes) -> int | None:
+def _before(rows: QuerySet[Operation], offset: int, seen: TopicScope) -> int | None:
     """Return where the page before `offset` begins, of those that are seen; None: there is none."""
     first, until_s = max(0, offset - LOOKED_THROUGH), time.monotonic() + PATIENCE_S / 3
     hits: list[int] = []
@@ -150,6 +150,6 @@ def _before(rows: QuerySet[Operation], offset: int, seen: Eyes) -> int | None:
     return (hits[-1] if hits else None) if first == 0 else first
 
 
-def is_seen(row: Operation, seen: Eyes) -> bool:
+def is_seen(row: Operation, seen: TopicScope) -> bool:
     """Return whether all that the operation touches is seen."""
     return scope_of(row).is_seen(seen)

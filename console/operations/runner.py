@@ -105,7 +105,11 @@ def _finish(row: Operation, state: Operation.State, error: str = "") -> None:
     with transaction.atomic():
         row.save(update_fields=["state", "error", "finished_at"])
         AuditEntry.objects.create(
-            user_id=row.created_by_id, actor=row.actor, what=AuditEntry.What.FINISHED, kind=row.kind,
-            operation=row.pk, reason=row.reason,
+            user_id=row.created_by_id,
+            actor=row.actor,
+            what=AuditEntry.What.FINISHED,
+            kind=row.kind,
+            operation=row.pk,
+            reason=row.reason,
             result={"state": str(state), "outcomes": row.results, "done": row.done, "total": row.total, "error": error},
-        )  # fmt: skip
+        )

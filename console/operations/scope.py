@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from console.security.topic_scope import Eyes
+from console.security.topic_scope import TopicScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +18,11 @@ class Scope:
     groups: frozenset[str] = frozenset()
     queues: frozenset[str] = frozenset()
 
-    def is_seen(self, eyes: Eyes) -> bool:
+    def is_seen(self, scope: TopicScope) -> bool:
         """Return whether all of it is seen; a scope without any name is seen by those who see all."""
-        if eyes.see_all:
+        if scope.see_all:
             return True
-        checks = [*map(eyes.topic, self.topics), *map(eyes.group, self.groups), *map(eyes.queue, self.queues)]
+        checks = [*map(scope.topic, self.topics), *map(scope.group, self.groups), *map(scope.queue, self.queues)]
         return bool(checks) and all(checks)
 
 

@@ -43,9 +43,13 @@ def check_other(row: Operation, actor: Actor) -> None:
     """Raise SamePerson unless it is another user: who asked by a token is the user for whom that was made."""
     if actor.user_id is None or actor.user_id == row.created_by_id or actor.name == row.actor:
         AuditEntry.objects.create(
-            user_id=actor.user_id, actor=actor.name, what=AuditEntry.What.DENIED, kind=row.kind, operation=row.pk,
+            user_id=actor.user_id,
+            actor=actor.name,
+            what=AuditEntry.What.DENIED,
+            kind=row.kind,
+            operation=row.pk,
             result={"permission": "second person"},
-        )  # fmt: skip
+        )
         raise SamePerson
 
 
@@ -76,9 +80,13 @@ def forget_old() -> None:
             row.state, row.finished_at = Operation.State.EXPIRED, timezone.now()
             row.save(update_fields=["state", "finished_at"])
             AuditEntry.objects.create(
-                actor=row.actor, user_id=row.created_by_id, what=AuditEntry.What.EXPIRED, kind=row.kind,
-                operation=row.pk, reason=row.reason,
-            )  # fmt: skip
+                actor=row.actor,
+                user_id=row.created_by_id,
+                what=AuditEntry.What.EXPIRED,
+                kind=row.kind,
+                operation=row.pk,
+                reason=row.reason,
+            )
 
 
 def _is_near(before: int, after: int | None) -> bool:

@@ -77,18 +77,35 @@ def _defaults(model: type[Model]) -> Mapping[str, Any]:
 def _operation(single: Single, now: datetime) -> dict[str, Any]:
     shown = kind_of(single.kind).preview_of_one(single.at_ms, single.item.label)
     return {
-        **_defaults(Operation), "id": single.number, "kind": single.kind, "state": str(Operation.State.DONE),
-        "parameters": single.parameters, "preview": shown, "previewed_at": now, "reason": single.reason,
-        "created_by_id": single.actor.user_id, "actor": single.actor.name, "created_at": now, "started_at": now,
-        "finished_at": now, "total": 1, "done": 1, "results": {single.result.outcome: 1},
-    }  # fmt: skip
+        **_defaults(Operation),
+        "id": single.number,
+        "kind": single.kind,
+        "state": str(Operation.State.DONE),
+        "parameters": single.parameters,
+        "preview": shown,
+        "previewed_at": now,
+        "reason": single.reason,
+        "created_by_id": single.actor.user_id,
+        "actor": single.actor.name,
+        "created_at": now,
+        "started_at": now,
+        "finished_at": now,
+        "total": 1,
+        "done": 1,
+        "results": {single.result.outcome: 1},
+    }
 
 
 def _item(single: Single) -> dict[str, Any]:
     return {
-        **_defaults(OperationItem), "operation_id": single.number, "number": 1, "target": single.item.target,
-        "label": single.item.label, "outcome": single.result.outcome, "result": single.result.result,
-    }  # fmt: skip
+        **_defaults(OperationItem),
+        "operation_id": single.number,
+        "number": 1,
+        "target": single.item.target,
+        "label": single.item.label,
+        "outcome": single.result.outcome,
+        "result": single.result.result,
+    }
 
 
 def _entries(single: Single, now: datetime) -> list[dict[str, Any]]:
@@ -103,9 +120,15 @@ def _entries(single: Single, now: datetime) -> list[dict[str, Any]]:
     }
     return [
         {
-            **_defaults(AuditEntry), "at": now, "user_id": single.actor.user_id, "actor": single.actor.name,
-            "what": str(what), "kind": single.kind, "operation": single.number, "reason": single.reason,
+            **_defaults(AuditEntry),
+            "at": now,
+            "user_id": single.actor.user_id,
+            "actor": single.actor.name,
+            "what": str(what),
+            "kind": single.kind,
+            "operation": single.number,
+            "reason": single.reason,
             "result": result,
         }
         for what, result in ((AuditEntry.What.CONFIRMED, asked), (AuditEntry.What.FINISHED, end))
-    ]  # fmt: skip
+    ]

@@ -48,19 +48,21 @@ def draft(kind_name: str, parameters: Mapping[str, Any], actor: Actor, *, number
             if known.created_by_id != actor.user_id or known.kind != kind_name:
                 raise NotPossible("This number belongs to another operation; load the page again.")
             return known
-    Operation.objects.filter(
-        state=Operation.State.DRAFT, created_at__lt=timezone.now() - DRAFT_LASTS
-    ).delete()  # fmt: skip
+    Operation.objects.filter(state=Operation.State.DRAFT, created_at__lt=timezone.now() - DRAFT_LASTS).delete()
     checked = kind.checked(parameters)
     shown = kind.preview(checked)
     actor.require_scope(kind.scope(checked, shown.as_row()), kind.name)
     row, _ = Operation.objects.get_or_create(
         id=number or uuid.uuid4(),
         defaults={
-            "kind": kind.name, "parameters": checked, "preview": shown.as_row(), "previewed_at": timezone.now(),
-            "created_by_id": actor.user_id, "actor": actor.name,
+            "kind": kind.name,
+            "parameters": checked,
+            "preview": shown.as_row(),
+            "previewed_at": timezone.now(),
+            "created_by_id": actor.user_id,
+            "actor": actor.name,
         },
-    )  # fmt: skip
+    )
     return row
 
 
@@ -110,8 +112,11 @@ def confirm(
             return row
         _check(row, kind, reason, typed, is_typing_needed)
         row.state, row.reason, row.actor, row.created_by_id = (
-            Operation.State.QUEUED, reason.strip(), actor.name, actor.user_id
-        )  # fmt: skip
+            Operation.State.QUEUED,
+            reason.strip(),
+            actor.name,
+            actor.user_id,
+        )
         is_waiting = second_person.is_needed(row.kind, row.preview)
         if is_waiting:
             row.state, row.waits_until = Operation.State.WAITING, second_person.until()
@@ -202,9 +207,14 @@ def go_on(number: uuid.UUID, actor: Actor) -> Operation:
 def audit(row: Operation, actor: Actor, what: AuditEntry.What, result: Mapping[str, Any]) -> None:
     """Write one more entry of the audit."""
     AuditEntry.objects.create(
-        user_id=actor.user_id, actor=actor.name, what=what, kind=row.kind, operation=row.pk, reason=row.reason,
+        user_id=actor.user_id,
+        actor=actor.name,
+        what=what,
+        kind=row.kind,
+        operation=row.pk,
+        reason=row.reason,
         result=dict(result),
-    )  # fmt: skip
+    )
 
 
 def _allowed(number: uuid.UUID, actor: Actor) -> Kind[Any]:
@@ -226,15 +236,23 @@ def _answer(number: uuid.UUID, actor: Actor, reason: str, state: Operation.State
             return row
         _check_waiting(row)
         row.state, row.second_by_id, row.second_actor, row.second_reason = (
-            state, actor.user_id, actor.name, reason.strip()
-        )  # fmt: skip
+            state,
+            actor.user_id,
+            actor.name,
+            reason.strip(),
+        )
         if row.is_over:
             row.finished_at = timezone.now()
         row.save(update_fields=["state", "second_by", "second_actor", "second_reason", "finished_at"])
         AuditEntry.objects.create(
-            user_id=actor.user_id, actor=actor.name, what=what, kind=row.kind, operation=row.pk,
-            reason=row.second_reason, result={"count": row.preview["count"]},
-        )  # fmt: skip
+            user_id=actor.user_id,
+            actor=actor.name,
+            what=what,
+            kind=row.kind,
+            operation=row.pk,
+            reason=row.second_reason,
+            result={"count": row.preview["count"]},
+        )
     return row
 
 

@@ -15,7 +15,7 @@ from typing import ClassVar
 from broker.client.names import check_topic
 from console.rest.errors import PolicyDenies, ScopeMissing
 from console.security.tokens import PUBLISH, READ, Grant
-from console.security.topic_scope import ALL, Eyes, VisibleTopics
+from console.security.topic_scope import ALL, TopicScope, VisibleTopics
 
 #: stands for the question whether the token itself began an operation
 OWNER = "owner"
@@ -200,13 +200,12 @@ def require_where(grant: Grant, action: str, topic: str | None) -> None:
         require(grant, action, topic)
 
 
-def visible_to(grant: Grant, action: str = READ) -> Eyes:
-    """Return what the token's own prefixes see, by the rule of the console's pages; without any, policies decide
-    alone."""
+def visible_to(grant: Grant, action: str = READ) -> TopicScope:
+    """What the token's own prefixes see, by the rule of the console's pages; with none of its own policies decide."""
     if not grant.scopes and grant.policies is not None:
-        return Eyes(ALL)
+        return TopicScope(ALL)
     prefixes = tuple(sorted({scope.prefix for scope in grant.scopes if action in scope.actions}))
-    return Eyes(ALL if "" in prefixes else VisibleTopics(prefixes))
+    return TopicScope(ALL if "" in prefixes else VisibleTopics(prefixes))
 
 
 def visible_groups(grant: Grant, names: Iterable[str]) -> frozenset[str]:

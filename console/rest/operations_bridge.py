@@ -41,9 +41,14 @@ _threads = ThreadPoolExecutor(2, thread_name_prefix="api-operations")
 
 
 async def begun(
-    kind: str, parameters: Mapping[str, Any], reason: str, actor: Actor, *, allow: Allow | None = None,
+    kind: str,
+    parameters: Mapping[str, Any],
+    reason: str,
+    actor: Actor,
+    *,
+    allow: Allow | None = None,
     is_look: bool = False,
-) -> Response:  # fmt: skip
+) -> Response:
     """Begin an operation and say where to look (a small one has run by then), or say what it would touch."""
     if is_look:
         return json_answer(await in_thread(lambda: _looked(kind, parameters, allow)))

@@ -13,7 +13,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 
 from console.security.access import access_of
-from console.security.topic_scope import NOTHING, look_as, looking, visible_topics
+from console.security.topic_scope import NOTHING, scoped, set_scope, visible_topics
 
 #: Django's own admin has its own door: staff only
 OPEN_SPACES = frozenset({"admin"})
@@ -28,15 +28,15 @@ class Gate:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        """Answer a request within a scope of its own; process_view says who looks."""
-        with looking(NOTHING):
+        """Who looks is said by process_view, and forgotten with the request."""
+        with scoped(NOTHING):
             return self.get_response(request)
 
     def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponse | None:
         """Redirect strangers to the login page; raise PermissionDenied for users who may not see the page."""
         match = request.resolver_match
         visible = visible_topics(request.user) if request.user.is_authenticated else NOTHING
-        look_as(visible)
+        set_scope(visible)
         if match is not None and OPEN_SPACES & set(match.namespaces):
             if request.user.is_authenticated and not visible.is_all and match.url_name not in _LIMITED_ADMIN:
                 raise PermissionDenied("topics")

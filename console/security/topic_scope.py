@@ -40,7 +40,7 @@ class VisibleTopics:
 
     @property
     def is_all(self) -> bool:
-        """Nothing is kept from this user."""
+        """Whether nothing is kept from this user."""
         return self.prefixes is None
 
     def among(self, field: str) -> Q:
@@ -67,15 +67,15 @@ def visible_topics(user: AbstractBaseUser | AnonymousUser) -> VisibleTopics:
 
 
 @dataclass(slots=True)
-class Eyes:
-    """Answers about single names; what it has looked up of groups it keeps, so make one for each page."""
+class TopicScope:
+    """Whether single names are seen. It keeps what it has looked up of groups, so make one for each page."""
 
     visible: VisibleTopics = ALL
     _read: Mapping[str, Collection[str]] | None = None
 
     @property
     def see_all(self) -> bool:
-        """Nothing is kept from this user."""
+        """Whether nothing is kept from this user."""
         return self.visible.is_all
 
     def topic(self, name: str | None) -> bool:
@@ -148,53 +148,53 @@ class Eyes:
 
 
 #: for jobs and snapshots, whoever looks meanwhile
-EVERYTHING = Eyes(ALL)
+EVERYTHING = TopicScope(ALL)
 
 #: set for the time of a request or of one rendering of a live page; elsewhere (jobs, REST by tokens) everything is seen
-_looking: ContextVar[VisibleTopics] = ContextVar("looking", default=ALL)
+_current: ContextVar[VisibleTopics] = ContextVar("topics", default=ALL)
 
 
 @contextmanager
-def looking(visible: VisibleTopics) -> Iterator[None]:
-    """All reads of the pages within are limited to these topics."""
-    token = _looking.set(visible)
+def scoped(visible: VisibleTopics) -> Iterator[None]:
+    """Limit all authorised reads within to these topics."""
+    token = _current.set(visible)
     try:
         yield
     finally:
-        _looking.reset(token)
+        _current.reset(token)
 
 
-def look_as(visible: VisibleTopics) -> None:
-    """From here on within `looking`: who looks is known only when the session has been read."""
-    _looking.set(visible)
+def set_scope(visible: VisibleTopics) -> None:
+    """Limit what is read from here on within `scoped`: who looks is known only when the session has been read."""
+    _current.set(visible)
 
 
-def sight() -> VisibleTopics:
-    """What may be seen here and now."""
-    return _looking.get()
+def current_topics() -> VisibleTopics:
+    """Return the topics that may be seen here and now."""
+    return _current.get()
 
 
-def eyes() -> Eyes:
-    """The same, to ask about names."""
-    return Eyes(sight())
+def current_scope() -> TopicScope:
+    """Return the scope of whoever looks here and now, to ask about names."""
+    return TopicScope(current_topics())
 
 
 class AuthorisedRead(Generic[Asked, Found]):
     """A read that is always given a scope: that of whoever looks here and now, or another one that is named."""
 
-    def __init__(self, read: Callable[Concatenate[Eyes, Asked], Found]) -> None:
+    def __init__(self, read: Callable[Concatenate[TopicScope, Asked], Found]) -> None:
         self._read = read
         update_wrapper(self, read)
 
     def __call__(self, *asked: Asked.args, **named: Asked.kwargs) -> Found:
         """Read what whoever looks may see."""
-        return self._read(eyes(), *asked, **named)
+        return self._read(current_scope(), *asked, **named)
 
-    def within(self, scope: Eyes, *asked: Asked.args, **named: Asked.kwargs) -> Found:
+    def within(self, scope: TopicScope, *asked: Asked.args, **named: Asked.kwargs) -> Found:
         """Read what this scope sees."""
         return self._read(scope, *asked, **named)
 
 
-def authorised(read: Callable[Concatenate[Eyes, Asked], Found]) -> AuthorisedRead[Asked, Found]:
+def authorised(read: Callable[Concatenate[TopicScope, Asked], Found]) -> AuthorisedRead[Asked, Found]:
     """Mark a read of the pages; its first parameter is the scope, which callers do not give."""
     return AuthorisedRead(read)

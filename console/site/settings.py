@@ -161,6 +161,8 @@ MIDDLEWARE = [
     "axes.middleware.AxesMiddleware",
 ]
 ROOT_URLCONF = "console.site.urls"
+#: pages that change in place
+LIVE_PAGES = "console.urls.live_pages"
 WSGI_APPLICATION = "console.site.wsgi.application"
 ASGI_APPLICATION = "console.site.asgi.application"
 TEMPLATES: list[dict[str, Any]] = [

@@ -11,5 +11,5 @@ from console.security.access import EVERYBODY, page
 urlpatterns = [
     path("admin/", admin.site.urls),
     page("i18n/setlang/", set_language, "set_language", EVERYBODY),
-    path("", include("console.ui.urls")),
+    path("", include("console.urls")),
 ]

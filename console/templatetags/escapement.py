@@ -13,7 +13,7 @@ from django.utils.timezone import get_current_timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from console.security.topic_scope import sight
+from console.security.topic_scope import current_topics
 from console.site.evidence import Evidence
 from console.templatetags.spans import delay_name, span
 
@@ -153,12 +153,13 @@ _MARKS = {
     "broken": '<path class="fr" d="M6 .5 11.5 6 6 11.5.5 6Z"/>',
     "idle": '<circle class="lq" cx="6" cy="6" r="3.6"/>',
     "wait": '<circle class="ls" cx="6" cy="6" r="4"/><path class="ls" d="M6 3.6V6l1.7 1"/>',
+    "cross": '<path class="lq" d="M2.5 2.5l7 7M9.5 2.5l-7 7"/>',
 }
 
 
 @register.simple_tag
 def mark(kind: str) -> SafeString:
-    """A shape that says a state beside its word: ok, look, broken, idle, wait."""
+    """A shape that says a state beside its word: ok, look, broken, idle, wait, cross."""
     shape = _MARKS[kind]
     return mark_safe(f'<svg class="i" width="12" height="12" viewBox="0 0 12 12" aria-hidden="true">{shape}</svg>')  # noqa: S308 - the shape is ours
 
@@ -166,4 +167,4 @@ def mark(kind: str) -> SafeString:
 @register.simple_tag
 def limited() -> bool:
     """Whether the reader sees some topics only: what is not there for him may be there for others."""
-    return not sight().is_all
+    return not current_topics().is_all

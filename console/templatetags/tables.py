@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from html import escape
 from operator import attrgetter
 from typing import Any
@@ -23,22 +23,31 @@ _FIRST_HOLE = 0xE000
 
 @register.inclusion_tag("ui/table.html")
 def table(
-    drawn: Table, data: Any, caption: str, *, table_id: str = "", now_ms: int | None = None, sort_query: str = ""
+    drawn: Table,
+    data: Any,
+    caption: str,
+    *,
+    rows: Iterable[Any] | None = None,
+    table_id: str = "",
+    now_ms: int | None = None,
+    sort_query: str = "",
 ) -> dict[str, Any]:
     """Draw the rows of a page of a list; `sort_query` is what its address says beside the order.
 
-    `now_ms` is the moment from which ages count, where it is not that of the list.
+    `rows` are those of the page, where it has another name for them; `now_ms` is the moment from which ages count,
+    where it is not that of the list.
     """
-    rows = _rows(drawn, data, data.now_ms if now_ms is None else now_ms)
+    shown = data.rows if rows is None else rows
+    rows = _rows(drawn, data, shown, data.now_ms if now_ms is None else now_ms)
     return {"table": drawn, "rows": rows, "caption": caption, "sort_query": sort_query, "table_id": table_id}
 
 
-def _rows(drawn: Table, data: Any, now_ms: int) -> Iterator[dict[str, str]]:
+def _rows(drawn: Table, data: Any, rows: Iterable[Any], now_ms: int) -> Iterator[dict[str, str]]:
     """Yield the id and the cells of each row."""
     columns: list[_Boxes | _Cells] = [_Boxes(drawn.choice)] if drawn.choice else []
     columns += [_Cells(column, data, now_ms) for column in drawn.on_page]
     id_of = attrgetter(drawn.row_id_field) if drawn.row_id_field else None
-    for number, row in enumerate(data.rows, 1):
+    for number, row in enumerate(rows, 1):
         row_id = f"{drawn.row_id}-{id_of(row) if id_of else number}" if drawn.row_id else ""
         yield {"id": row_id, "cells": "".join([column.drawn(row) for column in columns])}
 

@@ -47,7 +47,7 @@ def stamp(ms: int, step_ms: int) -> str:
 
 @register.simple_tag
 def timer_wheel(page: TimersPage) -> SafeString:
-    """The three rings."""
+    """Draw the three rings of the wheel."""
     wheel = page.wheel
     assert wheel is not None, "the page draws a wheel only if there is one"
     herds = [herd.due_ms for herd in page.forecast.herds] if page.forecast else []

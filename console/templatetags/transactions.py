@@ -51,6 +51,7 @@ _MARKS = {
     TransactionState.OPEN: "wait",
     TransactionState.DUE: "look",
     TransactionState.ENDING: "wait",
+    TransactionState.ROLLED_BACK: "cross",
 }
 _STOPS = {
     TransactionEvent.ROLLED_BACK: "failed",
@@ -64,15 +65,6 @@ _STOPS = {
 def state_mark(state: str) -> str:
     """The shape beside a state."""
     return _MARKS.get(TransactionState(state), "idle")
-
-
-@register.simple_tag
-def cross_mark() -> SafeString:
-    """The shape of a rollback."""
-    return mark_safe(
-        '<svg class="i" width="12" height="12" viewBox="0 0 12 12" aria-hidden="true">'
-        '<path class="lq" d="M2.5 2.5l7 7M9.5 2.5l-7 7"/></svg>'
-    )
 
 
 @register.simple_tag

@@ -21,7 +21,7 @@ from django.shortcuts import render
 from django.utils.translation import get_language, override
 from django.utils.translation import gettext as _
 
-from console.security.topic_scope import looking, sight
+from console.security.topic_scope import current_topics, scoped
 from console.site.evidence import StaleReason
 from console.ui.table import Table
 
@@ -69,7 +69,7 @@ def page_or_file(
 
 
 def next_offset(page: Any) -> int | None:
-    """Where a list that is paged by offset and count goes on."""
+    """Return where a list that is paged by offset and count goes on; None: this was the last page."""
     return page.offset + page.count if page.offset + page.count < page.total else None
 
 
@@ -80,7 +80,10 @@ def exported(
     rows: Iterable[Mapping[str, object]],
     about: Mapping[str, object] | None = None,
 ) -> StreamingHttpResponse:
-    """The rows as a download called `name`; `form` is one of FORMS. `about` goes around the points of a JSON file."""
+    """Return the rows as a download called `name`; `form` is one of FORMS.
+
+    With `about`, a JSON file is an object of these members and the rows, called points.
+    """
     if form == "csv":
         answer = StreamingHttpResponse(_csv(columns, rows), content_type="text/csv; charset=utf-8")
     else:
@@ -93,7 +96,7 @@ class _Echo:
     """A file that gives back what is written: csv writes to it line by line."""
 
     def write(self, text: str) -> str:
-        """Return the line."""
+        """Return the line that was written."""
         return text
 
 
@@ -105,11 +108,11 @@ def _pages(page: Any, read: Callable[[Any], Any], following: Callable[[Any], Any
 
 def _in_sight(pages: Iterator[Any]) -> Iterator[Any]:
     """Pages are read while the answer is sent, when the request is over: as who asked for it, in their language."""
-    visible, language = sight(), get_language()
+    visible, language = current_topics(), get_language()
 
     def read() -> Iterator[Any]:
         while True:
-            with looking(visible), override(language):
+            with scoped(visible), override(language):
                 page = next(pages, None)
             if page is None:
                 return
@@ -139,7 +142,7 @@ def _bounded(
 
 
 def _trouble(page: Any) -> str:
-    """Why a page may lack rows; one that is old has all of them."""
+    """Return why a page may lack rows, empty if it does not: one that is old has all of them."""
     evidence = getattr(page, "evidence", None)
     if evidence is None or evidence.stale_reason in (None, StaleReason.MIRROR_BEHIND):
         return ""

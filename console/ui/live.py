@@ -4,8 +4,8 @@ A page's template `live/<page>.html` gives `<hx-partial hx-target="#id" hx-swap=
 that is sent only when it differs from what the socket sent last. Context: `data` (the page's shape), `sequence` (the
 mirror's), `live` (True).
 
-Whether the broker has anything new for a page is told by a mark: the same mark, nothing new. It holds numbers that
-nobody is shown, so pages of users with other permissions may have the same.
+A mark tells whether the broker has anything new for a page: while the mark is the same, nothing is new. It holds
+numbers that nobody is shown, so pages of users with other permissions may have the same.
 """
 
 from __future__ import annotations
@@ -20,27 +20,14 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qsl
 
 from channels.db import database_sync_to_async
-from django.db.models import Max, Sum
+from django.conf import settings
 from django.template.loader import render_to_string
 from django.utils import translation
+from django.utils.module_loading import import_string
 
-from broker.client import Admin
-from broker.mirror.models import Queue
-from console.features.clients import read as clients_read
-from console.features.groups import read as groups_read
-from console.features.overview import read as overview_read
-from console.features.redisson import read as redisson_read
-from console.features.schedule import lane as schedule_lane
-from console.features.schedule import read as schedule_read
-from console.features.timers import read as timers_read
-from console.features.topics import contents as topic_contents
-from console.features.topics import read as topics_read
-from console.features.transactions import read as transactions_read
-from console.operations.reading import operation_page
-from console.security.topic_scope import NOTHING, VisibleTopics, looking
-from console.site.broker import Answer, ask
+from console.security.topic_scope import NOTHING, VisibleTopics, scoped
 from console.site.clock import simulated
-from console.site.mirrored import mirrored
+from console.site.numbers import whole_number
 
 #: renderings at the same time; each may wait for the broker
 RENDER_THREADS = 3
@@ -77,160 +64,61 @@ class LivePage:
 
     @property
     def template(self) -> str:
-        """The template of its fragments."""
+        """The name of the template of its fragments."""
         return f"live/{self.name}.html"
 
     @property
     def kinds(self) -> frozenset[str]:
-        """Kinds of mirror rows that it shows."""
-        return _PAGES[self.name].kinds | {"mirror"}
+        """The kinds of mirror rows that it shows."""
+        return live_pages()[self.name].kinds | {"mirror"}
 
     def read(self) -> object:
-        """What it shows, from the database and the broker."""
-        return _PAGES[self.name].read(self.argument, dict(self.query))
+        """Read what the page shows, from the database and the broker."""
+        return live_pages()[self.name].read(self.argument, dict(self.query))
 
     def mark(self) -> Hashable:
-        """What is another one as soon as the broker has anything new for the page, and cheap to ask for; None: it is
-        not known, or the page's kinds say it well enough."""
-        mark = _PAGES[self.name].mark
+        """Return a value that differs as soon as the broker has anything new for the page, and costs little to get.
+
+        None: it is not known, or the kinds of mirror rows say it well enough.
+        """
+        mark = live_pages()[self.name].mark
         return mark(self.argument) if mark else None
 
     @property
     def is_near(self) -> bool:
-        """Its mark stands in the mirror: to ask for it costs the broker nothing, and this process little."""
-        return _PAGES[self.name].is_near
+        """Whether the mark is in the mirror: to get it costs the broker nothing, and this process little."""
+        return live_pages()[self.name].is_near
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class LiveKind:
+    """How a page that changes in place is read, and what moves it."""
+
     read: Callable[[str, Mapping[str, str]], object]
     kinds: frozenset[str]
     #: query parameters that it knows
     parameters: frozenset[str] = frozenset()
     takes_argument: bool = False
+    #: the argument is a whole number
+    is_numbered: bool = False
     #: as LivePage.mark; every message on any topic moves "queues", and what the broker is asked for need not have moved
     mark: Callable[[str], Hashable] | None = None
     is_near: bool = False
 
 
-def number(text: str | None) -> int | None:
-    """A whole number from a query string, None for anything else; at most 18 digits, as offsets have 64 bits."""
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) <= 18 else None
-
-
-def _topics(_: str, query: Mapping[str, str]) -> object:
-    return topics_read.topics(
-        search=query.get("search", ""),
-        kind=query.get("kind", ""),
-        order=query.get("order", "name"),
-        offset=number(query.get("offset")) or 0,
-    )
-
-
-def _groups(_: str, query: Mapping[str, str]) -> object:
-    return groups_read.groups(search=query.get("search", ""), offset=number(query.get("offset")) or 0)
-
-
-def _clients(_: str, query: Mapping[str, str]) -> object:
-    return clients_read.clients(
-        search=query.get("search", ""), role=query.get("role", ""), offset=number(query.get("offset")) or 0
-    )
-
-
-def _lane(level: str, query: Mapping[str, str]) -> object:
-    return schedule_lane.lane(number(level) or 0, number(query.get("offset")))
-
-
-def _timers(_: str, query: Mapping[str, str]) -> object:
-    return timers_read.timers(query.get("zoom", ""), number(query.get("at")))
-
-
-def _asked(question: Callable[[Admin], Answer]) -> Answer | None:
-    found, _ = ask(question, source="", requests=())
+def live_pages() -> Mapping[str, LiveKind]:
+    """All pages that change in place, as `settings.LIVE_PAGES` names them."""
+    found: Mapping[str, LiveKind] = import_string(settings.LIVE_PAGES)
     return found
-
-
-def of_timers(_: str) -> Hashable:
-    """What waits and what became of it; one small request instead of the page's six."""
-
-    def mark(admin: Admin) -> Hashable:
-        told = admin.timer_status()
-        counted = (told.released_total, told.cancelled_total, told.rescheduled_total, told.rolled_total)
-        return told.pending, told.backlog, told.paused, told.next_due_ms, told.enqueue_offset, counted
-
-    return _asked(mark)
-
-
-def of_topic(name: str) -> Hashable:
-    """What is stored in a topic, as the mirror has it: the broker is not asked."""
-    queues = Queue.objects.filter(broker=mirrored().name, topic=name).order_by()
-    found = queues.aggregate(first=Sum("min_offset"), end=Sum("max_offset"), last=Max("last_ms"))
-    return tuple(found.values())
-
-
-def of_transactions(_: str) -> Hashable:
-    """What is open and what became of it; one small request instead of the page's ten."""
-
-    def mark(admin: Admin) -> Hashable:
-        told = admin.transaction_status()
-        counted = (told.half_total, told.commit_total, told.rollback_total, told.check_total, told.parked_total)
-        groups = tuple((row.group, row.open, row.due, row.producers) for row in told.groups)
-        return told.open, told.parked, told.oldest_store_ms, told.next_check_ms, counted, groups
-
-    return _asked(mark)
-
-
-_PAGES: Mapping[str, _Kind] = {
-    "overview": _Kind(
-        lambda _, __: overview_read.overview(),
-        frozenset({"levels", "topics", "queues", "groups", "offsets", "histories", "transactions"}),
-    ),
-    "topics": _Kind(
-        _topics, frozenset({"topics", "queues", "offsets", "histories"}),
-        frozenset({"search", "kind", "order", "offset"}),
-    ),
-    "topic": _Kind(
-        lambda name, _: topics_read.topic(name), frozenset({"topics", "queues", "offsets", "histories"}),
-        takes_argument=True,
-    ),
-    "tail": _Kind(
-        lambda name, _: topic_contents.tail(name), frozenset({"queues"}), takes_argument=True, mark=of_topic,
-        is_near=True,
-    ),
-    "groups": _Kind(
-        _groups, frozenset({"groups", "queues", "offsets", "histories"}), frozenset({"search", "offset"})
-    ),
-    "group": _Kind(
-        lambda name, _: groups_read.group(name), frozenset({"groups", "queues", "offsets"}), takes_argument=True
-    ),
-    "clients": _Kind(_clients, frozenset({"groups"}), frozenset({"search", "role", "offset"})),
-    "client": _Kind(
-        lambda _, query: clients_read.client(query.get("id", "")), frozenset({"groups"}), frozenset({"id"})
-    ),
-    "schedule": _Kind(lambda _, __: schedule_read.lanes(), frozenset({"levels", "histories"})),
-    "lane": _Kind(_lane, frozenset({"levels"}), frozenset({"offset"}), takes_argument=True),
-    "timers": _Kind(_timers, frozenset({"queues"}), frozenset({"zoom", "at"}), mark=of_timers),
-    "transactions": _Kind(
-        lambda _, __: transactions_read.transactions(), frozenset({"queues", "transactions"}), mark=of_transactions
-    ),
-    "delayed_queues": _Kind(
-        lambda _, query: redisson_read.delayed_queues(query.get("search", ""), number(query.get("offset")) or 0),
-        frozenset(), frozenset({"search", "offset"}),
-    ),
-    "delayed_queue": _Kind(
-        lambda _, query: redisson_read.delayed_queue(query.get("name", "")), frozenset(), frozenset({"name"}),
-    ),
-    "operation": _Kind(lambda name, _: operation_page(name), frozenset(), takes_argument=True),
-}  # fmt: skip
 
 
 def page_of(path: str, query: str = "") -> LivePage | None:
     """The page that a socket's address names (`overview`, `topic/orders`, `lane/3?offset=40`); None for no such."""
     name, _, argument = path.strip("/").partition("/")
-    kind = _PAGES.get(name)
+    kind = live_pages().get(name)
     if kind is None or bool(argument) != kind.takes_argument or len(argument) > 255:
         return None
-    if name == "lane" and number(argument) is None:
+    if kind.is_numbered and whole_number(argument) is None:
         return None
     try:
         pairs = parse_qsl(query, max_num_fields=16, errors="strict")
@@ -327,7 +215,7 @@ fragments = Fragments()
 
 
 def _render(page: LivePage, language: str, sequence: int) -> Parts:
-    with translation.override(language), looking(page.visible):
+    with translation.override(language), scoped(page.visible):
         html = render_to_string(page.template, {"data": page.read(), "sequence": sequence, "live": True})
         line = simulated()
         return parts_of(html if line is None else html + render_to_string("live/clockline.html", {"simulated": line}))

@@ -12,7 +12,7 @@ class Name(StringConverter):
     """``<name:...>``: one part of an address. ``~`` alone is the empty name."""
 
     def to_python(self, value: str) -> str:
-        """Return the name."""
+        """Return the name that a part of an address stands for."""
         if value == "~":
             return ""
         for character, hidden in reversed(_HIDDEN.items()):
@@ -20,7 +20,7 @@ class Name(StringConverter):
         return value
 
     def to_url(self, value: str) -> str:
-        """Return what stands in the address."""
+        """Return the part of an address that stands for a name."""
         value = str(value)
         for character, hidden in _HIDDEN.items():
             if character != "." or value in (".", ".."):

@@ -22,12 +22,12 @@ class Place:
 
     @property
     def here(self) -> str:
-        """What a page gives as `here` when it belongs to this place."""
+        """The value of `here` in the context of a page that belongs to this place."""
         return self.name
 
     @property
     def address(self) -> str:
-        """Where it is."""
+        """The address of the page."""
         return self.name if self.name.startswith("/") else reverse(self.name)
 
 
@@ -79,12 +79,12 @@ BESIDE = (Place("compare", "", _("Compare two moments")),)
 
 
 def sections_for(user: Any) -> Iterator[Section]:
-    """The rail of one user."""
+    """Yield the sections of the rail that a user sees."""
     for section in SECTIONS:
         places = tuple(place for place in section.places if user.is_staff or not place.is_for_staff)
         yield Section(section.title, places)
 
 
 def places_for(user: Any) -> list[Place]:
-    """The same without headings."""
+    """Return all places of the rail, without headings."""
     return [place for section in sections_for(user) for place in section.places]

@@ -25,8 +25,6 @@ from console.ui.names import Name
 _SAMPLE = 7_777_777_777
 #: what `reverse` leaves as it is
 _PLAIN = RFC3986_SUBDELIMS + "/~:@"
-
-
 #: stands for the column's own field
 VALUE = ""
 
@@ -59,18 +57,22 @@ class Cell:
     by: tuple[str, ...] = ()
 
 
-def _short(value: str, place: Place) -> str:
-    return truncatechars(value, place.column.length)
+def _short(value: str | None, place: Place) -> str:
+    if not value:
+        return ""
+    return truncatechars(value, place.column.length) if place.column.length else value
 
 
 TEXT = Cell("ui/cells/text.html", text=_short)
 #: the name of what the row is about, which leads to its page
-NAME = Cell("ui/cells/name.html", text=lambda value, _: value)
+NAME = Cell("ui/cells/name.html", text=_short)
 #: a key or an id, which leads to a page
 KEY = Cell("ui/cells/key.html", text=_short)
 CHIP = Cell("ui/cells/chip.html", text=_short)
 #: a choice of the model, by its label
 LABEL = Cell("ui/cells/label.html", by=(VALUE,))
+#: figures that matter only where there are any
+LOUD = Cell("ui/cells/loud.html", is_figure=True, by=(VALUE,))
 FIGURE = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, _: figure(value))
 RATE = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, _: rate(value))
 SIZE = Cell("ui/cells/figure.html", is_figure=True, text=lambda value, _: size(value))
@@ -86,7 +88,7 @@ TIME = Cell("ui/cells/moment.html", text=lambda value, _: moment(value, "time"))
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. Without a label it is in the file only, with `in_file` False on the page only."""
+    """One column of a list: on the page if it has a label, in the file unless `in_file` is False."""
 
     #: the field of a row, which may lead into a part of it with a dot; also what the column is called in the file
     name: str
@@ -102,8 +104,8 @@ class Column:
     #: the page that the cell leads to, and the field whose value stands in its address
     page: str = ""
     page_field: str = ""
-    #: characters of a text at most
-    length: int = 40
+    #: characters of a text at most; 0: the whole text
+    length: int = 0
 
     @property
     def own_field(self) -> str:

@@ -140,7 +140,7 @@ def test_a_group_is_moved_back_an_hour(stage: Stage, web: Web, context: BrowserC
     stage.wait_for(lambda: offset_of(stage) == 3)
     stage.mirror.run_once()
     hands, complaints = hands_on(web, context)
-    asked_for(hands, "move billing -1h", offered="Move billing on orders to -1h", shown="Given out again")
+    asked_for(hands, "move billing -1h", offered="Move billing on orders to -1h", shown="Delivered again")
     assert offset_of(stage) == 0
     assert hands.steps == 4
     nothing_broke(hands, complaints)

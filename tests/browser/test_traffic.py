@@ -73,7 +73,7 @@ def test_a_topic_is_made_changed_put_back_and_deleted(
     page.get_by_role("textbox", name="Name", exact=True).fill("bills")
     page.get_by_role("button", name="Look at it").click()
     page.get_by_label("Reason").fill("a new service")
-    page.get_by_role("button", name="Make it").click()
+    page.get_by_role("button", name="Create it").click()
     expect(page.locator("#state")).to_contain_text("done")
     stage.mirror.run_once()
     page.goto(web.address + "/topics/bills/")

@@ -155,7 +155,7 @@ def test_parked_ones_are_found_resumed_and_asked_about_by_keys(stage: Stage, web
     choose(page, web, "Check now…", 3)
     expect(page.locator("main")).to_contain_text("nobody connected")
     page.fill("textarea", "ask them")
-    page.get_by_role("button", name="Have them asked").click()
+    page.get_by_role("button", name="Ask now").click()
     expect(page.locator("#run")).to_contain_text("3 of 3")
     assert [row.kind for row in Operation.objects.order_by("created_at")] == [
         "transactions.resume", "transactions.check",

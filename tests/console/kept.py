@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from console.features.messages import copies
 from console.features.timers import operations as timers_operations
+from console.operations import copies
 from console.site import broker as site_broker
 
 

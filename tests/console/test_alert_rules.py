@@ -148,7 +148,7 @@ def test_a_rule_is_changed_switched_off_and_put_back(operator: Client) -> None:
     refused = operator.post(f"/operations/{row.pk}/undo/")
     assert (refused.status_code, "somebody has changed it since" in words(refused)) == (422, True)
     again = drafted(operator, own, {"limit": "100"})
-    assert "It is so already" in words(operator.get(again))
+    assert "These are the settings already" in words(operator.get(again))
 
 
 def test_a_deletion_says_what_is_lost_and_can_be_made_again(operator: Client) -> None:
@@ -182,7 +182,7 @@ def test_silence_until_a_moment_and_its_end_are_kept_as_operations(operator: Cli
     assert "only bil*" in words(operator.get("/alerts/"))
     form = {"kind": "alerts.end_silence", "silence": str(silence.pk)}
     address = drafted(operator, "/operations/draft/", form)
-    assert "Raised now 1 kept quiet by it" in words(operator.get(address))
+    assert "Raised now 1 silenced by it" in words(operator.get(address))
     confirmed(operator, address)
     silence.refresh_from_db()
     assert silence.until <= timezone.now()

@@ -17,10 +17,9 @@ from broker.client import Consumer, Message
 from broker.mirror.models import ConsumerGroup
 from console.features.dead_letters import read as dead_letters_read
 from console.features.dead_letters.shapes import DeadLetterFilter
-from console.features.messages import copies
-from console.features.messages.copies import NotReadable
-from console.operations import workflow
+from console.operations import copies, workflow
 from console.operations.actor import PERMISSIONS, STEER_TIMERS, Actor
+from console.operations.copies import NotReadable
 from console.operations.errors import InvalidParameter, NotAllowed
 from console.operations.models import AuditEntry, Operation, OperationItem
 from tests.console.people import person

@@ -53,7 +53,7 @@ def billing(stage: Stage) -> Stage:
 def test_tries_that_wait_are_lost_too(billing: Stage, operator: Client) -> None:
     assert lost("billing") == (4, waits(timers=1, delayed=2), [])
     page = words(operator.get(drafted(operator, "groups.delete", name="billing")))
-    assert "Messages that are lost 4 tries and dead letters of it" in page
+    assert "Messages that are lost 4 its retries and dead letters" in page
     assert "of these wait for their moment: 1 timer, 2 on delay levels" in page
     assert "at least" not in page
 

@@ -16,14 +16,14 @@ from django.utils import timezone
 from broker.client import Consumer, Decision, TransactionProducer, prepare
 from broker.redisson import DelayedQueue
 from console.features.alerts.models import Alert, AlertRule
-from console.features.clients.pages import CLIENTS
-from console.features.dead_letters.pages import DEAD_LETTERS
-from console.features.dead_letters.pages import GROUPS as DEAD_LETTER_GROUPS
+from console.features.clients.columns import CLIENTS
+from console.features.dead_letters.columns import DEAD_LETTERS
+from console.features.dead_letters.columns import GROUPS as DEAD_LETTER_GROUPS
 from console.features.groups.columns import GROUPS
-from console.features.messages.pages import MESSAGES
+from console.features.messages.columns import MESSAGES
 from console.features.overview.pages import BROKERS
 from console.features.redisson.pages import QUEUES, VALUES
-from console.features.schedule.pages import LANE
+from console.features.schedule.columns import LANE
 from console.features.timers.columns import TIMERS
 from console.features.topics.columns import QUEUE, TOPICS
 from console.features.transactions.columns import TRANSACTIONS

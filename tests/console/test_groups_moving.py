@@ -65,7 +65,7 @@ def test_a_group_is_set_back_and_put_back_again(read: Stage, operator: Client) -
     address = drafted(operator, to="first")
     page = words(operator.get(address))
     assert "6 afterwards; now 0" in page
-    assert "6 the group has had these before" in page
+    assert "6 the group has already received these" in page
     assert offsets(read) == [3, 3]
     moved = confirmed(operator, address)
     assert moved.results == {"offset_moved": 2}

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.http import QueryDict
 from django.template.loader import get_template
 from django.urls import reverse
 from django.utils.translation import override
 
-from console.operations.kind import COMMON_OUTCOMES, Kind
-from console.operations.registry import ACTS, KINDS, OUTCOMES
+from console.operations.kind import COMMON_OUTCOMES, ItemResult, Kind, Outcome
+from console.operations.registry import ACTS, KINDS, OUTCOMES, register
+from tests.console.marking import Marking
+from tests.console.people import browser_of, person
+from tests.console.test_pages import words
 
 ROOT = Path(__file__).parents[2]
 FAMILIES = {f"{name.partition('.')[0]}." for name in KINDS}
 #: what still decides by the names of kinds; the list only gets shorter
 STILL = {
-    "console/ui/palette_verbs.py": "each verb has a grammar of its own",
     "console/features/dead_letters/read.py": "what was sent again before is found by its operations",
 }
 
@@ -42,12 +45,56 @@ def test_a_kind_has_its_words_its_place_and_its_templates(kind: Kind[Any]) -> No
     assert kind.outcomes, "what becomes of an item has a name"
 
 
+def test_a_verb_of_the_palette_is_of_one_kind() -> None:
+    verbs = [verb for kind in KINDS.values() for verb in kind.verbs]
+    assert len(verbs) == len(set(verbs)) > 10
+    assert all(verb == verb.lower() for verb in verbs)
+    for kind in KINDS.values():
+        assert not kind.verbs or type(kind).commands is not Kind.commands, kind.name
+        assert kind.verbs or not kind.is_offered_for_keys
+
+
 def test_an_outcome_is_called_the_same_by_every_kind() -> None:
     for kind in KINDS.values():
         for code, outcome in kind.outcomes.items():
             assert code not in COMMON_OUTCOMES, (kind.name, code)
             known = OUTCOMES[code]
             assert (str(known.words), known.mark) == (str(outcome.words), outcome.mark), (kind.name, code)
+
+
+class Painting(Marking):
+    """A kind as a feature would add it: one class."""
+
+    name = "tests.painting"
+    title, verb, effect = "Paint numbers", "Paint them", "They are blue."
+    outcomes = {"painted": Outcome("turned blue", "look")}
+
+    def from_form(self, given: QueryDict) -> dict[str, Any]:
+        return {"many": given.get("many", "0")}
+
+    def selection(self, parameters: Mapping[str, Any]) -> str:
+        return f"the first {parameters['many']} numbers"
+
+    def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
+        return [ItemResult("painted") for _target in targets]
+
+
+def test_one_class_is_a_new_operation_on_every_page(db: None) -> None:
+    register(Painting)
+    try:
+        browser = browser_of(person("ben", "steer_timers", "view_auditentry"))
+        address = browser.post("/operations/draft/", {"kind": Painting.name, "many": "3"}).headers["Location"]
+        page = words(browser.get(address))
+        for said in ("Paint numbers", "They are blue.", "the first 3 numbers", "Paint them", "api/v1/timers:mark"):
+            assert said in page, said
+        assert browser.post(address + "confirm/", {"reason": "they were grey"}).status_code == 303
+        assert "turned blue 3" in words(browser.get(address))
+        assert "Paint numbers the first 3 numbers done" in words(browser.get("/operations/"))
+        assert "turned blue 3" in words(browser.get("/audit/"))
+    finally:
+        for known in (KINDS, ACTS):
+            known.pop(Painting.name)
+        OUTCOMES.pop("painted")
 
 
 def is_name(value: object) -> bool:

@@ -31,10 +31,10 @@ from console.operations.errors import OutOfReach
 from console.operations.models import AuditEntry, Operation
 from console.operations.registry import scope_of
 from console.security.models import TopicPermission
-from console.security.topic_scope import ALL, NOTHING, AuthorisedRead, Eyes, looking, visible_topics
+from console.security.topic_scope import ALL, NOTHING, AuthorisedRead, TopicScope, scoped, visible_topics
 from console.site.evidence import Evidence
 from console.templatetags.transactions import board_drawing
-from console.ui.live import _PAGES, LivePage, _render
+from console.ui.live import LivePage, _render, live_pages
 from tests.console.delayed_stage import MINUTE
 from tests.console.people import browser_of, person
 from tests.console.stage import Stage
@@ -52,8 +52,11 @@ OPEN_READS = {
     "redisson.read.read_queues": "REST says itself what a token sees",
     "schedule.read.highest_level": "a number",
     "schedule.read.lanes": "counts and moments of the whole broker, no names",
+    "timers.read.timers_mark": "numbers that nobody is shown",
+    "topics.contents.stored_mark": "numbers that nobody is shown",
     "topics.setting_forms.group_form": "asked for by the page of a group that is seen",
     "topics.setting_forms.topic_form": "asked for by the page of a topic that is seen",
+    "transactions.read.transactions_mark": "numbers that nobody is shown",
 }
 FOREIGN = "payroll"
 #: opens of its own address as well as by a list
@@ -258,7 +261,7 @@ def test_live_frames_are_limited_as_pages_are(filled: Stage) -> None:
     visible = visible_topics(limited_person("anna", "ord"))
     arguments = {"topic": "orders", "tail": "orders", "group": "billing", "lane": "16"}
     queries_of = {"delayed_queue": (("name", "orders"),), "topics": (("kind", "all"),)}
-    for name, kind in _PAGES.items():
+    for name, kind in live_pages().items():
         if name in ("operation", "client"):
             continue
         page = LivePage(name, arguments[name] if kind.takes_argument else "", queries_of.get(name, ()), visible)
@@ -281,21 +284,21 @@ def test_a_client_is_seen_with_all_that_it_reads(filled: Stage) -> None:
             consumers.enter_context(consumer)
         filled.wait_for(lambda: len(filled.admin.consumers(["billing", "wages"])) == 2)
         filled.mirror.run_once()
-        with looking(visible_topics(limited_person("anna", "ord"))):
+        with scoped(visible_topics(limited_person("anna", "ord"))):
             assert [row.group for row in clients_read.clients().rows] == ["billing"]
         assert {row.group for row in clients_read.clients().rows} >= {"billing", "wages", "tests"}
 
 
 def test_a_group_is_seen_if_all_that_it_reads_is(filled: Stage) -> None:
     visible = visible_topics(limited_person("anna", "ord"))
-    assert Eyes(visible).group("billing")
-    assert not Eyes(visible).group("wages")
-    assert not Eyes(visible).group("there is none")
+    assert TopicScope(visible).group("billing")
+    assert not TopicScope(visible).group("wages")
+    assert not TopicScope(visible).group("there is none")
     filled.admin.move_group("billing", FOREIGN, 0, 0)
     filled.mirror.run_once()
-    assert not Eyes(visible).group("billing")
-    assert Eyes(ALL).group("billing")
-    assert not Eyes(NOTHING).topic("orders")
+    assert not TopicScope(visible).group("billing")
+    assert TopicScope(ALL).group("billing")
+    assert not TopicScope(NOTHING).topic("orders")
 
 
 def test_tries_of_a_group_that_pops_are_seen_with_the_group(filled: Stage) -> None:
@@ -306,18 +309,18 @@ def test_tries_of_a_group_that_pops_are_seen_with_the_group(filled: Stage) -> No
         filled.wait_for(lambda: (filled.mirror.run_once(), Topic.objects.filter(name="%RETRY%till_orders").exists())[1])
         consumer.receive("orders", max_messages=1)
     filled.wait_for(lambda: (filled.mirror.run_once(), _lag_of("till"))[1])
-    with looking(visible_topics(limited_person("anna", "ord"))):
+    with scoped(visible_topics(limited_person("anna", "ord"))):
         page = groups_read.group("till")
         assert page.group is not None
         assert {row.topic for row in page.queues} == {"orders", "%RETRY%till_orders"}
         assert page.group.lag == sum(row.lag or 0 for row in page.queues) > 0
-        assert Eyes(visible_topics(limited_person("ben", "ord"))).topic("%RETRY%till_orders")
-    assert not Eyes(visible_topics(limited_person("carl", "pay"))).topic("%RETRY%till_orders")
+        assert TopicScope(visible_topics(limited_person("ben", "ord"))).topic("%RETRY%till_orders")
+    assert not TopicScope(visible_topics(limited_person("carl", "pay"))).topic("%RETRY%till_orders")
     # a name that may be a group's that is not seen as well
     filled.admin.create_group("till_orders")
     filled.admin.move_group("till_orders", FOREIGN, 0, 0)
     filled.mirror.run_once()
-    assert not Eyes(visible_topics(limited_person("dora", "ord"))).topic("%RETRY%till_orders")
+    assert not TopicScope(visible_topics(limited_person("dora", "ord"))).topic("%RETRY%till_orders")
 
 
 def _lag_of(group: str) -> int:
@@ -350,8 +353,8 @@ def test_every_read_of_a_feature_is_authorised() -> None:
 
 def test_what_no_rule_bounds_is_for_those_who_see_all() -> None:
     row = Operation(kind="new.kind", parameters={"name": "orders"})
-    assert scope_of(row).is_seen(Eyes(ALL))
-    assert not scope_of(row).is_seen(Eyes(NOTHING))
+    assert scope_of(row).is_seen(TopicScope(ALL))
+    assert not scope_of(row).is_seen(TopicScope(NOTHING))
 
 
 def test_staff_that_sees_some_topics_only_has_no_tables_of_all(db: None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.ui.live import number, page_of, parts_of
+from console.ui.live import page_of, parts_of
 
 
 @pytest.mark.parametrize(
@@ -33,23 +33,6 @@ def test_unknown_pages(path: str) -> None:
 
 def test_too_many_parameters() -> None:
     assert page_of("topics", "&".join("a=1" for _ in range(100))) is None
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("0", 0),
-        ("9" * 18, 10**18 - 1),
-        ("9" * 19, None),
-        ("-1", None),
-        ("1.0", None),
-        ("٣", None),
-        ("", None),
-        (None, None),
-    ],
-)
-def test_number(text: str | None, expected: int | None) -> None:
-    assert number(text) == expected
 
 
 def test_parts_are_found_by_target() -> None:

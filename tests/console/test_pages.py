@@ -49,7 +49,7 @@ def tags_of(page: str) -> list[tuple[str, dict[str, str | None]]]:
 
 
 def test_every_page_asks_who_you_are(db: None) -> None:
-    patterns = [p for p in get_resolver("console.ui.urls").url_patterns if isinstance(p, URLPattern)]
+    patterns = [p for p in get_resolver("console.urls").url_patterns if isinstance(p, URLPattern)]
     assert len(patterns) > 10
     for pattern in patterns:
         if pattern.name in PUBLIC:

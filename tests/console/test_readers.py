@@ -11,13 +11,12 @@ from django.test import Client
 from broker.client import Consumer, Message, SimpleConsumer
 from broker.mirror.models import Broker, ConsumerOffset
 from broker.rocketmq.topics import TRACE_TOPIC
-from console.features.messages import copies
 from console.features.messages import read as messages_read
 from console.features.messages.read import GROUPS_LIMIT
 from console.features.messages.shapes import Reader, ReaderState
-from console.operations import workflow
+from console.operations import copies, workflow
 from console.operations.actor import Actor
-from console.security.topic_scope import VisibleTopics, looking
+from console.security.topic_scope import VisibleTopics, scoped
 from tests.console.stage import Stage
 from tests.console.test_message_life import consumed_events
 from tests.console.test_pages import words
@@ -182,7 +181,7 @@ def test_a_group_behind_others_that_are_not_seen_is_looked_at_as_all_are(stage: 
         for name in others
         for topic in ("orders", "payroll")
     )
-    with looking(VisibleTopics(("ord",))):
+    with scoped(VisibleTopics(("ord",))):
         (found,) = messages_read.message(record.offset_message_id).readers
     assert (found.group, found.state) == ("billing", ReaderState.DEAD)
 

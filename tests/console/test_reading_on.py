@@ -23,7 +23,7 @@ from console.features.transactions import read as transactions_read
 from console.features.transactions.shapes import FIRST_COUNT
 from console.operations import reading
 from console.operations.models import Operation
-from console.security.topic_scope import ALL, Eyes, VisibleTopics, looking
+from console.security.topic_scope import ALL, TopicScope, VisibleTopics, scoped
 from console.site import reading_on
 from console.site.reading_on import Filled, fill
 from console.ui import design_drawings
@@ -84,7 +84,7 @@ def mixed(stage: Stage) -> Stage:
 
 def test_a_lane_is_paged_there_and_back(mixed: Stage) -> None:
     mine = [f"orders-{number}" for number in range(0, SENT, EACH)]
-    with looking(MINE):
+    with scoped(MINE):
         page, there = lane_read.lane(16, None, COUNT), []
         while True:
             there.append([key for row in page.messages for key in row.keys])
@@ -102,7 +102,7 @@ def test_a_lane_is_paged_there_and_back(mixed: Stage) -> None:
         assert lane_read.lane(16, last, COUNT).messages[-1].keys == (mine[-1],)
         beyond = lane_read.lane(16, SENT, COUNT)
         assert [row.keys for row in beyond.messages] == [(key,) for key in mine[-COUNT:]]
-    with looking(ALL):
+    with scoped(ALL):
         assert len(lane_read.lane(16, None, COUNT).messages) == COUNT
 
 
@@ -112,7 +112,7 @@ def test_where_a_look_ends_the_page_says_so_and_goes_on(mixed: Stage, monkeypatc
     for path in ("/timers/list/", "/schedule/16/"):
         shown = text_of(anna, path)
         assert "orders-0" in shown, path
-    with looking(VisibleTopics(("none",))):
+    with scoped(VisibleTopics(("none",))):
         lane, timers = lane_read.lane(16, None, 2), timers_read.timer_list(TimerFilter(), count=2)
     assert (lane.looked, timers.looked) == (2, 2)
     assert lane.next_offset is not None
@@ -148,7 +148,7 @@ def test_where_a_look_ends_in_others_halves_and_decisions_the_board_does_not_say
 def test_the_first_page_tells_his_figures_and_calls_the_others_those_of_all(mixed: Stage) -> None:
     every = overview_read.overview()
     assert (every.timers_pending, every.pending) == (SENT, SENT)
-    with looking(MINE):
+    with scoped(MINE):
         mine = overview_read.overview()
     assert mine.timers_pending == SENT // EACH
     assert mine.topics == 1 < every.topics
@@ -164,7 +164,7 @@ def test_operations_are_paged_there_and_back(db: None, monkeypatch: pytest.Monke
         name = FOREIGN if number % EACH else "orders"
         Operation.objects.create(kind="topics.change", state="done", parameters={"name": name}, reason=str(number))
     mine = [str(number) for number in reversed(range(0, SENT, EACH))]
-    with looking(MINE):
+    with scoped(MINE):
         page, there = reading.operation_list(), []
         while True:
             there += [row.reason for row in page.rows]
@@ -181,9 +181,9 @@ def test_operations_are_paged_there_and_back(db: None, monkeypatch: pytest.Monke
 
 def test_topics_that_a_snapshot_did_not_keep_are_not_said_to_have_nothing() -> None:
     page = without_names(
-        replace(design_drawings.timers(100_000), is_past=True, topics_left=3), Eyes(VisibleTopics(("none",)))
+        replace(design_drawings.timers(100_000), is_past=True, topics_left=3), TopicScope(VisibleTopics(("none",)))
     )
-    with looking(VisibleTopics(("none",))):
+    with scoped(VisibleTopics(("none",))):
         shown = render_to_string("timers/topics.html", {"data": page})
         none_left = render_to_string("timers/topics.html", {"data": replace(page, topics_left=0)})
     assert "others of yours may be missing" in shown

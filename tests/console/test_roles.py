@@ -16,7 +16,7 @@ from console.operations.registry import KINDS
 from console.security.access import Access, access_of
 from console.security.roles import ADMINISTRATOR, OPERATOR, ROLES, VIEWER
 from console.site.broker import hang_up
-from console.ui.urls import urlpatterns
+from console.urls import urlpatterns
 from tests.console.people import browser_of, person
 from tests.console.stage import Stage
 

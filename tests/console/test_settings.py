@@ -241,7 +241,7 @@ def test_deleting_a_group_says_that_its_consumers_bring_it_back(stage: Stage, op
 
 def test_nothing_to_change_is_said(stage: Stage, operator: Client) -> None:
     address = drafted(operator, "topics.change", name="orders", write_queues="2")
-    assert "It is so already" in words(operator.get(address))
+    assert "These are the settings already" in words(operator.get(address))
     assert operator.post(address + "confirm/", {"reason": "because"}).status_code == 409
 
 

@@ -116,7 +116,7 @@ def test_a_check_with_nobody_there_says_so_before(stage: Stage, operator: Client
         begin(producer, "left")
     stage.wait_for(lambda: listed("open")[0].is_alone)
     page = words(operator.get(posted(operator, "check", listed("open"))))
-    assert "Nobody to be asked 1" in page
+    assert "No producer to ask 1" in page
     assert "nobody connected" in page
 
 

@@ -9,9 +9,9 @@ from django.test import Client
 
 from broker.engine.timer.stats import Pace
 from broker.mirror.models import SLOT_MS, SLOTS, MirrorState, RateHistory
-from console.features.groups.catch_up import busy_rate, catch_up_ms
 from console.operations import workflow
 from console.operations.actor import PERMISSIONS, Actor
+from console.operations.catch_up import busy_rate, catch_up_ms
 from console.operations.models import Operation
 from console.site.clock import now_ms
 from console.site.history import History

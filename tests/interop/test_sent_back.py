@@ -9,9 +9,9 @@ from django.test import override_settings
 
 from broker.client import Admin, Producer, Received, SimpleConsumer
 from broker.mirror.follower import Mirror
-from console.features.messages.copies import hang_up as hang_up_copies
 from console.operations import workflow
 from console.operations.actor import PERMISSIONS, Actor
+from console.operations.copies import hang_up as hang_up_copies
 from console.site.broker import hang_up
 from tests.interop.servers import Server
 from tests.interop.waiting import wait_until

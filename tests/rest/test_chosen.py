@@ -12,7 +12,7 @@ from django.db import connection
 
 from broker.client import AsyncAdmin, AsyncProducer
 from broker.server.broker import BrokerService
-from console.features.messages.copies import hang_up as hang_up_copies
+from console.operations.copies import hang_up as hang_up_copies
 from console.operations.models import AuditEntry, Operation
 from console.security import tokens as security_tokens
 from console.site.broker import hang_up

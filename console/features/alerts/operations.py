@@ -36,7 +36,7 @@ from console.operations.preview import ChangesPreview, Preview
 from console.operations.registry import register
 from console.operations.scope import UNBOUNDED, Scope, named
 from console.site.clock import real_now_ms as now_ms
-from console.ui.live import number
+from console.site.numbers import whole_number
 
 #: a rule looks at everything that there is, each time
 MOST_RULES = 200
@@ -151,8 +151,8 @@ class CreateRule(AlertKind[RulePreview]):
     """Create an alert rule."""
 
     name, permission = "alerts.create", ADD_ALERT_RULE
-    title, verb = _("Make an alert rule"), _("Make it")
-    effect = _("It is looked at from now on, and tells whom it names.")
+    title, verb = _("Create an alert rule"), _("Create it")
+    effect = _("It is evaluated from now on, and notifies those whom it names.")
     outcomes = {"made": Outcome(_("made"))}
     preview_type = RulePreview
     preview_template = "alerts/rule_preview.html"
@@ -199,7 +199,7 @@ class ChangeRule(AlertKind[RulePreview]):
 
     name, permission = "alerts.change", CHANGE_ALERT_RULE
     title, verb = _("Change an alert rule"), _("Change it")
-    effect = _("It counts from the next look. It can be put back while nobody else changes it.")
+    effect = _("It applies from the next evaluation on. It can be put back unless somebody else changes it again.")
     outcomes = {"changed": Outcome(_("changed"))}
     preview_type = RulePreview
     preview_template = "alerts/rule_preview.html"
@@ -207,10 +207,8 @@ class ChangeRule(AlertKind[RulePreview]):
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
         """Return which rule, and what is to be another."""
-        settings = {
-            name: str(given[name]).replace("\r\n", "\n") for name in rule_fields.DEFAULTS if name in given
-        }  # fmt: skip
-        return {"rule": number(given.get("rule")), **({"settings": settings} if settings else {})}
+        settings = {name: str(given[name]).replace("\r\n", "\n") for name in rule_fields.DEFAULTS if name in given}
+        return {"rule": whole_number(given.get("rule")), **({"settings": settings} if settings else {})}
 
     def rest_call(self, parameters: Mapping[str, Any]) -> Call:
         """Return the call that changes it."""
@@ -264,7 +262,7 @@ class DeleteRule(AlertKind[RuleDeletionPreview]):
 
     name, permission, is_final = "alerts.delete", DELETE_ALERT_RULE, True
     title, verb = _("Delete an alert rule"), _("Delete it")
-    effect = _("What it raised goes with it. It can be made again, without that; switching it off keeps it.")
+    effect = _("Its alerts are deleted with it. It can be created again, without them; switching it off keeps them.")
     outcomes = {"deleted": Outcome(_("deleted"))}
     preview_type = RuleDeletionPreview
     preview_template = "alerts/deletion_preview.html"
@@ -272,7 +270,7 @@ class DeleteRule(AlertKind[RuleDeletionPreview]):
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
         """Return which rule is meant."""
-        return {"rule": number(given.get("rule"))}
+        return {"rule": whole_number(given.get("rule"))}
 
     def rest_call(self, parameters: Mapping[str, Any]) -> Call:
         """Return the call that deletes it."""
@@ -319,7 +317,7 @@ class SilenceAlerts(_QuietKind):
     title, verb = _("Silence alerts"), _("Silence")
     effect = _("Alerts are raised and kept all the same; nobody is told.")
     outcomes = {"silenced": Outcome(_("silenced"))}
-    said_of_raised = _("nobody would be told of them")
+    said_of_raised = _("nobody would be notified of them")
     undone_by = "alerts.end_silence"
 
     def scope(self, parameters: Mapping[str, Any], preview: Mapping[str, Any] | None) -> Scope:
@@ -382,13 +380,13 @@ class EndSilence(_QuietKind):
 
     name = "alerts.end_silence"
     title, verb = _("End a silence"), _("End it")
-    effect = _("What is raised from now on is told again.")
-    outcomes = {"silence_ended": Outcome(_("told again"))}
-    said_of_raised = _("kept quiet by it")
+    effect = _("Alerts that are raised from now on are notified again.")
+    outcomes = {"silence_ended": Outcome(_("notified again"))}
+    said_of_raised = _("silenced by it")
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
         """Return which silence is meant."""
-        return {"silence": number(given.get("silence"))}
+        return {"silence": whole_number(given.get("silence"))}
 
     def selection(self, parameters: Mapping[str, Any]) -> str:
         """Return the number of the silence."""
@@ -455,12 +453,15 @@ def _looked(wanted: Mapping[str, Any], changes: list[list[Any]]) -> RulePreview:
     """Return what a rule with these settings would say now."""
     found = look(str(wanted["what"]), str(wanted["subject"]), float(wanted["limit"]))
     return RulePreview(
-        at_ms=now_ms(), count=1 if changes else 0, changes=changes,
-        watched=[[each.subject, each.value] for each in found.rows], watched_count=found.count,
+        at_ms=now_ms(),
+        count=1 if changes else 0,
+        changes=changes,
+        watched=[[each.subject, each.value] for each in found.rows],
+        watched_count=found.count,
         watched_above=found.above if found.is_told else None,
         missing=["silenced"] if found.is_silenced else [],
         rule={name: wanted[name] for name in ("what", "limit", "for_s", "is_on")},
-    )  # fmt: skip
+    )
 
 
 def _expect(parameters: Mapping[str, Any], now: Mapping[str, Any]) -> None:

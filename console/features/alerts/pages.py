@@ -32,11 +32,11 @@ from console.operations.errors import InvalidParameter, NotPossible, OutOfReach
 from console.operations.forms import draft as drafted
 from console.operations.reading import number_of
 from console.operations.typed_moments import bound_ms
-from console.security.topic_scope import Eyes, eyes
+from console.security.topic_scope import TopicScope, current_scope
 from console.site.clock import real_now_ms as now_ms
+from console.site.numbers import whole_number
 from console.ui.export import Answer, page_or_file
 from console.ui.form_addresses import form_of
-from console.ui.live import number
 from console.ui.refusals import words
 from console.ui.table import Table, file_columns
 
@@ -97,7 +97,7 @@ def silence(request: HttpRequest) -> Answer:
     until_ms = _until_ms(given, faults)
     subject, wrong = rule_fields.read({"subject": given["subject"]})
     faults |= wrong
-    parameters = {"rule": number(given["rule"]), "until_ms": until_ms, **subject}
+    parameters = {"rule": whole_number(given["rule"]), "until_ms": until_ms, **subject}
     if not faults:
         try:
             workflow.start(SilenceAlerts.name, parameters, Actor.of(request.user), reason=given["reason"])
@@ -149,7 +149,7 @@ def _until_ms(given: Mapping[str, str], faults: dict[str, str]) -> int | None:
     offered."""
     if given["until"]:
         return bound_ms(given["until"], "until", faults)
-    minutes = number(given["minutes"])
+    minutes = whole_number(given["minutes"])
     if minutes not in LENGTHS_MIN:
         raise Http404
     return now_ms() + minutes * 60_000
@@ -162,7 +162,7 @@ def _back() -> HttpResponse:
 
 
 def _page(request: HttpRequest, given: Mapping[str, str], faults: Mapping[str, str], status: int = 200) -> Answer:
-    seen = eyes()
+    seen = current_scope()
     rows = _named_to(seen)
     shown = {"subject": "*", "minutes": "30", **given}
     silences = [
@@ -199,12 +199,12 @@ def _shown(rule: AlertRule, silences: Iterable[Silence]) -> RuleRow:
 
 def _all_from(offset: int | None) -> _Stretch:
     first = offset or 0
-    found = list(_named_to(eyes())[first : first + LISTED + 1])
+    found = list(_named_to(current_scope())[first : first + LISTED + 1])
     return _Stretch(found[:LISTED], first + LISTED if len(found) > LISTED else None)
 
 
-def _named_to(seen: Eyes) -> QuerySet[Alert]:
-    """Return the alerts whose subject the reader sees, by the rules of `_is_named`."""
+def _named_to(seen: TopicScope) -> QuerySet[Alert]:
+    """Alerts of what the reader sees, as `_is_named` says it of one."""
     deliveries = Prefetch("deliveries", Delivery.objects.defer("body"))
     rows = Alert.objects.select_related("rule").prefetch_related(deliveries)
     if seen.see_all:
@@ -215,8 +215,8 @@ def _named_to(seen: Eyes) -> QuerySet[Alert]:
     return rows.filter(of_groups | of_queues | ~Q(rule__what__in=(*_OF_GROUPS, stuck)))
 
 
-def _is_named(rule: AlertRule, subject: str, seen: Eyes) -> bool:
-    """Whether the reader sees what is watched by this rule and subject."""
+def _is_named(rule: AlertRule, subject: str, seen: TopicScope) -> bool:
+    """Whether the name of what is watched is one that the reader sees."""
     if rule.what in _OF_GROUPS:
         return subject == "*" or seen.group(subject)
     return rule.what != AlertRule.What.STUCK_QUEUE or subject == "*" or seen.queue(subject)
@@ -241,8 +241,8 @@ def _rule_page(
 
 
 def _require(request: HttpRequest, permission: str) -> None:
-    """Raise PermissionDenied unless the user has it and sees all topics, as a rule can watch everything."""
-    if not request.user.has_perm(permission) or not eyes().see_all:
+    """A rule can watch everything, so it is for who sees everything."""
+    if not request.user.has_perm(permission) or not current_scope().see_all:
         raise PermissionDenied(permission)
 
 
@@ -252,7 +252,7 @@ def _given(posted: QueryDict) -> dict[str, str]:
 
 
 def _forms_texts(settings: Mapping[str, rule_fields.Value]) -> dict[str, str]:
-    """Return the settings as the texts of the form."""
+    """Return the settings as texts, as a form sends them."""
     return {name: _text(value) for name, value in settings.items()}
 
 

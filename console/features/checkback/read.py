@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
 from console.features.checkback.allowed import AddressRefused, read_address
 from console.features.checkback.models import CheckAddress
-from console.features.transactions.shapes import AddressRow
 
 SHOWN = 20
 
 
+@dataclass(frozen=True, slots=True)
+class AddressRow:
+    """Where a group is asked by HTTP; `outcome`: the last decision, or why there was none (hostile)."""
+
+    group: str
+    origin: str
+    #: False: switched off
+    is_asked: bool
+    outcome: str
+    #: in a row
+    failures: int
+    asked_ms: int | None
+    #: left alone until then, because it failed so often
+    resting_until_ms: int | None
+
+
 def address_rows() -> tuple[AddressRow, ...]:
-    """Return the addresses, those that fail first."""
+    """Return the addresses, those that fail most first."""
     rows = CheckAddress.objects.order_by("-failures", "group")[:SHOWN]
     return tuple(
         AddressRow(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from operator import attrgetter
 from urllib.parse import urlencode
 
@@ -11,18 +12,12 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from console.features.clients import read
+from console.features.clients.columns import CLIENTS
 from console.features.clients.read import ClientRole, Clients
 from console.site.evidence import StaleReason
+from console.site.numbers import whole_number
 from console.ui.export import Answer, page_or_file
-from console.ui.live import number
-from console.ui.table import Table, file_columns
-
-CLIENTS = Table(
-    "clients",
-    file_columns(
-        "role group client_id address language version since_ms seen_ms consume_type message_model subscriptions"
-    ),
-)
+from console.ui.live import LiveKind
 
 
 @require_safe
@@ -30,7 +25,7 @@ def clients(request: HttpRequest) -> Answer:
     """The list, by group."""
     search, role = (request.GET.get(name, "")[:255] for name in ("search", "role"))
     role = role if role in ClientRole.values else ""
-    offset = number(request.GET.get("offset")) or 0
+    offset = whole_number(request.GET.get("offset")) or 0
 
     def page(place: int | None) -> Clients:
         return read.clients(search=search, role=role, offset=place or 0)
@@ -56,3 +51,15 @@ def client(request: HttpRequest) -> HttpResponse:
         "with_stack": "stack" in request.GET,
     }  # fmt: skip
     return render(request, "clients/client.html", context)
+
+
+def _clients_live(_: str, query: Mapping[str, str]) -> Clients:
+    return read.clients(
+        search=query.get("search", ""), role=query.get("role", ""), offset=whole_number(query.get("offset")) or 0
+    )
+
+
+LIVE = {
+    "clients": LiveKind(_clients_live, frozenset({"groups"}), frozenset({"search", "role", "offset"})),
+    "client": LiveKind(lambda _, query: read.client(query.get("id", "")), frozenset({"groups"}), frozenset({"id"})),
+}

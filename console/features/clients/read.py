@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
@@ -14,10 +15,12 @@ from django.utils.translation import gettext_lazy as _
 from broker.client import Admin, BrokerRefused, NotSupported
 from broker.client.admin import ConnectedClient, RunningInfo
 from broker.mirror.models import ConsumerGroup
-from console.security.topic_scope import Eyes, authorised
+from console.features.clients.columns import CLIENTS
+from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask
 from console.site.evidence import Evidence, StaleReason
 from console.site.mirrored import Mirrored, mirrored
+from console.ui.table import Table
 
 CLIENT_REQUESTS = (328, 203)
 RUNNING_REQUESTS = (307,)
@@ -58,6 +61,8 @@ class ClientRow:
 @dataclass(frozen=True, slots=True)
 class Clients:
     """A page of the list. `is_apache`: the broker does not tell when consumers came and were heard last."""
+
+    table: ClassVar[Table] = CLIENTS
 
     evidence: Evidence
     now_ms: int
@@ -117,7 +122,7 @@ class Running:
 
 
 @authorised
-def clients(scope: Eyes, *, search: str = "", role: str = "", offset: int = 0, count: int = 50) -> Clients:
+def clients(scope: TopicScope, *, search: str = "", role: str = "", offset: int = 0, count: int = 50) -> Clients:
     """Return clients whose id, group, address or language contains `search`, a row for each group."""
     here = mirrored()
     count, offset = min(max(count, 1), MAX_COUNT), max(offset, 0)
@@ -147,7 +152,7 @@ def clients(scope: Eyes, *, search: str = "", role: str = "", offset: int = 0, c
 
 
 @authorised
-def client(scope: Eyes, client_id: str) -> ClientPage:
+def client(scope: TopicScope, client_id: str) -> ClientPage:
     """Return one client in all its groups that are seen."""
     here = mirrored()
     groups = _groups(here, scope)[:GROUPS_ASKED]
@@ -161,7 +166,7 @@ def client(scope: Eyes, client_id: str) -> ClientPage:
 
 
 @authorised
-def running(scope: Eyes, group: str, client_id: str, *, with_stack: bool = False) -> Running:
+def running(scope: TopicScope, group: str, client_id: str, *, with_stack: bool = False) -> Running:
     """Return what a consumer says of itself; of topics that are seen."""
     scope.require_group(group)
     info, evidence = ask(
@@ -176,14 +181,14 @@ def running(scope: Eyes, group: str, client_id: str, *, with_stack: bool = False
     return Running(group, evidence, info)
 
 
-def _is_seen(each: ConnectedClient, scope: Eyes) -> bool:
+def _is_seen(each: ConnectedClient, scope: TopicScope) -> bool:
     """Nobody tells which topics a producer sends to: it is seen by those who see all."""
     if scope.see_all:
         return True
     return each.role == "consumer" and scope.group(each.group) and all(map(scope.topic, each.subscriptions))
 
 
-def _groups(here: Mirrored, scope: Eyes) -> list[str]:
+def _groups(here: Mirrored, scope: TopicScope) -> list[str]:
     """Groups that are seen and that may have consumers: where the broker does not tell in bulk how many, all."""
     found = ConsumerGroup.objects.filter(broker=here.name)
     if not here.polling:

@@ -112,7 +112,7 @@ def run(request: HttpRequest) -> HttpResponse:
 
 @form_of("dashboards")
 def cancel(request: HttpRequest) -> HttpResponse:
-    """Ask a batch of runs to end."""
+    """End a batch that runs or waits."""
     try:
         dashboards_runs.cancel(uuid.UUID(request.POST.get("batch", "")))
     except ValueError:

@@ -16,7 +16,7 @@ from broker.mirror.models import Broker
 from console.features.dashboards import runs as dashboards_runs
 from console.features.dashboards.models import DashboardPoint, DashboardRun
 from console.features.dashboards.panels import PANELS, PanelSpec
-from console.security.topic_scope import Eyes, VisibleTopics
+from console.security.topic_scope import TopicScope, VisibleTopics
 from console.site.clock import now_ms
 
 #: Bars of a drawing, rows of a table, lines of the history at most.
@@ -191,7 +191,7 @@ def _of_groups_unseen(run: DashboardRun, topics: VisibleTopics) -> Q:
     """Return the condition on points that name a consumer group which reads what may not be seen."""
     if topics.is_all or run.dashboard != "flow":
         return Q(pk__in=())
-    seen = Eyes(topics)
+    seen = TopicScope(topics)
     groups = run.points.filter(series="consumed").values_list("label", flat=True).distinct()
     return Q(series="consumed", label__in=[group for group in groups if not seen.group(group)])
 

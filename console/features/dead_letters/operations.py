@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -22,16 +21,13 @@ from django.utils.translation import gettext_lazy as _
 
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message
 from broker.client.names import check_group
-from broker.mirror.models import ConsumerOffset, Queue
-from broker.rocketmq.topics import RETRY_PREFIX
 from console.features.dead_letters.read import Found, find_matching, find_named, letter_of, message_at
 from console.features.dead_letters.shapes import DeadLetter, DeadLetterFilter
-from console.features.groups.catch_up import Behind, behind_after, group_behind_after
-from console.features.messages.copies import NotReadable, send_copy
 from console.operations.actor import RESEND_DEAD_LETTERS
+from console.operations.catch_up import Behind, behind_after, group_behind_after
+from console.operations.copies import NotReadable, SentAgainPreview, send_back, send_copy
 from console.operations.errors import InvalidParameter, TooMany
-from console.operations.kind import LIMIT, REASON, Call, ItemResult, Kind, Outcome, Target
-from console.operations.preview import LagPreview
+from console.operations.kind import LIMIT, REASON, Call, Command, ItemResult, Kind, Outcome, Target
 from console.operations.registry import register
 from console.operations.scope import Scope
 from console.operations.selection import (
@@ -42,28 +38,14 @@ from console.operations.selection import (
     count_of,
     topics_of,
 )
+from console.security.topic_scope import current_scope
 from console.site import broker as site_broker
 from console.site.clock import now_ms
-from console.site.mirrored import mirrored
-from console.ui.live import number
+from console.site.numbers import whole_number
 
 #: names of a filter's fields here and in REST
 _FILTER = {"topic": "topic", "key": "key", "from_ms": "died_from", "to_ms": "died_before"}
-#: the shortest delay level: the broker parks what is sent back, as after any failed attempt
-LEVEL = 1
 _TEXT_LENGTH = 255
-NEVER_ARRIVES = (
-    "This group pops, and on Apache RocketMQ only consumers that pull receive what is sent back: it would not arrive. "
-    "Send it as a new message."
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SentAgainPreview(LagPreview):
-    """What messages would be sent again."""
-
-    #: how many of them were sent again before
-    met_count: int | None = None
 
 
 class SendAgain(Kind[SentAgainPreview]):
@@ -81,7 +63,7 @@ class SendAgain(Kind[SentAgainPreview]):
         group = given.get("group", "")
         if given.get("scope") == "matching":
             texts = {name: given.get(name, "") for name in ("topic", "key")}
-            bounds = {name: number(given.get(name)) for name in ("from_ms", "to_ms")}
+            bounds = {name: whole_number(given.get(name)) for name in ("from_ms", "to_ms")}
             return {"group": group, "filter": {**texts, **bounds}, "is_all": given.get("is_all") == "1"}
         return {"group": group, "targets": [_place(text) for text in given.getlist("letter")]}
 
@@ -206,9 +188,7 @@ class SendAgain(Kind[SentAgainPreview]):
 
     def _matching(self, admin: Admin, parameters: Mapping[str, Any], patience_s: float | None) -> Found:
         wanted = filter_of(parameters["filter"])
-        return find_matching(
-            admin, parameters["group"], wanted, most=LIMIT + 1, patience_s=patience_s
-        )  # fmt: skip
+        return find_matching(admin, parameters["group"], wanted, most=LIMIT + 1, patience_s=patience_s)
 
     def _named(self, admin: Admin, parameters: Mapping[str, Any]) -> list[DeadLetter | None]:
         places = [(target["queueId"], target["offset"]) for target in parameters["targets"]]
@@ -223,6 +203,18 @@ class SendBack(SendAgain):
     title, verb = _("Send dead letters back to their group"), _("Send them back")
     effect = _("Their group alone gets each of them once more; what fails again is a dead letter again.")
     outcomes = {"sent_back": Outcome(_("sent back to its group"))}
+    verbs = ("resend", "重发")
+
+    def commands(self, verb: str, rest: str) -> Iterator[Command]:
+        """Yield one for `GROUP` or `COUNT GROUP`, if the reader sees the group; the count confirms that many."""
+        words = rest.split()
+        count = words[0] if words[0].isascii() and words[0].isdigit() and len(words) > 1 else ""
+        group, reason = words[bool(count)], " ".join(words[bool(count) + 1 :])
+        if current_scope().group(group):
+            wanted = {"group": group, "filter": {}, "is_all": True}
+            label = gettext("Send the dead letters of %(group)s back to it") % {"group": group}
+            text = " ".join((verb, *words))
+            yield Command(text, label, self.name, self.permission, lambda: wanted, reason, count)
 
     def behind(self, admin: Admin, group: str, rows: Sequence[DeadLetter], count: int) -> Behind | None:
         """Return how far that group alone would be behind."""
@@ -255,35 +247,6 @@ class SendAsNew(SendAgain):
         return ItemResult("sent_as_new", {"topic": topic, "message_id": sent.offset_message_id})
 
 
-def send_back(admin: Admin, group: str, message: Message, topic: str) -> ItemResult:
-    """Ask the broker for another attempt (request 36): it copies the record, nothing passes through here.
-
-    `topic` is the one that the group reads. Refused where the group would not get it; raises ClientError.
-    """
-    if never_arrives(admin, group, topic):
-        return ItemResult("refused", {"error": NEVER_ARRIVES})
-    admin.send_back(group, message, delay_level=LEVEL, max_reconsume_times=message.reconsume_times + 1)
-    return ItemResult("sent_back", {"topic": topic})
-
-
-def never_arrives(admin: Admin, group: str, topic: str) -> bool:
-    """Return True on Apache RocketMQ for a group that pops and does not pull: there nobody reads what is sent back."""
-    here = mirrored()
-    if not here.polling:
-        return False
-    # KeyBuilder's two forms of the topic from which a group pops once more; the broker does not list it at once
-    popped = [f"{RETRY_PREFIX}{group}_{topic}", f"{RETRY_PREFIX}{group}+{topic}"]
-    own = f"{RETRY_PREFIX}{group}"
-    read = ConsumerOffset.objects.filter(broker=here.name, group=group)
-    pops = read.filter(topic__in=popped).exists() or Queue.objects.filter(broker=here.name, topic__in=popped).exists()
-    if not pops or read.filter(topic=own).exists():
-        return False
-    try:
-        return own not in admin.connections(group).subscriptions
-    except BrokerRefused:
-        return True
-
-
 def filter_of(given: Mapping[str, Any]) -> DeadLetterFilter:
     """Return the filter of the parameters; raises InvalidParameter."""
     texts = {name: given.get(name) or "" for name in ("topic", "key")}
@@ -300,9 +263,13 @@ def filter_of(given: Mapping[str, Any]) -> DeadLetterFilter:
 def label_of(row: DeadLetter) -> dict[str, Any]:
     """Return what people see of a dead letter."""
     return {
-        "topic": row.topic, "name": row.name[:200], "message_id": row.offset_message_id, "died_ms": row.died_ms,
-        "attempts": row.attempts, "sent_again": row.sent_again,
-    }  # fmt: skip
+        "topic": row.topic,
+        "name": row.name[:200],
+        "message_id": row.offset_message_id,
+        "died_ms": row.died_ms,
+        "attempts": row.attempts,
+        "sent_again": row.sent_again,
+    }
 
 
 def _targets(given: Any) -> list[dict[str, int]]:
@@ -321,7 +288,7 @@ def _targets(given: Any) -> list[dict[str, int]]:
 
 def _place(text: str) -> dict[str, int]:
     """Return the target that a row of the list names as `queue-offset`; raises InvalidParameter."""
-    queue_id, offset = (number(part) for part in (text.split("-", 1) if "-" in text else ("", "")))
+    queue_id, offset = (whole_number(part) for part in (text.split("-", 1) if "-" in text else ("", "")))
     if queue_id is None or offset is None:
         raise InvalidParameter("targets", gettext("This names no dead letter; load the page again."))
     return {"queueId": queue_id, "offset": offset}

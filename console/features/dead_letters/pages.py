@@ -10,20 +10,11 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from console.features.dead_letters import read
+from console.features.dead_letters.columns import DEAD_LETTERS, GROUPS
 from console.features.dead_letters.shapes import DeadLetterFilter, DeadLetterPage
 from console.operations.typed_moments import bound_ms
+from console.site.numbers import whole_number
 from console.ui.export import Answer, page_or_file
-from console.ui.live import number
-from console.ui.table import Table, file_columns
-
-GROUPS = Table("dead-letter-groups", file_columns("name count stored_total last_ms members"))
-DEAD_LETTERS = Table(
-    "dead-letters",
-    file_columns(
-        "queue_id offset topic keys tag unique_key offset_message_id born_ms died_ms attempts size_bytes preview"
-        " sent_again"
-    ),
-)
 
 FAMILY = "dead_letters"
 _LENGTHS = {"topic": 255, "key": 255, "from": 64, "to": 64}
@@ -68,5 +59,5 @@ def letters(request: HttpRequest, name: str) -> Answer:
 
 def _place(text: str) -> tuple[int, int] | None:
     """`queue-offset` in an address; None for anything else."""
-    queue_id, offset = (number(part) for part in (text.split("-", 1) if "-" in text else ("", "")))
+    queue_id, offset = (whole_number(part) for part in (text.split("-", 1) if "-" in text else ("", "")))
     return None if queue_id is None or offset is None else (queue_id, offset)

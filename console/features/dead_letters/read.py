@@ -25,8 +25,8 @@ from console.features.dead_letters.shapes import (
 )
 from console.operations.models import OperationItem
 from console.security.masking import masks
-from console.security.topic_scope import Eyes, authorised
-from console.site.broker import ask, pull_all
+from console.security.topic_scope import TopicScope, authorised
+from console.site.broker import ask
 from console.site.clock import now_ms
 from console.site.mirrored import mirrored
 from console.ui.message_rows import row_of
@@ -56,7 +56,7 @@ class Found:
 
 
 @authorised
-def dead_letter_groups(scope: Eyes) -> DeadLetterGroups:
+def dead_letter_groups(scope: TopicScope) -> DeadLetterGroups:
     """Return every group that has dead letters, the one with most first."""
     here = mirrored()
     queues = Queue.objects.filter(broker=here.name, topic__startswith=DLQ_PREFIX)
@@ -75,7 +75,7 @@ def dead_letter_groups(scope: Eyes) -> DeadLetterGroups:
 
 @authorised
 def dead_letters(
-    scope: Eyes, group: str, wanted: DeadLetterFilter, after: tuple[int, int] | None = None
+    scope: TopicScope, group: str, wanted: DeadLetterFilter, after: tuple[int, int] | None = None
 ) -> DeadLetterPage:
     """Return a page of a group's dead letters, the newest first; `after` is the `following` of the page before."""
     scope.require_group(group)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
+from console.features.dead_letters.columns import DEAD_LETTERS, GROUPS
 from console.site.evidence import Evidence
+from console.ui.table import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +24,7 @@ class DeadLetterFilter:
 
     @property
     def is_empty(self) -> bool:
-        """Everything matches."""
+        """Whether every dead letter matches."""
         return not (self.topic or self.key or self.from_ms is not None or self.to_ms is not None)
 
 
@@ -76,6 +79,8 @@ class DeadLetterGroup:
 class DeadLetterGroups:
     """All groups that have some, the most first."""
 
+    table: ClassVar[Table] = GROUPS
+
     evidence: Evidence
     now_ms: int
     rows: tuple[DeadLetterGroup, ...]
@@ -84,6 +89,8 @@ class DeadLetterGroups:
 @dataclass(frozen=True, slots=True)
 class DeadLetterPage:
     """Dead letters of one group, the newest first."""
+
+    table: ClassVar[Table] = DEAD_LETTERS
 
     evidence: Evidence
     now_ms: int

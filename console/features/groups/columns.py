@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.utils.translation import gettext_lazy as _
 
-from console.ui.table import FIGURE, NAME, RATE, VALUE, Cell, Column, Table, file_columns
+from console.ui.table import FIGURE, LOUD, NAME, RATE, VALUE, Cell, Column, Table, file_columns
 
 GROUPS = Table(
     "groups",
@@ -16,7 +16,7 @@ GROUPS = Table(
         Column("members", _("Members"), FIGURE),
         Column("topics", _("Topics"), FIGURE),
         Column("retry", _("Waiting for another try"), FIGURE),
-        Column("dead", _("Dead letters"), Cell("groups/cells/dead.html", is_figure=True, by=(VALUE,))),
+        Column("dead", _("Dead letters"), LOUD),
         *file_columns("consume_enable retry_max_times"),
     ),
     row_id="group",

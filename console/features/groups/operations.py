@@ -9,8 +9,9 @@ One item is one queue; each keeps where the group was, so that it can be put bac
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import quote
 
@@ -21,19 +22,25 @@ from django.utils.translation import gettext_lazy as _
 
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument
 from broker.client.names import check_group, check_topic
+from broker.mirror.models import ConsumerOffset
+from broker.rocketmq.topics import GROUP_PREFIXES
 from console.features.groups import read
-from console.features.groups.catch_up import catch_up_ms, pace
 from console.operations.actor import RESET_OFFSETS
+from console.operations.catch_up import catch_up_ms, pace
 from console.operations.errors import InvalidParameter, NotPossible
-from console.operations.kind import REASON, Call, Form, ItemResult, Kind, Outcome, Target, Undo, renamed
+from console.operations.kind import REASON, Call, Command, Form, ItemResult, Kind, Outcome, Target, Undo, renamed
 from console.operations.models import Operation
 from console.operations.preview import LagPreview
 from console.operations.registry import register
 from console.operations.scope import Scope, named
 from console.operations.typed_moments import is_shift, moment_ms, shift_ms
+from console.security.topic_scope import current_scope
 from console.site import broker as site_broker
 from console.site.clock import now_ms
+from console.site.mirrored import mirrored
 
+#: topics of one group for which the palette has a command each
+_TOPICS = 8
 WAYS = ("time", "first", "last", "offsets")
 MOST_QUEUES = 1_000
 
@@ -76,12 +83,13 @@ class ResetOffsets(Kind[OffsetsPreview]):
 
     name = "groups.reset_offsets"
     permission = RESET_OFFSETS
-    title, verb = _("Move a group"), _("Move it")
-    effect = _("It goes on elsewhere in its queues, at once, and can be put back where it was.")
-    outcomes = {"offset_moved": Outcome(_("goes on there"))}
+    title, verb = _("Move a group to other offsets"), _("Move it")
+    effect = _("The group continues at other offsets at once. It can be put back where it was.")
+    outcomes = {"offset_moved": Outcome(_("moved to the offset"))}
     page = "groups"
     preview_type = OffsetsPreview
     preview_template = "groups/operation_preview.html"
+    verbs = ("move", "移动")
     undone_by, undo_verb = name, _("Put it back where it was…")
 
     def from_form(self, given: QueryDict) -> dict[str, Any]:
@@ -91,6 +99,23 @@ class ResetOffsets(Kind[OffsetsPreview]):
             text = given.get("moment", "").strip()
             parameters["at_ms"] = now_ms() + shift_ms(text) if is_shift(text) else moment_ms(text)
         return parameters
+
+    def commands(self, verb: str, rest: str) -> Iterator[Command]:
+        """Yield one for `GROUP TOPIC WHERE`, or for `GROUP WHERE` one for each topic that the group reads."""
+        words = rest.split()
+        group = words[0]
+        found = ConsumerOffset.objects.filter(broker=mirrored().name, group=group).values_list("topic", flat=True)
+        topics = [name for name in found.distinct().order_by("topic") if not name.startswith(GROUP_PREFIXES)]
+        if len(words) > 1 and words[1] in topics:
+            topics, words = [words[1]], [group, *words[2:]]
+        if len(words) < 2 or not current_scope().group(group):
+            return
+        to, reason = words[1], " ".join(words[2:])
+        for topic in topics[:_TOPICS]:
+            label = gettext("Move %(group)s on %(topic)s to %(to)s") % {"group": group, "topic": topic, "to": to}
+            text = " ".join(word for word in (verb, group, topic, to, reason) if word)
+            parameters = partial(_place, {"group": group, "topic": topic}, to)
+            yield Command(text, label, self.name, self.permission, parameters, reason)
 
     def form_again(self, given: QueryDict, faults: Mapping[str, str]) -> Form | None:
         """Return the form of the group's page."""
@@ -170,17 +195,26 @@ class ResetOffsets(Kind[OffsetsPreview]):
             Target(
                 {"queueId": move.queue_id, "offset": move.after},
                 {
-                    "topic": parameters["topic"], "queue_id": move.queue_id, "before": move.before,
+                    "topic": parameters["topic"],
+                    "queue_id": move.queue_id,
+                    "before": move.before,
                     "name": f"{move.queue_id}: {'-' if move.before is None else f'{move.before:,}'} → {move.after:,}",
                 },
             )
             for move in _moves(site_broker.admin(), parameters)
-        ]  # fmt: skip
+        ]
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
         """Send one request for each queue; the broker tells consumers that are at work."""
         admin = site_broker.admin()
         return [_moved(admin, parameters, target["queueId"], target["offset"]) for target in targets]
+
+
+def _place(place: Mapping[str, str], to: str) -> dict[str, Any]:
+    """Return the parameters for an end, a span or a moment; raises InvalidParameter."""
+    if to in ("first", "last"):
+        return {**place, "to": to}
+    return {**place, "to": "time", "at_ms": now_ms() + shift_ms(to) if is_shift(to) else moment_ms(to)}
 
 
 def undo_parameters(parameters: Mapping[str, Any], labels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

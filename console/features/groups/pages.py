@@ -14,8 +14,9 @@ from console.features.groups import read
 from console.features.groups.columns import GROUPS
 from console.features.groups.shapes import Groups
 from console.features.topics.setting_forms import group_form, new_group_form
+from console.site.numbers import whole_number
 from console.ui.export import Answer, next_offset, page_or_file
-from console.ui.live import number
+from console.ui.live import LiveKind
 from console.ui.snapshots.as_of import Asked, asked_of, past_of, status_of
 from console.ui.snapshots.page_shapes import PastGroups
 from console.ui.snapshots.read import groups_at
@@ -24,7 +25,7 @@ from console.ui.snapshots.read import groups_at
 @require_safe
 def groups(request: HttpRequest) -> Answer:
     """The list, those that are behind first."""
-    offset = number(request.GET.get("offset")) or 0
+    offset = whole_number(request.GET.get("offset")) or 0
     asked = asked_of(request)
     if asked.text:
         return _past_groups(request, asked, offset)
@@ -79,3 +80,15 @@ def group(request: HttpRequest, name: str) -> HttpResponse:
         "setting_number": uuid.uuid4(), "form": group_form(name) if data.group else None,
     }  # fmt: skip
     return render(request, "groups/group.html", context)
+
+
+LIVE = {
+    "groups": LiveKind(
+        lambda _, query: read.groups(search=query.get("search", ""), offset=whole_number(query.get("offset")) or 0),
+        frozenset({"groups", "queues", "offsets", "histories"}),
+        frozenset({"search", "offset"}),
+    ),
+    "group": LiveKind(
+        lambda name, _: read.group(name), frozenset({"groups", "queues", "offsets"}), takes_argument=True
+    ),
+}

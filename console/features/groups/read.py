@@ -10,7 +10,7 @@ from broker.client.admin import ConsumeStats, GroupConnections
 from broker.mirror.models import ConsumerGroup, ConsumerOffset, Queue
 from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from console.features.groups.shapes import GroupPage, GroupQueue, GroupRow, Groups, GroupState, Member
-from console.security.topic_scope import Eyes, authorised
+from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask
 from console.site.group_lags import GroupLag, lags_by_group
 from console.site.history import History
@@ -41,7 +41,7 @@ Listed = list[tuple[_Line, GroupLag | None]]
 
 
 @authorised
-def groups(scope: Eyes, *, search: str = "", offset: int = 0, count: int = 100) -> Groups:
+def groups(scope: TopicScope, *, search: str = "", offset: int = 0, count: int = 100) -> Groups:
     """Return a page of the consumer groups, but RocketMQ's own, the one furthest behind first."""
     here = mirrored()
     count, offset = min(max(count, 1), MAX_COUNT), max(offset, 0)
@@ -60,7 +60,7 @@ def groups(scope: Eyes, *, search: str = "", offset: int = 0, count: int = 100) 
 
 @authorised
 def group_rows(
-    scope: Eyes, here: Mirrored, search: str = "", *, watched: Callable[[Listed], Listed] | None = None
+    scope: TopicScope, here: Mirrored, search: str = "", *, watched: Callable[[Listed], Listed] | None = None
 ) -> list[GroupRow]:
     """Return every group whose name contains `search`.
 
@@ -86,7 +86,7 @@ def unwatched(_: Listed) -> Listed:
     return []
 
 
-def _listed(here: Mirrored, search: str, scope: Eyes) -> Listed:
+def _listed(here: Mirrored, search: str, scope: TopicScope) -> Listed:
     groups = ConsumerGroup.objects.filter(broker=here.name, is_system=False, name__icontains=search).order_by("name")
     lags = {lag.group: lag for lag in lags_by_group(here.name)}
     lines = map(_Line._make, groups.values_list(*_Line._fields))
@@ -110,7 +110,7 @@ def _rows(here: Mirrored, listed: Listed, watched: Callable[[Listed], Listed] | 
 
 
 @authorised
-def group(scope: Eyes, name: str) -> GroupPage:
+def group(scope: TopicScope, name: str) -> GroupPage:
     """Return one group: its queues from the mirror, its members from the broker.
 
     It may subscribe to topics that it has not read yet: those that are not seen are left out.

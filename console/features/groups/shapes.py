@@ -26,7 +26,7 @@ class GroupState(TextChoices):
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """One consumer group."""
+    """A consumer group in the list."""
 
     name: str
     state: GroupState

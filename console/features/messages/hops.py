@@ -44,7 +44,7 @@ class Trail:
 
     @property
     def ordered(self) -> list[Message]:
-        """Oldest first."""
+        """The records in the order in which they were stored."""
         return [self.records[position] for position in sorted(self.records)]
 
     @property

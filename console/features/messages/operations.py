@@ -20,10 +20,9 @@ from django.utils.translation import gettext_lazy as _
 from broker.client import Admin, BrokerRefused, ClientError, InvalidArgument, Message
 from broker.client.errors import Answer
 from broker.client.names import check_group, check_writable_topic
-from console.features.dead_letters.operations import SentAgainPreview, send_back
-from console.features.groups.catch_up import behind_after, group_behind_after
-from console.features.messages.copies import NotReadable, send_copy
 from console.operations.actor import RESEND_DEAD_LETTERS
+from console.operations.catch_up import behind_after, group_behind_after
+from console.operations.copies import NotReadable, SentAgainPreview, send_back, send_copy
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.kind import REASON, Act, Call, ItemResult, Kind, Outcome, Target
 from console.operations.models import OperationItem
@@ -56,7 +55,7 @@ class ResendMessage(Kind[SentAgainPreview]):
     name = "messages.resend"
     permission = RESEND_DEAD_LETTERS
     title, verb = _("Send a message again"), _("Send it again")
-    effect = _("Who gets it gets it once more. This cannot be taken back.")
+    effect = _("Its consumers get it once more. This cannot be taken back.")
     outcomes = {
         "sent_back": Outcome(_("sent back to its group")),
         "sent_as_new": Outcome(_("sent as a new message")),
@@ -116,9 +115,13 @@ class ResendMessage(Kind[SentAgainPreview]):
         group = parameters["group"]
         behind = group_behind_after(admin, group, 1) if group else behind_after(admin, {topic: 1})
         return SentAgainPreview(
-            at_ms=begun_ms, count=1, examples=[_label(message, topic)], topics=[[topic, 1]],
-            met_count=_sent_before(parameters["message_id"]), **(behind.as_fields() if behind else {}),
-        )  # fmt: skip
+            at_ms=begun_ms,
+            count=1,
+            examples=[_label(message, topic)],
+            topics=[[topic, 1]],
+            met_count=_sent_before(parameters["message_id"]),
+            **(behind.as_fields() if behind else {}),
+        )
 
     def targets(self, parameters: Mapping[str, Any], preview: SentAgainPreview) -> Sequence[Target]:
         """Return the one, whatever became of it."""
@@ -163,13 +166,16 @@ def _record(admin: Admin, parameters: Mapping[str, Any]) -> Message | None:
 def _label(message: Message, topic: str) -> dict[str, Any]:
     name = next(iter(message.keys), None) or message.unique_key or message.offset_message_id
     return {
-        "topic": topic, "name": name[:200], "message_id": message.offset_message_id, "stored_ms": message.store_ms,
+        "topic": topic,
+        "name": name[:200],
+        "message_id": message.offset_message_id,
+        "stored_ms": message.store_ms,
         "attempts": message.reconsume_times,
-    }  # fmt: skip
+    }
 
 
 def _sent_before(message_id: str) -> int:
     """Return how often it was sent again by this console."""
     return OperationItem.objects.filter(
         operation__kind=ResendMessage.name, target__message_id=message_id, outcome__in=SENT_AGAIN
-    ).count()  # fmt: skip
+    ).count()

@@ -13,9 +13,10 @@ from django.views.decorators.http import require_safe
 
 from console.features.messages import read
 from console.features.messages import search as newest
+from console.features.messages.columns import MESSAGES
 from console.features.messages.life_line import life_of
 from console.features.messages.operations import Unmask
-from console.features.messages.shapes import MessageFilter
+from console.features.messages.shapes import OFFSET_ID, MessageFilter
 from console.features.messages.traces import TOLD_LIMIT
 from console.operations.models import AuditEntry
 from console.operations.typed_moments import bound_ms
@@ -23,13 +24,6 @@ from console.operations.workflow import REASON_LENGTH
 from console.security.masking import UNMASK, lifted
 from console.ui.export import Answer, page_or_file
 from console.ui.form_addresses import form_of
-from console.ui.palette import OFFSET_ID
-from console.ui.table import Table, file_columns
-
-MESSAGES = Table(
-    "messages",
-    file_columns("topic unique_key offset_message_id keys tag store_ms size_bytes pending due_ms"),
-)
 
 _TOPICS_OFFERED = 200
 _LENGTHS = {"from": 64, "to": 64, "tag": 255, "property": 500}

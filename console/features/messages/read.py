@@ -33,7 +33,7 @@ from console.features.messages.shapes import (
 )
 from console.features.messages.traces import TOLD_LIMIT, Told, told_of
 from console.security.masking import BODY, Masks, masks
-from console.security.topic_scope import Eyes, authorised
+from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask
 from console.site.evidence import Evidence, StaleReason
 from console.site.mirrored import Mirrored, mirrored
@@ -54,7 +54,7 @@ ABSENT_CODES = frozenset({1, 17, 22})
 
 
 @authorised
-def message(scope: Eyes, message_id: str, topic: str | None = None) -> MessagePage:
+def message(scope: TopicScope, message_id: str, topic: str | None = None) -> MessagePage:
     """Return one message; of groups that are not seen neither tries nor what they told.
 
     With a topic, `message_id` is the unique id; without, the offset id (both have 32 hex digits). Raises Http404 for
@@ -93,7 +93,7 @@ def _masked(found: MessagePage, hide: Masks) -> MessagePage:
     return replace(shown, body=body, properties=properties, is_masked=is_masked)
 
 
-def _message(scope: Eyes, message_id: str, topic: str | None) -> MessagePage:
+def _message(scope: TopicScope, message_id: str, topic: str | None) -> MessagePage:
     """Return the message with nothing masked.
 
     A unique id is what its producer says: records and lines of a trace that have the same one belong here as far as it
@@ -138,7 +138,7 @@ def _message(scope: Eyes, message_id: str, topic: str | None) -> MessagePage:
 
 
 @authorised
-def raw_body(scope: Eyes, message_id: str, topic: str | None = None) -> tuple[str, bytes] | None:
+def raw_body(scope: TopicScope, message_id: str, topic: str | None = None) -> tuple[str, bytes] | None:
     """Return real topic and body as stored, None when there is no such message or the broker does not answer.
 
     Raises PermissionDenied for a body that is masked.
@@ -156,7 +156,7 @@ def raw_body(scope: Eyes, message_id: str, topic: str | None = None) -> tuple[st
 
 
 @authorised
-def messages(scope: Eyes, topic: str, key: str, limit: int = 64) -> MessageSearch:
+def messages(scope: TopicScope, topic: str, key: str, limit: int = 64) -> MessageSearch:
     """Return messages of `topic` with this key or unique id, newest first; parked ones of that topic too."""
     scope.require_topic(topic)
     here = mirrored()
@@ -165,7 +165,7 @@ def messages(scope: Eyes, topic: str, key: str, limit: int = 64) -> MessageSearc
 
 
 @authorised
-def messages_everywhere(scope: Eyes, key: str, limit: int = 64) -> MessageSearch:
+def messages_everywhere(scope: TopicScope, key: str, limit: int = 64) -> MessageSearch:
     """Return messages with this key or unique id in the EVERYWHERE topics that were written to last and are seen."""
     here = mirrored()
     names = _written_last(here, scope, EVERYWHERE)
@@ -186,19 +186,19 @@ def messages_everywhere(scope: Eyes, key: str, limit: int = 64) -> MessageSearch
 
 
 @authorised
-def topics_offered(scope: Eyes, count: int) -> list[str]:
+def topics_offered(scope: TopicScope, count: int) -> list[str]:
     """Return names of at most so many topics, to choose one from; those of tries and dead letters come last."""
     names = _topics(mirrored(), scope)
     return sorted(names, key=lambda name: (name.startswith(GROUP_PREFIXES), name.lower(), name))[:count]
 
 
-def _written_last(here: Mirrored, scope: Eyes, count: int) -> list[str]:
+def _written_last(here: Mirrored, scope: TopicScope, count: int) -> list[str]:
     queues = Queue.objects.filter(broker=here.name).order_by()
     last = dict(queues.values_list("topic").annotate(last=Max("last_ms")))
     return sorted(_topics(here, scope), key=lambda name: (last.get(name) or 0, name), reverse=True)[:count]
 
 
-def _topics(here: Mirrored, scope: Eyes) -> list[str]:
+def _topics(here: Mirrored, scope: TopicScope) -> list[str]:
     """Topics that are seen, but RocketMQ's own."""
     found = Topic.objects.filter(broker=here.name).values_list("name", "is_system").order_by()
     names = (name for name, is_system in found if not is_system or name.startswith(GROUP_PREFIXES))
@@ -244,7 +244,7 @@ def _hit(record: Message, topic: str, *, pending: bool) -> Found:
     )
 
 
-def _trail(admin: Admin, message_id: str, topic: str | None, seen: Eyes) -> Trail | None:
+def _trail(admin: Admin, message_id: str, topic: str | None, seen: TopicScope) -> Trail | None:
     opened = _open(admin, message_id, topic)
     if opened is None:
         return None
@@ -287,7 +287,7 @@ def _by_unique_id(admin: Admin, topic: str, unique_id: str) -> Message | None:
         return None
 
 
-def _kin(admin: Admin, trail: Trail, seen: Eyes) -> list[Message]:
+def _kin(admin: Admin, trail: Trail, seen: TopicScope) -> list[Message]:
     """Other records of the same message: by its unique id, and by the position that a release came from."""
     found: list[Message] = []
     for topic in (*trail.topics, *_topics_of_groups(trail, seen)):
@@ -310,7 +310,7 @@ def _kin(admin: Admin, trail: Trail, seen: Eyes) -> list[Message]:
     return found
 
 
-def _topics_of_groups(trail: Trail, seen: Eyes) -> list[str]:
+def _topics_of_groups(trail: Trail, seen: TopicScope) -> list[str]:
     """Topics of tries and dead letters of the groups that had the message, or read its topic, that there are.
 
     Of readers those that are seen: others' take no place from them.
@@ -324,7 +324,7 @@ def _topics_of_groups(trail: Trail, seen: Eyes) -> list[str]:
     return list(found.order_by("name").values_list("name", flat=True))
 
 
-def _is_seen(line: Told, seen: Eyes) -> bool:
+def _is_seen(line: Told, seen: TopicScope) -> bool:
     """Consumers name their group, all others the topic; what names neither is nobody's."""
     return seen.group(line.group) if line.what == "consumed" else seen.topic(line.topic)
 

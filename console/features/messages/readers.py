@@ -9,7 +9,7 @@ from broker.client import Admin, BrokerRefused
 from broker.mirror.models import ConsumerGroup, ConsumerOffset, Topic
 from broker.rocketmq.topics import DLQ_PREFIX, POP_SEPARATORS, RETRY_PREFIX
 from console.features.messages.shapes import Hop, HopKind, MessagePage, Reader, ReaderState, StepKind
-from console.security.topic_scope import Eyes
+from console.security.topic_scope import TopicScope
 from console.site.broker import ask
 from console.site.mirrored import Mirrored
 
@@ -57,7 +57,7 @@ def topics_of_group(group: str, topic: str) -> tuple[str, ...]:
     return RETRY_PREFIX + group, f"{RETRY_PREFIX}{group}_{topic}", f"{RETRY_PREFIX}{group}+{topic}", DLQ_PREFIX + group
 
 
-def readers_of(here: Mirrored, page: MessagePage, seen: Eyes) -> tuple[Reader, ...]:
+def readers_of(here: Mirrored, page: MessagePage, seen: TopicScope) -> tuple[Reader, ...]:
     """Those that wait for it first; of the newest record that consumers of its topic are given, and what each group
     has of its own behind that: tries and dead letters.
 

@@ -12,8 +12,8 @@ from broker.client import Admin, Message
 from broker.rocketmq.properties import TAGS
 from console.features.messages.shapes import Found, MessageFilter, MessageSearch
 from console.security.masking import masks
-from console.security.topic_scope import Eyes, authorised
-from console.site.broker import ask, pull_all
+from console.security.topic_scope import TopicScope, authorised
+from console.site.broker import ask
 from console.site.mirrored import mirrored
 
 #: topic stats, offset by time, pull
@@ -33,7 +33,7 @@ class _Part:
 
 
 @authorised
-def messages_through(scope: Eyes, topic: str, wanted: MessageFilter) -> MessageSearch:
+def messages_through(scope: TopicScope, topic: str, wanted: MessageFilter) -> MessageSearch:
     """Return the newest that match; `read` and `left` say how much was looked at.
 
     Raises PermissionDenied for a filter by something that is masked: whoever may ask whether a value is there has read

@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
 
+from console.features.messages.columns import MESSAGES, MESSAGES_OF_TOPIC
 from console.site.evidence import Evidence
+from console.ui.table import Table
+
+#: an offset message id: address, port and position in hexadecimal, of IPv4 or IPv6
+OFFSET_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
 
 
 class HopKind(TextChoices):
@@ -208,6 +213,11 @@ class MessageSearch:
     #: records that were looked at, and those of the range that were not; None: found by an index
     read: int | None = None
     left: int = 0
+
+    @property
+    def table(self) -> Table:
+        """The columns: the topic is one of them where several were looked through."""
+        return MESSAGES_OF_TOPIC if self.topic else MESSAGES
 
 
 _GROUP = re.compile(r"[%|A-Za-z0-9_-]{1,255}")

@@ -54,7 +54,7 @@ def told_of(traces: Iterable[Trace]) -> tuple[Told, ...]:
 
 
 def _line(trace: Trace, what: What) -> Told:
-    """As it was told, without what is no moment or no number."""
+    """Return a line as it was told, without what is no moment or no number."""
     return Told(
         what, _moment(trace.at_ms), trace.group, trace.topic, trace.client, _count(trace.took_ms), trace.succeeded,
         _count(trace.retries), trace.state,

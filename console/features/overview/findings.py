@@ -29,7 +29,7 @@ from console.features.schedule.shapes import Lane
 from console.features.timers.zoom import ZOOMS
 from console.operations.models import Operation
 from console.operations.registry import scope_of
-from console.security.topic_scope import Eyes, eyes, sight
+from console.security.topic_scope import TopicScope, current_scope, current_topics
 from console.site.broker import ask
 from console.site.evidence import StaleReason
 from console.site.mirrored import Mirrored
@@ -103,7 +103,7 @@ def _of_mirror(here: Mirrored, mirror: MirrorRow) -> Iterator[Finding]:
         flaws = [flaw for flaw in here.state.flaws if "name" in flaw]
         count = len(flaws) + sum(flaw.get("more", 0) for flaw in here.state.flaws)
         # names of rows are not for everybody, their number is
-        first = [f"{flaw['name']}: {flaw['why']}" for flaw in flaws[:FLAWS_NAMED]] if eyes().see_all else []
+        first = [f"{flaw['name']}: {flaw['why']}" for flaw in flaws[:FLAWS_NAMED]] if current_scope().see_all else []
         yield Finding(FindingCode.MIRROR_FLAWED, here.name, count, "; ".join(first))
 
 
@@ -131,7 +131,7 @@ def _of_lanes(here: Mirrored, lanes: Sequence[Lane]) -> Iterator[Finding]:
 def _of_transactions(here: Mirrored) -> Iterator[Finding]:
     """Parked ones; of many only so many are mirrored, so it is the least number."""
     aged = Q(state__in=UNDECIDED, store_ms__lt=here.now_ms - AGED_MS)
-    known = HalfMessage.objects.filter(sight().among("topic"), broker=here.name).aggregate(
+    known = HalfMessage.objects.filter(current_topics().among("topic"), broker=here.name).aggregate(
         parked=Count("pk", filter=Q(state=HalfMessage.State.PARKED)),
         aged=Count("pk", filter=aged),
         first=Min("store_ms", filter=aged),
@@ -148,7 +148,7 @@ def _of_operations(here: Mirrored) -> Iterator[Finding]:
     rows = Operation.objects.filter(
         state=Operation.State.WAITING, waits_until__gt=datetime.fromtimestamp(here.now_ms / 1000, UTC)
     )
-    seen = eyes()
+    seen = current_scope()
     mine = (row for row in rows.order_by("waits_until").iterator(100) if scope_of(row).is_seen(seen))
     for row in islice(mine, LIMIT):
         until_ms = round(row.waits_until.timestamp() * 1000) if row.waits_until else None
@@ -212,15 +212,15 @@ def afar(here: Mirrored) -> Afar:
     return found
 
 
-def seen_by(eyes: Eyes, known: Afar) -> Afar:
+def seen_by(scope: TopicScope, known: Afar) -> Afar:
     """Without the names of topics and queues that are not seen."""
-    if eyes.see_all:
+    if scope.see_all:
         return known
     herds = tuple(
-        Herd(herd.due_ms, herd.count, [each for each in herd.topics if eyes.topic(each.topic)], herd.last_late_ms)
+        Herd(herd.due_ms, herd.count, [each for each in herd.topics if scope.topic(each.topic)], herd.last_late_ms)
         for herd in known.herds
     )
-    queues = None if known.queues is None else tuple(row for row in known.queues if eyes.queue(row.name))
+    queues = None if known.queues is None else tuple(row for row in known.queues if scope.queue(row.name))
     return replace(known, herds=herds, queues=queues)
 
 

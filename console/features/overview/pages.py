@@ -9,6 +9,7 @@ from django.views.decorators.http import require_safe
 
 from console.features.overview import read
 from console.ui.export import Answer, page_or_file
+from console.ui.live import LiveKind
 from console.ui.table import Table, file_columns
 
 BROKERS = Table(
@@ -28,3 +29,11 @@ def overview(request: HttpRequest) -> Answer:
     return page_or_file(
         request, "overview/page.html", context, BROKERS, lambda _place: data, rows=attrgetter("brokers")
     )
+
+
+LIVE = {
+    "overview": LiveKind(
+        lambda _, __: read.overview(),
+        frozenset({"levels", "topics", "queues", "groups", "offsets", "histories", "transactions"}),
+    ),
+}

@@ -15,7 +15,7 @@ from console.features.overview.shapes import BrokerRow, Flow, MirrorRow, Overvie
 from console.features.schedule.read import LANE_REQUESTS, figures, lane_of, levels, next_minute
 from console.features.timers.read import timer_figures
 from console.run import roster
-from console.security.topic_scope import Eyes, authorised
+from console.security.topic_scope import TopicScope, authorised
 from console.site.clock import shown_ms
 from console.site.history import History
 from console.site.mirrored import Mirrored, mirrored
@@ -25,7 +25,7 @@ OVERVIEW_REQUESTS = (*LANE_REQUESTS, 21, 28, 201, 208)
 
 
 @authorised
-def overview(scope: Eyes) -> Overview:
+def overview(scope: TopicScope) -> Overview:
     """Return what is wrong, what happens next, and how much; names and groups are those that are seen."""
     here = mirrored()
     rows = levels(here)
@@ -105,7 +105,7 @@ def _broker(row: Broker) -> BrokerRow:
     )
 
 
-def _timers_pending(known: Afar, scope: Eyes) -> int | None:
+def _timers_pending(known: Afar, scope: TopicScope) -> int | None:
     """Of topics that are seen."""
     if known.timers is None or scope.see_all:
         return None if known.timers is None else known.timers.pending

@@ -59,7 +59,7 @@ class MirrorRow:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The whole page."""
+    """What the first page shows."""
 
     evidence: Evidence
     now_ms: int

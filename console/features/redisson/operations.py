@@ -33,7 +33,7 @@ from console.operations.registry import register
 from console.operations.scope import Scope, named
 from console.operations.selection import EXAMPLES, all_of
 from console.operations.typed_moments import checked_move, is_shift, shift_ms
-from console.ui.live import number
+from console.site.numbers import whole_number
 
 #: named at once, as for timers
 MOST_HANDLES = 1_000
@@ -73,7 +73,7 @@ class QueueKind(Kind[ValuesPreview]):
             text = given.get("delay", "").strip()
             found["delay_ms"] = shift_ms(text if is_shift(text) else f"+{text}", "delay")
         if given.get("scope") == "matching":
-            found["filter"] = {name: number(given.get(name)) for name in ("from_ms", "to_ms")}
+            found["filter"] = {name: whole_number(given.get(name)) for name in ("from_ms", "to_ms")}
             found["is_all"] = given.get("is_all") == "1"
         elif "scope" in given:
             found["handles"] = given.getlist("handle")

@@ -14,8 +14,9 @@ from console.features.redisson import read
 from console.features.redisson.operations import CODECS
 from console.features.redisson.shapes import QueuePage, QueuesPage
 from console.operations.typed_moments import bound_ms
+from console.site.numbers import whole_number
 from console.ui.export import Answer, page_or_file
-from console.ui.live import number
+from console.ui.live import LiveKind
 from console.ui.table import Table, file_columns
 
 QUEUES = Table(
@@ -34,7 +35,7 @@ READERS = (*CODECS, "Kryo5Codec", "MarshallingCodec", "SerializationCodec", "Byt
 def queues(request: HttpRequest) -> Answer:
     """All queues, what waits in each, and who moves them."""
     search = request.GET.get("search", "").strip()[:NAME_LENGTH]
-    offset = number(request.GET.get("offset")) or 0
+    offset = whole_number(request.GET.get("offset")) or 0
 
     def page(place: int | None) -> QueuesPage:
         return read.delayed_queues(search, place or 0)
@@ -89,3 +90,15 @@ def queue(request: HttpRequest) -> Answer:
 
 
 _LENGTHS = {"name": NAME_LENGTH, "cursor": 100, "from": 64, "to": 64, "codec": 40, "aside": 1, "plan": 1}
+
+
+LIVE = {
+    "delayed_queues": LiveKind(
+        lambda _, query: read.delayed_queues(query.get("search", ""), whole_number(query.get("offset")) or 0),
+        frozenset(),
+        frozenset({"search", "offset"}),
+    ),
+    "delayed_queue": LiveKind(
+        lambda _, query: read.delayed_queue(query.get("name", "")), frozenset(), frozenset({"name"})
+    ),
+}

@@ -104,13 +104,16 @@ class RepairQueue(QueueKind):
         return [
             Target(
                 {
-                    "kind": each.kind, "place": each.place, "score": each.score, "identity": each.identity.hex(),
+                    "kind": each.kind,
+                    "place": each.place,
+                    "score": each.score,
+                    "identity": each.identity.hex(),
                     "size_bytes": each.size_bytes,
                 },
                 _label(parameters["queue"], each),
             )
             for each in (*plan.list_only, *plan.set_only)
-        ]  # fmt: skip
+        ]
 
     def act(self, parameters: Mapping[str, Any], reason: str, targets: Sequence[Mapping[str, Any]]) -> list[ItemResult]:
         """Run one script for each, which looks again before it writes."""

@@ -35,7 +35,7 @@ from console.features.redisson.shapes import (
     ValueRow,
 )
 from console.security.masking import masks
-from console.security.topic_scope import Eyes, authorised
+from console.security.topic_scope import TopicScope, authorised
 from console.site.clock import now_ms
 from console.site.evidence import Evidence, StaleReason
 
@@ -50,14 +50,14 @@ Answer = TypeVar("Answer")
 
 
 @authorised
-def delayed_queues(scope: Eyes, search: str = "", offset: int = 0) -> QueuesPage:
+def delayed_queues(scope: TopicScope, search: str = "", offset: int = 0) -> QueuesPage:
     """Return queues whose name contains `search`, from the `offset`-th on."""
     return read_queues(search, offset, scope.queue)
 
 
 @authorised
 def delayed_queue(
-    scope: Eyes,
+    scope: TopicScope,
     name: str,
     *,
     cursor: str | None = None,

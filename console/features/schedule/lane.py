@@ -14,8 +14,8 @@ from broker.rocketmq.topics import SCHEDULE_TOPIC
 from console.features.schedule.read import lane_of, levels
 from console.features.schedule.shapes import MAX_PAGE_COUNT, PAGE_COUNT, LanePage, ParkedMessage
 from console.security.masking import masks
-from console.security.topic_scope import Eyes, authorised
-from console.site.broker import ask, pull_all
+from console.security.topic_scope import TopicScope, authorised
+from console.site.broker import ask
 from console.site.mirrored import mirrored
 from console.site.reading_on import fill
 
@@ -30,7 +30,7 @@ Keep = Callable[[ParkedMessage], bool]
 
 
 @authorised
-def lane(scope: Eyes, level: int, offset: int | None = None, count: int = PAGE_COUNT) -> LanePage:
+def lane(scope: TopicScope, level: int, offset: int | None = None, count: int = PAGE_COUNT) -> LanePage:
     """Return a page of one lane; offset None begins at the first pending message."""
     hide = masks()
     found = _lane(level, offset, count, None if scope.see_all else lambda row: scope.topic(row.real_topic))

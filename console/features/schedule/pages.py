@@ -11,20 +11,13 @@ from django.views.decorators.http import require_safe
 
 from console.features.schedule import lane as lane_read
 from console.features.schedule import read
+from console.features.schedule.columns import LANE
 from console.features.schedule.shapes import MAX_PAGE_COUNT
+from console.site.numbers import whole_number
 from console.ui.export import Answer, page_or_file
-from console.ui.live import number
+from console.ui.live import LiveKind
 from console.ui.snapshots.as_of import asked_of, past_of, status_of
 from console.ui.snapshots.read import lanes_at
-from console.ui.table import Table, file_columns
-
-LANE = Table(
-    "lane",
-    file_columns(
-        "offset position due_ms released real_topic real_queue_id keys tag unique_key offset_message_id size_bytes"
-        " store_ms"
-    ),
-)
 
 
 @require_safe
@@ -42,7 +35,7 @@ def schedule(request: HttpRequest) -> HttpResponse:
 @require_safe
 def lane(request: HttpRequest, level: int) -> Answer:
     """The pending messages of a level in due order, paged by offset."""
-    offset = number(request.GET.get("offset"))
+    offset = whole_number(request.GET.get("offset"))
     data = lane_read.lane(level, offset)
     if data.lane is None:
         raise Http404(_("There is no such delay level."))
@@ -57,3 +50,15 @@ def lane(request: HttpRequest, level: int) -> Answer:
         request, "schedule/lane.html", context, LANE, lambda place: lane_read.lane(level, place, MAX_PAGE_COUNT),
         rows=attrgetter("messages"), following=attrgetter("next_offset"),
     )  # fmt: skip
+
+
+LIVE = {
+    "schedule": LiveKind(lambda _, __: read.lanes(), frozenset({"levels", "histories"})),
+    "lane": LiveKind(
+        lambda level, query: lane_read.lane(whole_number(level) or 0, whole_number(query.get("offset"))),
+        frozenset({"levels"}),
+        frozenset({"offset"}),
+        takes_argument=True,
+        is_numbered=True,
+    ),
+}

@@ -8,12 +8,15 @@ from the broker.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
 
+from console.features.schedule.columns import LANE
 from console.site.evidence import Evidence
 from console.site.history import History
+from console.ui.table import Table
 
 #: messages on one page of a lane, and the most one may ask for
 PAGE_COUNT = 50
@@ -83,7 +86,7 @@ class Lane:
 
     @property
     def persisted_share(self) -> float | None:
-        """The same for the saved mark."""
+        """How much of the lane is behind the offset that was saved, from 0 to 1."""
         return self._share(self.persisted_offset)
 
     def _share(self, mark: int | None) -> float | None:
@@ -115,7 +118,7 @@ class LaneFigures:
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """The whole page."""
+    """What the page of all lanes shows."""
 
     evidence: Evidence
     #: epoch ms at which this was put together: "now" of spreads and countdowns
@@ -155,6 +158,8 @@ class ParkedMessage:
 class LanePage:
     """A page of a lane. `lane` None: no such level."""
 
+    table: ClassVar[Table] = LANE
+
     evidence: Evidence
     now_ms: int
     broker: str
@@ -187,7 +192,7 @@ class DueSpread:
 
     @property
     def peak(self) -> int:
-        """The fullest bucket."""
+        """Messages in the fullest bucket."""
         return max(self.counts)
 
 

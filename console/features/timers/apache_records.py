@@ -220,7 +220,7 @@ def _figures(newest: Newest | None, told: tuple[TimerCheckpoint, tuple[TimerMetr
 
 
 def _topics(newest: Newest | None, metrics: tuple[TimerMetric, ...] | None) -> tuple[TopicTimers, ...]:
-    """As the broker counts them; without that, of the records that were read."""
+    """Return counts by topic, the broker's own or, without them, those of the records that were read."""
     if metrics is not None:
         counts = {metric.topic: metric.count for metric in metrics}
     else:

@@ -7,7 +7,7 @@ from django.utils.translation import gettext_lazy as _
 from console.ui.table import AGE, CHIP, KEY, LEFT, MOMENT, SIZE, TIME, VALUE, Cell, Choice, Column, Table, file_columns
 
 _LEFT = Column("left", _("In"), LEFT, field="due_ms", in_file=False)
-_TOPIC = Column("topic", _("Topic"))
+_TOPIC = Column("topic", _("Topic"), length=40)
 _NAME = Column("name", _("Key"), KEY, in_file=False, page="timer", page_field="position", length=60)
 _SIZE = Column("size_bytes", _("Size"), SIZE)
 _ROLLED = Column("rolled", _("Life"), Cell("timers/cells/rolled.html", by=(VALUE,)))

@@ -13,7 +13,7 @@ handle made from the parked message; it notes the wish and does not say what bec
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
@@ -25,24 +25,26 @@ from django.utils.translation import gettext_lazy as _
 from broker.client import Admin, BrokerRefused, ClientError, NotSupported, Producer
 from broker.client.timers import Action, Steered
 from broker.rocketmq.topics import TIMER_TOPIC
-from console.features.groups.catch_up import Behind, behind_after
 from console.features.timers import taken_back
 from console.features.timers.apache_records import handle_of, matches, read_newest, row_of_record
 from console.features.timers.release_load import Load, at_once, busiest, capacity_of
 from console.features.timers.rows import all_timers, one_timer, target_of
 from console.features.timers.shapes import TimerFilter, TimerRow
 from console.operations.actor import PAUSE_TIMERS, STEER_TIMERS
+from console.operations.catch_up import Behind, behind_after
 from console.operations.errors import InvalidParameter
 from console.operations.kind import (
     LIMIT,
     REASON,
     Call,
+    Command,
     ItemNow,
     ItemResult,
     Kind,
     Outcome,
     Target,
     Undo,
+    Words,
     renamed,
 )
 from console.operations.models import Operation, OperationItem
@@ -64,7 +66,8 @@ from console.operations.typed_moments import checked_move
 from console.site import broker as site_broker
 from console.site.broker import KeptClients
 from console.site.clock import now_ms
-from console.ui.live import number
+from console.site.kept_clients import KeptClients
+from console.site.numbers import whole_number
 
 #: names of a filter's fields here and in REST
 _FILTER = {"topic": "topic", "key": "key", "from_ms": "due_from", "to_ms": "due_before"}
@@ -119,6 +122,8 @@ class SteerTimers(TimerKind[TimersPreview]):
 
     permission = STEER_TIMERS
     action: ClassVar[Action]
+    #: a command of the palette for the timers with a key, in words
+    key_label: ClassVar[Words] = ""
     #: field of an item's result with its moment before
     former: ClassVar[str] = "due_ms"
 
@@ -129,11 +134,18 @@ class SteerTimers(TimerKind[TimersPreview]):
     def from_form(self, given: QueryDict) -> dict[str, Any]:
         """Return the rows that were selected, or the filter that they were found by."""
         if given.get("scope") == "matching":
-            bounds = {name: number(given.get(name)) for name in ("from_ms", "to_ms")}
+            bounds = {name: whole_number(given.get(name)) for name in ("from_ms", "to_ms")}
             wanted = {"topic": given.get("topic", ""), "key": given.get("key", ""), **bounds}
             return {"filter": wanted, "is_all": given.get("is_all") == "1"}
-        positions = [number(text) for text in given.getlist("position")]
+        positions = [whole_number(text) for text in given.getlist("position")]
         return {"targets": [{"position": position} for position in positions if position is not None]}
+
+    def commands(self, verb: str, rest: str) -> Iterator[Command]:
+        """Yield one for the timers with a key; what follows the key is the reason."""
+        key, _blank, reason = rest.partition(" ")
+        label = str(self.key_label) % {"key": key}
+        wanted = {"filter": {"topic": "", "key": key}}
+        yield Command(f"{verb} {rest}", label, self.name, self.permission, lambda: wanted, reason.strip())
 
     def scope(self, parameters: Mapping[str, Any], preview: Mapping[str, Any] | None) -> Scope:
         """Return the topics of the chosen timers, or the topic of the filter."""
@@ -163,7 +175,7 @@ class SteerTimers(TimerKind[TimersPreview]):
 
     def undo_parameters(self, row: Operation, given: QueryDict) -> dict[str, Any]:
         """Return all of it, or the one item that the form names."""
-        item = number(given.get("item"))
+        item = whole_number(given.get("item"))
         return {"operation": str(row.pk), **({} if item is None else {"items": [item]})}
 
     def taken_back(self, row: Operation, items: Sequence[OperationItem]) -> Mapping[int, OperationItem]:
@@ -255,6 +267,8 @@ class CancelTimers(SteerTimers):
         "cancelled": Outcome(_("cancelled")),
         "recall_noted": Outcome(_("recall noted")),
     }
+    verbs, is_offered_for_keys = ("cancel", "取消"), True
+    key_label = _("Cancel the timers with the key “%(key)s”")
     action = "cancel"
     is_final = True
     undone_by, undone_outcomes = taken_back.TAKE_BACK, ("cancelled", "recall_noted")
@@ -268,6 +282,8 @@ class DeliverTimersNow(SteerTimers):
     title, verb = _("Deliver timers now"), _("Deliver them now")
     effect = _("They fire at once. This cannot be taken back.")
     outcomes = {**OVER, "delivered_now": Outcome(_("delivered now"))}
+    verbs = ("deliver", "投递")
+    key_label = _("Deliver the timers with the key “%(key)s” now")
     action = "deliver_now"
     is_final = is_at_once = True
 
@@ -407,11 +423,17 @@ def label_of(row: TimerRow) -> dict[str, Any]:
 def result_of(steered: Steered) -> ItemResult:
     """Return the broker's answer to one target, without what it does not say."""
     fields = {
-        "position": steered.position, "new_position": steered.new_position, "topic": steered.topic,
-        "unique_key": steered.unique_key, "schedule_key": steered.schedule_key, "due_ms": steered.due_ms,
-        "previous_due_ms": steered.previous_due_ms, "delivered_ms": steered.delivered_ms,
-        "message_id": steered.message_id, "error": steered.error,
-    }  # fmt: skip
+        "position": steered.position,
+        "new_position": steered.new_position,
+        "topic": steered.topic,
+        "unique_key": steered.unique_key,
+        "schedule_key": steered.schedule_key,
+        "due_ms": steered.due_ms,
+        "previous_due_ms": steered.previous_due_ms,
+        "delivered_ms": steered.delivered_ms,
+        "message_id": steered.message_id,
+        "error": steered.error,
+    }
     return ItemResult(steered.outcome, {name: value for name, value in fields.items() if value is not None})
 
 

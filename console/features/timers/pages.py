@@ -30,11 +30,12 @@ from console.features.timers.zoom import DEFAULT, ZOOMS
 from console.operations.models import Operation, OperationItem
 from console.operations.reading import is_seen
 from console.operations.typed_moments import bound_ms
-from console.security.topic_scope import eyes
+from console.security.topic_scope import current_scope
+from console.site.numbers import whole_number
 from console.templatetags.spans import span
 from console.ui.charts.life import FOLD_MS, Stop, life_svg
 from console.ui.export import Answer, page_or_file
-from console.ui.live import number
+from console.ui.live import LiveKind
 from console.ui.snapshots.as_of import asked_of, past_of, status_of
 from console.ui.snapshots.read import timers_at
 from console.ui.snapshots.taker import KEPT_ZOOMS
@@ -53,7 +54,7 @@ def timers(request: HttpRequest) -> HttpResponse:
         past = past_of(request, asked, moment, "zoom")
         around = {"data": data, "here": "timers", "past": past, "zooms": KEPT_ZOOMS}
         return render(request, "timers/past.html", around, status=status_of(asked))
-    at_ms = number(request.GET.get("at"))
+    at_ms = whole_number(request.GET.get("at"))
     query = f"zoom={chosen}" if at_ms is None else f"zoom={chosen}&at={at_ms}"
     context = {
         "data": read.timers(chosen, at_ms),
@@ -161,9 +162,19 @@ def _reasons(moves: dict[int | None, LifeEvent]) -> dict[int | None, str]:
     for event in moves.values():
         at = datetime.fromtimestamp(event.ms / 1000, UTC)
         during |= Q(started_at__lte=at + _APART) & (Q(finished_at=None) | Q(finished_at__gte=at - _APART))
-    seen = eyes()
+    seen = current_scope()
     rows = {row.pk: row for row in Operation.objects.filter(during, kind__in=_MOVING)[:_MOST] if is_seen(row, seen)}
     items = OperationItem.objects.filter(operation__in=rows).annotate(
         wrote=Cast(KT("result__new_position"), BigIntegerField())
     )
     return {item.wrote: rows[item.operation_id].reason for item in items.filter(wrote__in=list(moves))}
+
+
+LIVE = {
+    "timers": LiveKind(
+        lambda _, query: read.timers(query.get("zoom", ""), whole_number(query.get("at"))),
+        frozenset({"queues"}),
+        frozenset({"zoom", "at"}),
+        mark=read.timers_mark,
+    ),
+}

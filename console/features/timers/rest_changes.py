@@ -21,6 +21,7 @@ from console.features.timers.operations import result_of
 from console.operations import second_person
 from console.operations.actor import STEER_TIMERS, Actor
 from console.operations.kind import Target
+from console.operations.registry import kind_of
 from console.operations.single_calls import ONE
 from console.rest.access import InBody, InRecord, Topic
 from console.rest.errors import (
@@ -413,7 +414,7 @@ async def _begin(call: Call, kind: str, wanted: ManyTimers, more: Mapping[str, A
         raise SchemaViolated("Give filter or timers, and not both.")
     allow: Allow | None = None
     if wanted.timers is not None:
-        targets, is_bound = _chosen(call, wanted.timers, may_move=isinstance(wanted, ManyMoved))
+        targets, is_bound = _chosen(call, wanted.timers, may_move=kind_of(kind).needs_moment)
         parameters: dict[str, Any] = {"targets": targets}
         allow = None if is_bound else call.preview_check()
     else:

@@ -107,7 +107,7 @@ class Stretch:
 
     @property
     def end_ms(self) -> int:
-        """Where it ends."""
+        """The moment at which it ends."""
         return self.start_ms + self.step_ms * len(self.slots)
 
     @property
@@ -225,7 +225,7 @@ class TimerFigures:
 
 @dataclass(frozen=True, slots=True)
 class TimersPage:
-    """The whole page."""
+    """What the Timers page shows."""
 
     evidence: Evidence
     now_ms: int

@@ -60,7 +60,6 @@ from broker.rocketmq.properties import (
     WAIT,
 )
 from broker.rocketmq.topics import TIMER_TOPIC
-from console.features.messages.copies import COPY_OF, NotReadable, plain_body, producer
 from console.features.timers.apache_records import row_of_record
 from console.features.timers.operations import (
     OVER,
@@ -77,6 +76,7 @@ from console.features.timers.rows import one_timer, target_of
 from console.features.timers.shapes import TimerRow
 from console.features.timers.taken_back import OF, TAKE_BACK, former_ms
 from console.operations.actor import STEER_TIMERS
+from console.operations.copies import COPY_OF, NotReadable, plain_body, producer
 from console.operations.errors import InvalidParameter, NotPossible
 from console.operations.kind import LIMIT, REASON, Call, ItemNow, ItemResult, Outcome, Target
 from console.operations.models import Operation, OperationItem
@@ -235,9 +235,7 @@ class _Way(ABC):
 
     def items(self, parameters: Mapping[str, Any]) -> list[OperationItem]:
         """Return what the operation did, in its order."""
-        rows = OperationItem.objects.filter(
-            operation=parameters["operation"], outcome__in=self.kind.undone_outcomes
-        )  # fmt: skip
+        rows = OperationItem.objects.filter(operation=parameters["operation"], outcome__in=self.kind.undone_outcomes)
         return list(rows.filter(number__in=parameters["items"]) if "items" in parameters else rows)
 
     def former_ms(self, item: OperationItem) -> int:
@@ -390,9 +388,11 @@ def message_again(record: Message, due_ms: int) -> Outgoing:
         kept[SCHEDULE_KEY] = record.properties[SCHEDULE_KEY]
     unique_id = unique_id_again(record.position, record.unique_key or "")
     kept |= {
-        UNIQUE_KEY: unique_id, TIMER_DELIVER_MS: str(due_ms), REJECT_PAST: "true",
+        UNIQUE_KEY: unique_id,
+        TIMER_DELIVER_MS: str(due_ms),
+        REJECT_PAST: "true",
         COPY_OF: record.offset_message_id,
-    }  # fmt: skip
+    }
     stored = "".join(f"{name}\x01{text}\x02" for name, text in kept.items())
     return Outgoing(plain_body(record), stored, unique_id)
 

@@ -90,7 +90,7 @@ def stretch_of(buckets: Iterable[WheelBucket], start_ms: int, span_ms: int, step
 
 
 def stretch_of_rows(rows: Sequence[TimerRow], start_ms: int, span_ms: int, step_ms: int) -> Stretch:
-    """The same from timers themselves."""
+    """Return the stretch as it follows from timers that were read."""
     if step_ms < SECOND:
         places = (WheelBucket(row.due_ms - 1, 1, row.size_bytes) for row in rows)
     else:

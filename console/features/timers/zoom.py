@@ -46,7 +46,7 @@ class Window:
 
     @property
     def end_ms(self) -> int:
-        """Where it ends."""
+        """The moment at which it ends."""
         return self.start_ms + self.zoom.span_ms
 
     @property

@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from console.site.history import History
 from console.templatetags.charts import sparks
 from console.templatetags.escapement import figure
-from console.ui.table import AGE, FIGURE, LABEL, NAME, RATE, VALUE, Cell, Column, Table, file_columns
+from console.ui.table import AGE, CHIP, FIGURE, LABEL, NAME, RATE, SIZE, TIME, VALUE, Cell, Column, Table
 
 
 @cache
@@ -51,7 +51,17 @@ TOPICS = Table(
 
 QUEUE = Table(
     "queue",
-    file_columns(
+    (
+        Column("offset", _("Offset"), Cell("topics/cells/offset.html", is_figure=True)),
+        Column("store_ms", _("Stored"), TIME),
+        Column("keys", _("Key"), Cell("topics/cells/keys.html")),
+        Column("tag", _("Tag"), CHIP, length=30),
+        Column("preview", _("Body"), Cell("topics/cells/preview.html")),
+        Column("size_bytes", _("Size"), SIZE),
+        Column("reconsume_times", _("Tries"), FIGURE),
+        Column("position", _("Position"), Cell("topics/cells/position.html", is_figure=True)),
+    ),
+    file_order=(
         "offset position store_ms born_ms unique_key offset_message_id keys tag size_bytes reconsume_times preview"
     ),
 )

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
+from django.db.models import Max, Sum
+
 from broker.client import Admin, Message
+from broker.mirror.models import Queue
 from console.features.topics.shapes import QueueMessages, Tail
 from console.security.masking import masks
-from console.security.topic_scope import Eyes, authorised
-from console.site.broker import ask, pull_all
+from console.security.topic_scope import TopicScope, authorised
+from console.site.broker import ask
 from console.site.mirrored import mirrored
 from console.ui.message_rows import MessageRow, row_of
 
@@ -22,7 +27,9 @@ Page = tuple[tuple[int, int] | None, int, list[Message]]
 
 
 @authorised
-def queue_messages(scope: Eyes, topic: str, queue_id: int, offset: int | None = None, count: int = 32) -> QueueMessages:
+def queue_messages(
+    scope: TopicScope, topic: str, queue_id: int, offset: int | None = None, count: int = 32
+) -> QueueMessages:
     """Return a page of one queue's messages; offset None is the newest page."""
     scope.require_topic(topic)
     here = mirrored()
@@ -62,7 +69,7 @@ def _read(admin: Admin, topic: str, queue_id: int, offset: int | None, count: in
 
 
 @authorised
-def tail(scope: Eyes, name: str) -> Tail:
+def tail(scope: TopicScope, name: str) -> Tail:
     """Return the newest messages of a topic."""
     scope.require_topic(name)
     here, hide = mirrored(), masks()
@@ -83,3 +90,10 @@ def _newest(admin: Admin, name: str) -> tuple[tuple[tuple[int, MessageRow], ...]
             found += [(queue_id, row_of(message)) for message in messages]
     found.sort(key=lambda row: (row[1].store_ms, row[1].position), reverse=True)
     return tuple(found[:SHOWN]), sum(each.max_offset for each in queues)
+
+
+def stored_mark(name: str) -> Hashable:
+    """Return what changes with whatever is stored in a topic, as the mirror has it: the broker is not asked."""
+    queues = Queue.objects.filter(broker=mirrored().name, topic=name).order_by()
+    found = queues.aggregate(first=Sum("min_offset"), end=Sum("max_offset"), last=Max("last_ms"))
+    return tuple(found.values())

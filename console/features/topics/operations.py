@@ -256,7 +256,7 @@ class ChangeTopic(_Change):
 
     name, page, is_topic = "topics.change", "topics", True
     title, verb = _("Change a topic"), _("Change it")
-    effect = _("Clients learn it within half a minute. It can be put back while nobody else changes it.")
+    effect = _("Clients learn of it within half a minute. It can be put back unless somebody else changes it again.")
     outcomes = {"changed": Outcome(_("changed"))}
     undone_by, undo_verb = name, _("Put it back as it was…")
 
@@ -266,8 +266,8 @@ class CreateTopic(_Change):
     """Create a topic that is not there yet."""
 
     name, page, is_topic, is_new = "topics.create", "topics", True, True
-    title, verb = _("Make a topic"), _("Make it")
-    effect = _("It is there for producers and consumers at once.")
+    title, verb = _("Create a topic"), _("Create it")
+    effect = _("Producers and consumers can use it at once.")
     outcomes = {"made": Outcome(_("made"))}
 
 
@@ -277,7 +277,7 @@ class DeleteTopic(_Delete):
 
     name, page, is_topic = "topics.delete", "topics", True
     title, verb = _("Delete a topic"), _("Delete it")
-    effect = _("Its messages can be read no more. This cannot be taken back.")
+    effect = _("Its messages can no longer be read. This cannot be taken back.")
     outcomes = {"deleted": Outcome(_("deleted"))}
     preview_template = "topics/deletion_preview.html"
     choice_template, choices = "topics/deletion_choice.html", ("pending",)
@@ -299,9 +299,14 @@ class DeleteTopic(_Delete):
         known = [count for count in waiting.values() if count is not None]
         readers = ConsumerOffset.objects.filter(broker=broker, topic=name).values("group").distinct().count()
         return DeletionPreview(
-            at_ms=now_ms(), count=1, lost_messages=held(broker, [name]), lost_readers=readers, waiting=waiting,
-            waiting_count=sum(known) if known else None, missing=missing,
-        )  # fmt: skip
+            at_ms=now_ms(),
+            count=1,
+            lost_messages=held(broker, [name]),
+            lost_readers=readers,
+            waiting=waiting,
+            waiting_count=sum(known) if known else None,
+            missing=missing,
+        )
 
     def undecided(self, parameters: Mapping[str, Any], preview: DeletionPreview) -> OperationError | None:
         """Return PendingUndecided where something waits, InvalidParameter for what this broker cannot do."""
@@ -348,7 +353,7 @@ class ChangeGroup(_Change):
 
     name, page, is_topic = "groups.change", "groups", False
     title, verb = _("Change a group"), _("Change it")
-    effect = _("The broker does as it says at once. It can be put back while nobody else changes it.")
+    effect = _("It takes effect at once. It can be put back unless somebody else changes it again.")
     outcomes = {"changed": Outcome(_("changed"))}
     undone_by, undo_verb = name, _("Put it back as it was…")
 
@@ -358,8 +363,8 @@ class CreateGroup(_Change):
     """Create a consumer group that is not there yet."""
 
     name, page, is_topic, is_new = "groups.create", "groups", False, True
-    title, verb = _("Make a group"), _("Make it")
-    effect = _("Its consumers may come.")
+    title, verb = _("Create a consumer group"), _("Create it")
+    effect = _("Consumers can join it at once.")
     outcomes = {"made": Outcome(_("made"))}
 
 
@@ -369,7 +374,7 @@ class DeleteGroup(_Delete):
 
     name, page, is_topic = "groups.delete", "groups", False
     title, verb = _("Delete a group"), _("Delete it")
-    effect = _("How far it has read is forgotten. This cannot be taken back.")
+    effect = _("Its offsets are deleted. This cannot be taken back.")
     outcomes = {"deleted": Outcome(_("deleted"))}
     preview_template = "groups/deletion_preview.html"
 
@@ -384,9 +389,14 @@ class DeleteGroup(_Delete):
         # no count of what waits: its moments come while a second person thinks about it, and no less is lost
         lost = held(broker, [*tries, DLQ_PREFIX + name]) + sum(count or 0 for count in waiting.values())
         return DeletionPreview(
-            at_ms=now_ms(), count=1, lost_messages=lost, lost_readers=topics, members=members, waiting=waiting,
+            at_ms=now_ms(),
+            count=1,
+            lost_messages=lost,
+            lost_readers=topics,
+            members=members,
+            waiting=waiting,
             missing=missing,
-        )  # fmt: skip
+        )
 
 
 def undo_parameters(labels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -14,19 +15,20 @@ from console.features.topics.columns import QUEUE, TOPICS
 from console.features.topics.setting_forms import new_topic_form, topic_form
 from console.features.topics.shapes import QueueMessages, TopicKind, Topics
 from console.site.evidence import StaleReason
+from console.site.numbers import whole_number
 from console.ui.export import Answer, next_offset, page_or_file
-from console.ui.live import number
+from console.ui.live import LiveKind
 
 _ORDERS = ("name", "messages", "last", "rate")
 
 
 @require_safe
 def topics(request: HttpRequest) -> Answer:
-    """The list, filtered by name and kind."""
+    """Answer the list, filtered by name and kind."""
     wanted = {name: request.GET.get(name, "")[:127] for name in ("search", "kind", "order")}
     order = wanted["order"] if wanted["order"] in _ORDERS else "name"
     kind = wanted["kind"] if wanted["kind"] in (*TopicKind.values, "all") else ""
-    offset = number(request.GET.get("offset")) or 0
+    offset = whole_number(request.GET.get("offset")) or 0
 
     def page(place: int | None) -> Topics:
         return read.topics(search=wanted["search"], kind=kind, order=order, offset=place or 0)
@@ -78,8 +80,31 @@ def queue(request: HttpRequest, name: str, queue_id: int) -> Answer:
     def before(shown: QueueMessages) -> tuple[int, int] | None:
         return None if (first := shown.previous_offset) is None else (first, shown.offset - first)
 
-    data = contents.queue_messages(name, queue_id, number(request.GET.get("offset")))
+    data = contents.queue_messages(name, queue_id, whole_number(request.GET.get("offset")))
     context = {"data": data, "here": "topics", "newest_first": data.messages[::-1]}
     return page_or_file(
         request, "topics/queue.html", context, QUEUE, page, rows=lambda shown: shown.messages[::-1], following=before
     )
+
+
+def _topics_live(_: str, query: Mapping[str, str]) -> Topics:
+    return read.topics(
+        search=query.get("search", ""),
+        kind=query.get("kind", ""),
+        order=query.get("order", "name"),
+        offset=whole_number(query.get("offset")) or 0,
+    )
+
+
+_MOVED_BY = frozenset({"topics", "queues", "offsets", "histories"})
+LIVE = {
+    "topics": LiveKind(_topics_live, _MOVED_BY, frozenset({"search", "kind", "order", "offset"})),
+    "topic": LiveKind(lambda name, _: read.topic(name), _MOVED_BY, takes_argument=True),
+    "tail": LiveKind(
+        lambda name, _: contents.tail(name),
+        frozenset({"queues"}),
+        takes_argument=True,
+        mark=contents.stored_mark,
+        is_near=True,
+    ),
+}

@@ -1,4 +1,4 @@
-"""Reads topics, from the mirror."""
+"""Read topics, from the mirror."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.db.models import Count, Max, Sum
 from broker.mirror.models import ConsumerOffset, Queue, Topic
 from broker.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from console.features.topics.shapes import QueueRow, TopicKind, TopicPage, TopicReader, TopicRow, Topics
-from console.security.topic_scope import Eyes, authorised
+from console.security.topic_scope import TopicScope, authorised
 from console.site.group_lags import lags_by_group
 from console.site.history import History
 from console.site.mirrored import Mirrored, mirrored
@@ -24,23 +24,23 @@ _BY_QUEUES = frozenset({"messages", "last"})
 
 
 class Known(Protocol):
-    """What a row says of a topic."""
+    """What is known of a topic from its row in the mirror."""
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the topic."""
 
     @property
     def is_system(self) -> bool:
-        """One of RocketMQ's own."""
+        """Whether it is one of RocketMQ's own."""
 
     @property
     def read_queues(self) -> int:
-        """How many there are to read."""
+        """Number of queues that consumers read."""
 
     @property
     def write_queues(self) -> int:
-        """How many there are to write."""
+        """Number of queues that producers write."""
 
     @property
     def permission(self) -> int:
@@ -59,7 +59,7 @@ class _Line(NamedTuple):
 
 @authorised
 def topics(
-    scope: Eyes, *, search: str = "", kind: str = "", order: str = "name", offset: int = 0, count: int = 100
+    scope: TopicScope, *, search: str = "", kind: str = "", order: str = "name", offset: int = 0, count: int = 100
 ) -> Topics:
     """Return a page of the topics whose name contains `search`.
 
@@ -93,7 +93,7 @@ def topics(
 
 
 @authorised
-def topic(scope: Eyes, name: str) -> TopicPage:
+def topic(scope: TopicScope, name: str) -> TopicPage:
     """Return one topic with its queues, and the groups that read it as far as they are seen."""
     scope.require_topic(name)
     here = mirrored()
@@ -119,7 +119,7 @@ def topic(scope: Eyes, name: str) -> TopicPage:
 
 
 def kind_of(row: Known) -> TopicKind:
-    """What the topic is for."""
+    """Return what the topic is for."""
     if row.name.startswith(RETRY_PREFIX):
         return TopicKind.RETRY
     if row.name.startswith(DLQ_PREFIX):

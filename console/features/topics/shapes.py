@@ -10,7 +10,7 @@ from django.db.models import TextChoices
 from django.utils.http import urlencode
 from django.utils.translation import gettext_lazy as _
 
-from console.features.topics.columns import TOPICS
+from console.features.topics.columns import QUEUE, TOPICS
 from console.site.evidence import Evidence
 from console.site.history import History
 from console.ui.message_rows import MessageRow
@@ -88,7 +88,7 @@ class QueueRow:
 
     @property
     def messages(self) -> int | None:
-        """Held now."""
+        """How many messages the queue holds now."""
         return None if self.max_offset is None or self.min_offset is None else self.max_offset - self.min_offset
 
 
@@ -121,6 +121,8 @@ class TopicPage:
 @dataclass(frozen=True, slots=True)
 class QueueMessages:
     """A page of one queue, read from the broker."""
+
+    table: ClassVar[Table] = QUEUE
 
     evidence: Evidence
     now_ms: int

@@ -33,9 +33,13 @@ def _steer(admin: Admin, action: Action, done: str, row: TransactionRow | None) 
         if action == "resume":
             return _resume(admin, done, row)
         admin.end_transaction(
-            _DECISIONS[action], group=row.group, offset=row.offset, position=row.position,
-            transaction_id=row.transaction_id, topic=row.topic,
-        )  # fmt: skip
+            _DECISIONS[action],
+            group=row.group,
+            offset=row.offset,
+            position=row.position,
+            transaction_id=row.transaction_id,
+            topic=row.topic,
+        )
     except BrokerRefused as error:
         return ItemResult("refused", {"error": error.remark, "code": error.code})
     except ClientError as error:

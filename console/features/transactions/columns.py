@@ -18,8 +18,8 @@ _FIRST = (
     Column("name", _NAME, KEY, in_file=False, page="transaction", page_field="position", length=60),
     Column("state", _("State"), Cell("transactions/cells/state.html", by=(VALUE,))),
     Column("store_ms", _("Age"), AGE),
-    Column("topic", _("Real topic")),
-    Column("group", _("Group")),
+    Column("topic", _("Real topic"), length=40),
+    Column("group", _("Group"), length=40),
 )
 _CHECKS = Column("checks", _("Checks"), Cell("transactions/cells/checks.html", is_figure=True, by=(VALUE,)))
 _ASKED_CELL = Cell("transactions/cells/asked.html", by=("producers", "group", "is_alone"))

@@ -10,7 +10,7 @@ from broker.rocketmq.topics import HALF_TOPIC
 from console.features.transactions.find import find_named
 from console.features.transactions.shapes import TransactionRow
 from console.security.masking import masks
-from console.security.topic_scope import Eyes, authorised
+from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import ask
 from console.site.mirrored import mirrored
 
@@ -21,7 +21,7 @@ MOST, LOOKED = 64, 256
 
 
 @authorised
-def halves_named(scope: Eyes, key: str) -> tuple[TransactionRow, ...]:
+def halves_named(scope: TopicScope, key: str) -> tuple[TransactionRow, ...]:
     """Return transactions with this key or unique id as they are now, the newest first; none if the broker does not
     answer."""
     found, _evidence = ask(lambda admin: _named(admin, key, scope.topic), source=mirrored().name, requests=KEY_REQUESTS)

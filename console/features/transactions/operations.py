@@ -9,7 +9,7 @@ A filter that names nothing but a state means everything in it and must be asked
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,13 +19,14 @@ from django.utils.translation import gettext_lazy as _
 
 from broker.client import NotSupported
 from broker.client.transactions import Action, SteeredTransaction, TransactionTarget
-from console.features.groups.catch_up import Behind, behind_after
 from console.features.transactions import apache_operations
 from console.features.transactions.find import Found, find_matching, find_named
+from console.features.transactions.keys import halves_named
 from console.features.transactions.shapes import TransactionFilter, TransactionRow
 from console.operations.actor import STEER_TRANSACTIONS
+from console.operations.catch_up import Behind, behind_after
 from console.operations.errors import InvalidParameter
-from console.operations.kind import LIMIT, REASON, Call, ItemResult, Kind, Outcome, Target
+from console.operations.kind import LIMIT, REASON, Call, Command, ItemResult, Kind, Outcome, Target, Words
 from console.operations.preview import LagPreview
 from console.operations.registry import register
 from console.operations.scope import Scope
@@ -40,7 +41,7 @@ from console.operations.selection import (
     topics_of,
 )
 from console.site import broker as site_broker
-from console.ui.live import number
+from console.site.numbers import whole_number
 
 _TEXT_LENGTH = 255
 _CONSOLE = "console"
@@ -70,6 +71,8 @@ class SteerTransactions(Kind[TransactionsPreview]):
     names_messages = True
     preview_type = TransactionsPreview
     preview_template = "transactions/operation_preview.html"
+    #: a command of the palette for the transactions with a key, in words
+    key_label: ClassVar[Words] = ""
     #: it gives messages to consumer groups
     delivers: ClassVar[bool] = False
     #: it asks producers, so those count that have none
@@ -85,9 +88,23 @@ class SteerTransactions(Kind[TransactionsPreview]):
         """Return the rows that were selected, or the filter that they were found by; raises InvalidParameter."""
         if given.get("scope") == "matching":
             wanted = {name: given.get(name, "") for name in ("state", "group", "topic")}
-            before_ms = number(given.get("before_ms"))
+            before_ms = whole_number(given.get("before_ms"))
             return {"filter": {**wanted, "before_ms": before_ms}, "is_all": given.get("is_all") == "1"}
         return {"targets": [_place(text) for text in given.getlist("half")]}
+
+    def commands(self, verb: str, rest: str) -> Iterator[Command]:
+        """Yield one for the undecided transactions with a key; what follows the key is the reason."""
+        key, _blank, reason = rest.partition(" ")
+
+        def parameters() -> dict[str, Any]:
+            halves = [row for row in halves_named(key) if row.is_undecided]
+            if not halves:
+                text = gettext("No undecided transaction has the key “%(key)s”.")
+                raise InvalidParameter("targets", text % {"key": key[:80]})
+            return {"targets": [{"offset": row.offset, "position": row.position} for row in halves]}
+
+        label = str(self.key_label) % {"key": key}
+        yield Command(f"{verb} {rest}", label, self.name, self.permission, parameters, reason.strip())
 
     def scope(self, parameters: Mapping[str, Any], preview: Mapping[str, Any] | None) -> Scope:
         """Return the topics of the chosen transactions, or the topic of the filter."""
@@ -200,6 +217,8 @@ class CommitTransactions(SteerTransactions):
     title, verb = _("Commit transactions"), _("Commit them")
     effect = _("Their messages go into their topics, whatever their databases say. This cannot be taken back.")
     outcomes = {**_DECIDED, "committed": Outcome(_("committed"))}
+    verbs = ("commit", "提交")
+    key_label = _("Commit the transactions with the key “%(key)s”")
     action = "commit"
     done, already = "committed", "already_committed"
     is_final = delivers = True
@@ -215,8 +234,10 @@ class RollBackTransactions(SteerTransactions):
 
     name = "transactions.rollback"
     title, verb = _("Roll transactions back"), _("Roll them back")
-    effect = _("Nobody ever sees their messages. This cannot be taken back.")
+    effect = _("Consumers never get their messages. This cannot be taken back.")
     outcomes = {**_DECIDED, "rolled_back": Outcome(_("rolled back"))}
+    verbs = ("rollback", "回滚")
+    key_label = _("Roll back the transactions with the key “%(key)s”")
     action = "rollback"
     done, already = "rolled_back", "already_rolled_back"
     is_final = True
@@ -227,9 +248,11 @@ class CheckTransactions(SteerTransactions):
     """Their producers are asked at once."""
 
     name = "transactions.check"
-    title, verb = _("Have producers asked now"), _("Have them asked about")
-    effect = _("A connected producer of each group is asked at once; a check that is sent counts.")
+    title, verb = _("Ask producers now"), _("Ask now")
+    effect = _("A connected producer of each group is asked at once; this counts as one of the checks.")
     outcomes = {**_DECIDED, "check_planned": Outcome(_("to be asked about"))}
+    verbs = ("check", "回查")
+    key_label = _("Ask about the transactions with the key “%(key)s”")
     action = "check"
     done, already = "check_planned", "check_planned"
     states = ("open",)
@@ -246,7 +269,7 @@ class ResumeTransactions(SteerTransactions):
 
     name = "transactions.resume"
     title, verb = _("Resume checking"), _("Resume checking")
-    effect = _("Parked ones are undecided again and asked about; the checks of open ones begin anew.")
+    effect = _("Parked transactions are undecided again and asked about; of open ones the checks are counted anew.")
     outcomes = {**_DECIDED, "checks_resumed": Outcome(_("checks resumed"))}
     action = "resume"
     done, already = "checks_resumed", "checks_resumed"
@@ -269,9 +292,14 @@ def filter_of(given: Mapping[str, Any]) -> TransactionFilter:
 def label_of(row: TransactionRow) -> dict[str, Any]:
     """Return what people see of a transaction."""
     return {
-        "topic": row.topic, "name": row.name[:200], "position": row.position, "group": row.group,
-        "store_ms": row.store_ms, "checks": row.checks, "is_alone": row.is_alone,
-    }  # fmt: skip
+        "topic": row.topic,
+        "name": row.name[:200],
+        "position": row.position,
+        "group": row.group,
+        "store_ms": row.store_ms,
+        "checks": row.checks,
+        "is_alone": row.is_alone,
+    }
 
 
 def _targets(given: Any) -> list[dict[str, int]]:
@@ -292,7 +320,7 @@ def _targets(given: Any) -> list[dict[str, int]]:
 
 def _place(text: str) -> dict[str, int]:
     """Return the target that a row of the list names as `offset-position`; raises InvalidParameter."""
-    offset, position = (number(part) for part in (text.split("-", 1) if "-" in text else ("", "")))
+    offset, position = (whole_number(part) for part in (text.split("-", 1) if "-" in text else ("", "")))
     if offset is None or position is None:
         raise InvalidParameter("targets", gettext("This names no transaction; load the page again."))
     return {"offset": offset, "position": position}

@@ -16,8 +16,9 @@ from console.features.transactions import read
 from console.features.transactions.columns import TRANSACTIONS
 from console.features.transactions.shapes import TransactionFilter, TransactionList
 from console.operations.typed_moments import bound_ms
+from console.site.numbers import whole_number
 from console.ui.export import Answer, page_or_file
-from console.ui.live import number
+from console.ui.live import LiveKind
 
 FAMILY = "transactions"
 STATES = ("open", "parked", "decided")
@@ -44,7 +45,7 @@ def transaction_list(request: HttpRequest) -> Answer:
     def page(place: int | None) -> TransactionList:
         return read.transaction_list(wanted, place)
 
-    data = page(number(request.GET.get("after")))
+    data = page(whole_number(request.GET.get("after")))
     shown: dict[str, str] = {name: text for name, text in given.items() if text}
     context: dict[str, Any] = {
         "data": data,
@@ -76,3 +77,10 @@ def transaction(request: HttpRequest, position: int) -> HttpResponse:
     if data.row is None and not data.evidence.stale:
         raise Http404(_("There is no such transaction."))
     return render(request, "transactions/transaction.html", {"data": data, "here": FAMILY, "number": uuid.uuid4()})
+
+
+LIVE = {
+    "transactions": LiveKind(
+        lambda _, __: read.transactions(), frozenset({"queues", "transactions"}), mark=read.transactions_mark
+    ),
+}

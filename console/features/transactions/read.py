@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 
 from django.http import Http404
@@ -29,7 +29,7 @@ from console.features.transactions.shapes import (
     TransactionState,
 )
 from console.security.masking import Masks, masks
-from console.security.topic_scope import Eyes, authorised
+from console.security.topic_scope import TopicScope, authorised
 from console.site.broker import Answer, ask
 from console.site.evidence import Evidence, StaleReason
 from console.site.mirrored import Mirrored, mirrored
@@ -51,7 +51,7 @@ _NOT_FOUND = 22
 
 
 @authorised
-def transactions(scope: Eyes) -> TransactionsPage:
+def transactions(scope: TopicScope) -> TransactionsPage:
     """Return the board, and the first of each list."""
     return _seen_page(scope, _page_now())
 
@@ -79,7 +79,7 @@ def _page_now() -> TransactionsPage:
     )
 
 
-def _seen_page(scope: Eyes, found: TransactionsPage) -> TransactionsPage:
+def _seen_page(scope: TopicScope, found: TransactionsPage) -> TransactionsPage:
     """The page as far as it is seen; groups and addresses name producers, whose topics nobody tells."""
     hide = masks()
     board = found.board and replace(found.board, halves=hide.rows(found.board.halves))
@@ -107,7 +107,12 @@ def _seen_page(scope: Eyes, found: TransactionsPage) -> TransactionsPage:
 
 
 def _seen_list(
-    scope: Eyes, hide: Masks, wanted: TransactionFilter, after: int | None, count: int, patience_s: float = PATIENCE_S
+    scope: TopicScope,
+    hide: Masks,
+    wanted: TransactionFilter,
+    after: int | None,
+    count: int,
+    patience_s: float = PATIENCE_S,
 ) -> TransactionList:
     """A page of those that are seen."""
     if wanted.topic and not scope.topic(wanted.topic):
@@ -125,7 +130,7 @@ def _seen_list(
 
 
 def _first(found: TransactionList, drawn: TransactionList) -> TransactionList:
-    """As many as the first page shows."""
+    """Return as many rows as the first page shows."""
     return replace(found, rows=found.rows[:FIRST_COUNT], max_checks=drawn.max_checks)
 
 
@@ -143,7 +148,7 @@ def _groups_of(undecided: TransactionList) -> tuple[GroupRow, ...]:
 
 
 @authorised
-def transaction_sums(_scope: Eyes) -> TransactionsPage:
+def transaction_sums(_scope: TopicScope) -> TransactionsPage:
     """Return the first page's figures alone, without how long decisions took: they are everybody's."""
     here = mirrored()
     status, evidence = _ask(lambda admin: admin.transaction_status(), here, STATUS)
@@ -158,7 +163,7 @@ def transaction_sums(_scope: Eyes) -> TransactionsPage:
 
 @authorised
 def transaction_list(
-    scope: Eyes, wanted: TransactionFilter, after: int | None = None, count: int = PAGE_COUNT
+    scope: TopicScope, wanted: TransactionFilter, after: int | None = None, count: int = PAGE_COUNT
 ) -> TransactionList:
     """Return a page of open, parked (oldest half first) or decided ones (newest decision first)."""
     hide = masks()
@@ -178,7 +183,7 @@ def _listed(wanted: TransactionFilter, after: int | None, count: int) -> Transac
 
 
 @authorised
-def transaction_life(scope: Eyes, position: int) -> TransactionLife:
+def transaction_life(scope: TopicScope, position: int) -> TransactionLife:
     """Return one transaction by the position of its half; raises Http404 for one that is not seen."""
     found = _life_at(position)
     if not scope.see_all and found.row is not None and not scope.topic(found.row.topic):
@@ -269,3 +274,16 @@ def _figures(status: TransactionStatus | None, decided: Sequence[TransactionRow]
         took_p99_ms=took[min(len(took) - 1, len(took) * 99 // 100)] if took else None,
         took_count=len(took),
     )
+
+
+def transactions_mark(_: str) -> Hashable:
+    """Return what changes with whatever is open or became of it; one small request instead of the page's ten."""
+
+    def mark(admin: Admin) -> Hashable:
+        told = admin.transaction_status()
+        counted = (told.half_total, told.commit_total, told.rollback_total, told.check_total, told.parked_total)
+        groups = tuple((row.group, row.open, row.due, row.producers) for row in told.groups)
+        return told.open, told.parked, told.oldest_store_ms, told.next_check_ms, counted, groups
+
+    found, _evidence = ask(mark, source="", requests=())
+    return found

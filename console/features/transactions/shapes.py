@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
 
+from console.features.checkback.read import AddressRow
 from console.features.transactions.columns import TRANSACTIONS
 from console.site.evidence import Evidence
 from console.ui.table import Table
@@ -147,22 +148,6 @@ class GroupRow:
 
 
 @dataclass(frozen=True, slots=True)
-class AddressRow:
-    """Where a group is asked by HTTP; `outcome`: the last decision, or why there was none (hostile)."""
-
-    group: str
-    origin: str
-    #: False: switched off
-    is_asked: bool
-    outcome: str
-    #: in a row
-    failures: int
-    asked_ms: int | None
-    #: left alone until then, because it failed so often
-    resting_until_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class TransactionFigures:
     """The transactions as a whole; None is not told. Totals count since the broker's start."""
 
@@ -233,7 +218,7 @@ class TransactionList:
 
 @dataclass(frozen=True, slots=True)
 class TransactionsPage:
-    """The first page."""
+    """What the Transactions page shows."""
 
     evidence: Evidence
     now_ms: int

@@ -15,7 +15,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils.translation import gettext as _
 
-from console.security.topic_scope import sight
+from console.security.topic_scope import current_topics
 from console.ui.saved_views.addresses import NEEDED, Address
 from console.ui.saved_views.models import NAME_LENGTH, SavedView
 
@@ -45,7 +45,7 @@ def views_for(user: Any, page: str = "") -> list[SavedView]:
 
     Names and filters of others may name topics: who sees some topics only is not shown them.
     """
-    wanted = Q(owner=user.pk) | Q(is_shared=True) if sight().is_all else Q(owner=user.pk)
+    wanted = Q(owner=user.pk) | Q(is_shared=True) if current_topics().is_all else Q(owner=user.pk)
     rows = SavedView.objects.filter(wanted).select_related("owner")
     found = [row for row in (rows.filter(page=page) if page else rows) if may_open(user, row.page)]
     return sorted(found, key=lambda row: row.owner_id != user.pk)

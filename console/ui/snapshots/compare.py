@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from console.security.topic_scope import Eyes, authorised
+from console.security.topic_scope import TopicScope, authorised
 from console.site.clock import now_ms
 from console.ui.snapshots.page_shapes import Comparison, Line, Measure, Moment, Pair, Part
 from console.ui.snapshots.read import seen_of
@@ -32,7 +32,7 @@ _FIGURES: tuple[tuple[Measure, Callable[[Taken], int | None], bool], ...] = (
 
 
 @authorised
-def compared(scope: Eyes, before_ms: int | None, after_ms: int | None) -> Comparison:
+def compared(scope: TopicScope, before_ms: int | None, after_ms: int | None) -> Comparison:
     """Compare two moments, None: the present; the earlier one comes first."""
     far = 2**62
     one, other = sorted((before_ms, after_ms), key=lambda ms: far if ms is None else ms)
@@ -49,7 +49,7 @@ def compared(scope: Eyes, before_ms: int | None, after_ms: int | None) -> Compar
     )
 
 
-def _taken(asked_ms: int | None, eyes: Eyes) -> tuple[Moment, Taken | None]:
+def _taken(asked_ms: int | None, scope: TopicScope) -> tuple[Moment, Taken | None]:
     if asked_ms is None:
         # the zooms of the Timers page are not compared
         taken = look(zooms=())
@@ -58,8 +58,10 @@ def _taken(asked_ms: int | None, eyes: Eyes) -> tuple[Moment, Taken | None]:
         moment, taken = all_at(asked_ms)
     if taken is None or taken.groups is None:
         return moment, taken
-    groups = seen_of(taken.groups, eyes)
-    return moment, Taken(taken.broker, taken.at_ms, taken.lanes, taken.timers, taken.transactions, groups, taken.why)
+    groups = seen_of(taken.groups, scope)
+    return moment, Taken(
+        taken.broker, taken.at_ms, taken.lanes, taken.timers, taken.transactions, groups, taken.why
+    )  # fmt: skip
 
 
 def _figures(then: Taken | None, now: Taken | None) -> tuple[Line, ...]:
@@ -128,8 +130,8 @@ def _lanes(then: Taken | None, now: Taken | None) -> tuple[Line, ...]:
     )
 
 
-def _topics(then: Taken | None, now: Taken | None, eyes: Eyes) -> tuple[Line, ...]:
-    """Compare the topics with most timers at each moment; one that is missing may have had few."""
+def _topics(then: Taken | None, now: Taken | None, scope: TopicScope) -> tuple[Line, ...]:
+    """Those with most timers at each moment: one that is missing may have had few."""
     rows = _joined(
         then.timers.page.topics if then and then.timers else None,
         now.timers.page.topics if now and now.timers else None,
@@ -138,7 +140,7 @@ def _topics(then: Taken | None, now: Taken | None, eyes: Eyes) -> tuple[Line, ..
     return _by_change(
         Line(Part.TIMERS, topic, ((Measure.TIMERS_PENDING, both.pair(lambda row: row.pending)),))
         for topic, both in rows
-        if eyes.topic(topic)
+        if scope.topic(topic)
     )
 
 

@@ -57,7 +57,7 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class PastGroups:
-    """A page of consumer groups from a snapshot (as Groups in console.features.groups.shapes)."""
+    """A page of the groups of a snapshot, as console.features.groups.shapes.Groups."""
 
     table: ClassVar[Table] = GROUPS
 

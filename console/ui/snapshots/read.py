@@ -10,7 +10,7 @@ from console.features.schedule.shapes import Lanes
 from console.features.timers.read import without_names
 from console.features.timers.shapes import TimersPage
 from console.features.timers.zoom import DEFAULT
-from console.security.topic_scope import Eyes, authorised
+from console.security.topic_scope import TopicScope, authorised
 from console.site.evidence import Evidence
 from console.ui.snapshots.page_shapes import Moment, PastGroups
 from console.ui.snapshots.reader import part_at
@@ -34,7 +34,7 @@ def lanes_at(asked_ms: int) -> tuple[Moment, Lanes | None]:
 
 
 @authorised
-def timers_at(scope: Eyes, asked_ms: int, zoom: str = "") -> tuple[Moment, TimersPage | None]:
+def timers_at(scope: TopicScope, asked_ms: int, zoom: str = "") -> tuple[Moment, TimersPage | None]:
     """Return the Timers page at a moment, at one of the zooms that are kept, else at the default one."""
     moment, kept = part_at(asked_ms, "timers", TimersKept)
     if kept is None:
@@ -63,7 +63,7 @@ def timers_at(scope: Eyes, asked_ms: int, zoom: str = "") -> tuple[Moment, Timer
 
 @authorised
 def groups_at(
-    scope: Eyes, asked_ms: int, search: str = "", offset: int = 0, count: int = 100
+    scope: TopicScope, asked_ms: int, search: str = "", offset: int = 0, count: int = 100
 ) -> tuple[Moment, PastGroups | None]:
     """Return consumer groups that are seen now, and that read nothing then that is not seen."""
     moment, kept = part_at(asked_ms, "groups", GroupsKept)
@@ -80,11 +80,11 @@ def groups_at(
     )
 
 
-def seen_of(kept: GroupsKept, eyes: Eyes) -> GroupsKept:
-    """Return what is seen of the groups: none that read a hidden topic then, whatever it reads now."""
-    if eyes.see_all:
+def seen_of(kept: GroupsKept, scope: TopicScope) -> GroupsKept:
+    """A group that read then what is not seen is not shown, whatever it reads now."""
+    if scope.see_all:
         return kept
-    hidden = {line.group for line in kept.topics if not eyes.topic(line.topic)}
-    rows = tuple(row for row in kept.rows if eyes.group(row.name) and row.name not in hidden)
+    hidden = {line.group for line in kept.topics if not scope.topic(line.topic)}
+    rows = tuple(row for row in kept.rows if scope.group(row.name) and row.name not in hidden)
     names = {row.name for row in rows}
     return GroupsKept(rows, tuple(line for line in kept.topics if line.group in names), 0)

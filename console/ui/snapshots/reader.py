@@ -8,7 +8,7 @@ from typing import Any
 
 from console.features.schedule.shapes import Lanes
 from console.features.transactions.shapes import TransactionFigures
-from console.security.topic_scope import Eyes, authorised
+from console.security.topic_scope import TopicScope, authorised
 from console.site.evidence import StaleReason
 from console.site.mirrored import mirrored
 from console.ui.snapshots.models import Snapshot
@@ -65,7 +65,7 @@ def all_at(asked_ms: int) -> tuple[Moment, Taken | None]:
 
 
 @authorised
-def sums(scope: Eyes, most: int = 240) -> tuple[Sums, ...]:
+def sums(scope: TopicScope, most: int = 240) -> tuple[Sums, ...]:
     """Return sums over all that is kept, at most so many moments evenly apart; the lag of all groups is for those who
     see all."""
     rows = Snapshot.objects.filter(broker=mirrored().name).order_by("at_ms")

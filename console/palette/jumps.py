@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
 from django.urls import reverse
 from django.utils.functional import Promise
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, override
-from django.views.decorators.http import require_safe
 
 from broker.mirror.models import ConsumerGroup, Topic
-from console.security.topic_scope import eyes
+from console.features.messages.shapes import OFFSET_ID
+from console.operations.kind import Command
+from console.palette.verbs import commands, offered
+from console.security.topic_scope import current_scope
 from console.site.mirrored import mirrored
 from console.templatetags.saved_views import view_address, view_page
 from console.ui.navigation import BESIDE, places_for
-from console.ui.palette_verbs import Command, commands, offered
 from console.ui.saved_views.store import views_for
 
 TEXT_LENGTH = 300
 #: of each kind
 LISTED = 8
-OFFSET_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +36,6 @@ class Jump:
     kind: str | Promise
     key: str = ""
     command: str = ""
-
-
-@require_safe
-def find(request: HttpRequest) -> HttpResponse:
-    """Everything that the text may mean; `part=1` gives the options alone, for the palette."""
-    text = request.GET.get("q", "").strip()[:TEXT_LENGTH]
-    template = "jumping/options.html" if request.GET.get("part") == "1" else "jumping/page.html"
-    return render(request, template, {"jumps": list(jumps(text, request.user)), "text": text})
 
 
 def jumps(text: str, user: Any) -> Iterator[Jump]:
@@ -102,14 +91,14 @@ def _is_named(text: str, label: str | Promise) -> bool:
 def topics_named(text: str, count: int) -> list[str]:
     """At most `count` topics, RocketMQ's own left out."""
     found = Topic.objects.filter(broker=mirrored().name, is_system=False, name__icontains=text)
-    seen = eyes()
+    seen = current_scope()
     return _first((name for name in found.values_list("name", flat=True) if seen.topic(name)), text, count)
 
 
 def groups_named(text: str, count: int) -> list[str]:
     """At most `count` consumer groups, RocketMQ's own left out."""
     found = ConsumerGroup.objects.filter(broker=mirrored().name, is_system=False, name__icontains=text)
-    seen = eyes()
+    seen = current_scope()
     return _first((name for name in found.values_list("name", flat=True) if seen.group(name)), text, count)
 
 

@@ -1,28 +1,37 @@
-"""Straight from a text to what it means: the one message, timer or transaction with this key, or a list of several.
+"""What a text means: all places, or straight to the one message, timer or transaction with this key.
 
-Asked for with Enter, never while somebody types: a key is sought in the broker.
+The latter is asked for with Enter, never while somebody types: a key is sought in the broker.
 """
 
 from __future__ import annotations
 
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from console.features.messages import read as messages_read
+from console.features.messages.shapes import OFFSET_ID
 from console.features.timers import read as timers_read
 from console.features.timers.shapes import TimerFilter
 from console.features.transactions.keys import halves_named
 from console.operations.actor import Actor
 from console.operations.errors import NotAllowed
 from console.operations.forms import draft
+from console.palette.jumps import TEXT_LENGTH, jumps
+from console.palette.verbs import commands
 from console.ui.form_addresses import form_of
-from console.ui.palette import OFFSET_ID, TEXT_LENGTH
-from console.ui.palette_verbs import commands
+
+
+@require_safe
+def find(request: HttpRequest) -> HttpResponse:
+    """Everything that the text may mean; `part=1` gives the options alone, for the palette."""
+    text = request.GET.get("q", "").strip()[:TEXT_LENGTH]
+    template = "jumping/options.html" if request.GET.get("part") == "1" else "jumping/page.html"
+    return render(request, template, {"jumps": list(jumps(text, request.user)), "text": text})
 
 
 @require_safe

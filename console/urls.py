@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import URLPattern, register_converter
 
@@ -19,12 +21,14 @@ from console.features.topics import pages as topics_pages
 from console.features.transactions import pages as transactions_pages
 from console.operations import audit_pages
 from console.operations import pages as operations_pages
+from console.operations.reading import operation_page
+from console.palette import pages as palette_pages
 from console.security.access import EVERYBODY, STAFF, Access, page
 from console.security.masking import UNMASK
 from console.security.sign_on import pages as sign_on_pages
 from console.security.sign_on.provider import label
-from console.ui import design_page, health, icon, metrics, palette, theme
-from console.ui import find as ui_find
+from console.ui import design_page, health, icon, metrics, theme
+from console.ui.live import LiveKind
 from console.ui.names import Name
 from console.ui.saved_views import pages as saved_views_pages
 from console.ui.snapshots import compare_page
@@ -93,9 +97,9 @@ urlpatterns: list[URLPattern] = [
     page("views/keep/", saved_views_pages.keep, "saved_view_keep"),
     page("views/<int:view_id>/", saved_views_pages.change, "saved_view"),
     page("views/<int:view_id>/delete/", saved_views_pages.delete, "saved_view_delete"),
-    page("find/", palette.find, "find"),
-    page("find/key/", ui_find.open_key, "find_key"),
-    page("find/act/", ui_find.act, "find_act"),
+    page("find/", palette_pages.find, "find"),
+    page("find/key/", palette_pages.open_key, "find_key"),
+    page("find/act/", palette_pages.act, "find_act"),
     page(
         "login/",
         LoginView.as_view(redirect_authenticated_user=True, extra_context={"provider": label}),
@@ -111,3 +115,16 @@ urlpatterns: list[URLPattern] = [
     page("readyz", health.readyz, "readyz", EVERYBODY),
     page("metrics", metrics.metrics, "metrics", EVERYBODY),
 ]
+
+#: pages that change in place, by the name that their sockets' addresses begin with
+live_pages: Mapping[str, LiveKind] = {
+    **overview_pages.LIVE,
+    **topics_pages.LIVE,
+    **groups_pages.LIVE,
+    **clients_pages.LIVE,
+    **schedule_pages.LIVE,
+    **timers_pages.LIVE,
+    **transactions_pages.LIVE,
+    **redisson_pages.LIVE,
+    "operation": LiveKind(lambda name, _: operation_page(name), frozenset(), takes_argument=True),
+}

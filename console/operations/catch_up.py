@@ -26,11 +26,13 @@ class Behind:
     catch_up_ms: int | None
 
     def as_fields(self) -> dict[str, Any]:
-        """For a Preview."""
+        """Return the fields of a preview that tell it."""
         return {
-            "lag_before": self.before, "lag_after": self.after,
-            "consumed_per_s": self.per_s, "catch_up_ms": self.catch_up_ms,
-        }  # fmt: skip
+            "lag_before": self.before,
+            "lag_after": self.after,
+            "consumed_per_s": self.per_s,
+            "catch_up_ms": self.catch_up_ms,
+        }
 
 
 def behind_after(admin: Admin, arriving: Mapping[str, int]) -> Behind | None:
