@@ -7,6 +7,7 @@ in the tag, or a variable where `blocktranslate … asvar` made one.
 from __future__ import annotations
 
 from django import template
+from django.http import QueryDict
 from django.template.context import Context
 from django.urls import reverse
 from django.utils.http import urlencode
@@ -91,7 +92,18 @@ def empty_state(title: str, text: str = "") -> dict[str, object]:
 @register.inclusion_tag("ui/pager.html", takes_context=True)
 def pager(context: Context, previous: int | None, following: int | None) -> dict[str, object]:
     """The way to the stretches of a list before and after this one, by their offsets; the rest of the query stays."""
-    return {"previous": previous, "following": following, "request": context.get("request")}
+    request = context.get("request")
+    asked = request.GET if request is not None else QueryDict()
+    return {"before": _at(asked, previous), "after": _at(asked, following)}
+
+
+def _at(asked: QueryDict, offset: int | None) -> str:
+    """The query of another stretch; empty where there is none."""
+    if offset is None:
+        return ""
+    query = asked.copy()
+    query["offset"] = str(offset)
+    return f"?{query.urlencode()}"
 
 
 def _part(context: Context, part: str, /, **values: object) -> SafeString:

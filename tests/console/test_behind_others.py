@@ -94,7 +94,10 @@ ACTS = {
     "saved_view", "saved_view_delete", "find_act", "logout", "set_theme",
 }  # fmt: skip
 #: sentences that say that there is nothing of anybody
-_NOTHING = re.compile(r'{% translate "((?:Nothing|No|Nobody|There is no|This group has no) [^"]*)"')
+_NOTHING = re.compile(
+    r'(?:{% translate |_\()"((?:Nothing|No|Nobody|There is no|This group has no) [^"]*)"'
+    r"|{% blocktranslate trimmed[a-z ]* %}\s*((?:Nothing|No|Nobody|There is no|This group has no) [^{}]*?)\s*{%"
+)
 #: true here: of transfer services, rules and saved views there is none, and this is not about what waits
 TRUE = {
     "Nothing of the topics that you see.", "No transfer service of ours is running.", "Nothing is saved yet.",
@@ -105,7 +108,8 @@ TRUE = {
 def sentences() -> set[str]:
     """What templates say where there is nothing."""
     files = Path(__file__).parents[2].joinpath("templates").rglob("*.html")
-    return {text for file in files for text in _NOTHING.findall(file.read_text())} - TRUE
+    found = [texts for file in files for texts in _NOTHING.findall(file.read_text())]
+    return {text for texts in found for text in texts if text} - TRUE
 
 
 def test_every_address_says_whether_it_is_a_list() -> None:

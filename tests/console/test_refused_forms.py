@@ -16,6 +16,7 @@ from console.operations import workflow
 from console.operations.actor import Actor
 from console.operations.models import AuditEntry, Operation
 from console.ui.saved_views.models import SavedView
+from tests.console.markup import tight
 from tests.console.people import browser_of, person
 from tests.console.stage import Stage
 from tests.console.test_pages import tags_of
@@ -32,7 +33,7 @@ def fields_of(page: str) -> dict[str, dict[str, str | None]]:
 
 
 def chosen_of(page: str, name: str) -> list[str]:
-    select = re.search(rf'<select name="{name}".*?</select>', page, re.DOTALL)
+    select = re.search(rf'<select name="{name}".*?</select>', tight(page))
     assert select, name
     return re.findall(r'<option value="([^"]*)" selected', select[0])
 
@@ -113,7 +114,7 @@ def test_a_value_and_a_queue_for_redisson_are_kept(
     answer = operator.post("/redisson/draft/", offer)
     page = answer.content.decode()
     assert answer.status_code == REFUSED
-    assert '<textarea name="value"' in page
+    assert '<textarea name="value"' in tight(page)
     assert "{&quot;order&quot;: 1</textarea>" in page
     assert fields_of(page)["delay"]["value"] == "soon"
     assert_says(page, "delay")
