@@ -8,12 +8,12 @@ from django.template import Origin
 from django.template.loaders import filesystem
 
 _INDENTATION = re.compile(r"\n[ \t]+")
-#: between the cells of a table white space means nothing
-_BEFORE_CELL = re.compile(r"\n(?=</?t[dhr]\b)")
-#: a line that holds nothing but one of these leaves one line break, not two
-_ALONE = re.compile(
-    r"(?<=\n)({% (?:if|elif|else|endif|for|empty|endfor|with|endwith|load|translate .* as \w+)\b[^\n]*?%})\n"
+#: white space means nothing before elements that stand on lines of their own, before cells, and before the end of a tag
+_BEFORE = re.compile(
+    r"\n(?=</?(?:t[dhr]|d[dlt]|h[1-3]|table|thead|tbody|div|section|header|footer|nav|form|fieldset|p|ul|li)\b|/?>)"
 )
+#: a line that holds nothing but one of these tags leaves one line break, not two
+_ALONE = re.compile(r"(?<=\n)({% (?:if|elif|else|endif|for|empty|endfor|with|endwith|load)\b(?:(?!%}).)*%})\n")
 
 
 class Loader(filesystem.Loader):
@@ -24,5 +24,9 @@ class Loader(filesystem.Loader):
 
     def get_contents(self, origin: Origin) -> str:
         """The template's text; raises TemplateDoesNotExist where there is none."""
-        text = _INDENTATION.sub("\n", super().get_contents(origin))
-        return _ALONE.sub(r"\1", _BEFORE_CELL.sub("", text))
+        return thin(super().get_contents(origin))
+
+
+def thin(text: str) -> str:
+    """The same template with as little white space as shows the same."""
+    return _ALONE.sub(r"\1", _BEFORE.sub("", _INDENTATION.sub("\n", text)))
